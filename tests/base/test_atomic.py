@@ -24,18 +24,17 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_new_folder_appears_with_all_its_files(tmp_path: Path) -> None:
-    write(tmp_path / "a" / "out", "1")
-    assert names(tmp_path / "a" / "out") == ["gaps.csv", "report.json"]
-    assert names(tmp_path / "a") == ["out"]
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
 
 
 def test_files_replace_older_ones_of_their_names_and_others_stay(tmp_path: Path) -> None:
-    write(tmp_path / "run", "old")
-    (tmp_path / "run" / "report.sqlite").write_text("a capture")
-    write(tmp_path / "run", "new")
-    held = {path.name: path.read_text() for path in (tmp_path / "run").iterdir()}
-    assert held == {"gaps.csv": "new", "report.json": "new", "report.sqlite": "a capture"}
+    run = tmp_path / "a" / "run"
+    write(run, "old")
+    assert (names(run.parent), names(run)) == (["run"], ["gaps.csv", "report.json"])
+    (run / "report.sqlite").write_text("a capture")
+    write(run, "new")
+    assert texts(run) == {"gaps.csv": "new", "report.json": "new", "report.sqlite": "a capture"}
 
 
 def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
@@ -51,24 +50,17 @@ def test_a_stale_file_is_removed_unless_it_is_written_again(tmp_path: Path) -> N
     (tmp_path / "out" / "mfu.csv").write_text("from other options")
     with staged_folder(tmp_path / "out", stale=["mfu.csv", "gaps.csv"]) as scratch:
         (scratch / "gaps.csv").write_text("new")
-    assert names(tmp_path / "out") == ["gaps.csv", "report.json"]
-    assert (tmp_path / "out" / "gaps.csv").read_text() == "new"
+    assert texts(tmp_path / "out") == {"gaps.csv": "new", "report.json": "old"}
 
 
-def test_an_error_leaves_no_new_folder(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:  # noqa: PT012
-        (scratch / "gaps.csv").write_text("half")
-        raise OSError("disk full")
-    assert names(tmp_path) == []
-
-
-def test_an_error_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
-    write(tmp_path / "out", "old")
-    with pytest.raises(OSError, match="full"), staged_folder(tmp_path / "out") as scratch:  # noqa: PT012
-        (scratch / "gaps.csv").write_text("half")
-        raise OSError("disk full")
-    held = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
-    assert held == {"gaps.csv": "old", "report.json": "old"}
+def test_an_error_leaves_no_new_folder_and_an_old_one_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "old", "old")
+    for name in ("old", "new"):
+        with pytest.raises(OSError, match="full"), staged_folder(tmp_path / name) as scratch:  # noqa: PT012
+            (scratch / "gaps.csv").write_text("half")
+            raise OSError("disk full")
+    assert names(tmp_path) == ["old"]
+    assert texts(tmp_path / "old") == {"gaps.csv": "old", "report.json": "old"}
 
 
 def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
@@ -119,7 +111,7 @@ def test_a_single_file_is_complete_or_missing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
     with staged_file(tmp_path / "gaps.csv") as scratch:
         scratch.write_text("whole")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["whole"]
+    assert texts(tmp_path) == {"gaps.csv": "whole"}
 
 
 def test_temporary_files_beside_a_written_file_are_removed(tmp_path: Path) -> None:
@@ -188,15 +180,17 @@ with staged_file(Path(sys.argv[1])) as scratch:
 """
 
 
-def killed_while_writing(file: Path) -> None:
+def killed_while_writing(file: Path) -> Path:
+    """The scratch folder of a process that was killed before `file` was there."""
     done = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, str(file)], check=False)
     assert done.returncode == -signal.SIGKILL
+    (left,) = file.parent.iterdir()
+    assert left != file
+    return left
 
 
 def test_what_a_killed_process_left_goes_when_the_next_one_writes_there(tmp_path: Path) -> None:
     killed_while_writing(tmp_path / "file")
-    (left,) = names(tmp_path)
-    assert left != "file"
     write(tmp_path / "out", "1")
     assert names(tmp_path) == ["out"]
 
@@ -227,8 +221,7 @@ def test_another_machines_scratch_folder_goes_after_a_week(tmp_path: Path) -> No
 
 
 def test_a_pipe_or_link_named_like_a_leftover_is_left_alone(tmp_path: Path) -> None:
-    killed_while_writing(tmp_path / "file")
-    (left,) = tmp_path.iterdir()
+    left = killed_while_writing(tmp_path / "file")
     shutil.rmtree(left)
     os.mkfifo(left)
     link = left.with_name(f"{left.name}x")

@@ -23,18 +23,19 @@ def test_a_mistyped_name_finds_its_neighbour_in_any_case(typed: str, meant: str)
     assert nearest(typed, RANGES)[0] == meant
 
 
-def test_the_answer_says_how_many_more_there_are_and_what_shows_them() -> None:
-    said = near_or_all("fwd", RANGES, where="--table phases")
-    assert said == "Did you mean forward? There are 5 more; --table phases shows all"
-
-
-def test_where_nothing_is_near_the_first_names_are_listed() -> None:
-    assert near_or_all("xyz", ["a", "b"]) == "There are: a, b"
-    assert near_or_all("xyz", map(str, range(9))).endswith("6, 7. There is 1 more")
-
-
-def test_where_nothing_is_known_there_is_no_advice() -> None:
-    assert near_or_all("xyz", []) == ""
+@pytest.mark.parametrize(
+    ("typed", "known", "said"),
+    [
+        ("fwd", RANGES, "Did you mean forward? There are 5 more; --table phases shows all"),
+        ("xyz", ["a", "b"], "There are: a, b"),
+        ("x", [*"123456789"], "There are: 1, 2, 3, 4, 5, 6, 7, 8. There is 1 more; --table phases"),
+        ("xyz", [], ""),
+    ],
+)
+def test_the_answer_is_the_nearest_name_or_the_first_ones(
+    typed: str, known: list[str], said: str
+) -> None:
+    assert near_or_all(typed, known, where="--table phases").startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""What single pages must be: short, complete, and as the code has it."""
+
+import re
+from typing import Final
+
+import click
+import polars as pl
+import pytest
+
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.cli.main import main
+from tests.analyses import analysed
+from tests.reports import ROOT
+from tests.shown import FENCED, console_blocks
+
+README, DESIGN, READING, TOUR, USAGE = (
+    (ROOT / page).read_text(encoding="utf-8")
+    for page in ("README.md", "docs/design.md", "docs/reading.md", "docs/tour.md", "docs/usage.md")
+)
+TOPS: Final = ("action", "benchmarks", "docs", "samples", "tests")
+OPTIONS: Final = [
+    pytest.param(option, id=f"{name} {option.opts[-1]}")
+    for name, command in main.commands.items()
+    for option in command.params
+    if isinstance(option, click.Option) and not option.hidden
+]
+
+
+@pytest.mark.parametrize(("page", "lines"), [(README, 200), (DESIGN, 200), (TOUR, 80)])
+def test_a_page_is_short(page: str, lines: int) -> None:
+    assert len(page.splitlines()) <= lines
+
+
+def test_the_first_block_of_the_readme_is_a_command_and_25_lines_of_a_page() -> None:
+    assert len(console_blocks(README)[0].splitlines()) <= 26
+
+
+def test_two_make_commands_set_everything_up() -> None:
+    scripts = [body for language, body in FENCED.findall(README) if language == "sh"]
+    typed = re.findall(r"^(make \w+)", "\n".join(scripts), re.MULTILINE)
+    assert typed == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for command in typed:
+        assert re.search(rf"^{command.removeprefix('make ')}:", makefile, re.MULTILINE), command
+
+
+def folders() -> list[str]:
+    """The folders with modules, and the others at the top, from the root of the tree."""
+    product = ("analysis", "kernels", "nsysflow", "workloads")
+    files = [file for top in product for file in (ROOT / top).rglob("*.py")]
+    inner = {file.parent.relative_to(ROOT).as_posix() for file in files}
+    return sorted({*inner, *TOPS} - {"nsysflow"})
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_a_folder_is_described(folder: str) -> None:
+    assert f"| `{folder}/`" in DESIGN or f", `{folder}/`" in DESIGN
+
+
+def test_no_folder_is_described_that_is_not_there() -> None:
+    rows = [line.split("|")[1] for line in DESIGN.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in row.split("`")[1::2]]
+    assert not [name for name in named if not (ROOT / name).is_dir()]
+
+
+def rows_of(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading of docs/reading.md, without its head."""
+    (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", READING, re.MULTILINE | re.DOTALL)
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_every_cause_is_explained_by_its_label() -> None:
+    rows = rows_of("Causes, and what helps")
+    labels = {name: cause.label for name, cause in CAUSES.items()}
+    assert {row[0].strip("`"): row[1] for row in rows} == labels
+    assert all(row[2] and row[3] for row in rows)
+
+
+def test_the_glossary_is_short_and_in_order() -> None:
+    names = [row[0] for row in rows_of("Glossary")]
+    assert names == sorted(set(names))
+    assert 15 <= len(names) <= 25
+
+
+def test_every_file_that_the_tour_names_is_there() -> None:
+    named = re.findall(r"`((?:analysis|nsysflow|samples|tests)/[\w./-]+)`", TOUR)
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_the_row_of_the_tour_and_what_becomes_of_it_are_as_it_says() -> None:
+    analysis = analysed("nan_check-sync")
+    (call,) = analysis.syncs.filter(pl.col("start_ns") == 20_756_400).rows(named=True)
+    assert "20756400" in TOUR
+    assert f"{call['blocked_ns'] / 1e6:.2f} ms" in TOUR
+    assert f"{call['induced_idle_ns'] / 1e3:.0f} us of idle time" in TOUR
+    assert call["phase"] in TOUR
+    (gap,) = analysis.gaps.filter(pl.col("end_ns") == 22_774_607).rows(named=True)
+    assert f"{gap['sync_ns']:,} of {gap['duration_ns']:,} ns" in TOUR
+    first = analysis.findings.row(0, named=True)
+    assert f"{first['saving_high_ns'] / 1e3:.0f} us shorter" in TOUR
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_a_command_is_described(command: str) -> None:
+    assert f"`nsysflow {command}" in USAGE
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_is_described(option: click.Option) -> None:
+    assert any(re.search(rf"{name}\b", USAGE) for name in option.opts)
+
+
+@pytest.mark.parametrize(
+    "name", [table.name for table in declarations(ABOUT) if table.csv != "never"]
+)
+def test_a_file_is_described_and_leads_to_its_columns(name: str) -> None:
+    assert f"| `{name}.csv` | " in USAGE
+    assert f"](tables.md#{name})" in USAGE
