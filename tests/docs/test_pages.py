@@ -60,11 +60,10 @@ def printed_by(command: str) -> str:
     words = shlex.split(command)
     if words[0] == "nsysflow" and not SHELL.intersection(words):
         typed = [str(file) for word in words[1:] for file in sorted(Path().glob(word)) or [word]]
-        return CliRunner().invoke(main, typed, prog_name="nsysflow").output
-    argv = ["bash", "-c", command]
-    return subprocess.run(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    ).stdout
+        done = CliRunner().invoke(main, typed, prog_name="nsysflow", catch_exceptions=False)
+        return done.output
+    shell = ["bash", "-c", f"exec 2>&1; {command}"]
+    return subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
 @pytest.mark.usefixtures("here")
