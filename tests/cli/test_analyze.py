@@ -1,189 +1,303 @@
-"""The command line on real reports, in a process of its own."""
+"""`nsysflow analyze`: what it prints, what it writes, and what it is asked to look at."""
 
-import hashlib
 import io
 import json
-import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
+import click
 import polars as pl
 import pytest
 
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.copies import EACH_COPY
+from nsysflow.analysis.tables.gaps import GAP_SUMMARY
+from nsysflow.analysis.tables.syncs import SYNCS
+from nsysflow.cli import printed
+from nsysflow.cli.main import main
+from nsysflow.compare.document import SCHEMA_VERSION
+from nsysflow.runs import analyze as runs_analyze
+from nsysflow.runs.engine import Choice, Executor
+from nsysflow.runs.manifest import write_manifest
 from tests.analyses import SCHEMAS
-from tests.breaking import MIDDLE_THIRD_GONE, broken
-from tests.reports import DATA, ROOT, SAMPLES
+from tests.cli.running import refused, run
+from tests.report.handmade import MS, Results, training
+from tests.reports import DATA, ROOT, sqlite_report
+from tests.runs.keeping import kept_in
+from tests.runs.runs import RUN
 
-GPT2 = DATA / "h200-gpt2-eager.sqlite.xz"
-RANKS = [DATA / f"h200-ddp-rank{rank}.sqlite.xz" for rank in range(2)]
+FILES = {
+    "summary.md", "gap-report.csv", "gap-report.md", "report.json", "gaps.csv", "gap_summary.csv",
+    "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv",
+    "comm.csv", "steps.csv", "waited.csv", "findings.csv", "step_groups.csv",
+}  # fmt: skip
+
+Asked = list[tuple[Options, dict[str, Any]]]
 
 
-def nsysflow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command line."""
-    code = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Replace the analysis by the hand-made training run; holds what it was asked with."""
+    seen: Asked = []
+
+    def analysed(_reports: object, options: Options, **how: object) -> Results:
+        seen.append((options, how))
+        return Results([training()])
+
+    monkeypatch.setattr(runs_analyze, "analyze_reports", analysed)
+    return seen
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> Path:
+    """A working directory with a report of no content in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sqlite").write_bytes(b"")
+    return tmp_path
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_page_is_printed_and_the_files_lie_beside_the_report(here: Path) -> None:
+    done = run("analyze", "run.sqlite")
+    assert "compute-bound (49 %" in done.stdout
+    assert names(here / "run.sqlite.nsysflow") == FILES
+    assert "wrote run.sqlite.nsysflow" in done.stderr
+    assert "wrote" not in done.stdout
+
+
+def test_no_files_writes_nothing_and_full_prints_what_one_screen_has_no_room_for(
+    here: Path,
+) -> None:
+    page = run("analyze", "run.sqlite", "--no-files").stdout
+    full = run("analyze", "run.sqlite", "--no-files", "--full").stdout
+    assert "\x1b" not in page + full
+    for title in ("Longest gaps", "Copies", "Data quality"):
+        assert title not in page
+        assert title in full
+    assert names(here) == {"run.sqlite"}
+
+
+def test_another_folder_is_refused_before_any_work_unless_forced(here: Path, asked: Asked) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "thesis.tex").write_text("mine")
+    assert refused("analyze", "run.sqlite", "-o", "out", code=1).startswith("nsysflow: out exists")
+    assert asked == []
+    assert names(here / "out") == {"thesis.tex"}
+    run("analyze", "run.sqlite", "-o", "out", "--force")
+    assert names(here / "out") == FILES | {"thesis.tex"}
+
+
+def test_one_table_is_printed_in_the_form_that_is_asked_for_and_nothing_written(here: Path) -> None:
+    def table(*words: str) -> bytes:
+        return run("analyze", "run.sqlite", *words).stdout_bytes
+
+    rows = pl.read_csv(table("--table", "syncs", "--format", "csv"))
+    assert rows.columns == list(SYNCS)
+    assert rows["induced_idle_ns"].to_list() == [8 * MS, 0]
+    types = pl.read_parquet(io.BytesIO(table("--table", "syncs", "--format", "parquet"))).schema
+    assert types == SYNCS
+    for form in ("md", "table"):
+        assert b"cudaDeviceSynchronize" in table("--table", "syncs", "--format", form)
+    assert pl.read_csv(table("--table", "syncs", "--format", "csv", "--top", "1")).height == 1
+    assert pl.read_csv(table("--format", "csv")).columns == list(GAP_SUMMARY)
+    assert json.loads(table("--json"))["schema"] == SCHEMA_VERSION
+    assert names(here) == {"run.sqlite"}
+
+
+def test_gaps_go_to_stdout_or_one_file_and_never_into_the_report(here: Path) -> None:
+    long = run("analyze", "run.sqlite", "--gaps-csv", "-", "--min-gap-us", "10000").stdout
+    assert [line.split(",")[2] for line in long.splitlines()] == ["gap", "7"]
+    assert run("analyze", "run.sqlite", "--gaps-csv", "gaps.csv").stdout == ""
+    assert len((here / "gaps.csv").read_text().splitlines()) == 3
+    said = refused("analyze", "run.sqlite", "--gaps-csv", "./run.sqlite", code=1)
+    assert "is the report itself" in said
+    assert (here / "run.sqlite").read_bytes() == b""
+    assert names(here) == {"run.sqlite", "gaps.csv"}
+
+
+@pytest.mark.usefixtures("here")
+def test_several_reports_need_a_folder() -> None:
+    assert "-o DIR" in refused("analyze", "run.sqlite", "rank1.sqlite")
+    assert "several reports need -o DIR" in refused("analyze", "rank*.sqlite")
+    run("analyze", "run.sqlite", "rank1.sqlite", "--no-files")
+    run("analyze", "run.sqlite", "rank1.sqlite", "-o", "both")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "--steps !",
+        "--steps 5:5",
+        "--from soon",
+        "--framework-gap-us nan",
+        "--framework-gap-us -1",
+        "--min-gap-us -0.5",
+        "--table nothing",
+        "--top 0",
+        "--json --table gaps",
+        "--full --json",
+        "-o out --no-files",
+        "--flops-per-step=0",
+        "--flops-per-step=nan",
+        "--flops-per-step=1e19",
+        "--executor threads --scheduler slurm",
+        "--workers 2 --scheduler tcp://a:1",
+        "--workers 0",
+    ],
+)
+def test_bad_usage_exits_with_two_and_names_the_option(wrong: str) -> None:
+    assert wrong.split("=")[0].split()[0] in refused("analyze", "run.sqlite", *wrong.split())
+
+
+@pytest.mark.usefixtures("here")
+def test_options_arrive_in_ns(asked: Asked) -> None:
+    run(
+        *("analyze", "run.sqlite", "--no-files", "--device", "1", "--range", "train"),
+        *("--step", "iter", "--from", "8800.123456789", "--to", "9e3", "--skip", "3"),
+        *("--steps", "2:", "--steps", "!7", "--framework-gap-us", "12.5"),
+        *("--domain", "NCCL", "--domain", "-mine"),
     )
+    ((options, _),) = asked
+    assert options == Options(
+        framework_gap_ns=12_500, domains_added=("NCCL",), domains_removed=("mine",), device=1,
+        range="train", from_ns=8_800_123_456_789, to_ns=9_000_000_000_000, step="iter",
+        skip=3, steps=(StepPart(2), StepPart(7, 8, out=True)),
+    )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `nsysflow analyze` writes of the GPT-2 report."""
-    folder = tmp_path_factory.mktemp("gpt2") / "out"
-    before = hashlib.sha256(GPT2.read_bytes()).digest()
-    done = nsysflow("analyze", GPT2.relative_to(ROOT), "-o", folder)
-    assert done.returncode == 0, done.stderr
-    assert hashlib.sha256(GPT2.read_bytes()).digest() == before
-    (folder / "page.txt").write_text(done.stdout)
-    return folder
+def test_steps_and_whole_may_stand_in_a_settings_file(here: Path, asked: Asked) -> None:
+    (here / "nsysflow.toml").write_text('[analyze]\nsteps = ["2:", "!7", 4]\nwhole = true\n')
+    run("analyze", "run.sqlite", "--no-files")
+    run("analyze", "run.sqlite", "--no-files", "--steps", "1", "--no-whole")
+    of_file = (StepPart(2), StepPart(7, 8, out=True), StepPart(4, 5))
+    typed = Options(steps=(StepPart(1, 2),))
+    assert [options for options, _ in asked] == [Options(steps=of_file, whole=True), typed]
 
 
-def test_the_screen_names_the_largest_loss_and_where_the_host_was(written: Path) -> None:
-    page = (written / "page.txt").read_text().splitlines()
-    verdict = page[page.index("") + 1]  # what is above says of what
-    assert verdict == "compute-bound (72 %); largest loss: host and launch, 21 %"
-    largest = page[page.index(next(line for line in page if line.startswith("  idle: ")))]
-    assert largest.startswith("  idle: host code 4.80 ms 11 %, ")
-    between = next(line for line in page if line.startswith("  (outside ranges)"))
-    assert "581 us" in between
-    assert len(page) <= 45
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "choice", "strict"),
+    [
+        ("", Choice(), False),
+        ("--strict", Choice(), True),
+        ("--executor threads --workers 3", Choice(executor="threads", workers=3), False),
+        ("--scheduler tcp://a:1", Choice(scheduler="tcp://a:1"), False),
+    ],
+)
+def test_who_does_the_work_reaches_the_analysis(
+    asked: Asked, words: str, choice: Choice, strict: bool
+) -> None:
+    run("analyze", "run.sqlite", "--no-files", *words.split())
+    ((_, how),) = asked
+    assert (how["choice"], how["strict"]) == (choice, strict)
 
 
-@pytest.mark.parametrize("table", ["gaps", "gap_summary", "steps"])
-def test_the_files_add_up_to_the_idle(written: Path, table: str) -> None:
-    (device,) = json.loads((written / "report.json").read_text())["devices"]
-    frame = pl.read_csv(written / f"{table}.csv", infer_schema_length=None)
-    column = {"gaps": "duration_ns", "gap_summary": "total_ns", "steps": "idle_ns"}[table]
-    assert frame[column].sum() == device["idle_ns"] == sum(device["causes"].values())
+def test_every_executor_can_be_typed() -> None:
+    (executor,) = (param for param in main.commands["analyze"].params if param.name == "executor")
+    assert isinstance(executor.type, click.Choice)
+    assert executor.type.choices == get_args(Executor)
 
 
-def test_the_csv_files_read_back_as_their_schemas(written: Path) -> None:
-    for name, of in SCHEMAS.items():
-        file = written / f"{name}.csv"
-        if file.exists():
-            assert pl.read_csv(file, schema=of).height >= 0
+def test_classes_of_kernels_come_from_a_file(here: Path, asked: Asked) -> None:
+    (here / "classes.toml").write_text("[[class]]\nname = 'mine'\npattern = '^my_'\n")
+    run("analyze", "run.sqlite", "--no-files", "--kernel-classes", "classes.toml")
+    ((options, _),) = asked
+    assert options.kernel_classes == (("mine", "^my_"),)
+    missing = refused("analyze", "run.sqlite", "--kernel-classes", "no.toml", code=1)
+    assert "no.toml cannot be read" in missing
 
 
-def test_the_document_holds_the_rows_of_the_files(written: Path) -> None:
-    document = json.loads((written / "report.json").read_text())
+def test_gaps_become_parquet_if_asked_and_it_is_said(here: Path) -> None:
+    done = run("analyze", "run.sqlite", "-o", "out", "--gaps-format", "parquet")
+    assert names(here / "out") == FILES - {"gaps.csv"} | {"gaps.parquet"}
+    assert done.stderr.endswith("the tables as CSV, all gaps as gaps.parquet\n")
+
+
+def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
+    assert refused("analyze", code=1).endswith(" nsysflow demo")
+    (here / "run1").mkdir()
+    write_manifest(here / "run1", RUN)
+    assert run("analyze").stderr.startswith("analysing run1, the newest run here\n")
+    assert (here / "run1" / "report.json").is_file()
+
+
+def test_the_files_of_a_real_report_add_up_and_name_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(DATA)
+    run("analyze", "h200-gpt2-eager.sqlite.xz", "-o", tmp_path / "out")
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
     document["steps"] = document["steps"]["rows"]
+    files = {
+        file.stem: pl.read_csv(file, schema=SCHEMAS[file.stem])
+        for file in (tmp_path / "out").glob("*.csv")
+        if file.stem in SCHEMAS
+    }
     for name in ("phases", "syncs", "kernels", "copies", "launches", "gap_summary", "steps"):
-        file = pl.read_csv(written / f"{name}.csv", schema=SCHEMAS[name])
-        assert len(document[name]) == file.height
-
-
-def test_no_file_tells_of_the_traced_machine(written: Path) -> None:
-    for file in written.iterdir():
+        assert len(document[name]) == files[name].height
+    (device,) = document["devices"]
+    columns = {"gaps": "duration_ns", "gap_summary": "total_ns", "steps": "idle_ns"}
+    sums = {files[name][column].sum() for name, column in columns.items()}
+    assert sums == {device["idle_ns"]} == {sum(device["causes"].values())}
+    for file in (tmp_path / "out").iterdir():
         text = file.read_text()
         assert str(ROOT) not in text
         assert "/home/" not in text
 
 
-def test_two_ranks_are_one_run(tmp_path: Path) -> None:
-    done = nsysflow("analyze", *RANKS, "-o", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    document = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert [device["report"] for device in document["devices"]] == [
-        "h200-ddp-rank0",
-        "h200-ddp-rank1",
-    ]
-    assert "2 x NVIDIA H200" in done.stdout
-
-
-def test_the_demo_needs_nothing_and_says_what_to_type_next() -> None:
-    done = nsysflow("demo")
-    assert done.returncode == 0, done.stderr
-    assert "nan_check.py:125 in check" in done.stdout
-    assert "nsysflow profile" in done.stdout.splitlines()[-1]
-
-
-def test_a_packed_report_gives_the_same_screen(tmp_path: Path) -> None:
-    small = tmp_path / GPT2.name
-    packed = nsysflow("pack", GPT2, "-o", small)
-    assert (packed.returncode, packed.stdout) == (0, ""), packed.stderr
-    plain, of_small = (
-        " ".join(nsysflow("analyze", report, "--no-files").stdout.split()).replace(
-            f"nsysflow explain 1 {report} ", "EXPLAIN "
-        )
-        for report in (GPT2, small)
-    )
-    assert " in full: EXPLAIN GPU time " in plain
-    assert plain == of_small
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"", "empty"), (b"not a report at all", "not"), (b"SQLite format 3\0" + b"\0" * 99, "")],
-    ids=["empty", "text", "a header alone"],
-)
-def test_what_is_no_report_is_refused_and_nothing_written(
-    tmp_path: Path, content: bytes, said: str
-) -> None:
-    report = tmp_path / "run.sqlite"
-    report.write_bytes(content)
-    done = nsysflow("analyze", report)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("nsysflow: ")
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["run.sqlite"]
-    assert report.read_bytes() == content
-
-
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    code = "from nsysflow.cli.main import main; main()"
-    shell = f"{sys.executable} -c '{code}' analyze {GPT2} --gaps-csv - | head -n 1"
-    done = subprocess.run(
-        ["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("report,device,gap")
-    assert done.stderr == ""
-
-
 def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
-    code = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
-    report = DATA / "h200-train.sqlite.xz"
-    arguments = ["analyze", str(report), "--table", "copies", "--format", "parquet"]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, check=True
-    )
-    each = pl.read_parquet(io.BytesIO(done.stdout))
+    words = ("analyze", DATA / "h200-train.sqlite.xz", "--table", "copies", "--format")
+    each = pl.read_parquet(io.BytesIO(run(*words, "parquet").stdout_bytes))
+    table = pl.read_csv(run(*words, "csv").stdout_bytes)
     assert each.schema == EACH_COPY
-    key = ["phase", "direction", "copy_label"]
-    each = each.with_columns(pl.col("copy_label").cast(pl.String))
-    sums = each.group_by(key).agg(pl.len().alias("count"), pl.col("bytes").sum()).sort(key)
-    table = pl.read_csv(io.StringIO(nsysflow(*arguments[:-1], "csv").stdout))
-    table = table.with_columns(pl.col("phase").fill_null(""))
-    assert sums.rows() == table.select(*key, "count", "bytes").sort(key).rows()
+    for direction, count, size in (
+        table.group_by("direction").agg(pl.col("count", "bytes").sum()).iter_rows()
+    ):
+        alike = each.filter(pl.col("direction") == direction)
+        assert (alike.height, alike["bytes"].sum()) == (count, size)
 
 
-def test_a_broken_recording_gets_its_tables_under_a_headline_of_its_own(tmp_path: Path) -> None:
-    report = broken(tmp_path, "h200-train", MIDDLE_THIRD_GONE)
-    done = nsysflow("analyze", report, "-o", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[2].startswith("Incomplete capture: 3,")
-    files = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"summary.md", "gaps.csv", "phases.csv"} <= files
-    verdict = json.loads((tmp_path / "out" / "report.json").read_text())["verdict"]
-    assert (verdict["valid"], verdict["why"]) == (False, "incomplete-capture")
+@pytest.fixture
+def printed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
+) -> Callable[..., str]:
+    """Prints the page of a report; every page is kept from now on."""
+    kept_in(tmp_path / "cache", monkeypatch)
+    monkeypatch.setattr(printed, "WORTH_S", 0)
+    report = sqlite_report(tmp_path)
+    return lambda *words: run("analyze", "--no-files", report, *words).stdout
 
 
-def test_reports_that_are_no_ranks_name_a_command_that_works(tmp_path: Path) -> None:
-    two = []
-    for name in ("nan_check-sync", "h2d-pinned"):
-        two.append(tmp_path / f"my {name}.sqlite.xz")
-        two[-1].write_bytes((SAMPLES / f"{name}.sqlite.xz").read_bytes())
-    done = nsysflow("analyze", *two, "--json")
-    assert done.returncode == 0, done.stderr
-    verdict = json.loads(done.stdout)["verdict"]
-    assert verdict["why"] == "unrelated-reports"
-    program, *words = shlex.split(verdict["text"].partition(": ")[2])
-    alone = nsysflow(*words)
-    assert (program, alone.returncode) == ("nsysflow", 0)
-    assert "compute-bound" in alone.stdout
+def test_the_second_page_is_the_first_one_and_takes_no_analysis(
+    printed_once: Callable[..., str], asked: Asked
+) -> None:
+    assert printed_once() == printed_once()
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("words", [["--full"], ["--top", "1"], ["--skip", "1"], ["--no-cache"]])
+def test_another_question_is_answered_anew(
+    words: list[str], printed_once: Callable[..., str], asked: Asked
+) -> None:
+    printed_once()
+    printed_once(*words)
+    assert len(asked) == 2
+
+
+def test_another_width_report_or_a_fast_page_is_made_anew(
+    printed_once: Callable[..., str], asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed_once()
+    monkeypatch.setenv("COLUMNS", "60")
+    printed_once()
+    other = sqlite_report(tmp_path, "h200-ddp-rank1").read_bytes()
+    (tmp_path / "h200-ddp-rank0.sqlite").write_bytes(other)
+    monkeypatch.setattr(printed, "WORTH_S", 1000)
+    printed_once()
+    printed_once()
+    assert len(asked) == 4

@@ -13,6 +13,7 @@ from nsysflow.analysis.tables.syncs import SYNCS
 from nsysflow.cli import one_table
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze as runs_analyze
+from tests.cli.running import refused
 from tests.report.handmade import MS, Results, frame, handmade
 
 MANY = frame(
@@ -32,22 +33,26 @@ def _many_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs_analyze, "analyze_reports", lambda *_asked, **_named: results)
 
 
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
 def table(name: str, *words: str, columns: str = "") -> Result:
     """`nsysflow analyze --table` with COLUMNS as given."""
     typed = ["analyze", "run.sqlite", "--table", name, *words]
     return CliRunner(env={"COLUMNS": columns or None}).invoke(main, typed, catch_exceptions=False)
 
 
-@pytest.mark.parametrize("columns", ["60", "80", "200"])
-def test_no_line_is_longer_than_columns_says(columns: str) -> None:
+@pytest.mark.parametrize(
+    ("columns", "width"),
+    [("60", 60), ("80", 80), ("200", 200), ("", 110), ("0", 110), ("wide", 110)],
+)
+def test_no_line_is_longer_than_columns_says_or_else_the_pages(columns: str, width: int) -> None:
     lines = table("syncs", columns=columns).stdout.splitlines()
-    assert max(map(len, lines)) <= int(columns)
+    assert max(map(len, lines)) <= width
     assert "idle behind it" in lines[2]
-
-
-@pytest.mark.parametrize("columns", ["", "0", "wide"])
-def test_without_a_width_a_line_is_as_long_as_the_pages(columns: str) -> None:
-    assert max(map(len, table("syncs", columns=columns).stdout.splitlines())) <= 110
 
 
 def test_a_line_that_is_too_narrow_for_any_table_runs_over() -> None:
@@ -59,6 +64,10 @@ def test_the_columns_that_are_not_shown_are_named_with_how_to_see_them() -> None
     assert said.startswith("not shown: ")
     assert "blocked_ns" in said
     assert "--wide shows all columns" in said
+    wide = table("syncs", "--wide", columns="60")
+    assert "step/" * 20 in wide.stdout
+    assert "gpu busy" in wide.stdout
+    assert wide.stderr == ""
 
 
 def test_a_table_that_declares_no_columns_shows_the_first_that_fit(
@@ -69,48 +78,39 @@ def test_a_table_that_declares_no_columns_shows_the_first_that_fit(
     assert table("syncs", columns="60").stdout.splitlines()[2].split()[0] == "api"
 
 
-def test_wide_shows_all_columns_and_shortens_nothing() -> None:
-    done = table("syncs", "--wide", columns="60")
-    assert "step/" * 20 in done.stdout
-    assert "gpu busy" in done.stdout
-    assert done.stderr == ""
-
-
 def test_the_columns_asked_for_are_shown_in_that_order() -> None:
     head = table("syncs", "--columns", "blocked_ns, api").stdout.splitlines()[2]
     assert head.split() == ["blocked", "api"]
     csv = table("syncs", "--columns", "blocked_ns,api", "--format", "csv").stdout
     assert csv.splitlines()[0] == "blocked_ns,api"
+    of_gap_summary = refused("analyze", "run.sqlite", "--columns", "cause,blocked_ns")
+    assert "gap_summary has no column 'blocked_ns'" in of_gap_summary
 
 
-def test_columns_alone_are_those_of_the_gap_summary() -> None:
-    done = CliRunner().invoke(main, ["analyze", "run.sqlite", "--columns", "cause,blocked_ns"])
-    assert "gap_summary has no column 'blocked_ns'" in done.stderr
+def test_a_pipe_gets_every_row_of_a_table_and_no_escape_code() -> None:
+    shown = table("syncs").stdout
+    assert shown.count("cudaStream") == 100
+    assert "\x1b" not in shown
+    csv = table("syncs", "--format", "csv", columns="60")
+    read = pl.read_csv(csv.stdout_bytes)
+    assert (read.columns, read.height, csv.stderr) == ([*SYNCS], 100, "")
 
 
-def test_a_pipe_gets_every_row_and_a_terminal_a_screen_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert table("syncs").stdout.count("cudaStream") == 100
-    monkeypatch.setattr(Console, "is_terminal", True)
+@pytest.mark.usefixtures("_terminal")
+def test_a_terminal_gets_a_screen_of_rows() -> None:
     done = table("syncs", columns="80")
     assert done.stdout.count("cudaStream") == 40
     assert "60 more rows; --top 100 shows all" in done.stderr
     assert table("syncs", "--top", "50", columns="80").stdout.count("cudaStream") == 50
 
 
+@pytest.mark.usefixtures("_terminal")
 @pytest.mark.parametrize("no_color", ["1", ""])
 def test_no_color_means_no_escape_codes_on_a_terminal(
     no_color: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Console, "is_terminal", True)
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", no_color)
     assert ("\x1b" in table("syncs", "--top", "1", columns="80").stdout) == (not no_color)
-
-
-def test_a_pipe_has_no_escape_codes() -> None:
-    assert "\x1b" not in table("syncs").stdout
 
 
 @pytest.mark.parametrize("name", ["mfu", "ranks", "gpu_metrics", "starved"])
@@ -118,15 +118,10 @@ def test_an_empty_table_says_what_would_fill_it(name: str) -> None:
     done = table(name)
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == f"{name} has no rows: {declaration(name).filled_by}\n"
+    csv = table(name, "--format", "csv")
+    assert csv.stdout.splitlines() == [",".join(declaration(name).schema)]
 
 
 def test_gaps_that_are_all_too_short_are_said_to_be() -> None:
     said = table("gaps", "--min-gap-us", "1e9").stderr
     assert said == "gaps has no rows: no gap is as long as --min-gap-us\n"
-
-
-def test_a_csv_keeps_all_columns_and_rows() -> None:
-    done = table("syncs", "--format", "csv", columns="60")
-    read = pl.read_csv(done.stdout_bytes)
-    assert (read.columns, read.height) == ([*SYNCS], 100)
-    assert done.stderr == ""

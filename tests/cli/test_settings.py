@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 from nsysflow.base.errors import SettingsError
 from nsysflow.cli.main import main
 from nsysflow.cli.options import seconds
-from nsysflow.cli.settings import COMMANDS, Settings, configured, off_switch, settings_of
+from nsysflow.cli.settings import COMMANDS, configured, off_switch, settings_of
+from tests.cli.running import refused, run
 
 Given = Callable[..., Result]
 """Writes nsysflow.toml, and runs `analyze` below with the words typed."""
@@ -52,12 +53,6 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Given:
     return run
 
 
-def values_of(found: Settings | None) -> dict[str, Any]:
-    """What the file holds; the file must be there."""
-    assert found is not None
-    return dict(found.values)
-
-
 def refusal(done: Result) -> str:
     """The message of the SettingsError that ended a run."""
     assert isinstance(done.exception, SettingsError), done.output
@@ -78,27 +73,22 @@ def test_what_is_typed_wins_over_the_file(given: Given) -> None:
     assert given("[analyze]\ntop = 3\n", "--top", "9").output == "{'top': 9}\n"
 
 
-def test_a_repeatable_option_takes_one_value_as_well(given: Given, tmp_path: Path) -> None:
-    text = "[analyze]\ndomain = 'a'\ninclude = 'b'\n"
-    seen = {"domain": ("a",), "include": (str(tmp_path / "b"),)}
+def test_a_repeatable_option_takes_one_value_as_well_and_underscores_are_as_good_as_dashes(
+    given: Given, tmp_path: Path
+) -> None:
+    text = "[analyze]\ndomain = 'a'\ninclude = 'b'\nmin_gap_us = 7\n"
+    seen = {"domain": ("a",), "include": (str(tmp_path / "b"),), "at_least": "7"}
     assert literal_eval(given(text).output) == seen
-
-
-def test_underscores_are_as_good_as_dashes(given: Given) -> None:
-    assert given("[analyze]\nmin_gap_us = 7\n").output == "{'at_least': '7'}\n"
 
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
         ("force = 3", "force = 3 in [analyze] must be true or false"),
-        ("force = 'true'", 'force = "true" in [analyze] must be true or false'),
         ("top = 2.7", "top = 2.7 in [analyze] must be a whole number"),
         ("top = true", "top = true in [analyze] must be a whole number"),
-        ("top = '3'", 'top = "3" in [analyze] must be a whole number'),
         ("share = true", "share = true in [analyze] must be a number"),
         ("form = 3", "form = 3 in [analyze] must be text in quotes"),
-        ("output = 3", "output = 3 in [analyze] must be text in quotes"),
         ("from = true", "from = true in [analyze] must be text in quotes, or a number"),
         ("from = 2026-11-20", 'from = "2026-11-20" in [analyze] must be text in quotes, or a'),
         ("min-gap-us = ['a', 'b']", 'min-gap-us = ["a", "b"] in [analyze] must be text in quotes'),
@@ -131,26 +121,16 @@ def test_a_typed_mistake_is_not_blamed_on_the_file(given: Given) -> None:
     assert "nsysflow.toml" not in done.output
 
 
-@pytest.mark.parametrize("name", sorted(main.commands))
-def test_help_works_where_the_file_is_broken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+def test_help_works_where_the_file_is_broken_and_that_of_the_program_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "nsysflow.toml").write_text("[analyze\n")
     monkeypatch.chdir(tmp_path)
-    for word in ("-h", "--help"):
-        done = CliRunner().invoke(main, [name, word])
-        assert done.exit_code == 0, done.output
-        assert "Usage:" in done.output
-
-
-def test_the_help_of_the_program_that_is_run_does_not_hide_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "nsysflow.toml").write_text("[profile\n")
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(main, ["profile", "--dry-run", "--", "true", "-h"])
-    assert done.exit_code == 1
-    assert "is not valid TOML" in done.output
+    for name in COMMANDS:
+        for word in ("-h", "--help"):
+            assert "Usage:" in run(name, word).stdout
+    said = refused("profile", "--dry-run", "--", "true", "-h", code=1)
+    assert "is not valid TOML" in said
 
 
 def test_a_flag_that_the_file_sets_is_switched_off_when_typed(given: Given) -> None:
@@ -195,28 +175,29 @@ def test_the_tables_of_the_file_are_those_of_the_commands_that_read_it(
     assert tuple(filter(reads_it, sorted(main.commands))) == COMMANDS
 
 
+def values_in(folder: Path) -> dict[str, Any]:
+    """What the file that counts in a folder holds for `analyze`."""
+    found = settings_of("analyze", folder, KNOWN)
+    assert found is not None
+    return dict(found.values)
+
+
 def test_another_commands_table_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "nsysflow.toml").write_text("[profile]\nno-such-option = 3\n")
-    assert values_of(settings_of("analyze", tmp_path, KNOWN)) == {}
+    assert values_in(tmp_path) == {}
 
 
-def test_the_nearest_folder_wins(tmp_path: Path) -> None:
+def test_the_nearest_folder_with_a_table_of_ours_wins(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
+    project = tmp_path / "a" / "pyproject.toml"
     (tmp_path / "nsysflow.toml").write_text("[analyze]\ntop = 1\n")
-    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 1}
-    (tmp_path / "a" / "pyproject.toml").write_text("[tool.nsysflow.analyze]\ntop = 2\n")
-    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 2}
+    project.write_text("[project]\nname = 'x'\n")
+    assert values_in(inner) == {"top": 1}
+    project.write_text("[tool.nsysflow.analyze]\ntop = 2\n")
+    assert values_in(inner) == {"top": 2}
     (tmp_path / "a" / "nsysflow.toml").write_text("[analyze]\ntop = 3\n")
-    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 3}
-
-
-def test_a_pyproject_without_our_table_does_not_hide_what_is_above(tmp_path: Path) -> None:
-    inner = tmp_path / "a"
-    inner.mkdir()
-    (tmp_path / "nsysflow.toml").write_text("[analyze]\ntop = 1\n")
-    (inner / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert values_of(settings_of("analyze", inner, KNOWN)) == {"top": 1}
+    assert values_in(inner) == {"top": 3}
 
 
 def test_a_relative_path_starts_at_the_files_folder(
@@ -243,33 +224,32 @@ def test_a_bare_name_of_a_program_is_left_to_path(given: Given) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("file", "text", "said"),
     [
-        ("[analyze]\ntpo = 1\n", "has no option --tpo; did you mean top? See what it has:"),
-        ("[analyze]\nworkload = 1\n", "has no option --workload. See what it has:"),
-        ("[analyze\n", "is not valid TOML"),
-        ("analyze = 3\n", "analyze = 3 must be a table"),
-        ("profile = 3\n", "profile = 3 must be a table"),
-        ("[profil]\nosrt = true\n", "reads the table profil; did you mean profile? Put"),
-        ("osrt = true\n", "osrt = true is outside the table of a command. Put"),
+        ("nsysflow", "[analyze]\ntpo = 1\n", "has no option --tpo; did you mean top? See what"),
+        ("nsysflow", "[analyze]\nworkload = 1\n", "has no option --workload. See what it has:"),
+        ("nsysflow", "[analyze\n", "is not valid TOML"),
+        ("nsysflow", "analyze = 3\n", "analyze = 3 must be a table"),
+        ("nsysflow", "profile = 3\n", "profile = 3 must be a table"),
+        ("nsysflow", "[profil]\nosrt = true\n", "the table profil; did you mean profile? Put"),
+        ("nsysflow", "osrt = true\n", "osrt = true is outside the table of a command. Put"),
+        ("pyproject", "[tool.nsysflow]\nosrt = true\n", "[tool.nsysflow.profile]"),
+        (
+            "pyproject",
+            "[tool.nsysflow.analyze]\nforce = 1\n",
+            "force = 1 in [tool.nsysflow.analyze]",
+        ),
     ],
 )
-def test_a_mistake_in_the_file_is_named_with_the_file(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "nsysflow.toml"
-    file.write_text(text)
+def test_a_mistake_in_the_file_is_named_with_the_file(
+    tmp_path: Path, file: str, text: str, said: str
+) -> None:
+    path = tmp_path / f"{file}.toml"
+    path.write_text(text)
     with pytest.raises(SettingsError) as raised:
         settings_of("analyze", tmp_path, KNOWN)
     assert said in str(raised.value)
-    assert str(file) in str(raised.value)
-
-
-def test_a_mistake_in_a_pyproject_is_named_with_the_tables_whole_name(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.nsysflow]\nosrt = true\n")
-    with pytest.raises(SettingsError, match=r"\[tool\.nsysflow\.profile\]"):
-        settings_of("analyze", tmp_path, KNOWN)
-    (tmp_path / "pyproject.toml").write_text("[tool.nsysflow.analyze]\nforce = 1\n")
-    with pytest.raises(SettingsError, match=r"force = 1 in \[tool\.nsysflow\.analyze\]"):
-        settings_of("analyze", tmp_path, KNOWN)
+    assert str(path) in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +257,6 @@ def test_a_mistake_in_a_pyproject_is_named_with_the_tables_whole_name(tmp_path: 
     [
         ("backtraces = true", "--backtraces; did you mean backtrace?"),
         ("backtrace = true", "backtrace = true in [profile] must be text in quotes"),
-        ("osrt = 3", "osrt = 3 in [profile] must be true or false"),
         ("on = 'tpu'", "on in [profile]: 'tpu' is not one of"),
         ("capture = '3:2'", "capture in [profile]: '3:2' is not WAIT:WARMUP:ACTIVE"),
     ],
@@ -287,7 +266,6 @@ def test_a_mistake_in_the_file_ends_the_command_with_one_message(
 ) -> None:
     (tmp_path / "nsysflow.toml").write_text(f"[profile]\n{line}\n")
     monkeypatch.chdir(tmp_path)
-    ran = CliRunner().invoke(main, ["profile", "--", "true"])
-    assert ran.exit_code == 1
-    assert ran.output.startswith("nsysflow: ")
-    assert said in ran.output
+    message = refused("profile", "--", "true", code=1)
+    assert message.startswith("nsysflow: ")
+    assert said in message

@@ -3,17 +3,17 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from nsysflow.cli.main import main
 from tests.analyses import analysed
+from tests.cli.running import refused, run
 from tests.exports import write_export
 from tests.reports import SAMPLES
 from tests.sharing import shared_analyses
 
-REPORT = str(SAMPLES / "nan_check-sync.sqlite.xz")
+REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,23 +23,43 @@ def shared() -> Iterator[None]:
         yield
 
 
-def whatif(*arguments: str, report: str = REPORT) -> Result:
-    return CliRunner().invoke(main, ["whatif", report, *arguments])
+def document(*words: str, report: Path = REPORT) -> Any:
+    return json.loads(run("whatif", report, "--json", *words).stdout)
 
 
-def windows(*arguments: str) -> tuple[int, int]:
+def windows(*words: str) -> tuple[int, int]:
     """The window before and after."""
-    result = whatif("--json", *arguments)
-    assert result.exit_code == 0, result.output
-    document = json.loads(result.stdout)
-    return document["window_before_ns"], document["window_after_ns"]
+    found = document(*words)
+    return found["window_before_ns"], found["window_after_ns"]
 
 
-def test_the_page_says_step_window_and_idle_time() -> None:
-    result = whatif("--remove", "sync@nan_check.py:125")
-    assert result.exit_code == 0
-    assert "saves 520 us (14 %), the mean of 4 steady steps" in result.stdout
-    assert "waiting in a sync        2.71 ms         0" in result.stdout
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "saves 520 us (14 %), the mean of 4 steady steps"),
+        ("", "waiting in a sync        2.71 ms         0"),
+        ("--steps 1:4 --steps !2", "the mean of 2 selected steps"),
+    ],
+)
+def test_the_page_says_step_window_and_idle_time(words: str, said: str) -> None:
+    shown = run("whatif", REPORT, "--remove", "sync@nan_check.py:125", *words.split()).stdout
+    assert said in shown
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "--remove all",
+        "--graph step",
+        "--scale reduce_kernel=0.5",
+        "--faster-host step=0.5",
+        "--async-copies --remove sync",
+        "--no-profiler",
+    ],
+)
+def test_each_change_saves_time(change: str) -> None:
+    before, after = windows(*change.split())
+    assert after < before
 
 
 def test_without_changes_the_window_is_the_recorded_one() -> None:
@@ -47,32 +67,14 @@ def test_without_changes_the_window_is_the_recorded_one() -> None:
     assert before == after
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        ("--remove", "all"),
-        ("--graph", "step"),
-        ("--scale", "reduce_kernel=0.5"),
-        ("--faster-host", "step=0.5"),
-        ("--async-copies", "--remove", "sync"),
-        ("--no-profiler",),
-    ],
-    ids=lambda change: " ".join(change),
-)
-def test_each_change_saves_time(change: tuple[str, ...]) -> None:
-    before, after = windows(*change)
-    assert after < before
-
-
 def test_the_next_finding_may_be_one_of_small_grids() -> None:
-    report = str(SAMPLES / "trainstep-graph.sqlite.xz")
-    shown = json.loads(whatif("--remove", "all", "--json", report=report).stdout)
-    assert shown["then"]["rule"] == "small-grid"
+    then = document("--remove", "all", report=SAMPLES / "trainstep-graph.sqlite.xz")["then"]
+    assert then["rule"] == "small-grid"
 
 
 def test_changes_are_combined() -> None:
-    _, both = windows("--remove", "sync", "--faster-host", "step=0.5")
-    assert both < min(windows("--remove", "sync")[1], windows("--faster-host", "step=0.5")[1])
+    sync, host = ("--remove", "sync"), ("--faster-host", "step=0.5")
+    assert windows(*sync, *host)[1] < min(windows(*sync)[1], windows(*host)[1])
 
 
 def test_rows_of_syncs_csv_name_calls(tmp_path: Path) -> None:
@@ -84,24 +86,19 @@ def test_rows_of_syncs_csv_name_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("--remove", "syncs"), "Did you mean sync?"),
-        (("--remove", "sync@"), "names no place"),
-        (("--remove", "sync@nan_chek.py:125"), "Did you mean nan_check.py:125"),
-        (("--graph", "step/metric"), "Did you mean step/metrics"),
-        (("--scale", "reduce_kernel=half"), "is not NAME=FACTOR"),
-        (("--scale", "reduce_kernel=-1"), "is not NAME=FACTOR"),
-        (("--scale", "reduce_kernel=nan"), "is not NAME=FACTOR"),
-        (("--faster-host", "=0.5"), "is not NAME=FACTOR"),
-        (("--scale", "reduce_kernels=0.5"), "Did you mean reduce_kernel"),
+        ("--remove syncs", "Did you mean sync?"),
+        ("--remove sync@", "names no place"),
+        ("--remove sync@nan_chek.py:125", "Did you mean nan_check.py:125"),
+        ("--graph step/metric", "Did you mean step/metrics"),
+        ("--scale reduce_kernel=half", "is not NAME=FACTOR"),
+        ("--scale reduce_kernel=-1", "is not NAME=FACTOR"),
+        ("--scale reduce_kernel=nan", "is not NAME=FACTOR"),
+        ("--faster-host =0.5", "is not NAME=FACTOR"),
+        ("--scale reduce_kernels=0.5", "Did you mean reduce_kernel"),
     ],
 )
-def test_a_bad_argument_is_refused_with_the_nearest_name(
-    change: tuple[str, ...], said: str
-) -> None:
-    result = whatif(*change)
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert not result.stdout
+def test_a_bad_argument_is_refused_with_the_nearest_name(change: str, said: str) -> None:
+    assert said in refused("whatif", REPORT, *change.split())
 
 
 @pytest.mark.parametrize(
@@ -121,30 +118,16 @@ def test_a_file_of_calls_that_cannot_be_meant_is_refused(
 ) -> None:
     file = tmp_path / "calls.csv"
     file.write_text(text, encoding="latin-1")
-    result = whatif("--remove-calls", str(file))
-    assert result.exit_code == 2
-    assert said in result.stderr
+    assert said in refused("whatif", REPORT, "--remove-calls", file)
 
 
 def test_a_report_without_gpu_work_takes_no_time(tmp_path: Path) -> None:
-    report = str(write_export(tmp_path / "empty.sqlite"))
-    result = whatif("--remove", "sync", report=report)
-    assert result.exit_code == 0
-    assert "no GPU is idle" in result.stdout
+    report = write_export(tmp_path / "empty.sqlite")
+    assert "no GPU is idle" in run("whatif", report, "--remove", "sync").stdout
 
 
-def test_a_report_that_is_not_there_is_an_error_of_the_report(tmp_path: Path) -> None:
-    result = whatif("--remove", "sync", report=str(tmp_path / "gone.sqlite"))
-    assert result.exit_code == 1
-    assert "does not exist" in result.stderr
-
-
-def test_the_step_is_the_mean_of_those_that_are_selected() -> None:
-    result = whatif("--remove", "sync", "--steps", "1:4", "--steps", "!2")
-    assert "the mean of 2 selected steps" in result.stdout
-
-
-def test_steps_that_are_not_there_are_refused() -> None:
-    result = whatif("--remove", "sync", "--steps", "9")
-    assert result.exit_code == 1
-    assert "5 steps, 0 to 4: none of them is in --steps 9" in result.output
+def test_what_is_not_there_is_an_error_of_the_report(tmp_path: Path) -> None:
+    gone = refused("whatif", tmp_path / "gone.sqlite", "--remove", "sync", code=1)
+    assert "does not exist" in gone
+    no_step = refused("whatif", REPORT, "--remove", "sync", "--steps", "9", code=1)
+    assert "5 steps, 0 to 4: none of them is in --steps 9" in no_step
