@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -130,8 +131,8 @@ def test_what_if_gives_the_figures_of_the_command(reports: Reports, folder: Path
 def test_changes_are_combined_as_by_the_command(reports: Reports, folder: Path) -> None:
     words = ("--graph", "step/forward", "--scale", "reduce_kernel=0.5", "--faster-host", "step=0.5")
     printed = cli("whatif", str(folder / SYNC), *words, "--async-copies", "--no-profiler")
-    changes = {"graph": ["step/forward"], "scale": {"reduce_kernel": 0.5}}
-    changes |= {"faster_host": {"step": 0.5}, "async_copies": True, "no_profiler": True}
+    graph: dict[str, Any] = {"graph": ["step/forward"], "scale": {"reduce_kernel": 0.5}}
+    changes = graph | {"faster_host": {"step": 0.5}, "async_copies": True, "no_profiler": True}
     assert data(call(reports, "what_if", report=SYNC, **changes)) == printed
 
 

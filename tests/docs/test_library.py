@@ -20,7 +20,7 @@ _IMAGE: Final = re.compile('data:image/png;base64,[^"]*')
 
 def executed(target: Path) -> list[Cell]:
     """The cells as they are now, run by a process of its own."""
-    argv = [sys.executable, ROOT / "docs" / "run_notebook.py", target]
+    argv = [sys.executable, str(ROOT / "docs" / "run_notebook.py"), str(target)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return cells(target)

@@ -54,12 +54,17 @@ def test_a_command_prints_what_is_shown(page: str, block: str) -> None:
         assert is_shown(shown, printed), f"{page} shows otherwise. $ {command}\n{printed}"
 
 
+def expanded(word: str) -> list[str]:
+    """The files that a pattern stands for in a shell; a word that is none, itself."""
+    return sorted(map(str, Path().glob(word))) or [word]
+
+
 def printed_by(command: str) -> str:
     """All that a line prints. A command of ours alone runs in this process, which takes a third of
     the time; a pipe or a loop takes a shell."""
     words = shlex.split(command)
     if words[0] == "nsysflow" and not SHELL.intersection(words):
-        typed = [str(file) for word in words[1:] for file in sorted(Path().glob(word)) or [word]]
+        typed = [file for word in words[1:] for file in expanded(word)]
         done = CliRunner().invoke(main, typed, prog_name="nsysflow", catch_exceptions=False)
         return done.output
     shell = ["bash", "-c", f"exec 2>&1; {command}"]

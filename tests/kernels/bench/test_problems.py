@@ -1,10 +1,12 @@
 """Every kernel of the benchmark is correct in the interpreter, and errors would be noticed."""
 
+from typing import get_args
+
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from nsysflow.catalog.catalog import Kernel, kernels
+from nsysflow.catalog.catalog import Kernel, kernels, variants
 from nsysflow.kernels.bench import cases
 from nsysflow.kernels.bench.cases import Bench, Case, cases_of, row_of
 from nsysflow.kernels.bench.correctness import ROUNDING, compared
@@ -13,6 +15,7 @@ from nsysflow.kernels.bench.problem import (
     Outputs,
     Problem,
     Random,
+    Variant,
     call_of,
     exact,
     forget_compiled,
@@ -175,3 +178,7 @@ def test_an_error_is_a_failed_row_and_does_not_end_the_benchmark(
     row = row_of(bench_here(on_gpu=False), case)
     assert (row.outcome, row.note) == ("failed", "ValueError: no such shape")
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_the_variants_are_those_of_the_catalog() -> None:
+    assert get_args(Variant) == tuple(variants())

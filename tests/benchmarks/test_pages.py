@@ -1,0 +1,77 @@
+"""What the pages of benchmarks say holds today: accuracy.md and power.md."""
+
+import runpy
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from benchmarks import power
+from benchmarks.power import drawn, noise_of, simulated, slower, steps_of
+from tests.reports import ROOT
+
+pytestmark = pytest.mark.xdist_group("simulated")
+
+ACCURACY, POWER = (
+    (ROOT / page).read_text(encoding="utf-8")
+    for page in ("docs/accuracy.md", "benchmarks/power.md")
+)
+
+
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the table under a heading such as `## Title`."""
+    level = heading.partition(" ")[0]
+    part = page.split(f"{heading}\n")[1].split(f"\n{level} ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_page_is_what_the_replay_gives() -> None:
+    script = runpy.run_path(str(ROOT / "benchmarks" / "accuracy.py"))
+    page: Callable[[], Iterator[str]] = script["page"]
+    assert "\n".join(page()) + "\n" == ACCURACY, "run `python -m benchmarks.accuracy`"
+
+
+@pytest.mark.parametrize(
+    ("heading", "good"),
+    [("## Programs that were changed and recorded again", 8), ("## The first finding", 10)],
+)
+def test_every_prediction_that_should_hold_does(heading: str, good: int) -> None:
+    found = [row[7] for row in rows(ACCURACY, heading)]
+    assert found.count("yes") == good
+    assert {*found} == {"yes", ""}
+
+
+@pytest.mark.parametrize("heading", ["### One capture a side", "### Several captures a side"])
+def test_at_most_one_in_twenty_equal_pairs_is_an_alarm(heading: str) -> None:
+    alarms = [float(row[2].removesuffix(" %")) for row in rows(POWER, heading)]
+    assert alarms
+    assert max(alarms) <= 5
+
+
+def test_captures_of_one_program_differ_in_at_most_one_split_of_twenty() -> None:
+    found = rows(POWER, "### Captures of one program against each other")
+    assert sum(int(row[2]) for row in found) >= 0.95 * sum(int(row[1]) for row in found)
+
+
+def test_steps_are_drawn_with_their_neighbours() -> None:
+    steps = drawn([*range(100, 140)], 25, Random(0))
+    assert len(steps) == 25
+    for start in (0, 10, 20):
+        stretch = steps[start : start + 10]
+        assert stretch == [*range(stretch[0], stretch[0] + len(stretch))]
+
+
+def test_noise_is_of_the_medians_and_a_slowdown_of_each_step() -> None:
+    assert noise_of([[100, 100, 900], [100, 1, 100]]) == 0
+    assert slower([[100, 200], [300]], 5) == [[105, 210], [315]]
+
+
+def test_a_slowdown_beyond_all_noise_is_seen_and_none_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(power, "REPEATS", 50)
+    quiet = [10_000, 10_010, 9_990, 10_020, 10_005] * 8
+    found = simulated(steps_of([quiet], 40, Random(0)))
+    assert found.alarms == found.too_few == 0
+    assert found.seen[-1] == 50
