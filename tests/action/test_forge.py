@@ -88,15 +88,14 @@ def test_a_comment_is_posted_once_and_updated_then(
     assert changed == ({"POST", "PUT"} if of is gitlab else {"POST", "PATCH"})
 
 
-def test_another_job_has_a_comment_of_its_own(server: Server, tmp_path: Path) -> None:
+def test_another_job_has_a_comment_of_its_own_which_is_cut_if_too_long_for_github(
+    server: Server, tmp_path: Path
+) -> None:
     commented(github(server), tmp_path, "<!-- nsysflow diff a -->\nof a")
-    commented(github(server), tmp_path, "<!-- nsysflow diff b -->\nof b")
-    assert len(server.comments) == 2
-
-
-def test_a_comment_that_is_too_long_for_github_is_cut(server: Server, tmp_path: Path) -> None:
-    commented(github(server), tmp_path, MARKER + "\n" + "x" * 100_000)
-    assert 60_000 < len(server.comments[0]["body"]) < 65_536
+    commented(github(server), tmp_path, "<!-- nsysflow diff b -->\n" + "x" * 100_000)
+    first, second = (each["body"] for each in server.comments)
+    assert first.endswith("of a")
+    assert 60_000 < len(second) < 65_536
 
 
 def test_without_a_pull_request_there_is_no_comment(server: Server, tmp_path: Path) -> None:
@@ -145,26 +144,22 @@ def test_without_an_artifact_the_base_is_an_empty_folder(
     assert list((tmp_path / "base").iterdir()) == []
 
 
-def test_a_base_that_may_not_be_read_is_an_error(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("of", "task", "unset", "said"),
+    [
+        (github, "base", "", ["403", "actions: read"]),
+        (github, "base", "GITHUB_TOKEN", ["forge.py: the variable GITHUB_TOKEN is not set"]),
+        (gitlab, "base", "GITLAB_TOKEN", ["forge.py: the variable GITLAB_TOKEN is not set"]),
+        (github, "comment", "", ["No such file"]),
+    ],
+)
+def test_an_error_is_a_message_that_holds_no_token(
+    of: Forge, task: str, unset: str, said: list[str], server: Server, tmp_path: Path
+) -> None:
     server.refuses = frozenset({"GET"})
-    done = forge(github(server), "base", tmp_path / "base")
-    assert done.returncode == 1
-    assert "403" in done.stderr
-    assert "actions: read" in done.stderr
-    assert "secret" not in done.stdout + done.stderr
-
-
-@pytest.mark.parametrize(("of", "token"), [(github, "GITHUB_TOKEN"), (gitlab, "GITLAB_TOKEN")])
-def test_a_missing_token_is_named(of: Forge, token: str, server: Server, tmp_path: Path) -> None:
-    env = of(server)
-    del env[token]
-    done = forge(env, "base", tmp_path / "base")
-    assert done.returncode == 1
-    assert done.stderr == f"forge.py: the variable {token} is not set\n"
-
-
-def test_a_comment_without_a_file_is_a_message(server: Server, tmp_path: Path) -> None:
-    done = forge(github(server), "comment", tmp_path / "comment.md")
-    assert done.returncode == 1
-    assert "No such file" in done.stderr
+    env = {name: value for name, value in of(server).items() if name != unset}
+    done = forge(env, task, tmp_path / "file")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert all(part in done.stderr for part in said)
+    assert "secret" not in done.stderr
     assert "Traceback" not in done.stderr
