@@ -57,16 +57,12 @@ def cli(*words: str) -> dict[str, object]:
     return document
 
 
-def tools_of(reports: Reports) -> dict[str, Tool]:
+def test_a_tool_has_words_types_and_only_reads(reports: Reports) -> None:
     async def listed() -> dict[str, Tool]:
         async with Client(server_of(reports)) as client:
             return {tool.name: tool for tool in (await client.list_tools()).tools}
 
-    return asyncio.run(listed())
-
-
-def test_a_tool_has_words_types_and_only_reads(reports: Reports) -> None:
-    tools = tools_of(reports)
+    tools = asyncio.run(listed())
     assert [*tools] == [
         *("list_reports", "open_report", "findings", "table", "explain"),
         *("what_if", "diff", "diff_over_time"),
@@ -77,11 +73,7 @@ def test_a_tool_has_words_types_and_only_reads(reports: Reports) -> None:
         assert tool.annotations is not None
         assert tool.annotations.read_only_hint
         assert tool.annotations.open_world_hint is False
-
-
-def test_the_names_of_tables_are_an_enum(reports: Reports) -> None:
-    schema = tools_of(reports)["table"].input_schema
-    assert schema["properties"]["name"]["enum"] == [*ABOUT]
+    assert tools["table"].input_schema["properties"]["name"]["enum"] == [*ABOUT]
 
 
 def test_findings_and_verdict_are_those_of_report_json(reports: Reports, folder: Path) -> None:
@@ -156,31 +148,24 @@ def test_several_captures_give_a_row_each(reports: Reports, folder: Path) -> Non
     assert data(call(reports, "diff_over_time", captures=names))["captures"] == printed
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("open_report", {"report": "../secret.sqlite.xz"}),
-        ("open_report", {"report": "link.sqlite.xz"}),
-        ("open_report", {"report": [SYNC, "../secret.sqlite.xz"]}),
-        ("findings", {"report": "/etc/passwd"}),
-        ("table", {"report": "link.sqlite.xz", "name": "gaps"}),
-        ("explain", {"what": "1", "report": "link.sqlite.xz"}),
-        ("what_if", {"report": "link.sqlite.xz"}),
-        ("diff", {"base": [SYNC], "new": ["link.sqlite.xz"]}),
-        ("diff_over_time", {"captures": [SYNC, "../secret.sqlite.xz"]}),
-    ],
-)
-def test_a_path_that_leads_out_is_refused_by_every_tool(
-    reports: Reports, tool: str, arguments: dict[str, object]
-) -> None:
-    refused = call(reports, tool, **arguments)
-    assert refused.is_error
-    assert "is outside" in text(refused)
+OUTSIDE = "../secret.sqlite.xz"
+LINK = "link.sqlite.xz"
 
 
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
+        # a path that leads out
+        ("open_report", {"report": OUTSIDE}, "is outside"),
+        ("open_report", {"report": LINK}, "is outside"),
+        ("open_report", {"report": [SYNC, OUTSIDE]}, "is outside"),
+        ("findings", {"report": "/etc/passwd"}, "is outside"),
+        ("table", {"report": LINK, "name": "gaps"}, "is outside"),
+        ("explain", {"what": "1", "report": LINK}, "is outside"),
+        ("what_if", {"report": LINK}, "is outside"),
+        ("diff", {"base": [SYNC], "new": [LINK]}, "is outside"),
+        ("diff_over_time", {"captures": [SYNC, OUTSIDE]}, "is outside"),
+        # other errors say what was seen and what to do
         ("open_report", {"report": "none.sqlite"}, "does not exist. See what is there"),
         ("table", {"report": SYNC, "name": "gapz"}, "no table 'gapz'. Did you mean gaps?"),
         ("table", {"report": SYNC, "name": "gaps", "limit": 501}, "less than or equal to 500"),
@@ -192,7 +177,7 @@ def test_a_path_that_leads_out_is_refused_by_every_tool(
         ("diff_over_time", {"captures": [SYNC]}, "Name two or more captures"),
     ],
 )
-def test_an_error_says_what_was_seen_and_what_to_do(
+def test_what_cannot_be_done_is_refused(
     reports: Reports, tool: str, arguments: dict[str, object], said: str
 ) -> None:
     result = call(reports, tool, **arguments)

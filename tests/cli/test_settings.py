@@ -69,22 +69,34 @@ def test_a_file_gives_options_of_every_kind(given: Given) -> None:
     assert literal_eval(given(text).output) == seen
 
 
-def test_what_is_typed_wins_over_the_file(given: Given) -> None:
-    assert given("[analyze]\ntop = 3\n", "--top", "9").output == "{'top': 9}\n"
-
-
-def test_a_repeatable_option_takes_one_value_as_well_and_underscores_are_as_good_as_dashes(
-    given: Given, tmp_path: Path
-) -> None:
-    text = "[analyze]\ndomain = 'a'\ninclude = 'b'\nmin_gap_us = 7\n"
-    seen = {"domain": ("a",), "include": (str(tmp_path / "b"),), "at_least": "7"}
-    assert literal_eval(given(text).output) == seen
+BOTH_FLAGS = "force = true\nno-files = true"
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
+    ("text", "words", "seen"),
+    [
+        ("top = 3", "--top 9", {"top": 9}),
+        ("domain = 'a'", "", {"domain": ("a",)}),
+        ("include = '/b'", "", {"include": ("/b",)}),
+        ("min_gap_us = 7", "", {"at_least": "7"}),
+        ("nsys = 'nsys-2025'", "", {"nsys": "nsys-2025"}),  # a bare name is left to PATH
+        (BOTH_FLAGS, "--no-force", {"no_files": True}),
+        (BOTH_FLAGS, "--files", {"force": True}),
+        (BOTH_FLAGS, "--no-force --force --files", {"force": True}),
+    ],
+)
+def test_what_is_typed_wins_over_the_file(
+    given: Given, text: str, words: str, seen: dict[str, object]
+) -> None:
+    assert literal_eval(given(f"[analyze]\n{text}\n", *words.split()).output) == seen
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
     [
         ("force = 3", "force = 3 in [analyze] must be true or false"),
+        ("force = 'true'", 'force = "true" in [analyze] must be true or false'),
+        ("top = '3'", 'top = "3" in [analyze] must be a whole number'),
         ("top = 2.7", "top = 2.7 in [analyze] must be a whole number"),
         ("top = true", "top = true in [analyze] must be a whole number"),
         ("share = true", "share = true in [analyze] must be a number"),
@@ -94,24 +106,17 @@ def test_a_repeatable_option_takes_one_value_as_well_and_underscores_are_as_good
         ("min-gap-us = ['a', 'b']", 'min-gap-us = ["a", "b"] in [analyze] must be text in quotes'),
         ("domain = [true]", "domain = [true] in [analyze] must be a list in brackets"),
         ("domain = {a = 1}", 'domain = {"a": 1} in [analyze] must be a list in brackets'),
+        # what the option itself refuses
+        ("top = 0", "top in [analyze]: "),
+        ("form = 'pdf'", "form in [analyze]: "),
+        ("from = 'soon'", "from in [analyze]: "),
     ],
 )
-def test_a_value_of_another_type_is_refused_with_what_it_must_be(
-    given: Given, tmp_path: Path, line: str, wanted: str
+def test_a_wrong_value_is_refused_with_the_file(
+    given: Given, tmp_path: Path, line: str, said: str
 ) -> None:
-    said = refusal(given(f"[analyze]\n{line}\n"))
-    assert said.startswith(f"{tmp_path / 'nsysflow.toml'}: {wanted}")
-
-
-@pytest.mark.parametrize(
-    ("line", "option"),
-    [("top = 0", "top"), ("form = 'pdf'", "form"), ("from = 'soon'", "from")],
-)
-def test_a_value_that_the_option_itself_refuses_is_refused_with_the_file(
-    given: Given, tmp_path: Path, line: str, option: str
-) -> None:
-    said = refusal(given(f"[analyze]\n{line}\n"))
-    assert said.startswith(f"{tmp_path / 'nsysflow.toml'}: {option} in [analyze]: ")
+    refused = refusal(given(f"[analyze]\n{line}\n"))
+    assert refused.startswith(f"{tmp_path / 'nsysflow.toml'}: {said}")
 
 
 def test_a_typed_mistake_is_not_blamed_on_the_file(given: Given) -> None:
@@ -131,13 +136,6 @@ def test_help_works_where_the_file_is_broken_and_that_of_the_program_does_not_hi
             assert "Usage:" in run(name, word).stdout
     said = refused("profile", "--dry-run", "--", "true", "-h", code=1)
     assert "is not valid TOML" in said
-
-
-def test_a_flag_that_the_file_sets_is_switched_off_when_typed(given: Given) -> None:
-    text = "[analyze]\nforce = true\nno-files = true\n"
-    assert given(text, "--no-force").output == "{'no_files': True}\n"
-    assert given(text, "--files").output == "{'force': True}\n"
-    assert given(text, "--no-force", "--force", "--files").output == "{'force': True}\n"
 
 
 def test_the_switch_that_turns_a_flag_off_stays_out_of_help_and_file(given: Given) -> None:
@@ -217,10 +215,6 @@ def test_a_relative_path_starts_at_the_files_folder(
     }
     typed = CliRunner().invoke(analyze, ["--output", "out"])
     assert literal_eval(typed.output)["output"] == "out"
-
-
-def test_a_bare_name_of_a_program_is_left_to_path(given: Given) -> None:
-    assert given("[analyze]\nnsys = 'nsys-2025'\n").output == "{'nsys': 'nsys-2025'}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A baseline file: what is written is read again, and nothing else is."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,28 +69,28 @@ def test_every_figure_has_its_line() -> None:
     assert json.loads(text)["captures"] == 1
 
 
-def test_equal_captures_make_equal_files() -> None:
-    assert baseline_json(runs_of(9.9, 10, 10.1)) == baseline_json(RUNS)
+TEXT = baseline_json(RUNS)
 
 
-def edited(change: Callable[[dict[str, Any]], object]) -> str:
-    document = json.loads(baseline_json(RUNS))
-    change(document)
+def edited(**other: Any) -> str:
+    """The file with another figure."""
+    document = json.loads(TEXT)
+    document["figures"]["step_ms"].update(other)
     return json.dumps(document)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (baseline_json(RUNS)[:400], "no sound baseline"),
+        (TEXT[:400], "no sound baseline"),
         ("", "no sound baseline"),
         ("[]", "no sound baseline"),
-        (edited(lambda d: d["figures"]["step_ms"].update(value=99.0)), "somebody edited it"),
-        (edited(lambda d: d["figures"]["step_ms"].update(low=10.5)), "somebody edited it"),
-        (edited(lambda d: d["figures"]["step_ms"].update(runs=[])), "there are 3 captures"),
-        (edited(lambda d: d["figures"]["step_ms"].update(value="10")), "Expected `float`"),
-        (edited(lambda d: d.update(captures=2)), "there are 2 captures"),
-        (edited(lambda d: d.update(schema="nsysflow-baseline-9")), "its schema is nsysflow-base"),
+        (edited(value=99.0), "somebody edited it"),
+        (edited(low=10.5), "somebody edited it"),
+        (edited(runs=[]), "there are 3 captures"),
+        (edited(value="10"), "Expected `float`"),
+        (TEXT.replace('"captures": 3', '"captures": 2'), "there are 2 captures"),
+        (TEXT.replace("baseline-1", "baseline-9"), "its schema is nsysflow-base"),
     ],
 )
 def test_what_we_did_not_write_is_refused_with_what_to_type(

@@ -89,22 +89,24 @@ def test_a_document_that_was_cut_off_anywhere_is_refused(tmp_path: Path) -> None
         assert isinstance(refused(tmp_path, whole[:end]), Damaged)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"not JSON",
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b"\xff\xfe\x00",
-        b"\x00" * 100,
-        b"1e999",
-        text().encode() + b"x",
-        text().encode().replace(b'"names"', b'"n\xffmes"', 1),
-    ],
-    ids=["text", "deep", "deeper", "utf-16", "zeros", "infinite", "more behind it", "no UTF-8"],
-)
+NO_JSON = {
+    "text": b"not JSON",
+    "deep": b"[" * 100_000,
+    "deeper": b'{"a":' * 100_000,
+    "UTF-16": b"\xff\xfe\x00",
+    "zeros": b"\x00" * 100,
+    "infinite": b"1e999",
+}
+
+
+@pytest.mark.parametrize("content", NO_JSON.values(), ids=NO_JSON)
 def test_what_is_no_json_is_refused(tmp_path: Path, content: bytes) -> None:
     refused(tmp_path, content)
+
+
+def test_more_behind_the_json_or_no_utf_8_in_it_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path, text().encode() + b"x")
+    refused(tmp_path, text().encode().replace(b'"names"', b'"n\xffmes"', 1))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,6 @@ EDITS: dict[str, Change] = {
     "a number beyond all": lambda it: track(it)["duration_ns"].__setitem__(0, 10**400),
     "no rows": lambda it: track(it).update(rows=[]),
     "null for rows": lambda it: track(it).update(rows=None),
-    "no series": lambda it: it.pop("series"),
     "no names": lambda it: it["series"].pop("names"),
     "no verdict": lambda it: it.pop("verdict"),
     "no tracks": lambda it: it["series"].update(tracks=[]),
@@ -196,10 +197,8 @@ def test_the_error_of_an_edited_sum_says_which_step(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "report.json", tmp_path):
-        with pytest.raises(ReportError, match="cannot be read") as caught:
+        with pytest.raises(ReportError, match=f"{path} cannot be read"):
             read_document(path, "run")
-        assert str(path) in caught.value.seen
-        assert caught.value.advice
 
 
 def test_an_invalid_recording_says_why(tmp_path: Path) -> None:
