@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -18,19 +18,12 @@ NSYS = an_nsys(Path("/opt/nsys"))
 OLD = an_nsys(Path("/opt/nsys"), "--gpu-metrics-device", "--quiet")
 """With the options of 2023.4."""
 COMMAND = ["python", "train.py", "--trace=mine"]
-
-CUDA_ONLY = (
-    "--cuda-graph-trace",
-    "--cudabacktrace",
-    "--python-backtrace",
-    "--capture-range",
-    "--capture-range-end",
-)
+WINDOW = "capture@nsysflow.window"
 
 
-def options(recording: Recording) -> dict[str, str]:
+def options(recording: Recording, nsys: Nsys = NSYS) -> dict[str, str]:
     """The options of nsys profile by name; each may be given once."""
-    argv = profile_argv(NSYS, recording, COMMAND)
+    argv = profile_argv(nsys, recording, COMMAND)
     pairs = [option.partition("=") for option in argv[2 : -len(COMMAND)]]
     named = {name: value for name, _, value in pairs}
     assert len(named) == len(pairs), f"given twice: {argv}"
@@ -38,115 +31,94 @@ def options(recording: Recording) -> dict[str, str]:
 
 
 def test_a_plain_recording_samples_nothing_and_records_graph_nodes() -> None:
-    assert profile_argv(NSYS, Recording(out=Path("out/report")), COMMAND) == [
-        "/opt/nsys",
-        "profile",
-        "--output=out/report",
-        "--trace=cuda,nvtx",
-        "--sample=none",
-        "--cpuctxsw=none",
-        "--cuda-graph-trace=node",
-        *COMMAND,
-    ]
+    plain = ["--output=out/report", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none"]
+    argv = ["/opt/nsys", "profile", *plain, "--cuda-graph-trace=node", *COMMAND]
+    assert profile_argv(NSYS, Recording(out=Path("out/report")), COMMAND) == argv
 
 
-@pytest.mark.parametrize(("backtrace", "calls"), [("waits", "all:20000,sync:0"), ("all", "all:0")])
-def test_backtraces_are_of_waits_and_long_calls_or_all_and_need_cpu_samples(
-    backtrace: Backtrace, calls: str
+def lines_of(calls: str) -> dict[str, str]:
+    """Backtraces of these calls, which need CPU samples."""
+    sampled = {"--sample": "process-tree", "--cpuctxsw": "none"}
+    return sampled | {"--cudabacktrace": calls, "--python-backtrace": "cuda"}
+
+
+OF_PYTHON = {"--python-sampling": "true", "--python-sampling-frequency": "1000"}
+UNTIL_STOPPED = {"--capture-range-end": "stop-shutdown", "--kill": "none"}
+
+
+@pytest.mark.parametrize(
+    ("recording", "given"),
+    [
+        ({"backtrace": "waits"}, lines_of("all:20000,sync:0")),
+        ({"backtrace": "all"}, lines_of("all:0")),
+        ({"python_hz": 1000}, {"--sample": "none"} | OF_PYTHON),
+        ({"python_hz": 1000, "backtrace": "all"}, {"--sample": "process-tree"} | OF_PYTHON),
+        # the program outlives an nsys that ends by itself
+        ({"window": BY_CUDA, "shutdown": True}, UNTIL_STOPPED),
+        ({"window": WINDOW, "shutdown": True}, UNTIL_STOPPED),
+        ({"delay_s": 0.5, "duration_s": 20}, {"--delay": "0.5", "--duration": "20"}),
+        ({"duration_s": 20}, {"--kill": "none"}),
+        ({"delay_s": 0.5}, {"--kill": None}),
+        (
+            {"window": BY_CUDA},
+            {"--capture-range": "cudaProfilerApi", "--capture-range-end": "stop"},
+        ),
+        ({"window": WINDOW}, {"--capture-range": "nvtx", "--nvtx-capture": WINDOW}),
+        # without it nsys looks only at strings that the program registered with NVTX
+        ({"window": WINDOW}, {"--env-var": "NSYS_NVTX_PROFILER_REGISTER_ONLY=0"}),
+        ({"graph_trace": "graph"}, {"--cuda-graph-trace": "graph"}),
+        ({"gpu_metrics": True}, {"--gpu-metrics-devices": "all", "--gpu-metrics-device": None}),
+        ({"out": Path("100%p/rank%q{LOCAL_RANK}")}, {"--output": "100%%p/rank%q{LOCAL_RANK}"}),
+    ],
+)
+def test_a_recording_has_these_options(
+    recording: dict[str, Any], given: dict[str, str | None]
 ) -> None:
-    found = options(Recording(out=Path("r"), backtrace=backtrace))
-    assert found["--sample"] == "process-tree"
-    assert found["--cudabacktrace"] == calls
-    assert found["--python-backtrace"] == "cuda"
-    assert found["--cpuctxsw"] == "none"
+    found = options(Recording(**{"out": Path("r")} | recording))
+    assert {name: found.get(name) for name in given} == given
 
 
-def test_the_cpu_is_sampled_as_rarely_as_this_nsys_can() -> None:
-    recording = Recording(out=Path("r"), backtrace="waits")
-    rare = profile_argv(replace(NSYS, longest_period=16_000_000), recording, COMMAND)
-    assert "--sampling-period=16000000" in rare
-    assert not any("--sampling-period" in word for word in profile_argv(NSYS, recording, COMMAND))
-
-
-@pytest.mark.parametrize("window", [BY_CUDA, "capture@nsysflow.window"])
-def test_nsys_ends_with_the_window_if_asked_and_leaves_the_program_alone(window: str) -> None:
-    found = options(Recording(out=Path("r"), window=window, shutdown=True))
-    assert (found["--capture-range-end"], found["--kill"]) == ("stop-shutdown", "none")
-
-
-def test_a_time_to_record_leaves_the_program_alone_too() -> None:
-    found = options(Recording(out=Path("r"), delay_s=0.5, duration_s=20))
-    assert (found["--delay"], found["--duration"], found["--kill"]) == ("0.5", "20", "none")
-    assert "--kill" not in options(Recording(out=Path("r"), delay_s=0.5))
-
-
-def test_python_is_sampled_without_samples_of_the_cpu_and_beside_backtraces() -> None:
-    alone = options(Recording(out=Path("r"), python_hz=1000))
-    assert alone["--python-sampling"] == "true"
-    assert alone["--python-sampling-frequency"] == "1000"
-    assert alone["--sample"] == "none"
-    both = options(Recording(out=Path("r"), python_hz=1000, backtrace="all"))
-    assert both["--sample"] == "process-tree"
-    assert both["--python-sampling"] == "true"
-
-
-def test_a_window_stops_the_recording_and_not_the_program() -> None:
-    found = options(Recording(out=Path("r"), window=BY_CUDA))
-    assert found["--capture-range"] == "cudaProfilerApi"
-    assert found["--capture-range-end"] == "stop"
+def test_the_options_depend_on_what_this_nsys_can() -> None:
+    metrics = options(Recording(out=Path("r"), gpu_metrics=True), OLD)
+    assert metrics["--gpu-metrics-device"] == "all"
+    assert "--gpu-metrics-devices" not in metrics
+    waits = Recording(out=Path("r"), backtrace="waits")
+    rare = options(waits, replace(NSYS, longest_period=16_000_000))
+    assert rare["--sampling-period"] == "16000000"
+    assert "--sampling-period" not in options(waits)
 
 
 @pytest.mark.parametrize("nsys", [NSYS, OLD])
-@pytest.mark.parametrize("backtrace", get_args(Backtrace))
-@pytest.mark.parametrize("toggles", list(product([False, True], repeat=3)))
-def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(
-    nsys: Nsys, toggles: tuple[bool, ...], backtrace: Backtrace
-) -> None:
-    window, python, gpu_metrics = toggles
-    recording = Recording(
-        out=Path("r"),
-        window=BY_CUDA if window else None,
-        backtrace=backtrace,
-        python_hz=100 if python else 0,
-        gpu_metrics=gpu_metrics,
-        extra=("--stats=true", "-x=false"),
-    )
-    argv = profile_argv(nsys, recording, COMMAND)
-    assert argv[:2] == ["/opt/nsys", "profile"]
-    assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]
-    assert all(option.startswith("--") and "=" in option for option in argv[2:-5])
-    assert any("gpu-metrics" in option for option in argv) == gpu_metrics
-    assert ("--python-sampling-frequency=100" in argv) == python
+def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(nsys: Nsys) -> None:
+    for window, python_hz, metrics, backtrace in product(
+        (None, BY_CUDA), (0, 100), (False, True), get_args(Backtrace)
+    ):
+        recording = Recording(
+            out=Path("r"),
+            window=window,
+            backtrace=backtrace,
+            python_hz=python_hz,
+            gpu_metrics=metrics,
+            extra=("--stats=true", "-x=false"),
+        )
+        argv = profile_argv(nsys, recording, COMMAND)
+        assert argv[:2] == ["/opt/nsys", "profile"]
+        assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]
+        assert all(option.startswith("--") and "=" in option for option in argv[2:-5])
+        assert any("gpu-metrics" in option for option in argv) == metrics
+        assert ("--python-sampling-frequency=100" in argv) == bool(python_hz)
 
 
 @pytest.mark.parametrize("backtrace", get_args(Backtrace))
 def test_without_cuda_in_the_trace_nsys_gets_no_cuda_option(backtrace: Backtrace) -> None:
     found = options(Recording(out=Path("r"), trace=("nvtx",), backtrace=backtrace))
-    assert not set(CUDA_ONLY) & set(found)
+    assert found.keys() == {"--output", "--trace", "--sample", "--cpuctxsw"}
     assert found["--sample"] == "none"
 
 
 def test_a_window_that_would_never_open_is_refused() -> None:
     with pytest.raises(ValueError, match="cudaProfilerStart"):
         profile_argv(NSYS, Recording(out=Path("r"), trace=("nvtx",), window=BY_CUDA), COMMAND)
-
-
-def test_a_window_may_open_by_an_nvtx_range_instead() -> None:
-    found = options(Recording(out=Path("r"), trace=("nvtx",), window="capture@mine"))
-    assert found["--capture-range"] == "nvtx"
-    assert found["--nvtx-capture"] == "capture@mine"
-
-
-def test_the_graph_trace_is_passed_on() -> None:
-    assert options(Recording(out=Path("r"), graph_trace="graph"))["--cuda-graph-trace"] == "graph"
-
-
-def test_the_gpu_metrics_option_has_the_name_that_this_nsys_knows() -> None:
-    recording = Recording(out=Path("r"), gpu_metrics=True)
-    assert "--gpu-metrics-devices=all" in profile_argv(NSYS, recording, COMMAND)
-    old = profile_argv(OLD, recording, COMMAND)
-    assert "--gpu-metrics-device=all" in old
-    assert "--gpu-metrics-devices=all" not in old
 
 
 def expanded(name: str) -> str:
@@ -160,15 +132,12 @@ def test_nsys_expands_nothing_in_a_path_but_environment_variables(name: str) -> 
     assert expanded(out) == re.sub(r"%q\{\w*\}", "(value)", f"f/{name}")
 
 
-def test_ranks_get_a_report_each() -> None:
-    out = options(Recording(out=Path("100%p/rank%q{LOCAL_RANK}")))["--output"]
-    assert out == "100%%p/rank%q{LOCAL_RANK}"
-
-
 def test_an_export_has_json_only_if_requested_and_supported() -> None:
-    report, out = Path("r.nsys-rep"), Path("r.sqlite")
     plain = ["/opt/nsys", "export", "--type=sqlite", "--output=r.sqlite", "--quiet=true"]
-    assert export_argv(NSYS, report, out, json=False) == [*plain, "r.nsys-rep"]
-    assert export_argv(OLD, report, out, json=True) == [*plain, "r.nsys-rep"]
-    with_json = export_argv(NSYS, report, out, json=True)
-    assert with_json == [*plain, "--include-json=true", "r.nsys-rep"]
+    for nsys, json, more in (
+        (NSYS, False, []),
+        (OLD, True, []),
+        (NSYS, True, ["--include-json=true"]),
+    ):
+        argv = export_argv(nsys, Path("r.nsys-rep"), Path("r.sqlite"), json=json)
+        assert argv == [*plain, *more, "r.nsys-rep"]

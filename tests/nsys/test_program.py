@@ -1,24 +1,28 @@
 """What is known about an nsys: its CUPTI, its options and its libraries."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nsysflow.nsys.installations import find_nsys
 from nsysflow.nsys.program import too_old_for
-from tests.nsys.fakes import fake_nsys, places, script
+from tests.nsys.fakes import an_nsys, fake_nsys, places, script
+
+NEWER_AND_OLDER = ("libcupti.so.11.8", "libcupti.so.12.4", "libcupti.so.10.0")
 
 
 @pytest.mark.parametrize(
-    ("libraries", "newest"),
+    ("started", "libraries", "newest"),
     [
-        (("libcupti.so.11.8", "libcupti.so.12.4", "libcupti.so.10.0"), (12, 4)),
-        (("libcupti.so.9.9", "libcupti.so.12.10", "libcupti.so.12.4"), (12, 10)),
-        (("libcupti.so.13.0", "libcupti.so.x", "libcupti-static.so.14.0"), (13, 0)),
-        ((), None),
+        ("target-linux-x64/nsys", NEWER_AND_OLDER, (12, 4)),
+        ("target-linux-x64/nsys", ("libcupti.so.9.9", "libcupti.so.12.10"), (12, 10)),
+        ("target-linux-x64/nsys", ("libcupti.so.x", "libcupti-static.so.14.0"), None),
+        ("bin/nsys", NEWER_AND_OLDER, (12, 4)),
+        ("link", NEWER_AND_OLDER, (12, 4)),
+        ("launcher", NEWER_AND_OLDER, (12, 4)),
     ],
 )
-@pytest.mark.parametrize("started", ["target-linux-x64/nsys", "bin/nsys", "link", "launcher"])
 def test_the_newest_cupti_is_found_however_nsys_is_started(
     started: str, libraries: tuple[str, ...], newest: tuple[int, int] | None, tmp_path: Path
 ) -> None:
@@ -36,32 +40,24 @@ def test_behind_a_launcher_that_names_no_nsys_cupti_is_unknown(tmp_path: Path) -
     assert find_nsys(hidden, places=places(tmp_path)).cupti is None
 
 
-@pytest.mark.parametrize(
-    ("cupti", "driver", "too_old"),
-    [
-        ((12, 4), (13, 0), True),
-        ((13, 0), (13, 0), False),
-        ((13, 0), (13, 1), False),
-        ((13, 0), (12, 4), False),
-        (None, (13, 0), False),
-        ((12, 4), None, False),
-    ],
-)
-def test_nsys_is_too_old_if_the_driver_has_a_later_major_cuda(
-    cupti: tuple[int, int] | None, driver: tuple[int, int] | None, too_old: bool, tmp_path: Path
+def test_nsys_is_too_old_if_the_driver_has_a_later_major_cuda() -> None:
+    old, new = (replace(an_nsys(Path("nsys")), cupti=cupti) for cupti in ((12, 4), (13, 0)))
+    assert too_old_for(old, (13, 0))
+    assert not any(too_old_for(new, driver) for driver in ((13, 0), (13, 1), (12, 4), None))
+    assert not too_old_for(old, None)
+    assert not too_old_for(replace(old, cupti=None), (13, 0))
+
+
+def test_the_options_come_from_its_help_and_without_help_every_option_is_assumed(
+    tmp_path: Path,
 ) -> None:
-    version = f"libcupti.so.{cupti[0]}.{cupti[1]}" if cupti else "no-cupti"
-    program = fake_nsys(tmp_path / "target-linux-x64/nsys")
-    (program.parent / version).touch()
-    assert too_old_for(find_nsys(program, places=places(tmp_path)), driver) == too_old
-
-
-def test_the_options_come_from_its_help(tmp_path: Path) -> None:
     program = fake_nsys(tmp_path / "nsys", body='echo "-f, --for-$1= Default is --none."')
     found = find_nsys(program, places=places(tmp_path))
     assert found.options == {"--for-profile", "--for-export", "--none"}
     assert found.offers("--for-export")
     assert not found.offers("--include-json")
+    silent = fake_nsys(tmp_path / "silent", body="exit 1")
+    assert find_nsys(silent, places=places(tmp_path)).offers("--include-json")
 
 
 def test_how_rarely_it_can_sample_the_cpu_comes_from_its_help(tmp_path: Path) -> None:
@@ -70,11 +66,6 @@ def test_how_rarely_it_can_sample_the_cpu_comes_from_its_help(tmp_path: Path) ->
     assert find_nsys(tells, places=places(tmp_path)).longest_period == 16_000_000
     silent = fake_nsys(tmp_path / "silent", body='echo "--sampling-period= Unknown."')
     assert find_nsys(silent, places=places(tmp_path)).longest_period is None
-
-
-def test_without_help_every_option_is_assumed(tmp_path: Path) -> None:
-    silent = fake_nsys(tmp_path / "nsys", body="exit 1")
-    assert find_nsys(silent, places=places(tmp_path)).offers("--include-json")
 
 
 def test_libraries_in_the_cache_come_first_on_the_path(tmp_path: Path) -> None:

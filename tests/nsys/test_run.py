@@ -1,6 +1,5 @@
 """nsys run, and tried."""
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -8,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from nsysflow.base.errors import CaptureError, Damaged, NsysMissing, OutputError
+from nsysflow.nsys.installations import Places
 from nsysflow.nsys.run import (
     RANGE,
     ImporterProblem,
+    Trial,
     export,
     exporter,
     importer_problem,
@@ -18,7 +19,7 @@ from nsysflow.nsys.run import (
     try_nsys,
 )
 from tests.exports import write_export
-from tests.nsys.fakes import an_nsys, fake_nsys, real_elf, script
+from tests.nsys.fakes import an_nsys, fake_nsys, places, real_elf, script
 from tests.nsys.real import real_nsys
 from tests.unprivileged import unprivileged
 
@@ -32,18 +33,19 @@ def report(tmp_path: Path) -> Path:
     return path
 
 
-def exporting(folder: Path, body: str = "") -> Path:
-    """A program that exports the `export.sqlite` beside it, then runs `body`."""
+def working(folder: Path, *ranges: str, then: str = "") -> Path:
+    """A program that makes a report or exports one with these ranges, and then runs `then`."""
     folder.mkdir()
-    write_export(folder / "export.sqlite", kernels=[{}])
+    write_export(folder / "export.sqlite", kernels=[{}], nvtx=[{"text": name} for name in ranges])
     copy = f'cp "{folder}/export.sqlite" "$out"'
-    return script(folder / "nsys", f"{WRITE}{copy}\n{body}")
+    does = f'case $1 in profile) touch "$out.nsys-rep";; export) {copy};; esac'
+    return script(folder / "nsys", f"{WRITE}{does}\n{then}")
 
 
 def test_an_export_replaces_what_was_there_and_leaves_nothing_else(
     report: Path, tmp_path: Path
 ) -> None:
-    nsys = exporting(tmp_path / "bin")
+    nsys = working(tmp_path / "bin")
     out = tmp_path / "run.sqlite"
     out.write_text("an older one")
     export(an_nsys(nsys), report, out)
@@ -80,7 +82,7 @@ def test_a_failed_export_is_an_error_and_leaves_nothing(
 def test_a_full_disk_is_named_even_if_nsys_exits_with_0_and_a_file(
     said: str, code: int, report: Path, tmp_path: Path
 ) -> None:
-    nsys = exporting(tmp_path / "bin", f"echo '{said}' >&2; exit {code}")
+    nsys = working(tmp_path / "bin", then=f"echo '{said}' >&2; exit {code}")
     out = tmp_path / "run.sqlite"
     with pytest.raises(OutputError, match=r"no space is left in .* MB free.* Make room:\n  df -h"):
         export(an_nsys(nsys), report, out)
@@ -101,20 +103,15 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
             export(an_nsys(Path("nsys")), report, folder / "run.sqlite")
 
 
-def test_json_is_exported_if_this_nsys_can(report: Path, tmp_path: Path) -> None:
-    nsys = exporting(tmp_path / "bin", f'echo "$*" > {tmp_path}/said')
-    out = tmp_path / "run.sqlite"
-    export(an_nsys(nsys), report, out, json=True)
-    assert "--include-json=true" in (tmp_path / "said").read_text()
-    export(an_nsys(nsys, "--quiet"), report, out, json=True)
-    assert "--include-json" not in (tmp_path / "said").read_text()
-
-
-def test_nsys_gets_the_libraries_for_its_importer(report: Path, tmp_path: Path) -> None:
-    nsys = exporting(tmp_path / "bin", f'echo "$LD_LIBRARY_PATH" > {tmp_path}/said')
-    export(an_nsys(nsys, library_path=tmp_path / "lib"), report, tmp_path / "run.sqlite")
-    said = (tmp_path / "said").read_text().strip()
-    assert said.split(os.pathsep)[0] == str(tmp_path / "lib")
+def test_nsys_gets_its_libraries_and_exports_json_if_it_can(report: Path, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    nsys = working(tmp_path / "bin", then=f'echo "$LD_LIBRARY_PATH $*" > {said}')
+    able = an_nsys(nsys, library_path=tmp_path / "lib")
+    export(able, report, tmp_path / "run.sqlite", json=True)
+    assert re.split("[: ]", said.read_text())[0] == str(tmp_path / "lib")
+    assert "--include-json=true" in said.read_text()
+    export(an_nsys(nsys, "--quiet"), report, tmp_path / "run.sqlite", json=True)
+    assert "--include-json" not in said.read_text()
 
 
 def test_an_exporter_looks_for_nsys_when_it_is_called(
@@ -123,21 +120,11 @@ def test_an_exporter_looks_for_nsys_when_it_is_called(
     later = exporter(tmp_path / "bin/nsys")
     with pytest.raises(CaptureError):
         later(report, tmp_path / "run.sqlite")
-    copy = f'{WRITE} cp "$(dirname "$0")/export.sqlite" "$out"'
-    fake_nsys(tmp_path / "bin/nsys", body=copy)
+    fake_nsys(tmp_path / "bin/nsys", body=f'{WRITE} cp "$(dirname "$0")/export.sqlite" "$out"')
     write_export(tmp_path / "bin/export.sqlite", kernels=[{}])
     later(report, tmp_path / "run.sqlite")
     assert (tmp_path / "run.sqlite").is_file()
-
-
-def test_without_an_nsys_an_exporter_says_so(
-    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nowhere(asked: Path | None) -> None:
-        msg = "no nsys was found"
-        raise NsysMissing(msg)
-
-    monkeypatch.setattr("nsysflow.nsys.run.find_nsys", nowhere)
+    monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
     with pytest.raises(NsysMissing):
         exporter(None)(report, tmp_path / "run.sqlite")
 
@@ -152,7 +139,7 @@ def test_a_missing_importer_is_a_problem(tmp_path: Path) -> None:
     assert importer_problem(nsys) is None
 
 
-def test_libraries_that_the_importer_lacks_are_a_problem(
+def test_libraries_that_the_importer_lacks_are_a_problem_unless_a_launcher_may_name_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = r"printf '\tlibdw.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n'"
@@ -165,47 +152,18 @@ def test_libraries_that_the_importer_lacks_are_a_problem(
         text="its importer lacks libraries: libdw.so.1", libraries=("libdw.so.1",)
     )
     assert importer_problem(an_nsys(program, library_path=tmp_path)) is None
-
-
-def test_the_libraries_behind_a_launcher_are_not_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = real_elf(tmp_path / "target-linux-x64/nsys")
-    real_elf(tmp_path / "host-linux-x64/QdstrmImporter")
-    script(tmp_path / "bin/ldd", r"printf '\tlibssh.so.4 => not found\n'")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    problem = importer_problem(an_nsys(real))
-    assert problem is not None
-    assert problem.libraries == ("libssh.so.4",)
-    launcher = script(tmp_path / "nsys", f'exec {real} "$@"')
-    assert importer_problem(an_nsys(launcher)) is None
+    launcher = an_nsys(script(tmp_path / "nsys", f'exec {program} "$@"'))
+    assert importer_problem(launcher) is None
     shutil.rmtree(tmp_path / "host-linux-x64")
-    assert importer_problem(an_nsys(launcher)) is not None
+    assert importer_problem(launcher) is not None
 
 
-def recording(folder: Path, *ranges: str) -> Path:
-    """A program that makes a report, and exports one that holds these ranges."""
-    folder.mkdir()
-    write_export(folder / "export.sqlite", kernels=[{}], nvtx=[{"text": name} for name in ranges])
-    return script(
-        folder / "nsys",
-        f"""
-        for option in "$@"; do case $option in --output=*) out=${{option#--output=}};; esac; done
-        case $1 in
-            profile) touch "$out.nsys-rep";;
-            export) cp "{folder}/export.sqlite" "$out";;
-        esac""",
-    )
-
-
-@pytest.mark.parametrize(
-    ("ranges", "arrived"), [((RANGE,), True), (("step", RANGE), True), (("step",), False)]
-)
+@pytest.mark.parametrize("ranges", [(RANGE,), ("step", RANGE), ("step",)])
 def test_ranges_are_recorded_if_that_of_the_trial_is(
-    ranges: tuple[str, ...], arrived: bool, tmp_path: Path
+    ranges: tuple[str, ...], tmp_path: Path
 ) -> None:
-    trial = try_nsys(an_nsys(recording(tmp_path / "bin", *ranges)))
-    assert (trial.problem, trial.ranges) == (None, arrived)
+    trial = try_nsys(an_nsys(working(tmp_path / "bin", *ranges)))
+    assert (trial.problem, trial.ranges) == (None, RANGE in ranges)
 
 
 @pytest.mark.parametrize(
@@ -215,54 +173,42 @@ def test_ranges_are_recorded_if_that_of_the_trial_is(
         ("exit 0", "ended with 0 and no report; nsys said: nothing"),
         ('[ $1 = profile ] && touch "${2#--output=}.nsys-rep"', "ended with 1 and said: nothing"),
         (
-            r"printf '[1/1] [==12%%  ] r\r[1/1] [==98%%  ] r\nNo space left\n'; exit 1",
-            "nsys said: No space left$",
+            r"printf '[1/1] [=12%% ] r\r[1/1] [=98%% ] r\nNo space\n'; exit 1",
+            "nsys said: No space$",
         ),
     ],
     ids=["fails", "records nothing", "exports nothing", "draws bars"],
 )
 def test_a_failed_trial_quotes_nsys(body: str, problem: str, tmp_path: Path) -> None:
-    nsys = script(tmp_path / "nsys", body)
-    found = try_nsys(an_nsys(nsys)).problem
-    assert found is not None
-    assert re.search(problem, found)
+    found = try_nsys(an_nsys(script(tmp_path / "nsys", body))).problem
+    assert re.search(problem, found or "")
 
 
 def test_an_nsys_that_does_not_start_fails_the_trial(tmp_path: Path) -> None:
-    nsys = script(tmp_path / "nsys", "exit 0")
-    nsys.write_text("#!/no/such/shell\n")
-    assert "does not start: No such file or directory" in (try_nsys(an_nsys(nsys)).problem or "")
+    found = try_nsys(an_nsys(tmp_path / "gone")).problem
+    assert "does not start: No such file or directory" in (found or "")
 
 
 def test_one_success_in_several_attempts_is_enough(tmp_path: Path) -> None:
-    good = recording(tmp_path / "bin", RANGE)
+    good = working(tmp_path / "bin", RANGE)
     once = f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; exit 1; }}; exec {good} "$@"'
     assert try_nsys(an_nsys(script(tmp_path / "nsys", once))).problem is None
 
 
-@pytest.mark.parametrize(
-    ("said", "may"),
-    [
-        ("CPU Profiling Environment (process-tree): OK\nEnvironment (system-wide): Fail", True),
-        ("CPU Profiling Environment (process-tree): Fail", False),
+def test_nsys_says_whether_it_may_sample(tmp_path: Path) -> None:
+    environment = "CPU Profiling Environment"
+    for said, may in (
+        (f"{environment} (process-tree): OK\nEnvironment (system-wide): Fail", True),
+        (f"{environment} (process-tree): Fail", False),
         ("something new", None),
-    ],
-)
-def test_nsys_says_whether_it_may_sample(said: str, may: bool | None, tmp_path: Path) -> None:
-    nsys = script(tmp_path / "nsys", f"echo '{said}'")
-    assert may_sample(an_nsys(nsys)) is may
+    ):
+        assert may_sample(an_nsys(script(tmp_path / "nsys", f"echo '{said}'"))) is may
 
 
-def test_a_real_nsys_records_the_range_of_a_trial() -> None:
+def test_a_real_nsys_passes_the_trial_and_says_what_it_can() -> None:
     nsys = real_nsys()
     assert importer_problem(nsys) is None
-    trial = try_nsys(nsys)
-    assert trial.problem is None
-    assert trial.ranges  # with the nvtx that the tests install
-
-
-def test_a_real_nsys_says_whether_it_may_sample_and_names_its_options() -> None:
-    nsys = real_nsys()
+    assert try_nsys(nsys) == Trial(ranges=True)  # with the nvtx that the tests install
     assert may_sample(nsys) is not None
     assert {"--output", "--trace", "--sample", "--cuda-graph-trace", "--type"} <= nsys.options
     assert {"--gpu-metrics-device", "--gpu-metrics-devices"} & nsys.options

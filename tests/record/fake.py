@@ -1,6 +1,5 @@
 """A fake nsys: it runs the program and returns a report that exists already."""
 
-import lzma
 import sys
 from functools import cache
 from pathlib import Path
@@ -11,8 +10,9 @@ from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
 from nsysflow.record.machine import Gpus
+from nsysflow.runs.manifest import Manifest, read_manifest
 from tests.nsys.fakes import script
-from tests.reports import DATA
+from tests.reports import sqlite_report
 
 NO_GPU: Final = Gpus(problem="no driver (NVML)")
 SAYS: Final = "import sys; print('epoch 1'); sys.exit(int(sys.argv[1]))"
@@ -76,12 +76,17 @@ def profiled(*words: str) -> Result:
     return CliRunner().invoke(main, ["profile", *words], catch_exceptions=False)
 
 
+def manifest_of(folder: str = "out") -> Manifest:
+    """The manifest of a run."""
+    manifest = read_manifest(Path(folder))
+    assert manifest is not None
+    return manifest
+
+
 _UNPACKED: Final = TemporaryDirectory(prefix="nsysflow-")
 
 
 @cache
 def _export() -> Path:
-    """A real export: five steps of GPT-2 on an H200."""
-    path = Path(_UNPACKED.name) / "report.sqlite"
-    path.write_bytes(lzma.decompress((DATA / "h200-gpt2-eager.sqlite.xz").read_bytes()))
-    return path
+    """A real export: five steps on an H200."""
+    return sqlite_report(Path(_UNPACKED.name), "nan_check-sync")

@@ -40,45 +40,52 @@ def test_each_of_many_runs_at_once_gets_its_own_folder() -> None:
     assert all(folder.is_dir() for folder in made)
 
 
+@pytest.mark.parametrize(
+    ("held", "force", "said"),
+    [
+        ({"notes.txt": "mine"}, [], "or replace an earlier run with --force"),
+        (
+            {"manifest.json": '{"tool": "nsysflow", "schema": 99}'},
+            [],
+            "an earlier run with --force",
+        ),
+        ({"report.sqlite": "mine", "mlflow.sqlite": ""}, ["--force"], "is not a run of nsysflow"),
+        ({"output.log": "mine"}, ["--force"], "is not a run of nsysflow"),
+    ],
+)
+def test_other_files_are_never_replaced_and_a_run_only_with_force(
+    held: dict[str, str], force: list[str], said: str
+) -> None:
+    Path("out").mkdir()
+    for name, text in held.items():
+        Path("out", name).write_text(text)
+    refused = profiled("-o", "out", *force, *command())
+    assert refused.exit_code == 1
+    assert said in refused.stderr
+    assert {path.name: path.read_text() for path in Path("out").iterdir()} == held
+
+
+def test_force_removes_all_files_of_the_earlier_run_of_any_version_and_no_others(
+    two_ranks: tuple[str, ...],
+) -> None:
+    profiled("-o", "out", "--no-analyze", *two_ranks)
+    assert len(list(Path("out").glob("rank*"))) == 4
+    Path("out/manifest.json").write_text('{"tool": "nsysflow", "schema": 99}')
+    left = ("report.json", "gaps.csv", "child-7.json", HOOKED)
+    for name in (*left, "notes.txt"):
+        Path("out", name).write_text("left")
+    assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
+    assert not [name for name in left if Path("out", name).exists()]
+    assert not list(Path("out").glob("rank*"))
+    assert Path("out/notes.txt").read_text() == "left"
+    assert Path("out/report.sqlite").read_bytes()[:6] == b"SQLite"
+
+
 def test_a_run_without_a_report_does_not_block_the_next(tmp_path: Path) -> None:
     fake_nsys(tmp_path, "exit 3")
     assert profiled("-o", "out", *command()).exit_code == 3
     fake_nsys(tmp_path)
     assert profiled("-o", "out", "--no-analyze", *command()).exit_code == 0
-    assert Path("out/report.sqlite").is_file()
-
-
-def test_force_replaces_a_run_and_never_other_files() -> None:
-    Path("out").mkdir()
-    for name in ("report.sqlite", "mlflow.sqlite", "output.log"):
-        Path("out", name).write_text("mine")
-    refused = profiled("-o", "out", "--force", *command())
-    assert refused.exit_code == 1
-    assert "is not a run of nsysflow" in refused.stderr
-    assert {path.read_text() for path in Path("out").iterdir()} == {"mine"}
-    assert len(list(Path("out").iterdir())) == 3
-
-
-def test_a_folder_that_exists_is_not_written_without_force() -> None:
-    Path("out").mkdir()
-    Path("out/notes.txt").write_text("mine")
-    refused = profiled("-o", "out", *command())
-    assert refused.exit_code == 1
-    assert "--force" in refused.stderr
-    assert [file.name for file in Path("out").iterdir()] == ["notes.txt"]
-    assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
-    assert Path("out/notes.txt").read_text() == "mine"
-
-
-def test_force_removes_all_files_of_the_earlier_run(two_ranks: tuple[str, ...]) -> None:
-    left = ("report.json", "gaps.csv", "child-7.json", HOOKED)
-    profiled("-o", "out", "--no-analyze", *two_ranks)
-    assert len(list(Path("out").glob("rank*"))) == 4
-    for name in left:
-        Path("out", name).touch()
-    profiled("-o", "out", "--force", "--no-analyze", *command())
-    assert not [name for name in left if Path("out", name).exists()]
-    assert not list(Path("out").glob("rank*"))
 
 
 def test_a_folder_that_cannot_be_written_is_refused() -> None:
@@ -99,17 +106,6 @@ def test_a_file_in_the_place_of_the_folder_is_refused_before_anything_runs() -> 
     assert ran.exit_code == 1
     assert "out is a file, not a folder; nothing was run" in ran.stderr
     assert "epoch 1" not in ran.stderr
-
-
-def test_a_run_of_another_version_is_replaced_only_with_force() -> None:
-    Path("out").mkdir()
-    Path("out/manifest.json").write_text('{"tool": "nsysflow", "schema": 99}')
-    Path("out/report.sqlite").write_text("an older one")
-    refused = profiled("-o", "out", "--no-analyze", *command())
-    assert refused.exit_code == 1
-    assert "replace an earlier run with --force" in refused.stderr
-    assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
-    assert Path("out/report.sqlite").read_bytes()[:6] == b"SQLite"
 
 
 def test_a_read_only_disk_is_refused_before_anything_runs(tmp_path: Path) -> None:

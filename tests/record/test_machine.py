@@ -3,7 +3,6 @@
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from nsysflow.base.errors import NsysMissing
 from nsysflow.record import machine
 from nsysflow.record.machine import Gpus, gpus
-from tests.record.machines import MISSING
 
 
 def test_the_files_of_linux_and_the_driver_are_understood(tmp_path: Path) -> None:
@@ -48,9 +46,10 @@ def test_the_cuda_of_torch_is_read_from_its_version_file(text: str, cuda: str | 
 
 
 def test_looking_at_this_machine_imports_neither_torch_nor_triton(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nsysflow.record.machine.find_nsys", Mock(side_effect=MISSING))
+    nowhere = Mock(side_effect=NsysMissing("no nsys was found"))
+    monkeypatch.setattr("nsysflow.record.machine.find_nsys", nowhere)
     before = set(sys.modules)
     seen = machine.look_at_machine()
     assert isinstance(seen.nsys, NsysMissing)
@@ -64,46 +63,36 @@ class NVMLError(Exception):
 
 
 @pytest.fixture
-def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """NVML on a machine with two GPUs; `open` counts its open sessions."""
-    fake = SimpleNamespace(NVMLError=NVMLError, open=0)
-
-    def opened(by: int) -> None:
-        fake.open += by
-
-    fake.nvmlInit = lambda: opened(1)
-    fake.nvmlShutdown = lambda: opened(-1)
-    fake.nvmlSystemGetDriverVersion = lambda: "580.95.05"
-    fake.nvmlSystemGetCudaDriverVersion = lambda: 13010
-    fake.nvmlDeviceGetCount = lambda: 2
-    fake.nvmlDeviceGetHandleByIndex = lambda index: index
-    fake.nvmlDeviceGetName = lambda handle: ("NVIDIA H200", "NVIDIA A100")[handle]
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """NVML on a machine with two GPUs."""
+    fake = Mock(NVMLError=NVMLError)
+    fake.nvmlSystemGetDriverVersion.return_value = "580.95.05"
+    fake.nvmlSystemGetCudaDriverVersion.return_value = 13010
+    fake.nvmlDeviceGetCount.return_value = 2
+    fake.nvmlDeviceGetHandleByIndex.side_effect = int
+    fake.nvmlDeviceGetName.side_effect = ("NVIDIA H200", "NVIDIA A100").__getitem__
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
 
 
-def test_the_gpus_their_driver_and_its_cuda_are_found(nvml: SimpleNamespace) -> None:
+def test_the_gpus_their_driver_and_its_cuda_are_found(nvml: Mock) -> None:
     names = ("NVIDIA H200", "NVIDIA A100")
     assert gpus() == Gpus(names=names, driver="580.95.05", cuda=(13, 1))
-    assert nvml.open == 0
+    assert nvml.nvmlInit.call_count == nvml.nvmlShutdown.call_count == 1
 
 
-def test_a_driver_without_a_gpu_is_a_problem(nvml: SimpleNamespace) -> None:
-    nvml.nvmlDeviceGetCount = lambda: 0
-    found = gpus()
-    assert found.problem == "the driver sees no GPU"
-    assert found.driver == "580.95.05"
-
-
-def test_without_a_driver_the_problem_is_in_nvmls_words(nvml: SimpleNamespace) -> None:
-    nvml.nvmlInit = Mock(side_effect=NVMLError("NVML Shared Library Not Found"))
+def test_without_a_gpu_or_its_driver_the_problem_is_said(nvml: Mock) -> None:
+    nvml.nvmlDeviceGetCount.return_value = 0
+    assert gpus().problem == "the driver sees no GPU"
+    assert gpus().driver == "580.95.05"
+    nvml.nvmlInit.side_effect = NVMLError("NVML Shared Library Not Found")
     assert gpus() == Gpus(problem="NVML Shared Library Not Found (NVML)")
 
 
-def test_a_lost_gpu_is_a_problem_and_nvml_is_closed(nvml: SimpleNamespace) -> None:
-    nvml.nvmlDeviceGetName = Mock(side_effect=NVMLError("GPU is lost"))
+def test_a_lost_gpu_is_a_problem_and_nvml_is_closed(nvml: Mock) -> None:
+    nvml.nvmlDeviceGetName.side_effect = NVMLError("GPU is lost")
     assert gpus() == Gpus(problem="GPU is lost (NVML)")
-    assert nvml.open == 0
+    assert nvml.nvmlInit.call_count == nvml.nvmlShutdown.call_count == 1
 
 
 def test_the_installed_nvml_package_answers_with_or_without_a_gpu() -> None:

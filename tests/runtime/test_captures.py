@@ -15,41 +15,45 @@ from tests.recording import Notes, nvtx_events, record_and_export, recorded
 from tests.runtime.programs import LOOP, TRAINS, instances, run_torch
 
 
+def functions_recorded(trace: Path) -> bool:
+    """Whether Python's functions are among the events."""
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    return any(event.get("cat") == "python_function" for event in events)
+
+
 @pytest.mark.slow
-def test_torch_profiler_leaves_a_trace_of_the_active_steps(tmp_path: Path) -> None:
-    done = run_torch(TRAINS, tmp_path, **{COLLECTOR: "kineto", CAPTURE: "1:2:3"})
+def test_torch_profiler_leaves_a_trace_of_the_active_steps_for_each_process(tmp_path: Path) -> None:
+    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:3"}
+    done = run_torch(TRAINS, tmp_path, **asked)
     assert done.returncode == 0, done.stderr
     (status,) = take_statuses(tmp_path)
-    (path,) = tmp_path.iterdir()
-    assert path.name == "report.pt.trace.json.gz"
-    held = json.loads(gzip.decompress(path.read_bytes()))
+    (first,) = tmp_path.iterdir()
+    assert first.name == "report.pt.trace.json.gz"
+    held = json.loads(gzip.decompress(first.read_bytes()))
     assert held["nsysflow"] == {"capture": "1:2:3", "unprofiled_step_ns": status.unprofiled_step_ns}
-    assert instances(path) == {"step": 3, "step/data": 3, "step/forward": 3}
+    assert instances(first) == {"step": 3, "step/data": 3, "step/forward": 3}
+    assert not functions_recorded(first)
     assert "torch" in status.versions
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stacks", [False, True])
-def test_torch_profiler_records_python_functions_only_if_asked(
-    stacks: bool, tmp_path: Path
-) -> None:
-    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:3"} | ({STACKS: "1"} if stacks else {})
+    before = first.read_bytes()
     assert run_torch(TRAINS, tmp_path, **asked).returncode == 0
-    held = json.loads(gzip.decompress((tmp_path / "report.pt.trace.json.gz").read_bytes()))
-    assert any(each.get("cat") == "python_function" for each in held["traceEvents"]) == stacks
+    (other,) = take_statuses(tmp_path)
+    second = tmp_path / f"report-{other.pid}.pt.trace.json.gz"
+    assert {*tmp_path.iterdir()} == {first, second}
+    assert first.read_bytes() == before
 
 
 @pytest.mark.slow
-def test_torch_profiler_leaves_a_ranks_trace_when_the_program_ends_inside_the_window(
+def test_torch_profiler_leaves_a_ranks_trace_with_stacks_when_the_program_ends_inside_the_window(
     tmp_path: Path,
 ) -> None:
-    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:30", RANK: "1"}
+    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:30", RANK: "1", STACKS: "1"}
     assert run_torch(f"{TRAINS}raise SystemExit(5)", tmp_path, **asked).returncode == 5
     (status,) = take_statuses(tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.name == "rank1.pt.trace.json.gz"
     assert instances(path)["step"] == status.captured == 6
     assert status.window == "open"
+    assert functions_recorded(path)
 
 
 @pytest.mark.slow
