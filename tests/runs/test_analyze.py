@@ -1,13 +1,9 @@
 """Runs of many ranks: all of their files, whoever does the work."""
 
-import json
-import os
 import shutil
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
-from multiprocessing import active_children
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -16,12 +12,12 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.load import load
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
-from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.terminal import page
 from nsysflow.runs.analyze import (
@@ -36,22 +32,19 @@ from nsysflow.runs.engine import Choice, Executor
 from nsysflow.runs.files import write_folder
 from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
-from tests.reports import sqlite_report
+from tests.exports import write_export
+from tests.reports import PACKED, sqlite_report
+from tests.runs.keeping import assert_same
 from tests.runs.runs import RUN
 
 
-@pytest.mark.parametrize(("on", "on_cpu"), [("cpu", True), ("cuda", False)])
-def test_results_say_that_a_run_had_no_gpu(
-    tmp_path: Path, on: Literal["cpu", "cuda"], on_cpu: bool
-) -> None:
-    event = {"ph": "X", "cat": "user_annotation", "name": "step", "pid": 7, "tid": 7}
-    document = {"schemaVersion": 1, "traceEvents": [{**event, "ts": 1, "dur": 2}]}
-    report = tmp_path / "report.pt.trace.json"
-    report.write_text(json.dumps(document))
-    write_manifest(tmp_path, replace(RUN, on=on, reports=(report.name,)))
+@pytest.mark.parametrize("on", ["cpu", "cuda"])
+def test_results_say_that_a_run_had_no_gpu(tmp_path: Path, on: Literal["cpu", "cuda"]) -> None:
+    report = write_export(tmp_path / "report.sqlite", nvtx=[{"text": "step"}])
+    write_manifest(tmp_path, replace(RUN, on=on))
     results = analyze_reports([tmp_path], Options())
-    assert results.origin.on_cpu == on_cpu
-    assert any("--on cpu" in note.text for note in results.notes) == on_cpu
+    assert results.origin.on_cpu == (on == "cpu")
+    assert any("--on cpu" in note.text for note in results.notes) == (on == "cpu")
     assert not analyze_reports([report], Options()).origin.on_cpu
 
 
@@ -116,50 +109,15 @@ def in_one_thread(ranks: list[Path], tmp_path_factory: pytest.TempPathFactory) -
     return written(analyze_reports(ranks, Options(), choice=choice), tmp_path_factory.mktemp("a"))
 
 
-class Killer(Progress):
-    """Kills a worker once one report is done."""
-
-    def __init__(self, workers: Callable[[], Mapping[object, int]]) -> None:
-        self.workers = workers
-        self.killed = False
-
-    def done(self, pieces: int = 1) -> None:
-        if not self.killed:
-            self.killed = True
-            os.kill(max(self.workers().values()), signal.SIGKILL)
-
-
-def processes() -> dict[object, int]:
-    return {child: child.pid for child in active_children() if child.pid}
-
-
-def workers_of_dask() -> dict[object, int]:
-    from distributed import default_client
-
-    return dict(default_client().run(os.getpid))
-
-
 @pytest.mark.parametrize(
-    ("executor", "killer"),
-    [
-        ("threads", SILENT),
-        pytest.param("processes", Killer(processes)),
-        pytest.param("dask", Killer(workers_of_dask), marks=needs_dask),
-    ],
+    "executor", ["threads", "processes", pytest.param("dask", marks=needs_dask)]
 )
 def test_files_and_page_are_equal_whoever_does_the_work_in_whatever_order(
-    ranks: list[Path],
-    in_one_thread: dict[str, bytes],
-    tmp_path: Path,
-    executor: Executor,
-    killer: Progress,
+    ranks: list[Path], in_one_thread: dict[str, bytes], tmp_path: Path, executor: Executor
 ) -> None:
-    """A worker of the others is killed while it works."""
     shuffled = Random(executor).sample(ranks, len(ranks))
     choice = Choice(executor=executor, workers=2)
-    results = analyze_reports(shuffled, Options(), choice=choice, progress=killer)
-    assert getattr(killer, "killed", True)
-    found = written(results, tmp_path)
+    found = written(analyze_reports(shuffled, Options(), choice=choice), tmp_path)
     assert [name for name in found if found[name] != in_one_thread[name]] == []
     assert found.keys() == in_one_thread.keys()
 
@@ -194,28 +152,15 @@ def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.runs.analyze.MANY", 1)
 
 
-@pytest.mark.usefixtures("few_or_many")
-def test_strictly_any_rank_that_cannot_be_read_is_an_error(ranks: list[Path]) -> None:
-    with pytest.raises(Damaged, match=r"rank6\.sqlite is empty"):
-        in_threads(ranks[-2:], strict=True)
-
-
 def test_few_ranks_stand_for_themselves_without_one_that_cannot_be_read(ranks: list[Path]) -> None:
     results = in_threads(ranks[-3:])
     assert results.reports == ("rank4", "rank5")
     assert not results.many
     (note,) = (note for note in results.notes if note.kind is NoteKind.LEFT_OUT)
     assert note.text.startswith("rank6 is left out: ")
-    two = in_threads(ranks[:2])
-    assert two.typical is two
+    assert results.typical is results
     with pytest.raises(Damaged, match="is empty"):
         in_threads(ranks[-1:])
-
-
-@pytest.mark.usefixtures("few_or_many")
-def test_where_no_rank_can_be_read_the_first_one_says_why(tmp_path: Path) -> None:
-    with pytest.raises(NotAReport, match=r"rank0\.sqlite does not exist"):
-        in_threads([tmp_path / f"rank{n}.sqlite" for n in range(2)])
 
 
 @pytest.mark.usefixtures("two_are_many")
@@ -227,13 +172,19 @@ def test_what_is_selected_reaches_the_digests(ranks: list[Path]) -> None:
 
 
 @pytest.mark.usefixtures("few_or_many")
-def test_what_no_rank_has_is_an_error(ranks: list[Path]) -> None:
+def test_what_no_rank_has_is_an_error_and_strictly_any_that_cannot_be_read(
+    ranks: list[Path], tmp_path: Path
+) -> None:
     with pytest.raises(SelectionError, match="no range 'nothing' in rank0"):
         in_threads(ranks[:2], Options(range="nothing"))
     with pytest.raises(SelectionError, match="no device 5 in any of rank0"):
         in_threads(ranks[:2], Options(device=5))
     with pytest.raises(SelectionError, match="no NVTX domain 'NCLC' in any of"):
         in_threads(ranks[:2], Options(domains_added=("NCLC",)))
+    with pytest.raises(Damaged, match=r"rank6\.sqlite is empty"):
+        in_threads(ranks[-2:], strict=True)
+    with pytest.raises(NotAReport, match=r"rank0\.sqlite does not exist"):  # the first says why
+        in_threads([tmp_path / f"rank{n}.sqlite" for n in range(2)])
 
 
 @pytest.mark.usefixtures("two_are_many")
@@ -262,20 +213,25 @@ def test_others_are_named_by_the_checks_that_they_fail_and_the_notes_that_are_th
     ]
 
 
-@pytest.mark.parametrize("name", ["h200-ddp-rank0", "nan_check-sync", "h200-graph-level"])
+@pytest.mark.parametrize("name", ["h200-ddp-rank0", "h200-graph-level"])
+def test_a_report_loaded_to_disk_has_the_same_frames(name: str, fast_disk: Path) -> None:
+    scratch = Scratch(fast_disk, least_bytes=1, slice_rows=300)
+    on_disk = load(PACKED[name], scratch=scratch)
+    assert on_disk.scratch is scratch
+    assert_same(replace(on_disk, scratch=None), load(PACKED[name]))
+
+
 def test_every_file_is_the_same_from_disk(
-    name: str, tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = sqlite_report(tmp_path, name)
-    written = {}
-    for low_memory in (False, True):
-        scratch = Scratch(fast_disk, least_bytes=1, slice_rows=300) if low_memory else None
+    written: list[dict[str, bytes]] = []
+    for scratch in (None, Scratch(fast_disk, least_bytes=1, slice_rows=300)):
         monkeypatch.setattr(
             "nsysflow.runs.analyze.scratch_for", lambda *_, made=scratch, **__: made
         )
-        results = analyze_reports([report], Options(), tables=(*ABOUT, *PAGE))
-        assert (results.analyses[0].trace.scratch is not None) == low_memory
-        folder = tmp_path / f"out-{low_memory}"
-        write_folder(results, folder, top=None, at_least_ns=0, html=name == "nan_check-sync")
-        written[low_memory] = {file.name: file.read_bytes() for file in folder.iterdir()}
-    assert written[True] == written[False]
+        results = analyze_reports([PACKED["nan_check-sync"]], Options(), tables=(*ABOUT, *PAGE))
+        assert results.analyses[0].trace.scratch is scratch
+        folder = tmp_path / f"out-{len(written)}"
+        write_folder(results, folder, top=None, at_least_ns=0, html=True)
+        written.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert written[0] == written[1]

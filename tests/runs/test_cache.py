@@ -61,22 +61,18 @@ def size_of(trace: Trace, folder: Path) -> int:
     return held.size
 
 
-def test_the_longest_unused_make_room(trace: Trace, tmp_path: Path) -> None:
-    size = size_of(trace, tmp_path / "one")
-    store = Store(tmp_path / "few", most_bytes=3 * size)
-    keep(store, trace, 1, 2, 3)
-    assert store.get(f"{1:032x}", True) is not None  # used now
-    keep(store, trace, 4)
-    assert sorted(keys(store)) == [1, 3, 4]
-
-
-def test_what_is_larger_than_the_limit_is_not_kept_and_costs_nothing_else(
+def test_the_longest_unused_make_room_and_what_is_larger_than_the_limit_is_not_kept(
     trace: Trace, tmp_path: Path
 ) -> None:
     size = size_of(trace, tmp_path)
-    keep(Store(tmp_path, most_bytes=size - 1), trace, 2)
-    assert keys(Store(tmp_path)) == [1]
-    assert len(list(tmp_path.iterdir())) == 1
+    store = Store(tmp_path, most_bytes=3 * size)
+    keep(store, trace, 2, 3)
+    assert store.get(f"{1:032x}", True) is not None  # used now
+    keep(store, trace, 4)
+    assert sorted(keys(store)) == [1, 3, 4]
+    keep(Store(tmp_path, most_bytes=size - 1), trace, 5)
+    assert sorted(keys(store)) == [1, 3, 4]
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_trace_with_more_replaces_those_with_less(trace: Trace, tmp_path: Path) -> None:
@@ -89,9 +85,12 @@ def test_a_trace_with_more_replaces_those_with_less(trace: Trace, tmp_path: Path
     assert Store(tmp_path / "less").get(f"{1:032x}", True) is None
 
 
-def test_prune_removes_what_is_outdated_damaged_or_too_much(trace: Trace, tmp_path: Path) -> None:
+def test_prune_removes_what_is_outdated_damaged_or_too_much_and_clear_all_that_is_ours(
+    trace: Trace, tmp_path: Path
+) -> None:
     store = Store(tmp_path)
     keep(store, trace, 1, 2, 3, 4)
+    assert {each.file.stat().st_mode & 0o777 for each in store.held()} == {0o600}
     newest, newer, older, oldest = (each.file for each in store.held())
     newest.rename(newest.with_name(f"{9:032x}-00000000-all.kept"))
     newer.write_bytes(b"")
@@ -99,17 +98,8 @@ def test_prune_removes_what_is_outdated_damaged_or_too_much(trace: Trace, tmp_pa
     removed = Store(tmp_path, most_bytes=older.stat().st_size).prune()
     assert len(removed) == 3
     assert not oldest.exists()
-    assert sorted(tmp_path.iterdir()) == sorted([older, tmp_path / "not ours"])
-
-
-def test_clear_removes_all_that_is_ours_and_only_its_user_can_read_it(
-    trace: Trace, tmp_path: Path
-) -> None:
-    store = Store(tmp_path)
-    keep(store, trace, 1, 2)
-    assert {each.file.stat().st_mode & 0o777 for each in store.held()} == {0o600}
-    (tmp_path / "not ours").touch()
-    assert len(store.clear()) == 2
+    assert {*tmp_path.iterdir()} == {older, tmp_path / "not ours"}
+    assert len(store.clear()) == 1
     assert [each.name for each in tmp_path.iterdir()] == ["not ours"]
 
 
@@ -166,12 +156,8 @@ def test_the_environment_names_the_folder_or_switches_it_off(
 KEY = "0" * 32
 
 
-def lines() -> list[Text]:
-    return [*page(run_of("nan_check-sync"), width=100, length="full", top=None)]
-
-
 def test_a_page_comes_back_with_its_styles() -> None:
-    made = lines()
+    made = [*page(run_of("nan_check-sync"), width=100, length="full", top=None)]
     back = lines_of(unpacked(packed(page_of([], made))))
     assert [line.plain for line in back] == [line.plain for line in made]
     assert [line.markup for line in back] == [line.markup for line in made]
@@ -181,7 +167,9 @@ def test_a_page_comes_back_with_its_styles() -> None:
 @pytest.mark.parametrize("at", [0, 16, 100, -1])
 def test_a_damaged_page_is_refused(at: int, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.put_page(KEY, KeptPage(reports=("report.sqlite",), lines=page_of([], lines()).lines))
+    kept = KeptPage(reports=("report.sqlite",), lines=page_of([], [Text("waits " * 40)]).lines)
+    store.put_page(KEY, kept)
+    assert store.page(KEY) == kept
     (file,) = tmp_path.iterdir()
     content = bytearray(file.read_bytes())
     content[at] ^= 1
@@ -194,14 +182,9 @@ def test_a_key_is_of_the_reports_their_order_and_all_that_was_asked(tmp_path: Pa
     first, second = tmp_path / "1.sqlite", tmp_path / "2.sqlite"
     first.write_text("1")
     second.write_text("2")
-    asked = [
-        ([first], ["--top 3"]),
-        ([first], ["--top 4"]),
-        ([second], ["--top 3"]),
-        ([first, second], ["--top 3"]),
-        ([second, first], ["--top 3"]),
-    ]
-    assert len({page_key(reports, words) for reports, words in asked}) == len(asked)
+    orders = [[first], [second], [first, second], [second, first]]
+    keys = {page_key(reports, [words]) for reports in orders for words in ("--top 3", "--top 4")}
+    assert len(keys) == 2 * len(orders)
     assert page_key([first, tmp_path / "gone.sqlite"], []) is None
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from nsysflow.base.errors import NsysflowError
 from nsysflow.runs.cluster import SLURM, _part, asked_for, opened
+from tests.nsys.fakes import script as shell_script
 
 distributed = pytest.importorskip("distributed", reason="needs distributed")
 dask_jobqueue = pytest.importorskip("dask_jobqueue", reason="needs dask-jobqueue")
@@ -68,26 +69,17 @@ def test_a_job_of_slurm_starts_two_workers_of_this_python() -> None:
 
 
 def test_a_job_of_slurm_is_as_dasks_configuration_says() -> None:
-    asked = {
-        "queue": "gpu",
-        "account": "me",
-        "cores": 8,
-        "memory": "64GB",
-        "python": "/venv/python",
-    }
+    asked = {"queue": "gpu", "account": "me", "cores": 8, "memory": "64GB", "python": "/py"}
     lines = script(asked | {"job-script-prologue": ["module load cuda"]}).splitlines()
     assert {"#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH --cpus-per-task=8"} <= {*lines}
     assert lines.index("module load cuda") < lines.index("export POLARS_MAX_THREADS=1")
-    assert lines[-1].startswith("/venv/python -m ")
+    assert lines[-1].startswith("/py -m ")
 
 
 def slurm_here(folder: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str) -> None:
     """A Slurm of scripts: what is submitted runs here at once."""
-    programs = {"sbatch": sbatch, "scancel": 'kill -- "-$1"'}
-    for name, text in programs.items():
-        program = folder / name
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
+    shell_script(folder / "sbatch", sbatch)
+    shell_script(folder / "scancel", 'kill -- "-$1"')
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 

@@ -6,22 +6,18 @@ import pytest
 
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs import engine as engine_module
-from nsysflow.runs.engine import Choice, engine_of
+from nsysflow.runs.engine import Choice, Executor, engine_of
 from nsysflow.runs.workers import Processes, Threads
 
 
-@pytest.mark.parametrize(
-    ("choice", "kind"),
-    [
-        (Choice(executor="threads", workers=3), Threads),
-        (Choice(executor="processes", workers=3), Processes),
-        (Choice(), Processes),
-    ],
-)
-def test_the_executor_has_the_workers_that_were_asked_for(choice: Choice, kind: type) -> None:
-    with engine_of(choice, []) as engine:
-        assert isinstance(engine, kind)
-        assert choice.workers in (None, vars(engine)["workers"])
+def test_the_executor_has_the_workers_that_were_asked_for() -> None:
+    kinds: dict[Executor, type] = {"threads": Threads, "processes": Processes}
+    for executor, kind in kinds.items():
+        with engine_of(Choice(executor=executor, workers=3), []) as engine:
+            assert isinstance(engine, kind)
+            assert vars(engine)["workers"] == 3
+    with engine_of(Choice(), []) as engine:
+        assert isinstance(engine, Processes)
 
 
 @pytest.mark.parametrize(

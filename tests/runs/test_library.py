@@ -18,39 +18,24 @@ REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 RANKS = [SAMPLES / f"ddp-no_overlap-rank{rank}.sqlite.xz" for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("report", [REPORT, str(REPORT)], ids=["Path", "str"])
-def test_a_path_gives_the_tables_of_its_report(report: Path | str) -> None:
-    analysis = nsysflow.analyze(report)
-    assert analysis.gap_summary.equals(analysed("nan_check-sync").gap_summary)
+def test_a_path_gives_the_tables_of_its_report_and_a_list_those_of_a_run() -> None:
+    for report in (REPORT, str(REPORT)):
+        analysis = nsysflow.analyze(report)
+        assert analysis.gap_summary.equals(analysed("nan_check-sync").gap_summary)
     assert analysis.kernels.equals(analysed("nan_check-sync").kernels)  # with grid and block
-
-
-def test_a_list_gives_the_tables_of_a_run() -> None:
     run = nsysflow.analyze(RANKS)
     assert run.ranks["device"].to_list() == [0, 1]
     each = [analysed(f"ddp-no_overlap-rank{rank}").phases.height for rank in (0, 1)]
     assert run.phases.height == sum(each)
     assert repr(run).startswith("<Results of ddp-no_overlap-rank0, ddp-no_overlap-rank1: 2 x ")
-
-
-def test_a_run_has_its_tables_as_attributes_and_no_others() -> None:
-    run = nsysflow.analyze([REPORT])
     assert {"ranks", "gap_summary", "notes"} <= {*dir(run)}
     with pytest.raises(AttributeError, match="no attribute or table 'gap_sumary'"):
         _ = run.gap_sumary
 
 
-def test_the_folder_of_a_run_of_several_ranks_is_given_in_a_list(tmp_path: Path) -> None:
-    names = tuple(f"rank{rank}.sqlite.xz" for rank in (0, 1))
-    for name, rank in zip(names, RANKS, strict=True):
-        (tmp_path / name).symlink_to(rank)
-    write_manifest(tmp_path, replace(RUN, reports=names))
-    assert nsysflow.analyze([tmp_path]).reports == ("rank0", "rank1")
-    with pytest.raises(NotAReport, match="is a run of 2 ranks"):
-        nsysflow.analyze(tmp_path)
-
-
-def test_open_gives_what_analyze_gives(tmp_path: Path) -> None:
+def test_open_gives_what_analyze_gives_and_several_ranks_are_given_in_a_list(
+    tmp_path: Path,
+) -> None:
     one, several = tmp_path / "one", tmp_path / "several"
     for folder, reports in ((one, [REPORT]), (several, RANKS)):
         folder.mkdir()
@@ -62,9 +47,11 @@ def test_open_gives_what_analyze_gives(tmp_path: Path) -> None:
         found = nsysflow.open(path)
         assert isinstance(found, nsysflow.Analysis)
         assert found.gap_summary.drop("report").equals(summary)
-    run = nsysflow.open(several)
-    assert isinstance(run, nsysflow.Results)
-    assert run.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
+    for run in (nsysflow.open(several), nsysflow.analyze([several])):
+        assert isinstance(run, nsysflow.Results)
+        assert run.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
+    with pytest.raises(NotAReport, match="is a run of 2 ranks"):
+        nsysflow.analyze(several)
 
 
 def test_options_narrow_a_report_and_open_takes_options_and_traces() -> None:
@@ -72,24 +59,18 @@ def test_options_narrow_a_report_and_open_takes_options_and_traces() -> None:
     assert nsysflow.analyze(REPORT, part).steps.height == 1
     assert nsysflow.open(loaded("nan_check-sync"), part).steps.height == 1
     assert analysed("nan_check-sync").steps.height == 5
-    with pytest.raises(NotAReport):
-        nsysflow.open("nothing.sqlite")
 
 
-def test_a_wrong_option_is_refused_before_any_table_is_read() -> None:
+def test_what_cannot_be_analysed_is_an_error_of_the_family() -> None:
     wrong = nsysflow.Options(steps=(nsysflow.StepPart(-1),))
-    for report in (loaded("nan_check-sync"), REPORT):
+    for report in (loaded("nan_check-sync"), REPORT, RANKS):
         with pytest.raises(SelectionError, match="counted from 0"):
             nsysflow.analyze(report, wrong)
-    with pytest.raises(SelectionError, match="counted from 0"):
-        nsysflow.analyze(RANKS, wrong)
-
-
-def test_no_report_and_no_such_report_are_errors_of_the_family(tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match="no report was given"):
         nsysflow.analyze([])
-    with pytest.raises(NotAReport):
-        nsysflow.analyze(tmp_path / "nothing.sqlite")
+    for read in (nsysflow.analyze, nsysflow.open):
+        with pytest.raises(NotAReport):
+            read("nothing.sqlite")
 
 
 def test_the_public_names_are_listed_and_there() -> None:

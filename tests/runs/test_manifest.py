@@ -57,18 +57,11 @@ def test_another_programs_manifest_is_not_a_run(tmp_path: Path) -> None:
     ("changed", "said"),
     [
         ({"children": None}, "Expected `array`, got `null` - at `$.children`"),
-        (
-            {"children": [{"pid": True, "versions": {}}]},
-            "Expected `int`, got `bool` - at `$.children[0].pid`",
-        ),
-        ({"wall_ns": "5"}, "Expected `int`, got `str` - at `$.wall_ns`"),
+        ({"children": [{"pid": True}]}, "Expected `int`, got `bool` - at `$.children[0].pid`"),
         ({"flops_per_step": "1"}, "Expected `float | null`, got `str` - at `$.flops_per_step`"),
-        ({"stopped": 1}, "Expected `bool`, got `int` - at `$.stopped`"),
         ({"on": "gpu"}, "Invalid enum value 'gpu' - at `$.on`"),
         ({"git": {}}, "Object missing required field `commit` - at `$.git`"),
-        ({"git": 1}, "Expected `object | null`, got `int` - at `$.git`"),
         ({"versions": {"nsys": 3}}, "Expected `str`, got `int` - at `$.versions[...]`"),
-        ({"command": ["a", None]}, "Expected `str`, got `null` - at `$.command[1]`"),
     ],
 )
 def test_a_manifest_with_a_wrong_value_is_an_error_that_names_it(
@@ -87,7 +80,8 @@ def test_unknown_keys_are_dropped_defaults_filled_in_and_whole_numbers_are_float
     tmp_path: Path,
 ) -> None:
     written = {"tool": "nsysflow", **asdict(RUN), "later": "new", "delay_s": 2}
-    del written["own"], written["stopped"]
+    for key in ("own", "stopped", "flops_per_step", "flops_dtype"):
+        del written[key]
     (tmp_path / FILE).write_text(json.dumps(written))
     assert read_manifest(tmp_path) == replace(RUN, delay_s=2.0)
 
@@ -99,38 +93,30 @@ def test_a_manifest_that_is_not_json_is_an_error_and_not_known_to_be_ours(tmp_pa
     assert not is_run(tmp_path)
 
 
-def test_a_folder_that_may_not_be_entered_is_not_a_run() -> None:
+def test_a_manifest_that_may_not_be_read_is_an_error_and_a_closed_folder_not_a_run() -> None:
     with unprivileged() as folder:
         (folder / "run").mkdir(mode=0)
         assert read_manifest(folder / "run") is None
         assert not is_run(folder / "run")
-
-
-def test_a_manifest_that_may_not_be_read_is_an_error() -> None:
-    with unprivileged() as folder:
         (folder / FILE).touch(mode=0)
         with pytest.raises(ReportError, match=f"chmod u\\+r {folder / FILE}"):
             read_manifest(folder)
 
 
-def test_statuses_are_read_by_rank_and_pid_and_their_files_removed(tmp_path: Path) -> None:
+def test_statuses_are_read_by_rank_and_pid_and_only_files_of_readable_ones_removed(
+    tmp_path: Path,
+) -> None:
     written = [
         ChildStatus(pid=pid, rank=rank, versions={"python": "3.12"}, config={"options": {"n": 1}})
         for pid, rank in ((9, None), (11, None), (3, 1))
     ]
     for status in reversed(written):
         write_status(tmp_path, status)
-    assert take_statuses(tmp_path) == written
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_unreadable_file_does_not_affect_the_others(tmp_path: Path) -> None:
-    good = ChildStatus(pid=5, versions={})
-    write_status(tmp_path, good)
-    for name, text in (("child-6.json", "{"), ("child-7.json", '{"pid": "7"}')):
+    unreadable = {"child-6.json": "{", "child-7.json": '{"pid": "7"}'}
+    for name, text in unreadable.items():
         (tmp_path / name).write_text(text)
-    assert take_statuses(tmp_path) == [good]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["child-6.json", "child-7.json"]
+    assert take_statuses(tmp_path) == written
+    assert {path.name for path in tmp_path.iterdir()} == unreadable.keys()
 
 
 @pytest.mark.parametrize(

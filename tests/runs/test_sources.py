@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.base.names import distinct_names
 from nsysflow.runs.manifest import FILE, write_manifest
-from nsysflow.runs.paths import in_natural_order, is_pattern, matched
-from nsysflow.runs.sources import distinct_sources, newest_run, single_report, sources_of
+from nsysflow.runs.paths import in_natural_order, matched
+from nsysflow.runs.sources import distinct_sources, newest_run, single_report
 from tests.runs.runs import RUN
 
 
@@ -46,41 +46,23 @@ def test_a_run_without_reports_is_an_error_that_shows_where_its_output_is(tmp_pa
     assert caught.value.command == f"cat {tmp_path}/output.log"
 
 
-def test_a_report_may_not_be_given_twice(tmp_path: Path) -> None:
-    with pytest.raises(SelectionError, match="was given twice"):
-        distinct_sources([tmp_path / "a.sqlite", tmp_path / "x" / ".." / "a.sqlite"])
-
-
 def test_the_newest_run_of_a_folder_is_the_one_recorded_last(tmp_path: Path) -> None:
+    with pytest.raises(NotAReport, match="no run of nsysflow profile") as caught:
+        newest_run(tmp_path)
+    assert caught.value.command == "nsysflow demo"
     for age_s, name in ((20, "b"), (10, "a"), (30, "c")):
         (tmp_path / name).mkdir()
         write_manifest(tmp_path / name, RUN)
         os.utime(tmp_path / name / FILE, (10**9 - age_s, 10**9 - age_s))
     (tmp_path / "report.sqlite").touch()
     assert newest_run(tmp_path) == tmp_path / "a"
-
-
-def test_inside_a_run_it_is_the_newest(tmp_path: Path) -> None:
-    write_manifest(tmp_path, RUN)
-    assert newest_run(tmp_path) == tmp_path
-
-
-def test_a_folder_without_runs_says_what_to_type(tmp_path: Path) -> None:
-    with pytest.raises(NotAReport, match="no run of nsysflow profile") as caught:
-        newest_run(tmp_path)
-    assert caught.value.command == "nsysflow demo"
+    assert newest_run(tmp_path / "c") == tmp_path / "c"  # inside a run it is this one
 
 
 def made(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
-
-
-def names(folder: Path, *typed: str) -> list[str]:
-    """The reports that these paths in `folder` stand for, relative to it."""
-    found = distinct_sources([folder / each for each in typed])
-    return [str(source.path.relative_to(folder)) for source in found]
 
 
 @given(st.permutations([0, 2, 9, 10, 11, 100]))
@@ -98,17 +80,45 @@ def test_natural_order_has_no_ties(typed: list[str]) -> None:
     assert sorted(sorted(paths, reverse=True), key=in_natural_order) == ordered
 
 
-def test_a_pattern_stands_for_what_it_matches(tmp_path: Path) -> None:
-    made(tmp_path, "a/rank10.sqlite", "a/rank2.sqlite", "b/rank1.sqlite", "b/deep/rank3.sqlite")
-    assert names(tmp_path, "a/rank*.sqlite") == ["a/rank2.sqlite", "a/rank10.sqlite"]
-    assert names(tmp_path, "*/rank[12].sqlite") == ["a/rank2.sqlite", "b/rank1.sqlite"]
-    assert len(names(tmp_path, "**/rank*.sqlite")) == 4
-
-
-def test_a_file_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
-    made(tmp_path, "run[1].sqlite", "run1.sqlite")
-    assert not is_pattern(tmp_path / "run[1].sqlite")
-    assert names(tmp_path, "run[1].sqlite") == ["run[1].sqlite"]
+@pytest.mark.parametrize(
+    ("there", "typed", "meant"),
+    [
+        (
+            "a/rank10.sqlite a/rank2.sqlite b/rank1.sqlite",
+            "a/rank*",
+            "a/rank2.sqlite a/rank10.sqlite",
+        ),
+        (
+            "a/rank2.sqlite b/rank1.sqlite b/rank3.sqlite",
+            "*/rank[12]*",
+            "a/rank2.sqlite b/rank1.sqlite",
+        ),
+        (
+            "a/rank1.sqlite b/deep/rank3.sqlite",
+            "**/rank*.sqlite",
+            "a/rank1.sqlite b/deep/rank3.sqlite",
+        ),
+        # a file whose name looks like a pattern is itself
+        ("run[1].sqlite run1.sqlite", "run[1].sqlite", "run[1].sqlite"),
+        # a folder with reports stands for all of them
+        (
+            "rank1.sqlite.xz rank0.sqlite notes.txt a.nsysflow/x.csv",
+            ".",
+            "rank0.sqlite rank1.sqlite.xz",
+        ),
+        # a report that was exported beside itself is one report
+        ("rank0.nsys-rep rank0.sqlite rank1.nsys-rep", ".", "rank0.sqlite rank1.nsys-rep"),
+        # a folder that is one report is itself
+        ("StringIds.parquet other.sqlite", ".", "."),
+        ("report.sqlite other.sqlite", ".", "."),
+    ],
+)
+def test_a_path_stands_for_these_reports(
+    tmp_path: Path, there: str, typed: str, meant: str
+) -> None:
+    made(tmp_path, *there.split())
+    found = distinct_sources([tmp_path / typed])
+    assert [str(source.path.relative_to(tmp_path)) for source in found] == meant.split()
 
 
 def test_a_pattern_that_matches_nothing_says_what_is_there(tmp_path: Path) -> None:
@@ -123,31 +133,11 @@ def test_a_pattern_that_matches_nothing_says_what_is_there(tmp_path: Path) -> No
     assert subprocess.run(shlex.split(caught.value.command), check=True, capture_output=True).stdout
 
 
-def test_a_folder_with_reports_stands_for_all_of_them(tmp_path: Path) -> None:
-    made(tmp_path, "rank1.sqlite.xz", "rank0.sqlite", "notes.txt", "rank0.sqlite.nsysflow/x.csv")
-    assert names(tmp_path, ".") == ["rank0.sqlite", "rank1.sqlite.xz"]
-
-
-def test_a_report_that_was_exported_beside_itself_is_one_report(tmp_path: Path) -> None:
-    made(tmp_path, "rank0.nsys-rep", "rank0.sqlite", "rank1.nsys-rep")
-    assert names(tmp_path, ".") == ["rank0.sqlite", "rank1.nsys-rep"]
-
-
-@pytest.mark.parametrize("of_a_report", ["StringIds.parquet", "report.sqlite"])
-def test_a_folder_that_is_one_report_is_itself(tmp_path: Path, of_a_report: str) -> None:
-    made(tmp_path, of_a_report, "other.sqlite")
-    (source,) = sources_of([tmp_path])
-    assert source.path == tmp_path
-
-
-def test_one_report_is_not_taken_from_several(tmp_path: Path) -> None:
+def test_one_report_is_not_taken_from_several_nor_given_twice(tmp_path: Path) -> None:
     made(tmp_path, "rank0.sqlite", "rank1.sqlite")
     with pytest.raises(NotAReport, match="is a run of 2 ranks"):
         single_report(tmp_path)
     assert single_report(tmp_path / "rank1*") == tmp_path / "rank1.sqlite"
-
-
-def test_a_report_that_two_patterns_match_was_given_twice(tmp_path: Path) -> None:
-    made(tmp_path, "rank0.sqlite", "rank1.sqlite")
-    with pytest.raises(SelectionError, match="was given twice"):
-        distinct_sources([tmp_path / "rank*", tmp_path / "*0.sqlite"])
+    for typed in (("rank*", "*0.sqlite"), ("a.sqlite", "x/../a.sqlite")):
+        with pytest.raises(SelectionError, match="was given twice"):
+            distinct_sources([tmp_path / each for each in typed])
