@@ -11,130 +11,75 @@ from nsysflow.analysis.analyze import Analysis
 from tests.reports import SAMPLES
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Pair:
     """A bottleneck that shows as idle time, and its remedy.
 
     Attributes:
-        before: the sample.
-        after: the sample of the remedy; None if the cause cannot be removed.
+        workload: whose samples they are.
+        bottleneck: the variant before the remedy.
+        remedy: the variant after it; None if the cause cannot be removed.
         causes: what the GPU waits for before and not after; a blocking copy may count as a sync.
         phase: a pattern for the path of those calls; for launches and host code, for the path of
             the host while the GPU waits for them.
-        line: a pattern for their source; None if there is none.
-        unheld: why something above is missing or wide.
+        line: a pattern for their source; None if there is none, for a reason in `UNHELD`.
     """
 
-    before: str
-    after: str | None
+    workload: str
+    bottleneck: str
+    remedy: str | None
     causes: tuple[str, ...]
     phase: str
     line: str | None
-    unheld: str = ""
+
+    @property
+    def before(self) -> str:
+        """The sample before."""
+        return f"{self.workload}-{self.bottleneck}"
+
+    @property
+    def after(self) -> str | None:
+        """The sample of the remedy."""
+        return None if self.remedy is None else f"{self.workload}-{self.remedy}"
 
 
-NO_LINES: Final = "Triton and cuBLAS launch by cuLaunchKernelEx, of which nsys records no line"
-ALL_PHASES: Final = "Python runs before each launch of the step: no phase has half of it"
+SYNC: Final = ("sync",)
+COPY: Final = ("blocking_copy",)
+ALLOC: Final = ("alloc",)
+LAUNCH: Final = ("launch",)
+HOST: Final = ("host",)
+METRICS: Final = "step/metrics"
+ADVANTAGE: Final = r"advantage\.py:\d+ in advantage_ref"
 
 PAIRS: Final = (
-    Pair(
-        before="nan_check-sync",
-        after="nan_check-async",
-        causes=("sync",),
-        phase="step/metrics",
-        line=r"nan_check\.py:\d+ in check",
-    ),
-    Pair(
-        before="dataload-sync",
-        after="dataload-async",
-        causes=("sync",),
-        phase="step/metrics",
-        line=r"dataload\.py:\d+ in step",
-    ),
-    Pair(
-        before="h2d-pageable",
-        after="h2d-pinned",
-        causes=("blocking_copy",),
-        phase="step/h2d",
-        line=None,
-        unheld="recording the lines would blur the labels of the copies",
-    ),
-    Pair(
-        before="metrics-each_step",
-        after="metrics-at_end",
-        causes=("blocking_copy", "sync"),
-        phase="step/metrics",
-        line=r"metrics\.py:\d+ in step",
-    ),
-    Pair(
-        before="launch_bound-eager",
-        after="launch_bound-graph",
-        causes=("launch",),
-        phase="step/forward",
-        line=r"launch_bound\.py:\d+ in \w+",
-    ),
-    Pair(
-        before="sum_many-loop",
-        after="sum_many-fused",
-        causes=("launch",),
-        phase="step/metrics",
-        line=r"sum_many\.py:\d+ in loop",
-    ),
-    Pair(
-        before="alloc_churn-empty_cache",
-        after="alloc_churn-cached",
-        causes=("alloc",),
-        phase="step/metrics",
-        line=r"alloc_churn\.py:\d+ in step",
-    ),
-    Pair(
-        before="graph_break-breaks",
-        after="graph_break-fullgraph",
-        causes=("sync",),
-        phase="step/forward",
-        line=r"graph_break\.py:\d+ in \w+",
-    ),
-    Pair(
-        before="rolloutcopy-torch",
-        after=None,
-        causes=("launch",),
-        phase="step/compute_advantage",
-        line=r"advantage\.py:\d+ in advantage_ref",
-        unheld="a graphed step is 11 us of work, less than its one launch takes: launches stay",
-    ),
-    Pair(
-        before="rolloutcopy-fused",
-        after="rolloutcopy-graph",
-        causes=("host",),
-        phase=r"step/\w+",
-        line=None,
-        unheld=f"{ALL_PHASES}; {NO_LINES}",
-    ),
-    Pair(
-        before="trainforward-fused",
-        after="trainforward-graph",
-        causes=("host",),
-        phase=r"step/(forward/\w+|loss|backward)",
-        line=None,
-        unheld=f"{ALL_PHASES}; {NO_LINES}",
-    ),
-    Pair(
-        before="trainstep-torch",
-        after="trainstep-graph",
-        causes=("launch",),
-        phase="step/(forward/rnn|backward)",
-        line=None,
-        unheld="the loop over a segment's steps is in both, and autograd's thread has no lines",
-    ),
-    Pair(
-        before="trainstep-fused",
-        after="trainstep-graph",
-        causes=("host",),
-        phase=r"step/(forward/\w+|loss|backward|optimizer)",
-        line=None,
-        unheld=f"{ALL_PHASES}; {NO_LINES}",
-    ),
+    Pair("nan_check", "sync", "async", SYNC, METRICS, r"nan_check\.py:\d+ in check"),
+    Pair("dataload", "sync", "async", SYNC, METRICS, r"dataload\.py:\d+ in step"),
+    Pair("h2d", "pageable", "pinned", COPY, "step/h2d", None),
+    Pair("metrics", "each_step", "at_end", COPY + SYNC, METRICS, r"metrics\.py:\d+ in step"),
+    Pair("launch_bound", "eager", "graph", LAUNCH, "step/forward", r"launch_bound\.py:\d+ in \w+"),
+    Pair("sum_many", "loop", "fused", LAUNCH, METRICS, r"sum_many\.py:\d+ in loop"),
+    Pair("alloc_churn", "empty_cache", "cached", ALLOC, METRICS, r"alloc_churn\.py:\d+ in step"),
+    Pair("graph_break", "breaks", "fullgraph", SYNC, "step/forward", r"graph_break\.py:\d+ in \w+"),
+    Pair("rolloutcopy", "torch", None, LAUNCH, "step/compute_advantage", ADVANTAGE),
+    Pair("rolloutcopy", "fused", "graph", HOST, r"step/\w+", None),
+    Pair("trainforward", "fused", "graph", HOST, r"step/(forward/\w+|loss|backward)", None),
+    Pair("trainstep", "torch", "graph", LAUNCH, "step/(forward/rnn|backward)", None),
+    Pair("trainstep", "fused", "graph", HOST, r"step/(forward/\w+|loss|backward|optimizer)", None),
 )
+
+_ALL_PHASES: Final = (
+    "Python runs before each launch of the step: no phase has half of it; Triton and cuBLAS launch"
+    " by cuLaunchKernelEx, of which nsys records no line"
+)
+UNHELD: Final = {
+    "h2d-pageable": "recording the lines would blur the labels of the copies",
+    "rolloutcopy-torch": "a graphed step is 11 us, less than its one launch takes: launches stay",
+    "rolloutcopy-fused": _ALL_PHASES,
+    "trainforward-fused": _ALL_PHASES,
+    "trainstep-torch": "both loop over a segment's steps, and autograd's thread has no lines",
+    "trainstep-fused": _ALL_PHASES,
+}
+"""Why something of a pair is missing or wide, by its sample before."""
 
 NOT_IDLE: Final = {
     "fusion": "the kernels themselves are what the remedy changes",
