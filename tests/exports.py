@@ -93,52 +93,48 @@ _TEXT: Final = frozenset({"text", "jsonText", "name", "value", "uuid", "label", 
 _STRING_IDS: Final = frozenset({"nameId", "textId", "demangledName", "shortName"})
 
 
+TABLES: Final = {
+    "kernels": "CUPTI_ACTIVITY_KIND_KERNEL",
+    "memcpys": "CUPTI_ACTIVITY_KIND_MEMCPY",
+    "memsets": "CUPTI_ACTIVITY_KIND_MEMSET",
+    "graphs": "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+    "calls": "CUPTI_ACTIVITY_KIND_RUNTIME",
+    "nvtx": "NVTX_EVENTS",
+    "overhead": "PROFILER_OVERHEAD",
+    "threads": "ThreadNames",
+    "cuda_devices": "TARGET_INFO_CUDA_DEVICE",
+    "gpus": "TARGET_INFO_GPU",
+    "diagnostics": "DIAGNOSTIC_EVENT",
+}
+"""Names of tables for `write_export`."""
+
+
 def write_export(
     path: Path,
     *,
-    kernels: Rows = None,
-    memcpys: Rows = None,
-    memsets: Rows = None,
-    graphs: Rows = None,
-    calls: Rows = None,
-    nvtx: Rows = None,
-    overhead: Rows = None,
-    threads: Rows = None,
-    cuda_devices: Rows = None,
-    gpus: Rows = None,
-    diagnostics: Rows = None,
     tables: Mapping[str, Iterable[Row]] | None = None,
     strings: Mapping[int, str] | None = None,
+    **rows: Rows,
 ) -> Path:
     """Write an export and return its path.
 
     Args:
         path: the SQLite file to write.
-        kernels: rows of that table, like the other tables; their columns replace its `DEFAULTS`.
         tables: rows of other tables by name. Those without `DEFAULTS` need whole rows;
             META_DATA_EXPORT's rows are replaced.
         strings: further StringIds.
+        **rows: rows of the table of that name in `TABLES`; their columns replace its `DEFAULTS`.
     """
     given: dict[str, Rows] = {
-        "CUPTI_ACTIVITY_KIND_KERNEL": kernels,
-        "CUPTI_ACTIVITY_KIND_MEMCPY": memcpys,
-        "CUPTI_ACTIVITY_KIND_MEMSET": memsets,
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": graphs,
-        "CUPTI_ACTIVITY_KIND_RUNTIME": calls,
-        "NVTX_EVENTS": nvtx,
-        "PROFILER_OVERHEAD": overhead,
-        "ThreadNames": threads,
-        "TARGET_INFO_CUDA_DEVICE": cuda_devices,
-        "TARGET_INFO_GPU": gpus,
-        "DIAGNOSTIC_EVENT": diagnostics,
+        **{TABLES[name]: of_table for name, of_table in rows.items()},
         "META_DATA_EXPORT": [{}, {"name": "EXPORT_PRODUCT_VERSION", "value": "2025.3.2.0"}],
         **(tables or {}),
     }
     ids = {text: number for number, text in (strings or {}).items()}
     with closing(sqlite3.connect(path)) as db:
-        for name, rows in given.items():
-            if rows is not None:
-                _write_table(db, name, [DEFAULTS.get(name, {}) | dict(row) for row in rows], ids)
+        for table, new in given.items():
+            if new is not None:
+                _write_table(db, table, [DEFAULTS.get(table, {}) | dict(row) for row in new], ids)
         db.execute("CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
         db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(n, t) for t, n in ids.items()])
         db.commit()

@@ -34,19 +34,17 @@ _PROGRAM: Final = (
 """The command line, with a cache that keeps small reports, too."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Task:
     """A command to kill.
 
     Attributes:
-        name: what it writes.
-        words: the command after the report.
         command: the command before the report.
+        words: what follows the report.
         over: whether the same command wrote another report's files there before.
         keeps: whether the report is to be kept anew each time.
     """
 
-    name: str
     command: str
     words: tuple[str, ...]
     over: bool = False
@@ -54,15 +52,13 @@ class Task:
 
 
 TASKS: Final = {
-    task.name: task
-    for task in (
-        Task(name="folder", command="analyze", words=("-o", "out")),
-        Task(name="page", command="analyze", words=("-o", "out", "--html"), over=True),
-        Task(name="pack", command="pack", words=("-o", "out.sqlite.xz"), over=True),
-        Task(name="cache", command="analyze", words=("-o", "out"), keeps=True),
-        Task(name="from disk", command="analyze", words=("-o", "out", "--low-memory")),
-    )
+    "folder": Task("analyze", ("-o", "out")),
+    "page": Task("analyze", ("-o", "out", "--html"), over=True),
+    "pack": Task("pack", ("-o", "out.sqlite.xz"), over=True),
+    "cache": Task("analyze", ("-o", "out"), keeps=True),
+    "from disk": Task("analyze", ("-o", "out", "--low-memory")),
 }
+"""By what each writes."""
 
 
 class Place:
@@ -122,17 +118,12 @@ class Place:
         return running.returncode != 0
 
     def _started(self, report: Path) -> subprocess.Popen[str]:
-        environment = {
-            **os.environ,
-            "TMPDIR": str(self._tmp),
-            VARIABLE: str(self._cache),
-            "PYTHONPATH": str(ROOT),
-        }
+        variables = {"TMPDIR": self._tmp, VARIABLE: self._cache, "PYTHONPATH": ROOT}
         argv = [sys.executable, "-c", _PROGRAM, self._task.command, f"../{report.name}"]
         return subprocess.Popen(
             [*argv, *self._task.words],
             cwd=self._written,
-            env=environment,
+            env=os.environ | {name: str(folder) for name, folder in variables.items()},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -146,12 +137,9 @@ class Place:
     def _found(self) -> Mapping[str, str]:
         """The checksum of each file that the task wrote, by its path; without scratch files."""
         files = (each for each in self._written.rglob("*") if each.is_file())
-        paths = ((file, file.relative_to(self._written)) for file in files)
-        return {
-            str(path): _checksum(file)
-            for file, path in paths
-            if not any(part.startswith(".") for part in path.parts)
-        }
+        paths = {file.relative_to(self._written): file for file in files}
+        scratch = [path for path in paths if any(part.startswith(".") for part in path.parts)]
+        return {str(path): _checksum(paths[path]) for path in paths.keys() - scratch}
 
     def _check_inputs(self) -> None:
         for file, checksum in self._inputs.items():
@@ -170,13 +158,13 @@ def main(kills: int, seed: int | None) -> None:
     seed = random.randrange(1 << 32) if seed is None else seed
     click.echo(f"seed {seed}")
     draw = random.Random(seed)
-    for task in TASKS.values():
+    for name, task in TASKS.items():
         with TemporaryDirectory(prefix="kills-") as folder:
             place = Place(Path(folder), task)
             for _ in range(kills // len(TASKS)):
                 place.kill(draw)
                 place.go_on()
-        click.echo(f"{task.name}: {kills // len(TASKS)} kills, no harm")
+        click.echo(f"{name}: {kills // len(TASKS)} kills, no harm")
 
 
 if __name__ == "__main__":

@@ -6,22 +6,16 @@ import runpy
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
 
-import nsysflow
 from nsysflow.base.errors import WorkloadError
-from nsysflow.runtime.protocol import CAPTURE
 from nsysflow.workloads.__main__ import main
 from nsysflow.workloads.common import run as running
 from nsysflow.workloads.common.accuracy import Comparison
 from nsysflow.workloads.common.measurement import Column, Table
-from tests.recording import nvtx_events, record_and_export
-
-CHILD = [sys.executable, "-P", "-m", "nsysflow.workloads"]
 
 pytestmark = pytest.mark.slow
 
@@ -47,25 +41,13 @@ print("polars" in sys.modules)
 """
 
 
-@pytest.fixture(scope="module")
-def without_triton() -> "subprocess.CompletedProcess[str]":
-    """Two workloads in a process that cannot import Triton; `trainstep` needs it."""
+def test_a_run_prints_one_line_imports_no_polars_and_says_if_it_lacks_triton() -> None:
     argv = [sys.executable, "-P", "-c", WITHOUT_TRITON]
-    return subprocess.run(argv, capture_output=True, text=True, check=True)
-
-
-def test_a_run_prints_one_line_and_imports_no_polars(
-    without_triton: "subprocess.CompletedProcess[str]",
-) -> None:
-    line, *rest = without_triton.stdout.splitlines()
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    line, *rest = done.stdout.splitlines()
     assert re.fullmatch(r"nan_check sync on the CPU: 4 steps, result \d\.\d+", line)
     assert rest == ["exit code 0", "exit code 1", "False"]
-
-
-def test_without_triton_the_message_says_what_to_install(
-    without_triton: "subprocess.CompletedProcess[str]",
-) -> None:
-    assert without_triton.stderr == (
+    assert done.stderr == (
         "nsysflow: trainstep needs Triton, which is not installed here. Install it:\n"
         "  pip install triton\n"
     )
@@ -76,11 +58,16 @@ def test_a_variant_that_needs_a_gpu_says_what_ran_instead() -> None:
     assert "launch_bound graph on the CPU (as eager: no CUDA graphs here): 10" in line
 
 
-def test_the_options_of_a_workload_have_their_effect() -> None:
-    with pytest.raises(
-        WorkloadError, match=r"^nan_check stopped in step 2: the loss of step 2 is NaN$"
-    ):
-        printed("nan_check", "--on", "cpu", "--nan-at-step", "2", "--width", "4")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("nan_check --nan-at-step 2 --width 4", "^nan_check stopped in step 2: the loss of step 2"),
+        ("launch_bound --heads 3", "Choose another --width or --heads"),
+    ],
+)
+def test_a_run_that_cannot_go_on_is_one_message(words: str, said: str) -> None:
+    with pytest.raises(WorkloadError, match=said):
+        printed(*words.split(), "--on", "cpu")
 
 
 def test_json_is_one_object_on_one_line() -> None:
@@ -102,15 +89,12 @@ def test_a_wrong_result_exits_with_3_after_printing_the_table(
     verdict: str,
     code: int,
 ) -> None:
-    table = Table(
-        compared=(Comparison(what="loss", torch_error=1e-4, error=error),),
-        phases=("forward",),
-        ends=(),
-        columns=tuple(
-            Column(name=name, phases_ns=(1_000,), begun_ns=(), step_ns=900)
-            for name in ("torch", "fused")
-        ),
-    )
+    times = [
+        Column(name=name, phases_ns=(1_000,), begun_ns=(), step_ns=900)
+        for name in ("torch", "fused")
+    ]
+    compared = (Comparison(what="loss", torch_error=1e-4, error=error),)
+    table = Table(compared=compared, phases=("forward",), ends=(), columns=tuple(times))
     run = running.run
     monkeypatch.setattr(running, "run", lambda config: replace(run(config), table=table))
     monkeypatch.setattr(sys, "argv", ["", "h2d", "--on", "cpu"])
@@ -124,9 +108,8 @@ def test_a_wrong_result_exits_with_3_after_printing_the_table(
 
 
 def test_an_unknown_workload_is_one_message() -> None:
-    done = subprocess.run(
-        [*CHILD, "nan_chek", "--on", "cpu"], capture_output=True, text=True, check=False
-    )
+    argv = [sys.executable, "-P", "-m", "nsysflow.workloads", "nan_chek", "--on", "cpu"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("nsysflow: there is no workload called 'nan_chek'")
     assert "Did you mean nan_check?" in done.stderr
@@ -134,33 +117,14 @@ def test_an_unknown_workload_is_one_message() -> None:
 
 
 @pytest.mark.parametrize(
-    "typed",
-    [
-        *(("--variant", "both"), ("--capture", "3:2"), ("--kernels", "1")),
-        *(("--width", "0"), ("--data-ms", "-1")),
-    ],
+    "typed", ["--variant both", "--capture 3:2", "--kernels 1", "--width 0", "--data-ms -1"]
 )
-def test_an_invalid_option_is_a_usage_error(typed: tuple[str, str]) -> None:
-    assert CliRunner().invoke(main, ["nan_check", "--on", "cpu", *typed]).exit_code == 2
-
-
-def test_a_width_that_cannot_be_split_is_one_message() -> None:
-    with pytest.raises(WorkloadError, match="Choose another --width or --heads"):
-        printed("launch_bound", "--on", "cpu", "--heads", "3")
+def test_an_invalid_option_is_a_usage_error(typed: str) -> None:
+    words = ["nan_check", "--on", "cpu", *typed.split()]
+    assert CliRunner().invoke(main, words).exit_code == 2
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_the_message_says_how_to_run_on_the_cpu() -> None:
     with pytest.raises(WorkloadError, match="nsysflow profile h2d --on cpu"):
         printed("h2d")
-
-
-def test_a_real_nsys_records_phases_and_the_time_of_a_warm_up_step(tmp_path: Path) -> None:
-    report = record_and_export([*CHILD, "nan_check", "--on", "cpu"], tmp_path, **{CAPTURE: "1:2:3"})
-    phases = dict(nsysflow.analyze(nsysflow.load(report)).phases.select("path", "instances").rows())
-    inside = ("data", "forward", "loss", "backward", "optimizer", "metrics")
-    assert phases == {"step": 6} | {f"step/{phase}": 6 for phase in inside}
-    (mark,) = [text for text, _ in nvtx_events(report) if text and "nsysflow" in text]
-    recorded = json.loads(mark)["nsysflow"]
-    assert recorded["capture"] == "1:2:3"
-    assert recorded["unprofiled_step_ns"] > 100_000  # the loader alone takes 0.1 ms

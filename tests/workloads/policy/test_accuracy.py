@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from nsysflow.workloads.common.config import Precision
+from nsysflow.workloads.common.phases import parts_of
 from nsysflow.workloads.policy.accuracy import compare
 from nsysflow.workloads.policy.plain_step import PlainStep
-from nsysflow.workloads.policy.variants import variant_of
+from nsysflow.workloads.policy.variants import training_phases, variant_of
 from tests.workloads.policy.starts import small_start
 
 
@@ -49,3 +50,16 @@ def test_a_nan_fails_the_comparison() -> None:
     weights[0][0, 0] = torch.nan
     rows = compare(start.exact(), start.plain(), PlainStep(weights, start.batch, torch.float32))
     assert not any(row.passed for row in rows if "step" not in row.what)
+
+
+def test_a_fused_steps_memory_stays_at_its_addresses_as_a_graph_needs() -> None:
+    step = variant_of("fused", small_start("bf16"))
+
+    def addresses() -> list[int]:
+        held = (*step.masters, *step.momenta, *step.working, *step.gradients)
+        return [each.data_ptr() for each in held]
+
+    before = addresses()
+    for part in parts_of(training_phases(step)):
+        part.work()
+    assert addresses() == before

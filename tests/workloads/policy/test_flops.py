@@ -17,8 +17,10 @@ from nsysflow.workloads.policy.rollout import minibatch_of, random_rollout
 from tests.workloads.toys import toy
 
 
-def test_the_operations_of_the_usual_policy_match_a_count_by_hand() -> None:
-    assert policy_flops(options_of(find("trainstep"), "cuda", {})) == {
+def test_parameters_and_operations_of_the_usual_policy_match_a_count_by_hand() -> None:
+    usual: Sizes = options_of(find("trainstep"), "cuda", {})
+    assert sum(weight.numel() for weight in initial_weights(usual, "meta")) == 62_080
+    assert policy_flops(usual) == {
         "encoder": 805_306_368,  # 2 · 32768 · 128 · 96
         "rnn": 3_221_225_472,  # 2 · 32768 · 384 · 128
         "decoder": 41_943_040,  # 2 · 32768 · 5 · 128
