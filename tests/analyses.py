@@ -20,7 +20,7 @@ from nsysflow.report.results import Origin, Results
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace
 from tests.oracle.report import Report, Row
-from tests.oracle.strategies import traces
+from tests.oracle.strategies import several, traces
 from tests.oracle.tables import oracle_tables
 from tests.reports import PACKED, ROOT, sqlite_report
 
@@ -60,9 +60,9 @@ STALL_COLUMNS: Final = ["sync_ns", "blocking_copy_ns", "alloc_ns"]
 
 
 def any_trace(test: Callable[..., None]) -> Callable[..., None]:
-    """Runs `test` on random traces, its first argument."""
-    chosen = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-    return chosen(given(traces())(test))
+    """Runs `test` on reports of random traces, its first argument."""
+    chosen = settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
+    return chosen(given(several(traces()))(test))
 
 
 @cache

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -11,26 +11,22 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import NOT_RECORDED
-from nsysflow.analysis.schema import ATTRIBUTION
 from tests.analyses import (
     CAUSE_COLUMNS,
     OF_REPORT,
     PARTS,
-    STALL_COLUMNS,
     analysed,
     any_trace,
     by_device,
     every_report,
     few_reports,
     loaded,
-    sums,
     tables_of,
     tables_of_report,
 )
-from tests.oracle.model import Call, Op, Overhead, PlainTrace, Range, Thread, to_trace
+from tests.oracle.model import PlainTrace, side_by_side, to_trace
 
 # --- sums and bounds -----------------------------------------------------------------------------
 
@@ -44,31 +40,24 @@ def the_window_is_the_sum_of_its_parts(analysis: Analysis) -> None:
             assert row["window_ns"] == row["end_ns"] - row["start_ns"]
 
 
-def causes_sum_to_the_gap(analysis: Analysis) -> None:
-    gaps = analysis.gaps
-    assert gaps.select(pl.sum_horizontal(CAUSE_COLUMNS)).to_series().to_list() == (
-        gaps["duration_ns"].to_list()
-    )
-    assert (gaps["end_ns"] - gaps["start_ns"]).to_list() == gaps["duration_ns"].to_list()
+def causes_sum_to_idle(analysis: Analysis) -> None:
+    gaps = analysis.gaps.with_columns(pl.lit(1).alias("gaps"), idle_ns="duration_ns")
+    assert (gaps["end_ns"] - gaps["start_ns"]).to_list() == gaps["idle_ns"].to_list()
+    for table in (gaps, analysis.accounting, analysis.steps, analysis.phases):
+        causes = table.select(pl.sum_horizontal(CAUSE_COLUMNS)).to_series()
+        assert causes.to_list() == table["idle_ns"].to_list()
+    columns = ["idle_ns", *CAUSE_COLUMNS, "gaps"]
+    assert by_device(gaps, columns) == by_device(analysis.accounting, columns)
 
 
-def gaps_sum_to_idle(analysis: Analysis) -> None:
-    idle = by_device(analysis.accounting, ["idle_ns", *CAUSE_COLUMNS, "gaps"])
-    gaps = analysis.gaps.with_columns(pl.lit(1).alias("gaps"))
-    assert by_device(gaps, ["duration_ns", *CAUSE_COLUMNS, "gaps"]) == idle
-
-
-def the_summary_sums_to_each_cause(analysis: Analysis) -> None:
-    for cause in CAUSES:
-        parts = analysis.gap_summary.filter(pl.col("cause") == cause)
-        assert by_device(parts, ["total_ns"]) == by_device(analysis.accounting, [f"{cause}_ns"])
-
-
-def phases_and_what_is_in_none_sum_to_each_cause(analysis: Analysis) -> None:
-    outside = analysis.gap_summary.filter(pl.col("phase").is_in(["", NOT_RECORDED]))
+def the_summary_sums_to_each_cause_as_phases_and_what_is_in_none_do(analysis: Analysis) -> None:
+    summary = analysis.gap_summary
+    in_no_phase = pl.col("phase").is_in(["", NOT_RECORDED])
     tops = analysis.phases.filter(pl.col("depth") == 1)
     for cause in CAUSES:
-        rest_ns = outside.filter(pl.col("cause") == cause)["total_ns"].sum()
+        parts = summary.filter(pl.col("cause") == cause)
+        assert by_device(parts, ["total_ns"]) == by_device(analysis.accounting, [f"{cause}_ns"])
+        rest_ns = parts.filter(in_no_phase)["total_ns"].sum()
         placed_ns = int(tops[f"{cause}_ns"].sum()) + int(rest_ns)
         assert placed_ns == analysis.accounting[f"{cause}_ns"].sum(), cause
 
@@ -77,26 +66,18 @@ def idle_behind_a_stall_is_in_the_phase_of_its_call(analysis: Analysis) -> None:
     induced = analysis.syncs.filter(pl.col("induced_idle_ns") > 0)
     behind = induced.group_by("phase", "kind").agg(pl.col("induced_idle_ns").sum())
     stalled = analysis.gap_summary.filter(pl.col("cause").is_in(STALLS))
-    placed = stalled.group_by("phase", pl.col("cause").cast(pl.String)).agg(
-        pl.col("total_ns").sum()
-    )
+    cause = pl.col("cause").cast(pl.String)
+    placed = stalled.group_by("phase", cause).agg(pl.col("total_ns").sum())
     assert sorted(behind.rows()) == sorted(placed.rows())
 
 
-def the_histogram_sums_to_idle(analysis: Analysis) -> None:
+def the_histogram_sums_to_idle_and_counts_gaps_under_their_largest_cause(
+    analysis: Analysis,
+) -> None:
     accounting = by_device(analysis.accounting, ["idle_ns", "gaps"])
     assert by_device(analysis.gap_histogram, ["idle_ns", "gaps"]) == accounting
-
-
-def the_histogram_counts_each_gap_under_its_largest_cause(analysis: Analysis) -> None:
     counted = analysis.gap_histogram.group_by("cause").agg(pl.col("gaps").sum())
     assert dict(counted.rows()) == dict(analysis.gaps["cause"].value_counts().rows())
-
-
-def stalls_induce_what_the_gaps_lay_at_their_door(analysis: Analysis) -> None:
-    for kind, column in zip(("sync", "blocking_copy", "alloc"), STALL_COLUMNS, strict=True):
-        calls = analysis.syncs.filter(pl.col("kind") == kind)
-        assert calls["induced_idle_ns"].sum() == analysis.gaps[column].sum()
 
 
 def no_call_is_charged_more_on_a_device_than_it_lasted(analysis: Analysis) -> None:
@@ -108,7 +89,7 @@ def no_call_is_charged_more_on_a_device_than_it_lasted(analysis: Analysis) -> No
     assert (charged["ns"] > 0).all()
 
 
-def no_time_is_negative(analysis: Analysis) -> None:
+def no_time_is_negative_and_no_share_leaves_0_to_100(analysis: Analysis) -> None:
     for name, of in OF_REPORT.items():
         table = getattr(analysis, name)
         for column in of:
@@ -116,109 +97,39 @@ def no_time_is_negative(analysis: Analysis) -> None:
             instant = column in ("start_ns", "end_ns") or column.startswith("latency_")
             if column.endswith("_ns") and not instant:
                 assert (table[column].drop_nulls() >= 0).all(), f"{name}.{column}"
-
-
-def no_share_leaves_0_to_100(analysis: Analysis) -> None:
-    for name, of in OF_REPORT.items():
-        for column in of:
             # launches.starved_pct is launch-caused idle ÷ span, and the idle before a phase's first
             # operation is not in its span
             if column.endswith("_pct") and column != "starved_pct":
-                share = getattr(analysis, name)[column].drop_nulls()
+                share = table[column].drop_nulls()
                 assert share.is_between(0, 100 + 1e-9).all(), f"{name}.{column}"
 
 
-def gaps_are_in_order_and_do_not_touch(analysis: Analysis) -> None:
-    gaps = analysis.gaps
+def gaps_are_in_order_apart_from_each_other_and_inside_the_window(analysis: Analysis) -> None:
+    windows = analysis.accounting.select("device", "start_ns", "end_ns")
+    gaps = analysis.gaps.join(windows, on="device", suffix="_of_window", maintain_order="left")
     assert (gaps["duration_ns"] > 0).all()
     after = gaps.select(pl.col("start_ns") > pl.col("end_ns").shift(1).over("device"))
     assert after.to_series().drop_nulls().all()
     assert gaps["device"].is_sorted()
-
-
-def gaps_lie_inside_the_window(analysis: Analysis) -> None:
-    windows = analysis.accounting.select("device", "start_ns", "end_ns")
-    gaps = analysis.gaps.join(windows, on="device", suffix="_of_window")
     assert (gaps["start_ns"] > gaps["start_ns_of_window"]).all()
     assert (gaps["end_ns"] < gaps["end_ns_of_window"]).all()
-
-
-def a_gap_is_named_after_its_largest_part(analysis: Analysis) -> None:
-    for row in analysis.gaps.to_dicts():
-        largest = max(CAUSES, key=lambda cause: row[f"{cause}_ns"])  # the first of equals
-        assert row["cause"] == largest
-
-
-def queue_time_is_queue_delay_up_to_10_us_and_dependency_beyond(analysis: Analysis) -> None:
-    gaps = analysis.gaps
-    assert (gaps["queue_delay_ns"] <= 10_000).all()
-    assert (
-        gaps.filter(pl.col("dependency_ns") > 0)["dependency_ns"].min() is None
-        or (gaps.filter(pl.col("dependency_ns") > 0)["dependency_ns"] > 10_000).all()
-    )
-
-
-def an_unexplained_gap_is_all_unknown(analysis: Analysis) -> None:
-    unknown = analysis.gaps.filter(pl.col("unknown_ns") > 0)
-    assert unknown["unknown_ns"].to_list() == unknown["duration_ns"].to_list()
 
 
 def every_operation_is_in_one_outermost_phase_or_in_none(analysis: Analysis) -> None:
     outermost = analysis.phases.filter(pl.col("depth") == 1)
     node = analysis.timeline.ops["node"]
     assert outermost["ops"].sum() == len(node) - node.null_count()
-
-
-def exclusive_kernel_time_sums_to_the_outermost_phases(analysis: Analysis) -> None:
-    outermost = analysis.phases.filter(pl.col("depth") == 1)
     assert analysis.phases["exclusive_kernel_ns"].sum() == outermost["kernel_ns"].sum()
 
 
-def a_phase_says_how_each_of_its_operations_got_there(analysis: Analysis) -> None:
-    phases = analysis.phases
-    ways = [f"{way}_ops" for way in ATTRIBUTION.categories]
-    how = phases.select(pl.sum_horizontal(*ways))
-    assert how.to_series().to_list() == phases["ops"].to_list()
-    assert (phases["kernels"] <= phases["ops"]).all()
-    assert (phases["launches"] <= phases["ops"]).all()
-
-
-def a_phase_is_busy_for_at_most_what_its_operations_take(analysis: Analysis) -> None:
-    phases = analysis.phases
-    assert (phases["busy_ns"] <= phases["graph_estimate_ns"] - GRAPH_NODE_NS * phases["ops"]).all()
-    assert (phases["exclusive_kernel_ns"] <= phases["kernel_ns"]).all()
-
-
-def a_call_blocks_for_at_least_as_long_as_a_gpu_was_busy(analysis: Analysis) -> None:
-    assert (analysis.syncs["gpu_busy_ns"] <= analysis.syncs["blocked_ns"]).all()
-
-
-def syncs_are_ranked_by_the_idle_they_induced(analysis: Analysis) -> None:
-    assert analysis.syncs["induced_idle_ns"].is_sorted(descending=True)
-
-
-def kernels_are_those_of_the_accounting(analysis: Analysis) -> None:
+def kernels_and_communication_are_those_of_the_accounting(analysis: Analysis) -> None:
+    accounting = analysis.accounting
     counted = by_device(analysis.kernels, ["count", "total_ns"])
-    accounting = analysis.accounting.filter(pl.col("kernels") > 0)
-    assert counted == by_device(accounting, ["kernels", "kernel_ns"])
-    for _, of_device in analysis.kernels.group_by("device"):
-        if sums(of_device, ["total_ns"])["total_ns"]:
-            assert of_device.select(pl.col("share_pct").sum()).item() == pytest.approx(100)
-
-
-def a_copy_is_exposed_for_at_most_as_long_as_it_runs(analysis: Analysis) -> None:
-    assert (analysis.copies["exposed_ns"] <= analysis.copies["gpu_ns"]).all()
-
-
-def exposed_communication_is_that_of_the_accounting(analysis: Analysis) -> None:
-    of_accounting = by_device(analysis.accounting, ["comm_exposed_ns", "comm_ns"])
+    kernels = accounting.filter(pl.col("kernels") > 0)
+    assert counted == by_device(kernels, ["kernels", "kernel_ns"])
+    of_accounting = by_device(accounting, ["comm_exposed_ns", "comm_ns"])
     assert by_device(analysis.comm, ["exposed_ns", "total_ns"]) == of_accounting
     assert analysis.comm["count"].sum() == len(analysis.collectives)
-    running = analysis.accounting.filter(pl.col("comm_hidden_pct").is_not_null())
-    for device, hidden_pct in running.select("device", "comm_hidden_pct").rows():
-        ran = sums(analysis.comm.filter(pl.col("device") == device), ["busy_ns", "exposed_ns"])
-        hidden_ns = ran["busy_ns"] - ran["exposed_ns"]
-        assert 100 * hidden_ns / ran["busy_ns"] == pytest.approx(hidden_pct)
 
 
 def steps_follow_one_another(analysis: Analysis) -> None:
@@ -230,11 +141,56 @@ def steps_follow_one_another(analysis: Analysis) -> None:
     assert (steps["end_ns"] - steps["start_ns"]).to_list() == steps["duration_ns"].to_list()
 
 
-def a_starved_window_is_half_launching(analysis: Analysis) -> None:
-    starved = analysis.starved
-    assert (2 * starved["launch_idle_ns"] >= starved["end_ns"] - starved["start_ns"]).all()
-    assert (starved["launch_idle_ns"] <= starved["idle_ns"]).all()
-    assert (starved["ops"] >= 8).all()
+STEP: Final = ["process", "device", "step"]
+
+
+def the_parts_of_each_step_sum_to_what_the_steps_say(analysis: Analysis) -> None:
+    rows = analysis.step_parts
+    part, kind, ns = pl.col("part").cast(pl.String), pl.col("kind"), pl.col("ns")
+    named = zip(PARTS, ("compute", "communication", "copies", "idle"), strict=True)
+    columns = {
+        "duration_ns": ns.sum(),
+        **{column: ns.filter(part == name).sum() for column, name in named},
+        **{f"{c}_ns": ns.filter((part == "idle") & (kind == c)).sum() for c in CAUSES},
+    }
+    found = rows.group_by(STEP).agg(sums.alias(name) for name, sums in columns.items())
+    expected = analysis.steps.select(*STEP, *columns)
+    lasting = expected.filter(pl.col("duration_ns") > 0)
+    in_steps = found.drop_nulls("step")
+    assert in_steps.sort(STEP).equals(lasting.sort(STEP), null_equal=True)
+    windows = analysis.accounting.select("device", "window_ns", *list(columns)[1:])
+    without = found.filter(pl.col("step").is_null()).rename({"duration_ns": "window_ns"})
+    stepless = windows.join(analysis.steps, on="device", how="anti").filter(pl.col("window_ns") > 0)
+    assert without.drop("process", "step").sort("device").equals(stepless.sort("device"))
+
+
+def the_groups_of_steps_sum_to_the_window(analysis: Analysis) -> None:
+    rows = analysis.step_groups
+    assert rows.select(pl.sum_horizontal(PARTS) == pl.col("total_ns")).to_series().all()
+    sums = rows.group_by("process", "device").agg(pl.col("total_ns", "idle_ns").sum())
+    windows = analysis.accounting.select("device", "window_ns", whole_idle_ns="idle_ns")
+    for row in sums.join(windows, on="device").to_dicts():
+        assert (row["total_ns"], row["idle_ns"]) == (row["window_ns"], row["whole_idle_ns"])
+
+
+def what_the_host_ran_sums_to_the_gaps_at_each_place(analysis: Analysis) -> None:
+    stacks = analysis.host_stacks
+    if stacks.is_empty():
+        return
+    key = ["phase", pl.col("cause").cast(pl.String)]
+    found = stacks.group_by(key).agg(pl.col("idle_ns").sum()).sort("phase", "cause")
+    gaps = analysis.gap_summary.filter(pl.col("cause").is_in(["host", "launch"]))
+    placed = gaps.group_by(key).agg(idle_ns=pl.col("total_ns").sum()).sort("phase", "cause")
+    assert found.rows() == placed.rows()
+    assert stacks["share_pct"].sum() == pytest.approx(100)
+    assert analysis.idle_stacks["idle_ns"].sum() == stacks["idle_ns"].sum()
+
+
+def the_kinds_of_waits_sum_to_the_time_without_compute(analysis: Analysis) -> None:
+    rest = pl.col("window_ns") - pl.col("compute_ns")
+    expected = dict(analysis.accounting.select("device", rest).rows())
+    found = by_device(analysis.waited, ["total_ns"])
+    assert found == {device: (ns,) for device, ns in expected.items() if ns}
 
 
 def the_longest_gaps_are_the_longest_of_the_gaps(analysis: Analysis) -> None:
@@ -247,6 +203,7 @@ def the_longest_gaps_are_the_longest_of_the_gaps(analysis: Analysis) -> None:
 
 
 def what_calls_cost_each_device_is_its_stalls_and_sums_to_the_syncs(analysis: Analysis) -> None:
+    assert analysis.syncs["induced_idle_ns"].is_sorted(descending=True)
     stalls = [f"{cause}_ns" for cause in STALLS]
     induced = analysis.induced.group_by("device").agg(pl.col("induced_idle_ns").sum())
     lost = analysis.accounting.select("device", pl.sum_horizontal(stalls).alias("lost_ns"))
@@ -263,48 +220,33 @@ def what_calls_cost_each_device_is_its_stalls_and_sums_to_the_syncs(analysis: An
 
 ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
     the_window_is_the_sum_of_its_parts,
-    causes_sum_to_the_gap,
-    gaps_sum_to_idle,
-    the_summary_sums_to_each_cause,
-    phases_and_what_is_in_none_sum_to_each_cause,
+    causes_sum_to_idle,
+    the_summary_sums_to_each_cause_as_phases_and_what_is_in_none_do,
     idle_behind_a_stall_is_in_the_phase_of_its_call,
-    the_histogram_sums_to_idle,
-    the_histogram_counts_each_gap_under_its_largest_cause,
-    stalls_induce_what_the_gaps_lay_at_their_door,
+    the_histogram_sums_to_idle_and_counts_gaps_under_their_largest_cause,
     no_call_is_charged_more_on_a_device_than_it_lasted,
-    no_time_is_negative,
-    no_share_leaves_0_to_100,
-    gaps_are_in_order_and_do_not_touch,
-    gaps_lie_inside_the_window,
-    a_gap_is_named_after_its_largest_part,
-    queue_time_is_queue_delay_up_to_10_us_and_dependency_beyond,
-    an_unexplained_gap_is_all_unknown,
+    no_time_is_negative_and_no_share_leaves_0_to_100,
+    gaps_are_in_order_apart_from_each_other_and_inside_the_window,
     every_operation_is_in_one_outermost_phase_or_in_none,
-    exclusive_kernel_time_sums_to_the_outermost_phases,
-    a_phase_says_how_each_of_its_operations_got_there,
-    a_phase_is_busy_for_at_most_what_its_operations_take,
-    a_call_blocks_for_at_least_as_long_as_a_gpu_was_busy,
-    syncs_are_ranked_by_the_idle_they_induced,
-    kernels_are_those_of_the_accounting,
-    a_copy_is_exposed_for_at_most_as_long_as_it_runs,
-    exposed_communication_is_that_of_the_accounting,
+    kernels_and_communication_are_those_of_the_accounting,
     steps_follow_one_another,
-    a_starved_window_is_half_launching,
+    the_parts_of_each_step_sum_to_what_the_steps_say,
+    the_groups_of_steps_sum_to_the_window,
+    what_the_host_ran_sums_to_the_gaps_at_each_place,
+    the_kinds_of_waits_sum_to_the_time_without_compute,
     the_longest_gaps_are_the_longest_of_the_gaps,
     what_calls_cost_each_device_is_its_stalls_and_sums_to_the_syncs,
 )
 
 
-@pytest.mark.parametrize("holds", ALWAYS, ids=lambda holds: holds.__name__)
 @every_report
-def test_an_invariant_holds_on_each_real_report(
-    name: str, holds: Callable[[Analysis], None]
-) -> None:
-    holds(analysed(name))
+def test_the_invariants_hold_on_each_real_report(name: str) -> None:
+    for holds in ALWAYS:
+        holds(analysed(name))
 
 
 @any_trace
-def test_invariants_hold_on_any_trace(model: PlainTrace) -> None:
+def test_the_invariants_hold_on_any_trace(model: PlainTrace) -> None:
     analysis = nsysflow.analyze(to_trace(model))
     for holds in ALWAYS:
         holds(analysis)
@@ -355,7 +297,7 @@ def test_shifting_all_times_moves_instants_and_nothing_else(model: PlainTrace) -
     assert_same(tables_of(trace), tables_of(shifted(trace, by_ns)), shifted_by=by_ns)
 
 
-@pytest.mark.parametrize("by_ns", SHIFTS_NS)
+@pytest.mark.parametrize("by_ns", SHIFTS_NS[-3:])
 def test_a_report_on_another_clock_is_the_same_report(by_ns: int) -> None:
     moved = tables_of(shifted(loaded("synthetic-1"), by_ns))
     assert_same(tables_of_report("synthetic-1"), moved, shifted_by=by_ns)
@@ -409,14 +351,14 @@ def test_the_order_of_a_reports_rows_means_nothing(name: str) -> None:
     assert_same(tables_of_report(name), tables_of(shuffled(loaded(name), 1)))
 
 
-@few_reports
-def test_the_name_of_a_report_is_only_printed(name: str) -> None:
-    trace = loaded(name)
+def test_the_name_of_a_report_is_only_printed() -> None:
+    trace = loaded("h200-ddp-rank0")
     renamed = tables_of(replace(trace, report="another"))
     for table in renamed.values():
         assert set(table["report"].unique()) <= {"another"}
     called = pl.lit(trace.report).alias("report")
-    assert_same(tables_of_report(name), {n: t.with_columns(called) for n, t in renamed.items()})
+    same = {name: table.with_columns(called) for name, table in renamed.items()}
+    assert_same(tables_of_report(trace.report), same)
 
 
 # --- other processes on other GPUs ---------------------------------------------------------------
@@ -446,79 +388,42 @@ def assert_alone_as_together(trace: nsysflow.Trace) -> None:
             assert_frame_equal(alone[name].select(kept), together[name].filter(here).select(kept))
 
 
-PIDS_ABOVE: Final = 10
-DEVICES_ABOVE: Final = 10
+RECORDED: Final = TIMED[:4]
+"""What decides when a trace ends."""
 
-
-Row = TypeVar("Row", Call, Range, Overhead, Thread)
-
-
-def stranger(model: PlainTrace) -> PlainTrace:
-    """The same program again, in other processes on other GPUs."""
-    process = PIDS_ABOVE << 24
-    thread = process | PIDS_ABOVE  # the tid of a main thread must equal the pid
-
-    def moved(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        return tuple(
-            replace(row, process=row.process + process, thread=row.thread + thread) for row in rows
-        )
-
-    ops = tuple(
-        replace(op, device=op.device + DEVICES_ABOVE, process=(op.process or 0) + process)
-        for op in model.ops
-    )
-    return PlainTrace(
-        ops=ops,
-        calls=moved(model.calls),
-        ranges=moved(model.ranges),
-        overhead=moved(model.overhead),
-        threads=moved(model.threads),
-    )
-
-
-def end_of(model: PlainTrace) -> int:
-    """The latest end of any row that is not dropped."""
-    rows: list[Op | Call | Range | Overhead] = [
-        *model.ops,
-        *model.calls,
-        *model.ranges,
-        *model.overhead,
-    ]
-    ends = [r.end_ns for r in rows if r.end_ns is not None and r.end_ns >= r.start_ns]
-    return max(ends, default=0)
-
-
-def joined(trace: nsysflow.Trace, other: nsysflow.Trace) -> nsysflow.Trace:
-    """Both in one report."""
-    is_kernel = pl.col("kind") == "kernel"
-    offset = pl.when(is_kernel).then(len(trace.shapes)).otherwise(len(trace.copy_details))
-    detail = (pl.col("detail") + offset).cast(pl.UInt32)
-    more = replace(other, ops=other.ops.with_columns(detail))
-    frames = ("ops", "shapes", "copy_details", "calls", "ranges", "overhead", "threads")
-    both = {name: pl.concat([getattr(trace, name), getattr(more, name)]) for name in frames}
-    return replace(trace, **both)
+NOTHING: Final = PlainTrace()
 
 
 @any_trace
 def test_an_unrelated_process_on_another_gpu_changes_nothing(model: PlainTrace) -> None:
-    trace = to_trace(model)
-    # both end at the same time, so that the end of the trace does not move
+    # it does about the same and ends at the same time, so that the trace does not end later
+    rows: dict[str, Any] = {name: getattr(model, name) for name in (*RECORDED, "threads")}
+    other = PlainTrace(**rows | {"ranges": model.ranges[::2], "calls": model.calls[::-1]})
+    by_ns = end_of(model) - end_of(other)
+    later: dict[str, Any] = {
+        name: tuple(_later(row, by_ns) for row in getattr(other, name)) for name in RECORDED
+    }
+    # the model itself may be three side by side
+    both = to_trace(side_by_side([model, NOTHING, NOTHING, replace(other, **later)]))
+    mine_on, mine_in = pl.col("device") < 3 * 2, pl.col("process") < 3 * 16
     names = (*OF_A_DEVICE, *OF_A_PROCESS)
-    alone = tables_of(trace, only=names)
-    other = stranger(replace(model, ranges=model.ranges[::2], calls=model.calls[::-1]))
-    later = shifted(to_trace(other), end_of(model) - end_of(other))
-    together = tables_of(joined(trace, later), only=names)
     mine = {
-        name: table.filter(pl.col("device") < DEVICES_ABOVE)
-        for name, table in together.items()
-        if name in OF_A_DEVICE
+        name: table.filter(mine_on if name in OF_A_DEVICE else mine_in)
+        for name, table in tables_of(both, only=names).items()
     }
-    mine |= {
-        name: table.filter(pl.col("process") < PIDS_ABOVE)
-        for name, table in together.items()
-        if name in OF_A_PROCESS
-    }
-    assert_same(alone, mine)
+    assert_same(tables_of(to_trace(model), only=names), mine)
+
+
+def _later(row: Any, by_ns: int) -> Any:
+    end_ns = None if row.end_ns is None else row.end_ns + by_ns
+    return replace(row, start_ns=row.start_ns + by_ns, end_ns=end_ns)
+
+
+def end_of(model: PlainTrace) -> int:
+    """The latest end of any row that is not dropped."""
+    rows = (row for name in RECORDED for row in getattr(model, name))
+    ends = [row.end_ns for row in rows if row.end_ns is not None and row.end_ns >= row.start_ns]
+    return max(ends, default=0)
 
 
 # --- what counts as a framework gap --------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import polars as pl
@@ -265,6 +265,29 @@ class PlainTrace:
             *(sample.frames for sample in self.samples),
             *(stretch.frames for stretch in self.running),
         )
+
+
+def side_by_side(models: Iterable[PlainTrace]) -> PlainTrace:
+    """All of them in one report, each in processes and on GPUs of its own."""
+    rows: dict[str, Any] = defaultdict(tuple)
+    for number, model in enumerate(models):
+        for field in fields(PlainTrace)[1:]:
+            rows[field.name] += tuple(_apart(row, number) for row in getattr(model, field.name))
+    return PlainTrace(**rows)
+
+
+def _apart(row: Any, number: int) -> Any:
+    """The row as it is in the model of that number."""
+    pids = 16 * number
+    offsets = {
+        "process": pids << 24,
+        "thread": pids << 24 | pids,
+        "device": 2 * number,
+        "row": 10**7 * number,
+    }
+    given = {name: getattr(row, name, None) for name in offsets}
+    moved = {name: value + offsets[name] for name, value in given.items() if value is not None}
+    return replace(row, **moved)
 
 
 def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:

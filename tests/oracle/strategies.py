@@ -34,6 +34,7 @@ from tests.oracle.model import (
     Sample,
     Shape,
     Thread,
+    side_by_side,
 )
 
 # Simple values come first: a failing example shrinks towards them. Then both sides of thresholds:
@@ -94,6 +95,11 @@ DOMAINS = (None, None, None, AUTO, AUTO, "mylib", "NCCL", "nccl", "GIL Trace", "
 STREAMS = (7, 13)
 DEVICES = (0, 1)
 THREAD_NAMES = ("python", "pt_autograd_0", "loader", "pt_nccl_watchdg")
+
+
+def several(kind: st.SearchStrategy[PlainTrace]) -> st.SearchStrategy[PlainTrace]:
+    """Up to three traces in one report, which takes little longer to analyse than one."""
+    return st.lists(kind, min_size=1, max_size=3).map(side_by_side)
 
 
 # --- what a thread does -------------------------------------------------------------------------

@@ -5,62 +5,69 @@ import pytest
 
 from nsysflow.analysis.events.classes import class_by_name, communication_class, communication_rules
 from nsysflow.analysis.load.kernel_names import short_kernel_name
+from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import loaded
 from tests.reports import PACKED
-from tests.tiny import Row, copy, kernel, launch, timeline_of
+from tests.tiny import WORKER, Row, copy, kernel, launch
 
 MS = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("cudaDeviceSynchronize", "sync"),
-        ("cuStreamSynchronize", "sync"),
-        ("cudaMemcpy", "blocking_copy"),
-        ("cuMemcpyDtoH", "blocking_copy"),
-        ("cudaMemcpyAsync", "launch"),
-        ("cudaMemsetAsync", "launch"),
-        ("cuLaunchKernelEx", "launch"),
-        ("cudaGraphLaunch", "launch"),
-        ("cudaLaunchHostFunc", "api"),
-        ("cudaGraphAddMemcpyNode", "api"),
-        ("cudaMallocHost", "alloc"),
-        ("cuMemAddressReserve", "alloc"),
-        ("cuLibraryLoadData", "module_load"),
-        ("cuKernelGetFunction", "api"),
-        ("cudaStreamSynchronize2", "api"),
-    ],
+CLASSES = {
+    "cudaDeviceSynchronize": "sync",
+    "cuStreamSynchronize": "sync",
+    "cudaMemcpy": "blocking_copy",
+    "cuMemcpyDtoH": "blocking_copy",
+    "cudaMemcpyAsync": "launch",
+    "cudaMemsetAsync": "launch",
+    "cuLaunchKernelEx": "launch",
+    "cudaGraphLaunch": "launch",
+    "cudaLaunchHostFunc": "api",
+    "cudaGraphAddMemcpyNode": "api",
+    "cudaMallocHost": "alloc",
+    "cuMemAddressReserve": "alloc",
+    "cuLibraryLoadData": "module_load",
+    "cuKernelGetFunction": "api",
+    "cudaStreamSynchronize2": "api",
+}
+
+
+def test_a_name_has_one_class() -> None:
+    frame = pl.DataFrame({"name": [*CLASSES]})
+    found = frame.select(class_by_name(pl.col("name"))).to_series().to_list()
+    assert dict(zip(CLASSES, found, strict=True)) == CLASSES
+
+
+def first_launch(ns: int, *before: Row) -> Picture:
+    """A first launch that takes so long."""
+    return [*before, launch(100, 100 + ns, 2), kernel(3 * MS, 3 * MS + 9, 2)]
+
+
+GRAPH_BEFORE = launch(0, 10, 1, name="cudaGraphLaunch"), kernel(20, 30, 1)
+SLOW_TOGETHER = (
+    *(launch(0, 1, 1), kernel(1, 4, 1, name="other"), launch(5, 10, 2)),
+    *(launch(5, MS + 6, 3, thread=WORKER), kernel(11, 16, 2), kernel(MS + 7, MS + 12, 3)),
 )
-def test_a_name_has_one_class(name: str, expected: str) -> None:
-    frame = pl.DataFrame({"name": [name]})
-    assert frame.select(class_by_name(pl.col("name"))).item() == expected
 
 
-def classes(*rows: Row) -> list[str]:
-    calls = timeline_of(*rows).events.calls
-    return calls["class"].cast(pl.String).to_list()
+def test_pictures_of_first_launches_agree_with_the_oracle() -> None:
+    assert_pictures_agree(
+        {
+            "a first launch of 1 ms": first_launch(MS),
+            "a first launch of over 1 ms": first_launch(MS + 1),
+            "a first launch after a graph's": first_launch(2 * MS, *GRAPH_BEFORE),
+            "a second launch": first_launch(2 * MS, launch(0, 10, 1), kernel(20, 30, 1)),
+            "two slow first launches that begin together": SLOW_TOGETHER,
+            "an asynchronous copy of pageable memory": copied("pageable"),
+            "an asynchronous copy of pinned memory": copied("pinned"),
+        }
+    )
 
 
-@pytest.mark.parametrize(
-    ("memory", "expected"), [("pageable", "blocking_copy"), ("pinned", "launch")]
-)
-def test_an_asynchronous_copy_of_pageable_memory_blocks(memory: str, expected: str) -> None:
-    call = launch(0, 10, 1, name="cudaMemcpyAsync")
-    assert classes(call, copy(20, 30, 1, "HtoD", memory, "device")) == [expected]
-
-
-def test_the_first_launch_of_a_kernel_loads_its_code_if_it_takes_over_1_ms() -> None:
-    rows: list[Row] = [launch(0, MS + 1, 1), kernel(2 * MS, 2 * MS + 9, 1)]
-    again: list[Row] = [launch(3 * MS, 5 * MS, 2), kernel(6 * MS, 6 * MS + 9, 2)]
-    assert classes(*rows, *again) == ["module_load", "launch"]
-    assert classes(launch(0, MS, 1), kernel(2 * MS, 2 * MS + 9, 1)) == ["launch"]
-
-
-def test_a_graph_launch_is_not_the_first_launch_of_the_kernels_in_it() -> None:
-    graph: list[Row] = [launch(0, 10, 1, name="cudaGraphLaunch"), kernel(20, 30, 1)]
-    first: list[Row] = [launch(100, MS + 200, 2), kernel(2 * MS, 2 * MS + 9, 2)]
-    assert classes(*graph, *first) == ["launch", "module_load"]
+def copied(memory: str) -> Picture:
+    """A gap before a copy of this memory whose call takes long."""
+    call = launch(50, 400, 2, name="cudaMemcpyAsync")
+    return [launch(0, 5, 1), kernel(6, 9, 1), call, copy(420, 430, 2, "HtoD", memory, "device")]
 
 
 COMM = (
@@ -113,25 +120,17 @@ NEITHER = (
 )
 
 
-def class_of(name: str) -> str | None:
-    found = communication_class(pl.lit(name), pl.lit(short_kernel_name(name)))
-    kind: str | None = pl.select(found).item()
-    return None if kind == "none" else kind
-
-
-@pytest.mark.parametrize("name", COMM)
-def test_a_kernel_that_communicates_is_known(name: str) -> None:
-    assert class_of(name) == "comm"
-
-
-@pytest.mark.parametrize("name", GEMM_AND_COMM)
-def test_a_gemm_fused_with_a_collective_is_a_class_of_its_own(name: str) -> None:
-    assert class_of(name) == "gemm+comm"
-
-
-@pytest.mark.parametrize("name", NEITHER)
-def test_a_kernel_that_only_sounds_like_communication_is_none(name: str) -> None:
-    assert class_of(name) is None
+@pytest.mark.parametrize(
+    ("names", "kind"), [(COMM, "comm"), (GEMM_AND_COMM, "gemm+comm"), (NEITHER, "none")]
+)
+def test_kernels_that_communicate_are_known_and_those_that_only_sound_like_it(
+    names: tuple[str, ...], kind: str
+) -> None:
+    found = {
+        name: pl.select(communication_class(pl.lit(name), pl.lit(short_kernel_name(name)))).item()
+        for name in names
+    }
+    assert {name: each or "none" for name, each in found.items()} == dict.fromkeys(names, kind)
 
 
 def test_each_rule_has_a_known_class() -> None:

@@ -10,8 +10,6 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.index import ABOUT, NAMES, declaration, declarations
 from nsysflow.analysis.tables.table import SHARED, Table
 
-every_table = pytest.mark.parametrize("table", declarations(), ids=lambda table: table.name)
-
 
 def test_a_table_that_nobody_declares_has_no_declaration() -> None:
     with pytest.raises(KeyError):
@@ -31,45 +29,26 @@ def test_no_module_declares_a_table_that_is_not_in_the_index() -> None:
     assert {table.name for table in declared if isinstance(table, Table)} == {*NAMES}
 
 
-@every_table
-def test_a_table_of_a_report_has_its_function(table: Table) -> None:
+@pytest.mark.parametrize("table", declarations(), ids=lambda table: table.name)
+def test_a_table_is_declared_in_full(table: Table) -> None:
     assert callable(table.make) == (table.scope == "report")
-
-
-@every_table
-def test_a_table_is_a_property_of_an_analysis_that_lists_its_columns(table: Table) -> None:
-    if not hasattr(Analysis, table.name):
-        assert table.scope == "run"  # nothing to compare in a single report
-        return
-    doc = getattr(Analysis, table.name).__doc__
-    assert all(column in doc for column in table.schema)
-
-
-@every_table
-def test_a_table_is_listed_or_a_part_of_one_listed_table(table: Table) -> None:
+    # it is listed, or a part of one listed table
     wholes = [each.name for each in declarations(ABOUT) if table.name in each.parts]
     assert len(wholes) == (0 if table.name in ABOUT else 1)
-
-
-@every_table
-def test_a_table_is_ranked_by_one_of_its_columns(table: Table) -> None:
     assert table.ranked_by is None or table.ranked_by in table.schema
-
-
-@every_table
-def test_the_columns_it_shows_are_its_own_each_once(table: Table) -> None:
+    # the columns that it shows are its own, each once
     shown = table.shown.split()
     assert {*shown} <= {*table.schema}
     assert len({*shown}) == len(shown)
     assert bool(shown) == (table.name in ABOUT)
-
-
-@every_table
-def test_every_column_means_something(table: Table) -> None:
     assert [*table.schema.meanings] == [*table.schema]
-    for meaning in table.schema.meanings.values():
-        assert meaning
-        assert not meaning.endswith(".")
+    assert all(meaning and meaning[-1] != "." for meaning in table.schema.meanings.values())
+    # an analysis has a property of its name, which lists its columns
+    if hasattr(Analysis, table.name):
+        doc = getattr(Analysis, table.name).__doc__
+        assert all(column in doc for column in table.schema)
+    else:
+        assert table.scope == "run"  # nothing to compare in a single report
 
 
 def test_a_column_that_tables_share_is_in_several() -> None:

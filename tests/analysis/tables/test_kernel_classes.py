@@ -49,10 +49,10 @@ NAMES = {
 flash attention. A generic name, which stays where its arguments say no more, is in no class."""
 
 
-@pytest.mark.parametrize(("short_name", "expected"), NAMES.items())
-def test_a_kernel_is_filed_under_its_class(short_name: str, expected: str) -> None:
-    name = pl.lit(short_name)
-    assert pl.select(class_of(name, name)).item() == expected
+def test_a_kernel_is_filed_under_its_class() -> None:
+    names = pl.DataFrame({"name": [*NAMES]})
+    found = names.select(class_of(pl.col("name"), pl.col("name"))).to_series()
+    assert dict(zip(NAMES, found, strict=True)) == NAMES
 
 
 def test_no_pattern_matches_an_empty_name() -> None:

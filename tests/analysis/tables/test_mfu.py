@@ -15,6 +15,7 @@ from nsysflow.base.errors import FlopsError
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.results import Results
 from tests.analyses import loaded, oracle_of
+from tests.oracle.accounting import Keep
 from tests.oracle.mfu import mfu
 from tests.oracle.model import Flops
 from tests.oracle.report import Report
@@ -42,44 +43,23 @@ def compared(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("name", [DDP, "h200-ddp-rank0", "synthetic-1", "synthetic-2"])
-def test_steps_and_phases_of_a_real_report_have_the_oracles_rates(name: str) -> None:
+def test_rates_of_a_real_report_and_of_its_parts_are_the_oracles(name: str) -> None:
+    """Of all, of the steps that start in a window, and of each GPU."""
     trace = declaring(name, {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
-    given = tuple(Flops(*row) for row in trace.flops.rows())
-    report = Report(replace(oracle_of(name).trace, flops=given))
-    found = nsysflow.analyze(trace).mfu
-    assert found.height > 0
-    assert compared(found.to_dicts()) == compared(mfu(report))
-
-
-@pytest.mark.parametrize("name", [DDP, "h200-ddp-rank0", "synthetic-1"])
-def test_a_window_has_the_rates_of_the_whole_steps_that_start_in_it(name: str) -> None:
-    trace = declaring(name, {"forward": 10**6, "backward": 2 * 10**6})
     given = tuple(Flops(*row) for row in trace.flops.rows())
     report = Report(replace(oracle_of(name).trace, flops=given))
     starts = sorted(step.start_ns for step in steps_of(report))
     # from within the first step to just after the last one's start: both are cut
-    from_ns, to_ns = starts[0] + 1, starts[-1] + 1000
-    keep = {device: [(from_ns, to_ns)] for device in report.devices}
-    found = nsysflow.analyze(trace, Options(from_ns=from_ns, to_ns=to_ns)).mfu
+    cut = starts[0] + 1, starts[-1] + 1000
+    parts: list[tuple[Options, Keep | None]] = [
+        (Options(), None),
+        (Options(from_ns=cut[0], to_ns=cut[1]), {device: [cut] for device in report.devices}),
+        *((Options(device=on), {on: report.windows[on]}) for on in report.devices),
+    ]
+    for options, keep in parts:
+        found = nsysflow.analyze(trace, options).mfu
+        assert compared(found.to_dicts()) == compared(mfu(report, keep)), options
     assert found.height > 0
-    assert compared(found.to_dicts()) == compared(mfu(report, keep))
-
-
-def test_one_gpu_of_a_process_with_two_has_the_rates_of_its_own_work() -> None:
-    trace = declaring("synthetic-1", {"forward": 10**6, "backward": 2 * 10**6, "aten::mm": 10**5})
-    given = tuple(Flops(*row) for row in trace.flops.rows())
-    report = Report(replace(oracle_of("synthetic-1").trace, flops=given))
-    for device in report.devices:
-        found = nsysflow.analyze(trace, Options(device=device)).mfu
-        assert compared(found.to_dicts()) == compared(mfu(report, {device: report.windows[device]}))
-
-
-def test_phases_add_up_to_the_step_and_their_time_is_less() -> None:
-    found = nsysflow.analyze(declaring(DDP, {"forward": 3 * 10**9, "backward": 5 * 10**9})).mfu
-    step, *phases = found.to_dicts()
-    assert [row["path"] for row in phases] == ["step/backward", "step/forward"]
-    assert step["flops"] == sum(row["flops"] for row in phases) == 8 * 10**9
-    assert step["time_ns"] > sum(row["time_ns"] for row in phases)
 
 
 def test_a_real_step_runs_at_the_rate_computed_by_hand() -> None:
@@ -119,16 +99,10 @@ def test_tf32_has_a_peak_of_its_own() -> None:
     assert peaks == {"float32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
 
 
-def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
-    bare = replace(loaded(DDP), ranges=loaded(DDP).ranges.clear())
-    analysis = nsysflow.analyze(bare, Options(flops_per_step=1e9))
-    assert analysis.mfu.is_empty()
-    assert "no step was found" in " ".join(mfu_sentences(Results([analysis])))
-
-
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
+        (DDP, Options(), "no step was found"),
         ("h200-ddp-rank0", Options(range="backward"), "no step starts in the selected part"),
         (
             "h200-train",
@@ -138,6 +112,9 @@ def test_a_report_without_steps_has_no_rate_and_the_page_says_so() -> None:
     ],
 )
 def test_the_page_says_why_steps_have_no_rate(name: str, options: Options, reason: str) -> None:
-    analysis = nsysflow.analyze(loaded(name), replace(options, flops_per_step=1e9))
+    trace = loaded(name)
+    if name == DDP:
+        trace = replace(trace, ranges=trace.ranges.clear())
+    analysis = nsysflow.analyze(trace, replace(options, flops_per_step=1e9))
     assert analysis.mfu.is_empty()
     assert reason in " ".join(mfu_sentences(Results([analysis])))

@@ -1,0 +1,246 @@
+"""When devices idle, and why: pictures of borders and ties, and the figures of two of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from nsysflow.analysis.options import Options
+from tests.agreement import Picture, assert_pictures_agree
+from tests.oracle.model import Overhead
+from tests.tiny import (
+    AUTOGRAD,
+    MAIN,
+    PROCESS,
+    Row,
+    analysis_of,
+    call,
+    copy,
+    kernel,
+    launch,
+    opened,
+    sample,
+)
+
+US = 1_000
+MS = 1_000 * US
+SYNC = "cudaStreamSynchronize"
+QUERY = "cudaEventQuery"
+
+
+def kernels(*spans: tuple[int, int], device: int = 0) -> list[Row]:
+    """Kernels without a launch."""
+    return [kernel(start, end, None, device=device) for start, end in spans]
+
+
+GAPS: dict[str, Picture] = {
+    "a gap between two operations": kernels((0, 10), (30, 40)),
+    "operations that touch": kernels((0, 10), (10, 40)),
+    "nested operations": kernels((0, 100), (20, 30), (150, 160)),
+    "an operation of no length in a gap": kernels((0, 10), (20, 20), (30, 40)),
+    "another device is busy": [*kernels((0, 10), (30, 40)), *kernels((0, 40), device=1)],
+    "kernels that start together": [
+        *(launch(5, 6, 2), launch(3, 4, 3)),
+        *(kernel(0, 10, 1), kernel(20, 30, 2, name="late"), kernel(20, 30, 3, name="early")),
+    ],
+}
+
+
+def until(
+    launch_at: int, *between: Row, took: int = 10, queued: int = 0, thread: int = MAIN
+) -> list[Row]:
+    """A gap from 1 us to the kernel that is launched at `launch_at`, with what is between."""
+    start = launch_at + took + queued
+    rows: list[Row] = [launch(0, 10, 1), kernel(20, US, 1), kernel(start, start + 5, 2)]
+    return [*rows, launch(launch_at, launch_at + took, 2, thread=thread), *between]
+
+
+def wait(first: int, last: int, name: str = SYNC, *, thread: int = MAIN) -> Row:
+    """A call between these us."""
+    return call(first * US, last * US, name, thread=thread)
+
+
+def flush(first: int, last: int) -> Row:
+    """The profiler's own work between these us."""
+    return Overhead(first * US, last * US, PROCESS, MAIN, "flush")
+
+
+def gaps_from(*starts_us: int, before: tuple[Row, ...] = ()) -> list[Row]:
+    """Gaps of about 30 us that begin at these us, each of launches 5 us before its end."""
+    rows: list[Row] = [launch(0, 5, 1), *before]
+    since = 10
+    for number, start in enumerate(starts_us, start=1):
+        rows.append(kernel(since, start * US, number))
+        since = (start + 30) * US
+        rows.append(launch(since - 5 * US, since - 1, number + 1))
+    return [*rows, kernel(since, since + US, len(starts_us) + 1)]
+
+
+CAUSES: dict[str, Picture] = {
+    "a pause of the host": until(200 * US),
+    "a pause of 50 us between launches": until(50 * US + 10),
+    "a pause of over 50 us": until(50 * US + 11),
+    "10 us in the queue": until(200 * US, queued=10 * US),
+    "over 10 us in the queue": until(200 * US, queued=10 * US + 1),
+    "a wait in the gap": until(200 * US, wait(20, 80)),
+    "a wait, an allocation and the profiler at once": until(
+        200 * US, wait(90, 150), wait(90, 160, "cudaMalloc"), flush(100, 140)
+    ),
+    "another call in a long pause": until(200 * US, wait(100, 101, QUERY)),
+    "another call in a short pause": until(40 * US, wait(20, 21, QUERY)),
+    "a wait in a short pause": until(40 * US, wait(20, 21)),
+    "another call around the end of launching": until(
+        200 * US, launch(80, 80, 9, name="cudaMemcpyAsync"), call(65, 150 * US, QUERY)
+    ),
+    "a call of no length that ends launching inside one that outlasts it": [
+        *(launch(0, 5, 1), call(0, MS, QUERY), launch(10, 10, 3, name="cudaMemcpyAsync")),
+        *(launch(MS, MS + 5, 5), kernel(6, 11, 1), kernel(MS + 6, MS + 11, 5)),
+        copy(11, 16, 3, "HtoD", "pageable", "device"),
+    ],  # found by make hunt on 2026-11-22
+    "the profiler before the call that it interrupts": until(
+        200 * US, wait(100, 200, QUERY), flush(90, 150)
+    ),
+    "a launch that is not recorded": [*until(200 * US), kernel(900 * US, 901 * US, None)],
+    "two calls with equal parts of a gap": [
+        *(launch(0, 1, 1), launch(60, 72, 2, name="cudaGraphLaunch"), launch(72, 84, 3)),
+        *(kernel(2, 60, 1), kernel(90, 95, 3)),
+        replace(kernel(100, 105, 2), kind="graph", shape=None),
+    ],
+    "a call as long as the code before it": until(US + 10),
+    "a call shorter than the code before it": until(US + 11),
+    "a call with most of a gap in two pieces": until(
+        250 * US, wait(60, 100, QUERY), wait(70, 85, "cudaGetDevice"), wait(160, 180, QUERY)
+    ),
+    "a stall longer than the host's time": gaps_from(1_000, before=(wait(100, 900),)),
+    "a stall that two gaps use up": gaps_from(1_000, 1_100, 1_200, before=(wait(900, 950),)),
+    "a new stall drops the rest of the one before": gaps_from(
+        1_000, 1_100, 1_200, before=(wait(900, 990), wait(1_050, 1_055))
+    ),
+    "a stall inside an earlier gap": gaps_from(1_000, 1_100, before=(wait(1_005, 1_020),)),
+    "a stall after the launch": until(200 * US, launch(15 * US, 16 * US, 3), wait(17, 199)),
+    "a stall behind a launch of another thread": until(
+        200 * US, wait(20, 90, thread=AUTOGRAD), thread=AUTOGRAD
+    ),
+    "two stalls of which the last is charged": gaps_from(
+        300, before=(wait(10, 15), wait(100, 120), wait(130, 140, "cudaMalloc"))
+    ),
+}
+
+
+def gap(*rows: Row, start: int = 100, end: int = 1_000, launched: int | None = None) -> list[Row]:
+    """A gap from `start` to `end` us, whose next launch lasts from `end` - 20 to `launched` us."""
+    done = end * US - US if launched is None else launched * US
+    rows_before = launch(0, 10 * US, 1), kernel(20 * US, start * US, 1)
+    return [
+        *(*rows_before, launch((end - 20) * US, done, 2)),
+        *(kernel(end * US, (end + 100) * US, 2), *rows),
+    ]
+
+
+def within(first: int, last: int, name: str) -> Row:
+    """A range between these us."""
+    return opened(first * US, last * US, name)
+
+
+def second_launch(at: int, *ranges: Row) -> list[Row]:
+    """A gap from 100 to 1000 ns; the second launch is at `at`."""
+    kernels = kernel(20, 100, 1), kernel(1_000, 1_100, 2)
+    return [launch(0, 10, 1), launch(at, at + 5, 2), *kernels, *ranges]
+
+
+TWO_RANGES = opened(0, 299, "data"), opened(300, 900, "forward")
+
+PLACES: dict[str, Picture] = {
+    "the middle of the host's time is where a range begins": second_launch(500, *TWO_RANGES),
+    "no range is open in the middle": second_launch(498, *TWO_RANGES),
+    "a launch before the gap": second_launch(50, opened(0, 2_000, "step")),
+    "a wait in another phase than the middle": gap(
+        wait(200, 300), within(150, 400, "log"), within(400, 1_000, "data")
+    ),
+    "a wait before its gap, in another phase": gap(
+        wait(40, 90), within(30, 95, "log"), within(95, 2_000, "data")
+    ),
+    "waits of two calls in two phases": gap(
+        *(wait(200, 300), wait(500, 560, "cudaDeviceSynchronize")),
+        *(within(150, 400, "a"), within(450, 600, "b")),
+    ),
+    "launch calls in two phases": gap(
+        wait(100, 140, "cudaLaunchKernel"),
+        *(within(100, 178, "build"), within(178, 300, "send")),
+        end=200,
+    ),
+    "a phase that launched what waited in the queue": gap(within(970, 990, "send"), launched=992),
+    "a launch from before the gap in a phase": gap(
+        within(85, 95, "send"), flush(102, 104), end=110, launched=105
+    ),
+    "work without a launch": [
+        *(launch(0, 10, 1), kernel(20, 100, 1), kernel(900, 1_000, None), opened(0, 2_000, "step"))
+    ],
+    "two phases with waits in one gap": gap(
+        wait(110, 400), wait(450, 900), within(100, 420, "a"), within(430, 950, "b")
+    ),
+    "two phases with equal waits in one gap": gap(
+        wait(110, 410), wait(450, 750), within(100, 420, "z"), within(430, 800, "a")
+    ),
+}
+
+
+def sampled(us: int, function: str, *, thread: int = MAIN) -> Row:
+    """A sample at that us."""
+    return sample(us * US, function, thread=thread)
+
+
+def host_gap(*rows: Row, thread: int = MAIN) -> list[Row]:
+    """A gap from 100 to 1000 us, of which the host needs 900 to get to the next launch."""
+    calls = launch(0, 10 * US, 1), launch(1_000 * US, 1_001 * US, 2, thread=thread)
+    return [*calls, kernel(20 * US, 100 * US, 1), kernel(1_000 * US, 1_100 * US, 2), *rows]
+
+
+THREE = sampled(300, "f"), sampled(500, "g"), sampled(700, "h")
+
+SAMPLES: dict[str, Picture] = {
+    "the nearest sample": host_gap(*THREE),
+    "two samples equally near": host_gap(sampled(100, "f"), sampled(1_000, "g")),
+    "more than two periods from a sample": host_gap(*(sampled(us, "f") for us in (200, 250, 300))),
+    "a single sample": host_gap(sampled(500, "f")),
+    "two samples at one instant": host_gap(
+        sampled(500, "first"), sampled(500, "second"), sampled(900, "later")
+    ),
+    "the thread before, until the next one calls": host_gap(
+        call(600 * US, 610 * US, QUERY, thread=AUTOGRAD),
+        *(sampled(us, "backward") for us in (200, 800)),
+        sampled(200, "node", thread=AUTOGRAD),
+        thread=AUTOGRAD,
+    ),
+    "time inside a launch call": [
+        *(launch(0, 10 * US, 1), launch(110 * US, 130 * US, 2, name="cudaMemsetAsync")),
+        *(launch(140 * US, 150 * US, 3), kernel(20 * US, 100 * US, 1)),
+        *(kernel(150 * US, 160 * US, 3), within(105, 135, "a"), within(135, 200, "b")),
+        *(sampled(100, "f"), sampled(120, "g"), sampled(140, "h")),
+    ],
+    "a stall takes from all samples": host_gap(wait(20, 90), *THREE),
+    "samples of another process": host_gap(
+        *(sampled(us, "f", thread=(2 << 24) | 2) for us in (200, 500, 800))
+    ),
+    "a wait has the line of the first sample inside it": host_gap(
+        *(wait(200, 400), wait(500, 501, "cudaMalloc")),
+        *(sampled(250, "f"), sampled(350, "g"), sampled(499, "h")),
+    ),
+    "a launch has no line of a sample": host_gap(sampled(5, "f"), sampled(1_000, "g")),
+}
+
+
+@pytest.mark.parametrize("pictures", [GAPS, CAUSES, PLACES, SAMPLES])
+def test_pictures_of_idle_time_agree_with_the_oracle(pictures: dict[str, Picture]) -> None:
+    assert_pictures_agree(pictures)
+
+
+def test_the_parts_of_a_cut_gap_keep_their_proportions() -> None:
+    """Those of its places, and those of its samples."""
+    rows = wait(100, 400), wait(400, 980), within(90, 400, "a"), within(400, 990, "b")
+    found = analysis_of(*gap(*rows), options=Options(from_ns=0, to_ns=550 * US)).gap_summary
+    places = found.filter(cause="sync").select("phase", "total_ns").rows()
+    assert dict(places) == {"a": 150 * US, "b": 290 * US}
+    half = analysis_of(*host_gap(*THREE), options=Options(to_ns=550 * US)).host_stacks
+    idle_ns = dict(half.select("function", "idle_ns").rows())
+    assert sum(idle_ns.values()) == 450 * US
+    assert idle_ns["g"] == 100 * US

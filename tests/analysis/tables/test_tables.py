@@ -1,0 +1,357 @@
+"""Borders and ties of the rules that tables are made by, as pictures, and figures of real runs."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.options import Options, StepPart
+from tests.agreement import Picture, assert_pictures_agree
+from tests.analyses import SCHEMAS, analysed, loaded, oracle_of, rows_of
+from tests.oracle.model import GpuSample, Message, PlainTrace, Range, Shape, from_trace, to_trace
+from tests.oracle.report import Report
+from tests.oracle.step_parts import step_parts
+from tests.reports import DATA
+from tests.tiny import (
+    AUTOGRAD,
+    MAIN,
+    PROCESS,
+    Row,
+    analysis_of,
+    call,
+    copy,
+    kernel,
+    launch,
+    opened,
+    plain_of,
+)
+
+US: Final = 1_000
+MS: Final = 1_000 * US
+NCCL: Final = "ncclDevKernel_AllReduce"
+SYNC: Final = "cudaStreamSynchronize"
+COPY: Final = "cudaMemcpyAsync"
+
+
+def labelled(*more: Row, source: str = "pinned", returned: int = 10) -> list[Row]:
+    """A copy to the device from 20 to 100, whose call returns at `returned`."""
+    return [launch(0, returned, 1, name=COPY), copy(20, 100, 1, "HtoD", source, "device"), *more]
+
+
+COPIES: dict[str, Picture] = {
+    "its call returns as it ends": labelled(returned=100),
+    "its call returns before": labelled(returned=99, source="pageable"),
+    "a sync 50 us after its call": labelled(call(10 + 50 * US, 60 * US, SYNC)),
+    "a sync later than that": labelled(call(11 + 50 * US, 60 * US, SYNC)),
+    "another launch before the sync": labelled(launch(US, 2 * US, 2), call(9 * US, 20 * US, SYNC)),
+    "another call before the sync": labelled(
+        call(US, 2 * US, "cudaEventQuery"), call(9 * US, 20 * US, SYNC)
+    ),
+    "a copy within the device": labelled(source="device"),
+    "a copy without a call": [copy(20, 30, None, "HtoD", "pinned", "device")],
+}
+
+
+def paced(count: int, *more: Row) -> list[Row]:
+    """Launches of 5 us every 10 us, each directly followed by its kernel of 1 us."""
+    starts = [(number, 10 * US * number) for number in range(count)]
+    rows: list[Row] = [launch(at, at + 5 * US, number + 1) for number, at in starts]
+    return [*rows, *(kernel(at + 5 * US, at + 6 * US, n + 1) for n, at in starts), *more]
+
+
+LATER = launch(MS, MS + 5 * US, 99), kernel(MS + 5 * US, MS + 6 * US, 99)
+LONG = launch(120 * US, 125 * US, 99)
+
+STARVED: dict[str, Picture] = {
+    "too few launches": paced(8),
+    "just enough of them": paced(9),
+    "a pause ends a window": paced(12, *LATER),
+    "so does an operation of over 50 us": paced(12, LONG, kernel(125 * US, 175 * US + 1, 99)),
+    "one of 50 us does not": paced(12, LONG, kernel(125 * US, 175 * US, 99)),
+}
+
+
+def apart(*pauses_ns: int) -> list[Row]:
+    """Kernels of 1 us with these pauses between them, launched when the one before has ended."""
+    rows: list[Row] = [launch(0, 10, 1), kernel(10, US, 1)]
+    end = US
+    for number, pause_ns in enumerate(pauses_ns, start=2):
+        start = end + pause_ns
+        rows += [launch(start - 10, start, number), kernel(start, start + US, number)]
+        end = start + US
+    return rows
+
+
+LENGTHS: dict[str, Picture] = {
+    "lengths on the borders of the histogram": apart(1_999, 2_000, 4_999, 5_000, 100 * US, MS),
+}
+
+SOUND: Final = (launch(0, 10, 1), kernel(20, 30, 1), launch(80, 90, 2), kernel(95, 99, 2))
+
+
+def nodes(*spans: tuple[int, int, int]) -> list[Row]:
+    """Kernels of one node of a graph: start, end and launch. Launch n begins at 20 n."""
+    launches = [launch(20 * n, 20 * n + 5, n) for n in sorted({n for _, _, n in spans})]
+    return [*launches, *(kernel(start, end, n, node=1) for start, end, n in spans)]
+
+
+FAULTS: dict[str, tuple[Row, ...]] = {
+    "kernels before their launch": (launch(41, 45, 9), kernel(40, 50, 9)),
+    "operations without a launch": (kernel(40, 50, None),),
+    "negative durations": (launch(35, 36, 9), kernel(50, 40, 9), opened(9, 8, "odd")),
+    "launches without an operation": (launch(40, 50, 9),),
+    "overlapping kernels on one stream": (launch(21, 22, 9), kernel(25, 35, 9)),
+    "unattributed operations": (opened(0, 50, "step"),),
+}
+
+INTEGRITY: dict[str, Picture] = {
+    **{name: (*SOUND, *fault) for name, fault in FAULTS.items()},
+    "a launch into a graph that is captured": [
+        *(*SOUND, call(35, 36, "cudaStreamBeginCapture"), launch(40, 50, 9)),
+        call(60, 61, "cudaStreamEndCapture"),
+    ],
+    "a kernel as long as its call": [*SOUND, launch(100, 110, 3), kernel(120, 130, 3)],
+    "a graph's kernel up to another launch's": nodes((50, 60, 1), (60, 70, 2)),
+    "a graph's kernel into another launch's": nodes((50, 61, 1), (60, 70, 2)),
+    "a graph's kernels that overlap": nodes((50, 61, 1), (60, 70, 1)),
+    "a graph's kernel of 100 times its median": nodes((30, 40, 1), (50, 60, 2), (70, 1_070, 3)),
+    "one that lasts longer": nodes((30, 40, 1), (50, 60, 2), (70, 1_071, 3)),
+}
+
+
+def comm_in(*ranges: tuple[int, int, str]) -> PlainTrace:
+    """A collective launched at 6, in NCCL's ranges, each with a message."""
+    rows = tuple(
+        Range(start, end, "push_pop", PROCESS, MAIN, "NCCL", name, row)
+        for row, (start, end, name) in enumerate(ranges)
+    )
+    messages = tuple(Message(row.start_ns, MAIN, row.row + 1, None) for row in rows)
+    plain = plain_of(launch(6, 8, 1), kernel(10, 20, 1, name=NCCL))
+    return replace(plain, ranges=rows, messages=messages)
+
+
+GROUP, REDUCE = "ncclGroup", "ncclAllReduce"
+
+COMM: dict[str, Picture] = {
+    "nested ranges that end together": comm_in((2, 9, GROUP), (4, 9, REDUCE)),
+    "nested ranges that start together": comm_in((4, 9, GROUP), (4, 7, REDUCE)),
+    "equal ranges": comm_in((4, 9, GROUP), (4, 9, REDUCE)),
+    "a range that ends as the launch begins": comm_in((2, 6, "ncclBroadcast")),
+}
+
+
+def stepped(*rows: Row, starts: tuple[int, ...] = (5, 100, 200)) -> list[Row]:
+    """Steps, each with a kernel of 1 ns at its start, launched 2 ns before; the last ends there."""
+    steps: list[Row] = []
+    for number, start in enumerate(starts, start=101):
+        steps += [opened(start - 3, start - 1, "step"), launch(start - 2, start - 1, number)]
+        steps.append(kernel(start, start + 1, number, name="first"))
+    return [*steps, *rows]
+
+
+def ran(start: int, end: int, name: str = "k", number: int | None = None) -> Row:
+    return kernel(start, end, number, name=name)
+
+
+def two_processes(ours: PlainTrace, theirs: PlainTrace) -> PlainTrace:
+    """Both on one GPU."""
+    process: dict[str, Any] = {"process": 2 * PROCESS}
+    of_thread = {**process, "thread": 2 * PROCESS | 1}
+    return replace(
+        ours,
+        ops=(*ours.ops, *(replace(row, **process) for row in theirs.ops)),
+        calls=(*ours.calls, *(replace(row, **of_thread) for row in theirs.calls)),
+        ranges=(*ours.ranges, *(replace(row, **of_thread) for row in theirs.ranges)),
+    )
+
+
+def in_range(name: str) -> PlainTrace:
+    """Two kernels launched in a range of this name."""
+    calls = launch(1, 5, 1), launch(22, 25, 2)
+    return plain_of(opened(0, 50, name), *calls, ran(10, 20, "k", 1), ran(30, 40, "k", 2))
+
+
+OTHER_GRID = replace(kernel(20, 30, None), shape=Shape(grid_x=4, grid_y=2))
+
+STEP_PARTS: dict[str, Picture] = {
+    "a kernel within another, and one that outlasts it": stepped(
+        ran(10, 30, "a"), ran(15, 20, "b"), ran(25, 40, "c")
+    ),
+    "kernels that start together": stepped(
+        *(ran(20, 30, "a", 2), ran(20, 35, "b", 1), launch(12, 13, 1), launch(14, 15, 2))
+    ),
+    "compute hides communication and both hide copies": stepped(
+        *(ran(10, 20), ran(15, 40, NCCL), copy(35, 50, None, "HtoD", "pinned", "device"))
+    ),
+    "a kernel across the border of steps": stepped(ran(90, 120, "a")),
+    "a kernel that is hidden behind the border": stepped(ran(80, 150, "a"), ran(90, 120, NCCL)),
+    "an operation of no length": stepped(ran(50, 50, "a")),
+    "kernels of one name and other grids": stepped(ran(10, 20), OTHER_GRID, ran(40, 41)),
+    "a kernel without a grid": stepped(replace(kernel(10, 20, None), shape=None)),
+    "a GPU without steps": stepped(*(kernel(at, 2 * at, None, device=1) for at in (10, 25))),
+    "nothing of any length": [ran(10, 10)],
+    "two processes with steps of their own": two_processes(
+        plain_of(*stepped(ran(50, 60, "a"))), plain_of(*stepped(starts=(30, 130, 230)))
+    ),
+    "idle time with a place and a culprit": stepped(
+        *(opened(7, 400_001, "log"), call(7, 400_000, SYNC)), starts=(5, 400_005, 800_010)
+    ),
+    "paths that are written alike": stepped(
+        *(opened(10, 20, "a/b"), opened(30, 40, "a"), opened(31, 39, "b")),
+        *(launch(12, 13, 1), launch(33, 34, 2), ran(15, 25, "k", 1), ran(35, 45, "k", 2)),
+    ),
+    "a last step of one range that never ended": [
+        *(row for n, at in enumerate((0, 1_000, 2_000, 3_000), start=1) for row in (
+            opened(at, None if at == 3_000 else at + 900, "step"),
+            launch(at + 50, at + 60, n),
+            kernel(at + 100, at + 400, n),
+        )),
+    ],
+    "a phase that inherits, and one that never launches": [
+        *(opened(0, 100, "step"), opened(10, 90, "backward"), opened(200, 200, "never")),
+        opened(11, 40, "mm", thread=AUTOGRAD),
+        *(launch(12, 13, 1, thread=AUTOGRAD), launch(52, 53, 2, thread=AUTOGRAD)),
+        *(kernel(20, 30, 1), kernel(60, 80, 2)),
+    ],
+    "launches that are queued and not started": [
+        *(launch(5 * n, 5 * n + 1, n) for n in (1, 2, 3)),
+        *(kernel(10, 100, 1), kernel(100, 200, 2), kernel(200, 300, 3), opened(0, 100, "a")),
+    ],
+    "two processes that do the same on one GPU": two_processes(in_range("a"), in_range("b")),
+    "the same in another order": two_processes(in_range("b"), in_range("a")),
+}  # fmt: skip
+
+Counters = dict[str, int]
+
+
+def counted(
+    *spans: tuple[int, int, str], samples: dict[int, Counters], active: int = 90
+) -> PlainTrace:
+    """Kernels of these us in a range `step`, and the counters of samples by their us."""
+    rows: list[Row] = [opened(0, 100, "step")]
+    for number, (start, end, name) in enumerate(spans, start=1):
+        rows += [launch(number, number + 1, number), ran(start * US, end * US, name, number)]
+    sampled = [
+        GpuSample(at * US, 0, **{"sm_active_pct": active, **values})
+        for at, values in samples.items()
+    ]
+    return replace(plain_of(*rows), gpu_samples=tuple(sampled))
+
+
+BUSY = (0, 100, "gemm"), (100, 200, "gemm")
+NONE: Counters = {}
+
+
+def bound_by(**counters: int) -> PlainTrace:
+    """Two samples of busy time with these counters above 10 %."""
+    values = {"sm_issue_pct": 10, "dram_read_pct": 10, "dram_write_pct": 10} | counters
+    return counted(*BUSY, samples={0: values, 100: values})
+
+
+GPU_METRICS: dict[str, Picture] = {
+    "a half idle sample": counted(
+        (0, 50, "gemm"), (100, 200, "gemm"), samples={0: {"sm_active_pct": 40}, 100: NONE}
+    ),
+    "no rate over 100": counted(
+        (0, 1, "gemm"), (100, 101, "gemm"), samples={0: NONE, 100: NONE}, active=2
+    ),
+    "two classes of kernels": counted(
+        (0, 100, "gemm"), (100, 200, "add_kernel"), samples={0: NONE, 100: {"sm_active_pct": 10}}
+    ),
+    "a phase with pauses": counted(
+        *((0, 30, "gemm"), (100, 130, "gemm")),
+        samples={at: {"sm_issue_pct": 10, "dram_read_pct": 10} for at in (0, 100)},
+        active=25,
+    ),
+    "a phase without samples": counted((0, 10, "gemm"), samples={5_000: NONE, 5_100: NONE}),
+    "a counter that the chip lacks": counted(*BUSY, samples={0: NONE, 100: NONE}),
+    "latency": bound_by(),
+    "memory": bound_by(dram_read_pct=50),
+    "half of memory's bandwidth": bound_by(dram_read_pct=40),
+    "tensor cores before memory": bound_by(tensor_active_pct=60, dram_read_pct=90),
+    "instructions": bound_by(sm_issue_pct=60),
+}
+
+EVERY: Final = {
+    "copies": COPIES,
+    "starved": STARVED,
+    "lengths": LENGTHS,
+    "integrity": INTEGRITY,
+    "comm": COMM,
+    "step_parts": STEP_PARTS,
+    "gpu_metrics": GPU_METRICS,
+}
+
+
+@pytest.mark.parametrize("table", EVERY)
+def test_pictures_of_a_table_agree_with_the_oracle(table: str) -> None:
+    assert_pictures_agree(EVERY[table])
+
+
+def checks(*rows: Row) -> dict[str, int]:
+    return dict(analysis_of(*rows).integrity.select("check", "count").rows())
+
+
+def test_a_fault_is_counted_by_its_check_and_a_sound_report_has_none() -> None:
+    assert checks(*SOUND) == {}
+    for check, fault in FAULTS.items():
+        assert checks(*SOUND, *fault)[check] > 0
+
+
+def test_a_collective_that_runs_into_a_window_takes_time_there_and_is_not_counted() -> None:
+    trace = to_trace(comm_in((2, 9, REDUCE)))
+    (row,) = nsysflow.analyze(trace, Options(from_ns=13, to_ns=18)).comm.to_dicts()
+    assert (row["count"], row["bytes"], row["busy_ns"], row["exposed_ns"]) == (0, None, 5, 5)
+
+
+def test_idle_samples_around_the_work_change_nothing() -> None:
+    whole = oracle_of("h200-gpu-metrics").trace
+    idle = [replace(s, time_ns=s.time_ns + 10**9) for s in whole.gpu_samples]
+    more = replace(whole, gpu_samples=(*whole.gpu_samples, *idle))
+    metrics = [nsysflow.analyze(to_trace(trace)).gpu_metrics for trace in (whole, more)]
+    assert metrics[0].equals(metrics[1])
+    assert not metrics[0].is_empty()
+
+
+def test_a_matmul_fills_the_tensor_cores_and_the_optimizer_does_not() -> None:
+    found = {row["name"]: row for row in analysed("h200-gpu-metrics").gpu_metrics.to_dicts()}
+    assert found["matmul"]["tensor_active_pct"] > 60 > 5 > found["optimizer"]["tensor_active_pct"]
+    assert found["matmul"]["bound"] == "compute"
+    assert found["step"]["bound"] == "overhead"
+
+
+def test_the_parts_of_a_trace_of_torch_agree_with_the_oracle() -> None:
+    trace = nsysflow.load(DATA / "h200-kineto.pt.trace.json.gz")
+    columns = list(SCHEMAS["step_parts"])
+    found = nsysflow.analyze(trace).step_parts.to_dicts()
+    assert rows_of(found, columns) == rows_of(step_parts(Report(from_trace(trace))), columns)
+
+
+@pytest.mark.parametrize("name", ["h200-train", "nan_check-sync"])
+def test_selected_steps_have_the_rows_that_they_have_in_the_whole_report(name: str) -> None:
+    selected = nsysflow.analyze(loaded(name), Options(steps=(StepPart(1, 2),))).step_parts
+    assert selected.equals(analysed(name).step_parts.filter(step=1))
+    assert not selected.is_empty()
+
+
+def test_a_kernel_of_several_short_names_has_the_smallest() -> None:
+    other = replace(kernel(20, 30, None), short_name="j")
+    parts = analysis_of(*stepped(ran(10, 20), other)).step_parts
+    assert parts.filter(step=0, name="k")["short_name"].to_list() == ["j"]
+
+
+def test_a_gpu_that_is_not_selected_has_no_rows() -> None:
+    rows = stepped(kernel(10, 20, None, device=1))
+    for device in (0, 1):
+        analysis = analysis_of(*rows, options=Options(device=device))
+        assert set(analysis.step_parts["device"]) == {device}
+
+
+def test_a_loop_of_known_parts_is_found_within_three_points() -> None:
+    """Its host spends 60 % in `tokenize`, 30 % in `collate` and 10 % elsewhere."""
+    rows = analysed("h200-host-split").host_stacks.select("function", "share_pct").rows()
+    share = {name: sum(pct for of, pct in rows if of == name) for name, _ in rows}
+    assert share.pop("tokenize") == pytest.approx(60, abs=3)
+    assert share.pop("collate") == pytest.approx(30, abs=3)
+    assert sum(share.values()) == pytest.approx(10, abs=3)
