@@ -10,15 +10,34 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+from triton.runtime.jit import JITFunction
+
+from nsysflow.kernels.arguments import TRITON_TYPES
+
+BF16: Final = torch.bfloat16
 
 SHARED_BYTES_MAX: Final = 227 * 1024
 """Shared memory per program on sm_90; https://docs.nvidia.com/cuda/hopper-tuning-guide."""
+
+TYPES: Final = {dtype: each.name for dtype, each in TRITON_TYPES.items()} | {
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.float64: "fp64",
+}
+"""Triton's spelling of a dtype."""
 
 COMPILE: Final = """
 import importlib, json, sys
@@ -29,53 +48,31 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 for line in sys.stdin:
-    asked, cubin = json.loads(line)
-    module = importlib.import_module("nsysflow.kernels." + asked["module"])
-    kernel = getattr(module, asked["name"])
-    types = {each: asked["types"].get(each, "constexpr") for each in kernel.arg_names}
-    aligned = {
-        (at,): [["tt.divisibility", 16]]
-        for at, each in enumerate(kernel.arg_names)
-        if types[each].startswith("*") or types[each].endswith(":16")
-    }
-    types = {each: type_.removesuffix(":16") for each, type_ in types.items()}
-    constants = {
-        each: getattr(tl, value) if isinstance(value, str) else value
-        for each, value in asked["constants"].items()
-    }
+    module, name, arguments, options, cubin = json.loads(line)
+    kernel = getattr(importlib.import_module(module), name)
+    options |= dict(zip(kernel.arg_names, arguments))
+    types, constants, aligned = {}, {}, {}
+    for param in kernel.params:
+        value = options.pop(param.name)
+        special = not param.do_not_specialize
+        if isinstance(value, str) and value.startswith("*"):
+            kind = value
+        elif param.is_constexpr or value is None or value == 1 and special:
+            kind = "constexpr"
+            constants[param.name] = tl.dtype(value) if isinstance(value, str) else value
+        elif isinstance(value, float):
+            kind = "fp32"
+        else:
+            kind = "i32" if value < 2**31 else "i64"
+        if kind.startswith("*") or kind.startswith("i") and special and value % 16 == 0:
+            aligned[(param.num,)] = [["tt.divisibility", 16]]
+        types[param.name] = kind
     source = ASTSource(kernel, types, constants, aligned)
-    options = {"num_warps": asked["warps"], **asked["options"]}
     compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     Path(cubin).write_bytes(compiled.asm["cubin"])
     print(json.dumps([compiled.asm["ptx"], compiled.metadata.shared]), flush=True)
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kernel:
-    """One specialisation of a `@triton.jit` function, with pointers aligned like torch's.
-
-    Attributes:
-        module: its module in nsysflow.kernels.
-        name: its name in that module.
-        types: the types of the arguments that are not constants, in Triton's spelling; `i32:16` is
-            a multiple of 16.
-        constants: the other arguments; a Triton type is given by its name.
-        warps: warps per program.
-        options: options of the launch, such as `launch_pdl`.
-    """
-
-    module: str
-    name: str
-    types: Mapping[str, str]
-    constants: Mapping[str, int | str | None]
-    warps: int
-    options: Mapping[str, int | bool] = field(default_factory=dict)
-
-
-def pointers(**tensors: str) -> dict[str, str]:
-    """Types of arguments that point to these tensors: `pointers(bf16="x y", i64="rows")`."""
-    return {f"{name}_ptr": f"*{kind}" for kind, names in tensors.items() for name in names.split()}
+"""Specialises arguments as a launch does; a pointer is aligned like torch's tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,38 +97,67 @@ class Compiled:
         return Counter(re.findall(r"ld\.global\.(v\d\.b\d+|b\d+)", self.ptx))
 
 
-def compile_for_hopper(kernel: Kernel) -> Compiled:
-    """A kernel compiled for sm_90, in another process: this one may use the interpreter.
+def shaped(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
+    """A tensor that has only a shape and a dtype, of which a kernel is compiled but not run."""
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def compiled_for_hopper(call: Callable[[], object], **changed: object) -> dict[str, Compiled]:
+    """The kernels that a call launches, by name, compiled for sm_90 in another process: this one
+    may use the interpreter.
+
+    Args:
+        call: a call with `shaped` tensors; nothing runs.
+        changed: constants that are others on a GPU.
 
     Raises:
-        CalledProcessError: it does not compile; the reason is on stderr.
+        CalledProcessError: one does not compile; the reason is on stderr.
     """
-    with TemporaryDirectory() as folder:
-        cubin = Path(folder) / "kernel.cubin"
-        ptx, shared_bytes = _compile(kernel, cubin)
-        argv = [_tool("cuobjdump"), "-res-usage", str(cubin)]
-        usage = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
-    found = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
-    return Compiled(
-        ptx=ptx,
-        shared_bytes=shared_bytes,
-        registers=found["REG"],
-        local_bytes=found["STACK"] + found["LOCAL"],
-    )
+    launches: list[tuple[str, str, list[object], dict[str, object]]] = []
+
+    def record(kernel: Any, *arguments: object, grid: Any, warmup: bool, **options: object) -> None:
+        options |= {name: value for name, value in changed.items() if name in kernel.arg_names}
+        written = {name: _as_json(value) for name, value in options.items()}
+        function = kernel.fn
+        launches.append(
+            (function.__module__, function.__name__, [*map(_as_json, arguments)], written)
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(InterpretedFunction, "run", record)
+        patch.setattr(JITFunction, "run", record)
+        call()
+    return {launch[1]: _compiled(*launch) for launch in launches}
 
 
-def _compile(kernel: Kernel, cubin: Path) -> tuple[str, int]:
-    """The assembly and the bytes of shared memory; the binary is written to `cubin`."""
+def _as_json(value: object) -> object:
+    if isinstance(value, Tensor):
+        return f"*{TYPES[value.dtype]}"
+    return value.name if isinstance(value, tl.dtype) else value
+
+
+def _compiled(*launch: object) -> Compiled:
     compiler = _compiler()
     assert compiler.stdin is not None
     assert compiler.stdout is not None
-    print(json.dumps([asdict(kernel), str(cubin)]), file=compiler.stdin, flush=True)
-    answer = compiler.stdout.readline()
-    if not answer:
-        _compiler.cache_clear()
-        raise subprocess.CalledProcessError(compiler.wait(), compiler.args)
+    with TemporaryDirectory() as folder:
+        cubin = Path(folder) / "kernel.cubin"
+        print(json.dumps([*launch, str(cubin)]), file=compiler.stdin, flush=True)
+        answer = compiler.stdout.readline()
+        if not answer:
+            _compiler.cache_clear()
+            raise subprocess.CalledProcessError(compiler.wait(), compiler.args)
+        tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+        argv = [str(tool), "-res-usage", str(cubin)]
+        usage = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     ptx, shared_bytes = json.loads(answer)
-    return ptx, shared_bytes
+    used = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
+    return Compiled(
+        ptx=ptx,
+        shared_bytes=shared_bytes,
+        registers=used["REG"],
+        local_bytes=used["STACK"] + used["LOCAL"],
+    )
 
 
 @cache
@@ -144,10 +170,3 @@ def _compiler() -> "subprocess.Popen[str]":
     )
     atexit.register(compiler.communicate)
     return compiler
-
-
-def _tool(name: str) -> str:
-    """The path of a CUDA tool in Triton's wheel."""
-    import triton
-
-    return str(Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / name)

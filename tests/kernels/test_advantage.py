@@ -1,7 +1,6 @@
 """advantage agrees with its equation in both backends. Without a GPU both run on the CPU."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import pytest
@@ -10,7 +9,8 @@ from torch import Tensor
 
 from nsysflow.kernels import advantage as module
 from nsysflow.kernels.advantage import advantage, advantage_ref
-from tests.kernels.host_cuda import runner
+from tests.kernels.hopper import compiled_for_hopper, shaped
+from tests.kernels.host_cuda import launch_on_host
 
 DRIVER = """
 extern "C" void run(int blocks, int threads, const VALUES* values, const REWARDS* rewards,
@@ -31,22 +31,13 @@ class Factors(TypedDict, total=False):
 TOLERANCE = 2e-5
 """64 steps with about four float32 roundings of 6e-8 each."""
 
-SIZES = [(5, 64), (1, 8), (3, 1), (2, 2), (4, 33), (3, 20), (2, 24), (1, 6)]
-BF16, FP32 = torch.bfloat16, torch.float32
+BF16, FP16, FP32, UINT8 = torch.bfloat16, torch.float16, torch.float32, torch.uint8
 DEFAULTS = Factors(gamma=0.99, lam=0.95, rho_clip=1.0, c_clip=1.0)
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("advantage")
 
 
 @pytest.fixture(params=["triton", "cuda"])
 def run(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    built: Path,
-    device: torch.device,
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, device: torch.device
 ) -> Run:
     """`advantage` on one backend; its output is NaN before the launch."""
 
@@ -56,7 +47,7 @@ def run(
         if request.param == "triton" or device.type == "cuda":
             advantage(*inputs, out=out, backend=request.param, **settings)
         else:
-            monkeypatch.setattr("nsysflow.kernels.nvrtc.launch", runner(built, DRIVER))
+            launch_on_host(monkeypatch, DRIVER)
             factors: Factors = {**DEFAULTS, **settings}
             module._launch_cuda(inputs, out, module._factors(**factors))
         assert longer[inputs[0].numel() :].isnan().all(), "it wrote past the end"
@@ -88,14 +79,14 @@ def close(got: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(got.double(), wanted, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
+SIZES = [(5, 64), (3, 1), (4, 33), (3, 20), (1, 6)]
+"""Whole and partial lanes, with loads of 4, 2 and 1 numbers."""
+DTYPES = [(BF16, UINT8), (BF16, FP32), (FP16, FP16), (FP32, UINT8)]
+
+
 @pytest.mark.parametrize(
     ("rows", "steps", "dtype", "done"),
-    [
-        *((rows, steps, FP32, FP32) for rows, steps in SIZES),
-        *((7, 64, BF16, done) for done in (BF16, torch.uint8, FP32)),
-        (7, 64, torch.float16, torch.float16),
-        (7, 64, FP32, torch.uint8),
-    ],
+    [*((*size, FP32, FP32) for size in SIZES), *((7, 24, *dtypes) for dtypes in DTYPES)],
 )
 def test_results_match_the_equation_in_float32_at_any_size_and_dtype(
     run: Run, device: torch.device, rows: int, steps: int, dtype: torch.dtype, done: torch.dtype
@@ -113,7 +104,7 @@ def test_long_rows_carry_their_state_from_round_to_round(
 
 
 def test_both_clips_have_an_effect(run: Run, device: torch.device) -> None:
-    inputs = rollout(3, 16, device)
+    inputs = rollout(3, 20, device)
     settings = Factors(gamma=0.9, lam=0.8, rho_clip=1.7, c_clip=0.6)
     close(run(*inputs, **settings), expected(inputs, **settings))
     assert not torch.allclose(expected(inputs, **settings), expected(inputs, gamma=0.9, lam=0.8))
@@ -127,15 +118,15 @@ def test_unaligned_rows_are_read_correctly(run: Run, device: torch.device) -> No
     close(run(*inputs), expected(inputs))
 
 
-@pytest.mark.parametrize("which", range(4))
-def test_a_nan_stays_in_its_row(run: Run, device: torch.device, which: int) -> None:
-    inputs = rollout(6, 32, device)
+def test_a_nan_in_any_input_stays_in_its_row(run: Run, device: torch.device) -> None:
+    inputs = rollout(6, 20, device)
     clean = run(*inputs)
-    inputs[which][2, 9] = float("nan")
+    for row, tensor in enumerate(inputs):
+        tensor[row, 9] = float("nan")
     found = run(*inputs)
-    assert torch.equal(found[[0, 1, 3, 4, 5]], clean[[0, 1, 3, 4, 5]])
-    close(found[2], expected(inputs)[2])
-    assert found[2, :9].isnan().all()
+    assert torch.equal(found[4:], clean[4:])
+    close(found[:4], expected(inputs)[:4])
+    assert found[:4, :9].isnan().all()
 
 
 def test_done_can_be_bool(device: torch.device) -> None:
@@ -147,3 +138,15 @@ def test_done_can_be_bool(device: torch.device) -> None:
 @pytest.mark.parametrize("shape", [(0, 8), (3, 0)])
 def test_empty_input_gives_empty_output(device: torch.device, shape: tuple[int, int]) -> None:
     assert advantage(*(torch.empty(shape, device=device),) * 4).shape == shape
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "dtype"), [(64, BF16), (64, FP32), (256, FP32)], ids=["bf16", "float32", "two rounds"]
+)
+def test_an_h200_reads_each_input_of_a_thread_in_one_load(steps: int, dtype: torch.dtype) -> None:
+    inputs = (shaped(8192, steps, dtype=dtype),) * 4
+    (compiled,) = compiled_for_hopper(lambda: advantage(*inputs)).values()
+    assert compiled.loads == {"v4.b32": 4}
+    assert compiled.local_bytes == 0
+    assert compiled.registers <= 64

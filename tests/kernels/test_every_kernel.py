@@ -15,11 +15,7 @@ from nsysflow.kernels.layernorm_relu_add import (
     layernorm_relu_add,
     layernorm_relu_add_bytes,
 )
-from nsysflow.kernels.mingru_scan import (
-    mingru_scan,
-    mingru_scan_backward_bytes,
-    mingru_scan_bytes,
-)
+from nsysflow.kernels.mingru_scan import mingru_scan, mingru_scan_backward_bytes, mingru_scan_bytes
 from nsysflow.kernels.muon import LONG_MAX, SHORT_MAX, muon, muon_bytes, muon_table
 from nsysflow.kernels.narrow_linear import (
     OUT_MAX,
@@ -48,6 +44,7 @@ from tests.kernels import (
     test_select_copy,
     test_sum_many,
 )
+from tests.kernels.comparing import Outputs, listed, same
 
 CPU = torch.device("cpu")
 BF16 = torch.bfloat16
@@ -75,19 +72,16 @@ def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object
     working = [tensor.bfloat16() for tensor in randn(*matrices)]
     rewards = named(("values", "rewards", "done", "ratio"), test_advantage.rollout(2, 8, device))
     rows = test_layernorm_relu_add.inputs(6, 10, torch.float32, device)
-    layer = named(
-        ("gradient", "x", "weight", "dx", "dweight"), randn((4, 2), (4, 3), (2, 3), (4, 3), (2, 3))
-    )
+    scanned = test_mingru_scan.inputs(device, 2, 4, 6)
+    sides = randn((4, 2), (4, 3), (2, 3), (4, 3), (2, 3))
+    layer = named(("gradient", "x", "weight", "dx", "dweight"), sides)
     offset = torch.zeros(1, dtype=torch.int64, device=device)
     priorities = {"advantages": torch.ones(4, 4, device=device), "draws": 3, "seed": 1, "out": None}
     matrix = {"weights": randn(*matrices), "gradients": randn(*matrices), "working": working}
     return {
         "advantage": (advantage, {"backend": "auto"} | rewards),
         "layernorm_relu_add": (layernorm_relu_add, named(("x", "g", "b", "skip"), rows)),
-        "mingru_scan": (
-            mingru_scan,
-            named(("combined", "state"), test_mingru_scan.inputs(device, 2, 4, 6)),
-        ),
+        "mingru_scan": (mingru_scan, named(("combined", "state"), scanned)),
         "muon_table": (muon_table, matrix),
         "muon": (muon, {"table": muon_table(randn((4, 6)), randn((4, 6))), "lr": randn((1,))[0]}),
         "narrow_linear_backward": (narrow_linear_backward, layer),
@@ -142,11 +136,7 @@ REFUSED: Final[dict[str, list[Change]]] = {
         ("skip", lambda t: t.to("meta"), "^skip must be on"),
     ],
     "mingru_scan": [
-        (
-            "combined",
-            lambda t: t[..., 1:].contiguous(),
-            r"must be \(B, T, 3H\), but .* 17\)",
-        ),
+        ("combined", lambda t: t[..., 1:].contiguous(), r"must be \(B, T, 3H\), but .* 17\)"),
         ("combined", lambda t: t[:, ::2], "combined must be contiguous"),
         ("combined", Tensor.double, "combined must be .* torch.float64"),
         ("state", lambda t: t[:, 0], r"state must be \(2, 1, 6\), but is \(2, 6\)"),
@@ -156,12 +146,8 @@ REFUSED: Final[dict[str, list[Change]]] = {
         ("weights", second(lambda t: t[0]), r"^weight 1 must be \("),
         ("weights", second(lambda t: t.T), "^weight 1 must be contiguous"),
         ("weights", second(lambda t: t.to("meta")), "^weight 1 must be on"),
-        (
-            "weights",
-            first(lambda t: t.new_zeros(2 * (SHORT_MAX + 1,))),
-            "^weight 0 must be at most",
-        ),
-        ("weights", first(lambda t: t.new_zeros(1, LONG_MAX + 1)), "^weight 0 must be at most"),
+        ("weights", first(lambda t: t.new_zeros(2 * (SHORT_MAX + 1,))), "^weight 0 .* at most"),
+        ("weights", first(lambda t: t.new_zeros(1, LONG_MAX + 1)), "^weight 0 .* at most"),
         ("gradients", second(lambda t: t.T), r"^gradient 1 must be \("),
         ("gradients", second(Tensor.half), "^gradient 1 must be f"),
         ("gradients", lambda g: g[:1], "^gradients must"),
@@ -229,11 +215,7 @@ def test_arguments_that_a_kernel_would_misread_are_refused_by_name(kernel: str) 
             call(**(arguments | changed))
 
 
-Step = Callable[[], Tensor | Sequence[Tensor]]
-
-
-def listed(outs: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    return [outs] if isinstance(outs, Tensor) else list(outs)
+Step = Callable[[], Outputs]
 
 
 def differentiated(kernel: Callable[..., Any], tensors: Sequence[Tensor]) -> Step:
@@ -272,10 +254,6 @@ def steps(device: torch.device) -> Iterator[tuple[str, list[Tensor], Step]]:
         return [getattr(copied, field.name) for field in fields(copied)]
 
     yield "select_copy", [source.obs, source.values, source.advantages], copy
-
-
-def same(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def test_results_repeat_bit_for_bit(device: torch.device) -> None:

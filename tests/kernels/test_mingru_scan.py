@@ -5,26 +5,21 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels import mingru_scan_kernels
-from nsysflow.kernels.mingru_scan import (
-    BLOCK,
-    mingru_scan,
-    mingru_scan_ref,
-)
-from tests.kernels.hopper import Kernel, compile_for_hopper, pointers
+from nsysflow.kernels.mingru_scan import mingru_scan, mingru_scan_ref
+from tests.kernels.comparing import exact, with_gradients
+from tests.kernels.hopper import compiled_for_hopper, shaped
 
-BF16, FP32 = torch.bfloat16, torch.float32
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 # a bf16 has 8 bits, and Triton's interpreter truncates where a GPU rounds
 BF16_STEP = 2**-8 if torch.cuda.is_available() else 2**-7
-RTOL = {BF16: 1.01 * BF16_STEP, torch.float16: 2**-10, FP32: 5e-6}
+RTOL = {BF16: 1.01 * BF16_STEP, FP16: 2**-10, FP32: 5e-6}
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
 
-def assert_close(
-    found: Tensor, expected: Tensor, dtype: torch.dtype = FP32, *, equal_nan: bool = False
-) -> None:
+def assert_close(found: Tensor, expected: Tensor, dtype: torch.dtype = FP32) -> None:
     """Check equality up to float32 arithmetic that is rounded once to `dtype`."""
-    torch.testing.assert_close(found, expected, rtol=RTOL[dtype], atol=5e-6, equal_nan=equal_nan)
+    torch.testing.assert_close(found, expected, rtol=RTOL[dtype], atol=5e-6, equal_nan=True)
 
 
 def inputs(
@@ -34,58 +29,35 @@ def inputs(
     return combined.to(dtype), torch.randn(batch, 1, channels, device=device)
 
 
-def gradients(
-    combined: Tensor, state: Tensor, douts: tuple[Tensor, Tensor], *, exact: bool
-) -> list[Tensor]:
-    """Gradients of combined and state; `exact` uses the definition in float64."""
-    if exact:
-        combined, state = combined.double(), state.double()
-        douts = (douts[0].double(), douts[1].double())
-    leaves = [combined.clone().requires_grad_(), state.clone().requires_grad_()]
-    outs = (mingru_scan_ref if exact else mingru_scan)(*leaves)
-    return list(torch.autograd.grad(outs, leaves, douts))
+def check(given: tuple[Tensor, Tensor], douts: tuple[Tensor, Tensor]) -> None:
+    """Compare both results and both gradients with those of the definition in float64."""
+    found = with_gradients(mingru_scan, given, douts)
+    dtypes = [tensor.dtype for tensor in (*given, *given)]
+    assert [each.dtype for each in found] == dtypes
+    for mine, wanted, dtype in zip(
+        found, exact(mingru_scan_ref, given, douts), dtypes, strict=True
+    ):
+        assert_close(mine.double(), wanted, dtype)
 
 
-SIZES = [(1, 1, 1), (2, 8, 64), (3, 13, 33), (2, 9, 70), (1, 5, 12)]
-"""Part of a chunk, one and several; part of a block of channels, one and two."""
+SIZES = [(1, 1, 1, FP32), (2, 8, 64, FP32), (2, 9, 70, FP32), (1, 16, 5, BF16), (2, 13, 33, BF16)]
+"""Part of a chunk and several, whole or not; part of a block of channels, one and two."""
 if torch.cuda.is_available():  # these take the interpreter long
-    SIZES += [(2, 19, 70), (1, 16, 130)]
+    SIZES += [(2, 19, 70, dtype) for dtype in (BF16, FP32)]
 
 
-@pytest.mark.parametrize("dtype", [BF16, FP32])
-@pytest.mark.parametrize(("batch", "steps", "channels"), SIZES)
-def test_out_and_final_state_match_the_definition(
+@pytest.mark.parametrize(("batch", "steps", "channels", "dtype"), SIZES)
+def test_results_and_gradients_match_the_definition_in_float64(
     device: torch.device, batch: int, steps: int, channels: int, dtype: torch.dtype
 ) -> None:
     combined, state = inputs(device, batch, steps, channels, dtype)
-    out, final = mingru_scan(combined, state)
-    exact_out, exact_final = mingru_scan_ref(combined.double(), state.double())
-    assert (out.dtype, final.dtype) == (dtype, FP32)
-    assert (out.shape, final.shape) == ((batch, steps, channels), (batch, 1, channels))
-    assert_close(out.double(), exact_out, dtype)
-    assert_close(final.double(), exact_final)
+    dout = torch.randn(batch, steps, channels, device=device).to(dtype)
+    check((combined, state), (dout, torch.randn_like(state)))
 
 
-@pytest.mark.parametrize("dtype", [BF16, FP32])
-@pytest.mark.parametrize(("batch", "steps", "channels"), SIZES)
-def test_gradients_match_the_definition_in_float64(
-    device: torch.device, batch: int, steps: int, channels: int, dtype: torch.dtype
-) -> None:
-    combined, state = inputs(device, batch, steps, channels, dtype)
-    douts = (torch.randn(batch, steps, channels, device=device).to(dtype), torch.randn_like(state))
-    found = gradients(combined, state, douts, exact=False)
-    exact = gradients(combined, state, douts, exact=True)
-    assert [each.dtype for each in found] == [dtype, FP32]
-    assert_close(found[0].double(), exact[0], dtype)
-    assert_close(found[1].double(), exact[1])
-
-
-def test_fp16_matches_the_definition(device: torch.device) -> None:
-    combined, state = inputs(device, 2, 9, 40, torch.float16)
-    out, final = mingru_scan(combined, state.half())
-    exact_out, _ = mingru_scan_ref(combined.double(), state.half().double())
-    assert (out.dtype, final.dtype) == (torch.float16, torch.float16)
-    assert_close(out.double(), exact_out, torch.float16)
+def test_a_state_can_be_fp16_too(device: torch.device) -> None:
+    combined, state = inputs(device, 1, 9, 5, FP16)
+    check((combined, state.half()), (combined[..., :5].contiguous(), state.half()))
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # numpy's, in the interpreter
@@ -96,40 +68,25 @@ def test_gradients_are_finite_from_a_state_of_zero_and_saturated_gates(
     combined = torch.full((1, 11, 3 * 20), value, device=device)
     combined[..., :20].clamp_(-1e4, 1e4)  # a hidden of 3e38 makes h 3e38, whose gradients overflow
     state = torch.zeros(1, 1, 20, device=device)
-    douts = (torch.ones(1, 11, 20, device=device), torch.ones_like(state))
-    found = gradients(combined, state, douts, exact=False)
-    exact = gradients(combined, state, douts, exact=True)
-    for each, expected in zip(found, exact, strict=True):
-        assert_close(each.double(), expected)
+    check((combined, state), (torch.ones(1, 11, 20, device=device), torch.ones_like(state)))
 
 
-def test_the_final_state_alone_gives_each_third_of_combined_its_gradient(
-    device: torch.device,
+@pytest.mark.parametrize("which", [0, 1], ids=["out", "final"])
+def test_one_result_alone_has_gradients_also_expanded_ones(
+    device: torch.device, which: int
 ) -> None:
-    combined, state = inputs(device, 2, 10, 8)
-    leaves = [combined.clone().requires_grad_(), state.clone().requires_grad_()]
-    dcombined, dstate = torch.autograd.grad(mingru_scan(*leaves)[1].sum(), leaves)
-    assert (dcombined[..., 16:] == 0).all()
-    none = torch.zeros(2, 10, 8, device=device)
-    exact = gradients(combined, state, (none, torch.ones_like(state)), exact=True)
-    assert_close(dcombined.double(), exact[0])
-    assert_close(dstate.double(), exact[1])
+    given = inputs(device, 2, 10, 8)
+    leaves = [tensor.clone().requires_grad_() for tensor in given]
+    found = torch.autograd.grad(mingru_scan(*leaves)[which].sum(), leaves)
+    douts = torch.zeros(2, 10, 8, device=device), torch.zeros_like(given[1])
+    douts[which].fill_(1)
+    for mine, wanted in zip(found, exact(mingru_scan_ref, given, douts)[2:], strict=True):
+        assert_close(mine.double(), wanted)
 
 
-def test_an_expanded_gradient_without_one_for_the_final_state_is_accepted(
-    device: torch.device,
-) -> None:
-    combined, state = inputs(device, 2, 10, 8)
-    leaf = combined.clone().requires_grad_()
-    (found,) = torch.autograd.grad(mingru_scan(leaf, state)[0].sum(), leaf)
-    douts = (torch.ones(2, 10, 8, device=device), torch.zeros_like(state))
-    exact = gradients(combined, state, douts, exact=True)
-    assert_close(found.double(), exact[0])
-
-
-def test_two_halves_in_a_row_equal_the_whole(device: torch.device) -> None:
+def test_two_halves_in_a_row_equal_the_whole_with_gradients(device: torch.device) -> None:
     combined, state = inputs(device, 2, 21, 10)
-    whole, final = mingru_scan(combined, state)
+    whole, final = mingru_scan(combined.clone().requires_grad_(), state)
     first, between = mingru_scan(combined[:, :13].contiguous(), state)
     second, last = mingru_scan(combined[:, 13:].contiguous(), between)
     assert_close(torch.cat([first, second], 1), whole)
@@ -138,17 +95,14 @@ def test_two_halves_in_a_row_equal_the_whole(device: torch.device) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # numpy's, in the interpreter
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-@pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_nan_and_infinity_spread_as_in_the_definition(
-    device: torch.device, which: int, value: float
-) -> None:
+def test_nan_and_infinity_spread_as_in_the_definition(device: torch.device, value: float) -> None:
     combined, state = inputs(device, 2, 12, 5)
-    combined[1, 6, 5 * which + 2] = value
-    for found, expected in zip(
-        mingru_scan(combined, state), mingru_scan_ref(combined, state), strict=True
-    ):
-        assert_close(found, expected, equal_nan=True)
+    for third, channel in enumerate((1, 2, 4)):
+        combined[1, 6, 5 * third + channel] = value
+    results = zip(mingru_scan(combined, state), mingru_scan_ref(combined, state), strict=True)
+    for found, expected in results:
+        assert_close(found, expected)
 
 
 @pytest.mark.parametrize("shape", [(0, 4, 6), (2, 0, 6), (2, 4, 0)])
@@ -157,46 +111,28 @@ def test_nothing_is_launched_for_empty_input(
 ) -> None:
     monkeypatch.setattr(mingru_scan_kernels, "mingru_scan_forward", None)
     monkeypatch.setattr(mingru_scan_kernels, "mingru_scan_backward", None)
-    combined = torch.zeros(shape, device=device, requires_grad=True)
-    state = torch.randn(shape[0], 1, shape[2] // 3, device=device, requires_grad=True)
-    out, final = mingru_scan(combined, state)
-    assert out.shape == (shape[0], shape[1], shape[2] // 3)
+    batch, steps, width = shape
+    combined = torch.zeros(shape, device=device)
+    state = torch.randn(batch, 1, width // 3, device=device)
+    dout = torch.ones(batch, steps, width // 3, device=device)
+    out, final, dcombined, dstate = with_gradients(
+        mingru_scan, (combined, state), (dout, torch.ones_like(state))
+    )
+    assert (out.shape, dcombined.shape) == (dout.shape, shape)
     assert torch.equal(final, state)
-    dcombined, dstate = torch.autograd.grad((out.sum(), final.sum()), (combined, state))
-    assert dcombined.shape == combined.shape
     assert torch.equal(dstate, torch.ones_like(state))
 
 
-def test_results_repeat_bit_for_bit_and_match_those_without_gradients(device: torch.device) -> None:
-    combined, state = inputs(device, 1, 11, 24)
-    douts = (torch.randn(1, 11, 24, device=device), torch.randn_like(state))
-    once, again = (gradients(combined, state, douts, exact=False) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
-    learning = mingru_scan(combined.clone().requires_grad_(), state)
-    torch.testing.assert_close(learning, mingru_scan(combined, state))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("floats", ["bf16", "fp32"])
-@pytest.mark.parametrize("kernel", ["mingru_scan_forward", "mingru_scan_backward"])
-def test_an_h200_keeps_a_chunk_in_registers_in_both_directions(kernel: str, floats: str) -> None:
-    own = "combined state out final dout dfinal dcombined dstate"
-    types = pointers(**{floats: own}) | pointers(fp32="saved") | {"T": "i32"}
-    steps = 8 if floats == "bf16" else 4
-    constants = {"H": 128, "STEPS": steps, "WHOLE": True, "SAVE": True, "BLOCK": BLOCK}
-    names = getattr(mingru_scan_kernels, kernel).arg_names
-    compiled = compile_for_hopper(
-        Kernel(
-            module="mingru_scan_kernels",
-            name=kernel,
-            types={name: kind for name, kind in types.items() if name in names},
-            constants={name: value for name, value in constants.items() if name in names},
-            warps=1,
-        )
-    )
-    assert compiled.local_bytes == 0
-    assert compiled.registers <= 255 - 64  # with 8 warps per SM, 255 would be possible
-    # two channels per thread: 3 or 4 inputs, loaded for the first chunk and for the next one
-    inputs = 3 if kernel == "mingru_scan_forward" else 4
-    width = "b32" if floats == "bf16" else "v2.b32"
-    assert compiled.loads[width] >= 2 * inputs * steps
+@pytest.mark.parametrize("dtype", [BF16, FP32])
+def test_an_h200_keeps_a_chunk_in_registers_in_both_directions(dtype: torch.dtype) -> None:
+    given = shaped(512, 64, 384, dtype=dtype), shaped(512, 1, 128, dtype=dtype)
+    douts = shaped(512, 64, 128, dtype=dtype), shaped(512, 1, 128, dtype=dtype)
+    kernels = compiled_for_hopper(lambda: with_gradients(mingru_scan, given, douts))
+    steps, width = (8, "b32") if dtype == BF16 else (4, "v2.b32")
+    for name, each in (("forward", 3), ("backward", 4)):
+        compiled = kernels[f"mingru_scan_{name}"]
+        assert compiled.local_bytes == 0
+        assert compiled.registers <= 255 - 64  # with 8 warps per SM, 255 would be possible
+        # two channels per thread: 3 or 4 inputs, loaded for the first chunk and for the next one
+        assert compiled.loads[width] >= 2 * each * steps
