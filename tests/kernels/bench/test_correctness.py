@@ -1,28 +1,40 @@
 """Wrong results are called wrong."""
 
-from dataclasses import replace
+from collections.abc import Callable
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nsysflow.kernels.bench.correctness import ROUNDING, TRUNCATION, check, compared, corrupted
+from nsysflow.kernels.bench.correctness import (
+    ROUNDING,
+    TRUNCATION,
+    Correctness,
+    check,
+    compared,
+    corrupted,
+)
 from nsysflow.kernels.bench.problem import Cost, Outputs, Problem, Tolerance
 
 LOOSE = Tolerance(relative=0.1, absolute=0.0)
 EXACT = Tolerance(relative=0.0, absolute=0.0)
+RIGHT = torch.arange(1.0, 5.0) * 2
 
 
-def problem(kernel: Tensor) -> Problem:
-    """A problem: doubling, by a kernel that always returns the same tensor."""
-    return Problem(
+def checked(
+    call: Callable[[], Outputs], *, poison: tuple[Tensor, ...] = (), corrupt: bool = False
+) -> Correctness:
+    """A kernel that should double the numbers from 1 to 4."""
+    problem = Problem(
         inputs=(torch.arange(1.0, 5.0),),
         reference=lambda x: (2 * x,),
-        kernels={"triton": lambda _: (kernel,)},
+        kernels={},
         tolerance=LOOSE,
         cost={"fwd": Cost(bytes=32, flops=4)},
+        poison=poison,
     )
+    return check(problem, "fwd", call, ours=True, interpreted=True, corrupt=corrupt)
 
 
 @given(st.floats(-1, 1))
@@ -61,19 +73,9 @@ def test_the_worst_output_is_named() -> None:
     assert found.problem == "output 1 is off by 10 times the tolerance"
 
 
-def error_of(kernel: Outputs, *, corrupt: bool = False) -> float:
-    made = problem(kernel[0])
-    call = made.kernels["triton"]
-    found = check(
-        made, "fwd", lambda: call(*made.inputs), ours=True, interpreted=True, corrupt=corrupt
-    )
-    return found.error
-
-
 def test_a_corrupted_element_is_noticed() -> None:
-    right = torch.arange(1.0, 5.0) * 2
-    assert error_of((right,)) == 0
-    assert error_of((right,), corrupt=True) > 1
+    assert checked(lambda: (RIGHT,)).error == 0
+    assert checked(lambda: (RIGHT,), corrupt=True).error > 1
 
 
 def test_corrupting_changes_one_float_of_a_copy() -> None:
@@ -85,20 +87,17 @@ def test_corrupting_changes_one_float_of_a_copy() -> None:
 
 
 def test_elements_that_a_kernel_does_not_write_are_noticed() -> None:
-    made = problem(torch.empty(0))
-    right = torch.arange(1.0, 5.0) * 2
-    torch.empty(4).copy_(right)  # freed memory may contain the correct result
+    torch.empty(4).copy_(RIGHT)  # freed memory may contain the correct result
 
     def half() -> Outputs:
         out = torch.empty(4)
-        out[:2] = right[:2]
+        out[:2] = RIGHT[:2]
         return (out,)
 
-    assert check(made, "fwd", half, ours=True, interpreted=True).problem
+    assert checked(half).problem
     assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_memory_allocated_before_the_call_is_filled_with_nan_too() -> None:
-    out = torch.arange(1.0, 5.0) * 2
-    made = replace(problem(out), poison=(out,))
-    assert check(made, "fwd", lambda: (out,), ours=True, interpreted=True).problem
+    out = RIGHT.clone()
+    assert checked(lambda: (out,), poison=(out,)).problem

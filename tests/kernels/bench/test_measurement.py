@@ -1,6 +1,8 @@
 """How calls are timed; with a GPU, also that they can be."""
 
+from collections.abc import Callable
 from functools import partial
+from unittest.mock import Mock
 from weakref import WeakSet
 
 import pytest
@@ -26,41 +28,36 @@ class Output:
     """The output of a call; its memory is freed with it."""
 
 
-def counting(living: "WeakSet[Output]", seen: list[int]) -> Call:
-    """A call that records how many outputs exist."""
+@pytest.mark.parametrize(
+    ("times", "living"),
+    [(lambda call: _once_each(4 * [call]), [1, 2, 3, 4]), (lambda call: _again(call, 4), 4 * [1])],
+    ids=["cold", "warm"],
+)
+def test_cold_calls_write_to_separate_memory_and_warm_calls_to_the_same(
+    times: Callable[[Call], object], living: list[int]
+) -> None:
+    outputs: WeakSet[Output] = WeakSet()
+    seen: list[int] = []
 
     def call() -> Output:
         output = Output()
-        living.add(output)
-        seen.append(len(living))
+        outputs.add(output)
+        seen.append(len(outputs))
         return output
 
-    return call
-
-
-def test_cold_calls_write_to_separate_memory_and_warm_calls_to_the_same() -> None:
-    seen: list[int] = []
-    _once_each(4 * [counting(WeakSet(), seen)])
-    assert seen == [1, 2, 3, 4]
-    seen.clear()
-    _again(counting(WeakSet(), seen), 4)
-    assert seen == [1, 1, 1, 1]
+    times(call)
+    assert seen == living
 
 
 @pytest.mark.parametrize(("each", "placements"), [(0, 20), (10, 6), (1000, RUNS)])
 def test_placements_take_at_most_half_of_the_free_memory(
     each: int, placements: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = 0
-
-    def call() -> None:
-        nonlocal calls
-        calls += 1
-
+    call = Mock()
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 - calls * each, 100))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100 - call.call_count * each, 100))
     assert len(_placements(call, lambda: call, 20)) == placements
-    assert calls == placements - 1
+    assert call.call_count == placements - 1
 
 
 def test_placements_that_are_slow_to_make_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +120,5 @@ def test_a_call_that_waits_for_the_gpu_is_timed_but_not_captured(watch: Stopwatc
     assert timed.graph_cold is timed.graph_warm is None
     assert timed.why_no_graph
     assert timed.span_cold.min_ns > 0
-    torch.rand(
-        1, device=watch.device
-    )  # raises after a failed capture, unless it is followed by a successful one
+    # raises after a failed capture, unless it is followed by a successful one
+    torch.rand(1, device=watch.device)

@@ -42,19 +42,15 @@ def test_rates_use_the_device_time() -> None:
     assert columns["peak_pct"] == 10
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
+def test_every_row_has_the_same_columns_and_is_valid_json() -> None:
+    for other in (
         row(measured=None, cost=None, error=None, outcome="failed", note="why"),
         row(measured=measured(graph_cold=None, graph_warm=None, why_no_graph="it waits")),
         row(error=math.inf, outcome="wrong", measured=None),
-    ],
-    ids=["failed", "not captured", "wrong"],
-)
-def test_every_row_has_the_same_columns_and_is_valid_json(other: object) -> None:
-    columns = flat(other, None)  # type: ignore[arg-type]
-    assert list(columns) == list(flat(row(), peak_flops_per_s=1e12))
-    assert json.loads(json.dumps(columns, allow_nan=False)) == columns
+    ):
+        columns = flat(other, None)
+        assert list(columns) == list(flat(row(), peak_flops_per_s=1e12))
+        assert json.loads(json.dumps(columns, allow_nan=False)) == columns
 
 
 def test_rows_are_appended_and_never_replaced(tmp_path: Path) -> None:
@@ -114,15 +110,12 @@ def page(*rows: Row) -> list[str]:
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def test_a_timed_table_has_one_column_per_way_of_timing() -> None:
+def test_a_table_has_one_column_per_way_of_timing_or_ends_with_the_error() -> None:
     title, heads, line = page(row(measured=measured(8000.0)))
     assert title == "advantage  medians in us"
     ways = ["device", "span cold", "span warm", "graph cold", "graph warm"]
     assert [heads.index(way) for way in ways] == sorted(heads.index(way) for way in ways)
     assert line.split()[:10] == ["S=8", "T=2", "bf16", "fwd", "triton", "25", "%", "8", "16", "16"]
-
-
-def test_without_a_gpu_the_table_ends_with_the_error() -> None:
     _, heads, line = page(row(measured=None))
     assert heads.split() == ["shape", "dtype", "direction", "variant", "error", "/", "tolerance"]
     assert line.endswith("25 %")
@@ -139,10 +132,8 @@ def test_wrong_and_failed_rows_say_why() -> None:
 
 
 def test_the_spread_names_the_worst_case() -> None:
-    shaky = row(
-        kernel="prio", measured=measured(graph_warm=stats_of([[100.0, 100.0], [103.0, 103.0]]))
-    )
-    line = spread_of([row(), shaky])
+    slower = stats_of([[100.0, 100.0], [103.0, 103.0]])
+    line = spread_of([row(), row(kernel="prio", measured=measured(graph_warm=slower))])
     assert line is not None
     assert "median 0.00 %, largest 3.00 % (graph warm, prio triton" in line
     assert spread_of([row(measured=None)]) is None
@@ -167,13 +158,8 @@ def test_the_spread_compares_medians_of_runs_and_not_samples() -> None:
     assert stats_of([[1.0, 100.0, 900.0]]).spread_pct == 0
 
 
-@given(st.floats(0, 1e12))
-def test_a_call_is_repeated_5_to_50_times(call_ns: float) -> None:
-    assert 5 <= repetitions(call_ns) <= 50
-
-
 def test_repetitions_take_100_ms_and_warming_up_25_ms_or_one_call() -> None:
-    assert [repetitions(ns) for ns in (1e6, 4e6, 1e7, 9e7)] == [50, 25, 10, 5]
+    assert [repetitions(ns) for ns in (0, 1e6, 4e6, 1e7, 9e7, 1e12)] == [50, 50, 25, 10, 5, 5]
     assert [warm_ups(ns) for ns in (5e3, 1e6, 1e9)] == [5000, 25, 1]
 
 
