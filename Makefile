@@ -11,7 +11,7 @@ LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test long pages lint lint-format lint-rules lint-types lint-arrows check links bench docs \
-    hunt kills clean
+    hunt kills mutants clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -23,6 +23,7 @@ help:
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
+	@echo 'make mutants  change the analysis in 300 random places (N=300 SEED=1); do the tests notice?'
 	@echo 'make docs   write docs/tables.md again from the declarations'
 	@echo 'make links  restore the links in nsysflow/, should a copy have lost them'
 	@echo 'make clean  remove .venv, caches and build outputs'
@@ -75,6 +76,10 @@ hunt: $(VENV)/.test
 # `make long` does six of these kills.
 kills: $(VENV)/.test
 	$(BIN)/python -m tests.kills --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+# Goes on from mutants.json, which it writes. Takes hours.
+mutants: $(VENV)/.test
+	$(BIN)/python -m tests.mutants --mutants $(or $(N),300) --seed $(or $(SEED),1)
 
 docs: $(VENV)/.core
 	$(BIN)/python docs/make_docs.py

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.reports import PACKED
 
@@ -27,9 +27,12 @@ for variable in ("COLUMNS", "LINES"):
 
 # No deadline: the first example of a test pays for polars warming up. The random examples are the
 # same in every run and on every machine, so that a change is judged by what it changes. `make hunt`
-# draws new ones.
+# draws new ones. `make mutants` only asks whether a test fails, not for the smallest example.
 settings.register_profile("same everywhere", deadline=None, derandomize=True)
 settings.register_profile("hunt", deadline=None, derandomize=False, print_blob=True)
+settings.register_profile(
+    "mutants", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywhere")
 
 
