@@ -48,7 +48,7 @@ class Table:
 
     Attributes:
         name: as `--table`, `Analysis` and files spell it. Its block on the page is
-            `nsysflow/report/blocks/NAME.py` where `page_rows` is not None.
+            declared in `nsysflow/report/blocks/` where it has `page_rows` or `full_rows`.
         schema: its columns, and what a row is.
         make: makes it from a view; None where `ranks/` or `findings/` make it from a whole run.
         scope: whether each report has one, or the run as a whole.

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, number, share
-from nsysflow.report.layout import Block, Column, words
+from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.source_lines import line_at
 
@@ -20,6 +21,12 @@ Row = Mapping[str, Any]
 
 Field = tuple[Column, Callable[[T], str]]
 """A column, and the cell that a row has in it."""
+
+Fields = tuple[Field[Row], ...]
+
+FieldsOfRun = Callable[[Results, pl.DataFrame], Fields]
+"""The columns that depend on the run or on the rows that a block may show; none where they would
+say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +40,70 @@ class Limits:
 
     rows: int
     at_least_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that a block may show, best first, and how many rows it stands for."""
+
+    frame: pl.DataFrame
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockDeclaration:
+    """The block of a table, where columns and a few words say all of it.
+
+    Attributes:
+        table: the table's name.
+        title: its heading.
+        fields: its columns, from left to right.
+        caption: how to read it; a function where the run decides.
+        per_step: whether the caption says that figures are per step.
+        sort: the columns to sort by, largest first; empty for the table's own order.
+        rows: chooses and orders the rows; None takes all rows of the table.
+        more: makes the lines below it.
+        hides_empty: whether columns without any value are left out.
+    """
+
+    table: str
+    title: str
+    fields: tuple[Field[Row] | FieldsOfRun, ...]
+    caption: str | Callable[[Results], str] = ""
+    per_step: bool = False
+    sort: tuple[str, ...] = ()
+    rows: Callable[[Results, Limits], Rows] | None = None
+    more: Callable[[Results], tuple[str, ...]] | None = None
+    hides_empty: bool = False
+
+
+def declared_block(declared: BlockDeclaration, results: Results, limits: Limits) -> Block:
+    """The block that a declaration describes."""
+    rows = _rows_of(declared, results, limits)
+    caption = declared.caption if isinstance(declared.caption, str) else declared.caption(results)
+    fields = [
+        field
+        for each in declared.fields
+        for field in (each(results, rows.frame) if callable(each) else (each,))
+    ]
+    block = make_block(
+        declared.title,
+        named_rows(rows.frame, limits),
+        fields,
+        caption=caption + (results.per_step if declared.per_step else ""),
+        more=() if declared.more is None else declared.more(results),
+        rest=more_rows(rows.count - min(len(rows.frame), limits.rows), declared.table),
+    )
+    return without_empty_columns(block) if declared.hides_empty else block
+
+
+def _rows_of(declared: BlockDeclaration, results: Results, limits: Limits) -> Rows:
+    if declared.rows is not None:
+        return declared.rows(results, limits)
+    table = results.table(declared.table)
+    if declared.sort:
+        table = table.sort(declared.sort, descending=True, maintain_order=True)
+    return Rows(table, len(table))
 
 
 def make_block(
@@ -63,6 +134,54 @@ def named_rows(table: pl.DataFrame, limits: Limits) -> Iterable[Row]:
 def value(column: str, shown: Callable[[Any], str] = str) -> Callable[[Row], str]:
     """The cell of a column, as `shown`; empty for null."""
     return lambda row: "" if row[column] is None else shown(row[column])
+
+
+def measure(
+    head: str, column: str, shown: Callable[[Any], str] = number, *, spare: bool = False
+) -> Field[Row]:
+    """A number of the table, as `shown`."""
+    return figure(head, spare=spare), value(column, shown)
+
+
+def text(head: str, column: str = "", *, fixed: bool = False, spare: bool = False) -> Field[Row]:
+    """Words of the table's column `column`, or of the one called as the heading; never shortened
+    if `fixed`."""
+    shape = Column(head=head, spare=spare) if fixed else words(head, spare=spare)
+    return shape, value(column or head)
+
+
+def measure_per_step(head: str, column: str, shown: Callable[[int], str] = duration) -> FieldsOfRun:
+    """A sum of the table divided by the number of judged steps."""
+
+    def fields(results: Results, _: pl.DataFrame) -> Fields:
+        steps = results.step_count
+        return (measure(head, column, lambda total: shown(round(total / steps))),)
+
+    return fields
+
+
+def count_per_step(head: str, column: str) -> FieldsOfRun:
+    """A count of the table divided by the number of judged steps: `0.5`."""
+
+    def fields(results: Results, _: pl.DataFrame) -> Fields:
+        steps = results.step_count
+        return (measure(head, column, lambda count: mean_count(count, steps)),)
+
+    return fields
+
+
+def where_known(column: str, fields: FieldsOfRun) -> FieldsOfRun:
+    """The fields, if some row has a value in `column`."""
+
+    def known(results: Results, table: pl.DataFrame) -> Fields:
+        return fields(results, table) if table[column].null_count() < len(table) else ()
+
+    return known
+
+
+def cause_field() -> Field[Row]:
+    """The cause of idle time."""
+    return Column(head="cause"), lambda row: CAUSES[row["cause"]].label
 
 
 def phase_field() -> Field[Row]:

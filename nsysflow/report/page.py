@@ -6,17 +6,16 @@ from typing import Final, Literal
 from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.analysis.tables.table import Table
-from nsysflow.base.units import number
+from nsysflow.base.units import number, percent
 from nsysflow.report.blocks import block_of
-from nsysflow.report.blocks.integrity import quality_lines
 from nsysflow.report.blocks.mfu import mfu_sentences
-from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
 from nsysflow.report.pictures import names_of_gpus
 from nsysflow.report.ranks import RankSummary, summarize_ranks
 from nsysflow.report.results import Results
+from nsysflow.report.step_times import steps_sentence
 from nsysflow.report.validity import Invalid
 from nsysflow.report.verdict import Verdict, judge
 
@@ -120,6 +119,16 @@ def _recorded(results: Results) -> tuple[str, ...]:
     profiler = results.analyses[0].trace.source.partition(",")[0]
     versions = (f"{name} {origin.versions[name]}" for name in VERSIONS if name in origin.versions)
     return tuple(filter(None, [profiler, *versions, origin.started[:10]]))
+
+
+def quality_lines(results: Results) -> tuple[str, ...]:
+    """A line for each check that the recording fails: `unattributed operations: 96 (2.9 %);
+    affects …`."""
+    lines = []
+    for row in results.table("integrity").iter_rows(named=True):
+        share = "" if row["share_pct"] is None else f" ({percent(row['share_pct'])})"
+        lines.append(f"{row['check']}: {number(row['count'])}{share}; affects {row['impact']}")
+    return tuple(lines)
 
 
 def _blocks(

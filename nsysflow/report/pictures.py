@@ -12,10 +12,10 @@ from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.base.names import some_of
 from nsysflow.base.units import duration, share
 from nsysflow.report import palette
-from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.layout import shorten_middle
 from nsysflow.report.palette import Colour
 from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.step_times import steps_sentence
 
 _LETTERS: Final = 20
 """So long a name of a report leaves the axes enough room."""

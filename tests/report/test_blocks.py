@@ -13,14 +13,13 @@ from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.analysis.tables.table import Table
 from nsysflow.report import blocks
 from nsysflow.report.blocks import block_of
-from nsysflow.report.blocks.integrity import quality_lines
+from nsysflow.report.blocks.declared import DECLARED, starved_line
 from nsysflow.report.blocks.mfu import mfu_sentences
-from nsysflow.report.blocks.starved import starved_line
-from nsysflow.report.blocks.steps import steps_sentence
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
-from nsysflow.report.page import OF_RANKS, rows_shown
+from nsysflow.report.page import OF_RANKS, quality_lines, rows_shown
 from nsysflow.report.results import sorted_by_rank
+from nsysflow.report.step_times import steps_sentence
 from tests.analyses import analysed
 from tests.report.handmade import (
     MS,
@@ -63,11 +62,16 @@ def column(block: Block, head: str) -> list[str]:
     return [row[heads.index(head)] for row in block.rows] if head in heads else []
 
 
-def test_every_table_on_a_page_has_a_block_and_no_block_is_of_another() -> None:
+def test_every_table_on_a_page_has_one_block_and_no_block_is_of_another() -> None:
     folder = Path(blocks.__file__).parent
-    stems = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    assert stems == {table.name for table in SHOWN}
-    assert {table.name for table in declarations() if table.page_rows or table.full_rows} == stems
+    stems = {path.stem for path in folder.glob("*.py")} - {"__init__", "declared"}
+    assert sorted([*stems, *DECLARED]) == sorted(table.name for table in SHOWN)
+    on_a_page = {table.name for table in declarations() if table.page_rows or table.full_rows}
+    assert on_a_page == stems | DECLARED.keys()
+
+
+def test_blocks_are_declared_in_the_order_of_the_tables() -> None:
+    assert [*DECLARED] == [name for name in ABOUT if name in DECLARED]
 
 
 @pytest.mark.parametrize("table", SHOWN, ids=lambda table: table.name)
