@@ -77,6 +77,8 @@ def main_paths(gaps: CausedGaps, parts: dict[str, IdleParts], rank: pl.Series) -
     """
     chosen = [IDLE_PARTS.to_frame().select("gap", "path")]
     for cause, rows in parts.items():
+        if rows.is_empty():  # most causes are rare
+            continue
         mine = rows.filter((gaps["cause"] == cause).gather(rows["gap"]))
         if mine.is_empty():
             continue
@@ -104,6 +106,8 @@ def _by_place(pieces: pl.DataFrame, begun_ns: pl.Series) -> IdleParts:
         pieces: `gap`, `path`, `ns`, and `call`, which is null between calls.
         begun_ns: when each call began, by row.
     """
+    if pieces.is_empty():
+        return IDLE_PARTS.to_frame()
     several = pieces["gap"].is_duplicated()
     alone = _whole(pieces.filter(~several))
     ranked = pieces.filter(several, pl.col("ns") > 0)

@@ -13,7 +13,6 @@ from nsysflow.analysis.load import nsys_rep, parquetdir
 from nsysflow.analysis.load.canonical import trace_of
 from nsysflow.analysis.load.compressed import MAGICS, unpacked
 from nsysflow.analysis.load.export_tables import Shapes
-from nsysflow.analysis.load.kineto.read import read_kineto
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
@@ -156,6 +155,8 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
     if head.startswith(MAGIC) or MAGIC.startswith(head):
         return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
     if is_json(head):
+        from nsysflow.analysis.load.kineto.read import read_kineto  # most reports are of nsys
+
         return read_kineto(path, shown, report)
     if head[_TAR_MAGIC] == b"ustar":
         raise NotAReport(

@@ -144,6 +144,8 @@ class Attribution:
         for depth in range(greatest(rows["depth"]), 0, -1):
             here = pl.concat([here, rows.filter(pl.col("depth") == depth)])
             yield here.drop("parent_path", "depth")
+            if depth == 1:
+                return
             lifted = here.drop("path", "depth").rename({"parent_path": "path"})
             here = lifted.join(paths, on="path").select(rows.columns)
 

@@ -154,9 +154,11 @@ def narrow_parts(
     columns = ROW_PARTS.names()
     narrowed = {}
     for cause, rows in parts.items():
-        mine = rows.filter(inside.gather(rows["gap"], null_on_oob=True))
-        if mine.is_empty():  # most causes are rare
-            narrowed[cause] = mine.rename({"gap": "row"}).select(columns)
+        mine = rows
+        if not rows.is_empty():  # most causes are rare
+            mine = rows.filter(inside.gather(rows["gap"], null_on_oob=True))
+        if mine.is_empty():
+            narrowed[cause] = ROW_PARTS.to_frame()
             continue
         kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
         left = mine.join(kept.filter(pl.col("total") > 0), on="gap")

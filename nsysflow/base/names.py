@@ -13,6 +13,9 @@ FOLDER_ENDING: Final = ".nsysflow"
 HTML_FILE: Final = "report.html"
 """The page in that folder, where it was asked for."""
 
+SLURM: Final = "slurm"
+"""What is typed instead of the address of a scheduler, for workers that Slurm starts."""
+
 _SUFFIXES: Final = re.compile(
     r"(\.sqlite3?|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
 )

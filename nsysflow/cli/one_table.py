@@ -43,14 +43,14 @@ class Style:
 
 
 def style_of(
-    table: str | None, *, columns: str | None, wide: bool, form: Form | None, top: int | None
+    table: str, *, columns: str | None, wide: bool, form: Form | None, top: int | None
 ) -> Style:
     """What was typed, as a `Style`.
 
     Raises:
         click.UsageError: the table has no such column.
     """
-    chosen = None if table is None or columns is None else _columns_of(table, columns)
+    chosen = None if columns is None else _columns_of(table, columns)
     return Style(form=form or "table", columns=chosen, wide=wide, top=top)
 
 

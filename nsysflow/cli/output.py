@@ -14,7 +14,6 @@ from nsysflow.base.errors import OutputError
 from nsysflow.base.screen import console, line_width
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
-from nsysflow.report.tables import report_json, write_gaps_csv
 from nsysflow.report.terminal import page
 
 
@@ -33,12 +32,16 @@ def page_lines(
 
 def show_json(results: Results) -> None:
     """The document that report.json holds."""
+    from nsysflow.report.document import report_json
+
     with stdout() as out:
         out.write(report_json(results).encode())
 
 
 def show_gaps(results: Results, *, at_least_ns: int) -> None:
     """The rows of gaps.csv."""
+    from nsysflow.report.tables import write_gaps_csv
+
     with stdout() as out:
         write_gaps_csv(results, out, at_least_ns=at_least_ns)
 

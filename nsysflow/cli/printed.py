@@ -143,11 +143,11 @@ class Printed:
         if sum([*self._instead, self.full]) > 1:
             msg = "--full, --table, --json, --gaps-csv and --flamegraph cannot be combined"
             raise click.UsageError(msg)
-        self._style(top=None)
+        if self._table is not None:
+            self._style(self._table, top=None)
 
     def show(self, results: "Results", look: "AnalyzeOptions", reports: Sequence[Path]) -> None:
         """Print it, or write the file that is given instead."""
-        from nsysflow.cli.one_table import show_table
         from nsysflow.cli.output import show_json, show_page
 
         if self.gaps_csv is not None:
@@ -155,7 +155,9 @@ class Printed:
         elif self.flamegraph is not None:
             _draw(results, self.flamegraph, reports)
         elif self._table is not None:
-            style = self._style(top=look.top)
+            from nsysflow.cli.one_table import show_table
+
+            style = self._style(self._table, top=look.top)
             show_table(results, self._table, style, at_least_ns=look.at_least_ns)
         elif self.as_json:
             show_json(results)
@@ -174,10 +176,10 @@ class Printed:
             return "gap_summary"
         return self.table
 
-    def _style(self, *, top: int | None) -> "Style":
+    def _style(self, table: str, *, top: int | None) -> "Style":
         from nsysflow.cli.one_table import style_of
 
-        return style_of(self._table, columns=self.columns, wide=self.wide, form=self.form, top=top)
+        return style_of(table, columns=self.columns, wide=self.wide, form=self.form, top=top)
 
 
 def _give_gaps(results: "Results", target: Path, reports: Sequence[Path], at_least_ns: int) -> None:

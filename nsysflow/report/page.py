@@ -150,8 +150,13 @@ def _blocks(
 
 
 def _tables(results: Results, length: Length) -> list[Table]:
-    """The tables that a page shows, in its order."""
-    tables = [table for table in declarations(ABOUT) if rows_shown(table, length)]
+    """The tables that a page shows, in its order: those of ranks only where there are any."""
+    tables = [
+        table
+        for table in declarations(ABOUT)
+        if rows_shown(table, length)
+        and (table.scope == "report" or not results.table(table.name).is_empty())
+    ]
     if not results.many:
         return tables
     first = declarations(OF_RANKS)

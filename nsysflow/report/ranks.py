@@ -94,7 +94,10 @@ def summarize_ranks(results: Results) -> RankSummary:
     Args:
         results: the judged part of a run.
     """
-    groups, step_ns = results.table("rank_groups"), typical_step_ns(results)
+    groups = results.table("rank_groups")
+    if groups.is_empty() and results.table("bandwidth").is_empty() and not results.many:
+        return RankSummary()
+    step_ns = typical_step_ns(results)
     link = _slow_link(results, groups, step_ns)
     found = stragglers(groups, step_ns)
     if link:

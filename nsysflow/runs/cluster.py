@@ -12,14 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from nsysflow.base.errors import NsysflowError, ReportError, not_installed
+from nsysflow.base.names import SLURM
 from nsysflow.runs.workers import Done, Item, Part, T, in_pairs, joined, part_of
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-
-SLURM: Final = "slurm"
-"""What is typed instead of the address of a scheduler."""
 
 _DEFAULTS: Final = {"cores": 2, "processes": 2, "memory": "8GB", "python": sys.executable}
 """Of a job with two workers, where `jobqueue.slurm` of Dask's configuration says nothing. Python is

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from nsysflow.base.errors import SelectionError
-from nsysflow.runs.cluster import SLURM
+from nsysflow.base.names import SLURM
 from nsysflow.runs.memory import free_bytes, needed_bytes
-from nsysflow.runs.workers import Engine, Processes, Threads
+
+if TYPE_CHECKING:
+    from nsysflow.runs.workers import Engine
 
 Executor = Literal["threads", "processes", "dask"]
 
@@ -53,12 +55,14 @@ class Choice:
 
 
 @contextmanager
-def engine_of(choice: Choice, files: Sequence[Path]) -> Iterator[Engine]:
+def engine_of(choice: Choice, files: Sequence[Path]) -> "Iterator[Engine]":
     """The engine that was chosen, for work on these files; its workers end with the block.
 
     Raises:
         NsysflowError: Dask is needed and not installed, or no scheduler answers.
     """
+    from nsysflow.runs.workers import Processes, Threads  # a few reports need neither
+
     executor = choice.executor or ("dask" if choice.scheduler else "processes")
     if executor == "dask":
         from nsysflow.runs.cluster import opened

@@ -13,8 +13,8 @@ from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.selection.windows import domain_names
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
+from nsysflow.base.names import SLURM
 from nsysflow.base.progress import Progress
-from nsysflow.runs.cluster import SLURM
 from nsysflow.runs.engine import Choice, engine_of
 from nsysflow.runs.loading import load
 from nsysflow.runs.manifest import Manifest

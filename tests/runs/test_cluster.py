@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from nsysflow.base.errors import NsysflowError
-from nsysflow.runs.cluster import SLURM, _part, asked_for, opened
+from nsysflow.base.names import SLURM
+from nsysflow.runs.cluster import _part, asked_for, opened
 from tests.nsys.fakes import script as shell_script
 
 distributed = pytest.importorskip("distributed", reason="needs distributed")
