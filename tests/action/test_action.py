@@ -1,5 +1,3 @@
-"""action.yml, run step by step without a GPU."""
-
 import re
 import zipfile
 from io import BytesIO

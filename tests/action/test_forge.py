@@ -1,5 +1,3 @@
-"""action/forge.py: one comment, and the captures of the base branch."""
-
 import json
 import subprocess
 import sys

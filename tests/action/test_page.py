@@ -1,5 +1,3 @@
-"""docs/ci.md: what it lets you paste works."""
-
 import re
 import subprocess
 from collections.abc import Callable

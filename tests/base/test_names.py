@@ -1,5 +1,3 @@
-"""Names: the nearest of a mistyped one, those of reports, and source lines."""
-
 from pathlib import Path
 
 import pytest

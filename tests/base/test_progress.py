@@ -1,5 +1,3 @@
-"""How far some work is shows after a second, on terminals that want it."""
-
 import io
 import re
 import sys

@@ -38,9 +38,7 @@ def test_both_ranks_and_both_variants_have_the_same_weights() -> None:
     assert results[0] != f"{alone:.6g}"
 
 
-def test_weights_that_differ_from_those_of_rank_0_stop_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_weights_that_differ_between_ranks_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def from_rank_0(weights: torch.Tensor, _rank: int) -> None:
         weights[3] += 1
 
@@ -49,9 +47,7 @@ def test_weights_that_differ_from_those_of_rank_0_stop_the_run(
         run(toy(find("ddp")))
 
 
-def test_ranks_wait_for_each_other_only_before_the_first_captured_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_ranks_meet_only_before_the_first_captured_step(monkeypatch: pytest.MonkeyPatch) -> None:
     met: list[int] = []
     monkeypatch.setattr(dist, "new_group", lambda **_: None)
     monkeypatch.setattr(dist, "barrier", lambda _group: met.append(len(fetched)))

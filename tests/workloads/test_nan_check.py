@@ -66,9 +66,7 @@ def steps_until_stopped(gpu: Gpu, nan_at: int, count: int) -> int | None:
 
 
 @given(behind=st.integers(0, 3 * RING), nan_at=st.integers(0, 30))
-def test_a_nan_stops_the_run_when_its_flag_arrives_or_when_the_ring_is_full(
-    behind: int, nan_at: int
-) -> None:
+def test_a_nan_stops_when_its_flag_arrives_or_the_ring_is_full(behind: int, nan_at: int) -> None:
     found = steps_until_stopped(Gpu(behind), nan_at, nan_at + RING + 1)
     assert found == nan_at + min(behind, RING)
 

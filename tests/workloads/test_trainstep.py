@@ -97,9 +97,7 @@ def difference(curve: Tensor, other: Tensor) -> float:
 
 @pytest.mark.slow
 @each_variant
-def test_without_roundings_in_muon_the_float32_loss_equals_that_of_float64(
-    variant: str, steps: int
-) -> None:
+def test_without_muons_roundings_float32_loss_equals_float64(variant: str, steps: int) -> None:
     start = small_start()
     found = curve(without_roundings(variant, start), steps)
     assert difference(found, curve(start.exact(), steps)) < 1e-6

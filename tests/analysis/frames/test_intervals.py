@@ -1,5 +1,6 @@
 """Functions of intervals, compared with a count of instants."""
 
+from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
@@ -48,32 +49,18 @@ def cover(of: list[Span]) -> Cover:
 # --- merge ----------------------------------------------------------------------------------------
 
 
-@given(spans)
-def test_a_union_covers_what_its_parts_cover(given_spans: list[Span]) -> None:
+@given(spans, st.integers(0, 5))
+def test_a_union_covers_what_its_parts_cover_and_joins_what_is_near(
+    given_spans: list[Span], within_ns: int
+) -> None:
     merged: list[Span] = merge(frame(given_spans)).rows()
     assert covered(merged) == covered(given_spans)
-
-
-@given(spans)
-def test_a_union_is_in_order_and_its_pieces_do_not_touch(given_spans: list[Span]) -> None:
-    merged: list[Span] = merge(frame(given_spans)).rows()
     assert all(end < start for (_, end), (start, _) in pairwise(merged))
-
-
-@given(spans, st.integers(0, 5))
-def test_intervals_within_the_limit_are_joined(given_spans: list[Span], within_ns: int) -> None:
-    merged: list[Span] = merge(frame(given_spans), within_ns=within_ns).rows()
     # spans are joined if the hole between them is short enough: widen, unite, narrow
-    wide = [(start, end + within_ns) for start, end in merge(frame(given_spans)).rows()]
+    wide = [(start, end + within_ns) for start, end in merged]
     joined = [(start, end - within_ns) for start, end in merge(frame(wide)).rows()]
-    assert merged == joined
-    assert all(start - end > within_ns for (_, end), (start, _) in pairwise(merged))
-
-
-def test_a_nested_span_does_not_end_the_one_around_it() -> None:
-    #  0----------10   20--30
-    #     3--5
-    assert merge(frame([(0, 10), (3, 5), (20, 30)])).rows() == [(0, 10), (20, 30)]
+    assert merge(frame(given_spans), within_ns=within_ns).rows() == joined
+    assert all(start - end > within_ns for (_, end), (start, _) in pairwise(joined))
 
 
 # --- flatten --------------------------------------------------------------------------------------
@@ -106,23 +93,15 @@ def test_each_instant_goes_to_the_claim_of_the_first_rank(given_claims: list[Cla
 # --- covers ---------------------------------------------------------------------------------------
 
 
-@given(spans, st.lists(instants, max_size=6))
-def test_covered_time_before_a_place_equals_a_count_of_instants(
-    given_spans: list[Span], places: list[int]
-) -> None:
-    found = cover(given_spans).until(pl.Series(places, dtype=pl.Int64))
-    inside = covered(given_spans)
-    assert found.to_list() == [sum(t < place for t in inside) for place in places]
-
-
 @given(spans, spans)
-def test_covered_time_between_two_places_equals_a_count_of_instants(
+def test_covered_time_up_to_and_between_places_equals_a_count_of_instants(
     given_spans: list[Span], asked: list[Span]
 ) -> None:
-    table = frame(asked)
+    table, inside = frame(asked), covered(given_spans)
     found = cover(given_spans).between(table["start"], table["end"])
-    inside = covered(given_spans)
     assert found.to_list() == [len(inside & set(range(*span))) for span in asked]
+    until = cover(given_spans).until(table["start"])
+    assert until.to_list() == [sum(t < place for t in inside) for place, _ in asked]
 
 
 @given(spans, st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=4))
@@ -138,15 +117,12 @@ def test_slices_contain_the_requested_nanoseconds(
     wanted = [
         (row, min(begin, whole), min(begin + ns, whole)) for row, (begin, ns) in enumerate(asked)
     ]
-    table = pl.DataFrame(
-        wanted, schema={"row": pl.UInt32, "begin": pl.Int64, "stop": pl.Int64}, orient="row"
+    schema = {"row": pl.UInt32, "begin": pl.Int64, "stop": pl.Int64}
+    found = Cover(owned).slices(pl.DataFrame(wanted, schema=schema, orient="row"))
+    expected = Counter(
+        (row, owner) for row, begin, stop in wanted for _, owner in instants_in_order[begin:stop]
     )
-    found = Cover(owned).slices(table)
-    expected: dict[tuple[int, int], int] = {}
-    for row, begin, stop in wanted:
-        for _, owner in instants_in_order[begin:stop]:
-            expected[row, owner] = expected.get((row, owner), 0) + 1
-    assert [(row, owner, ns) for row, owner, ns in found.select("row", "owner", "ns").rows()] == [
+    assert found.select("row", "owner", "ns").rows() == [
         (row, owner, ns) for (row, owner), ns in expected.items()
     ]
     start_of = dict(owned.select("owner", "start").rows())
@@ -217,57 +193,50 @@ def test_track_and_time_can_be_read_back_from_a_place_on_the_axis(
 
 # --- windows --------------------------------------------------------------------------------------
 
+AXIS: Final = Axis.over(0, 40, margin_ns=0)
+on_devices = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 9)))
 
-def windows(of: list[tuple[int, Span]]) -> pl.DataFrame:
-    rows = [(device, *span) for device, span in of]
+
+def windows(of: list[tuple[int, int, int]]) -> pl.DataFrame:
+    """Windows of these devices, starts and lengths."""
+    rows = [(device, start, start + ns) for device, start, ns in of]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 
 
-on_devices = st.lists(
-    st.tuples(st.integers(0, 2), st.tuples(st.integers(0, 30), st.integers(1, 9))), max_size=6
-)
+def disjoint(of: list[tuple[int, int, int]]) -> pl.DataFrame:
+    """Windows that cover the same and do not overlap."""
+    merged = [
+        (device, start, end - start)
+        for device in range(3)
+        for start, end in merge(
+            frame([(start, start + ns) for on, start, ns in of if on == device])
+        ).rows()
+    ]
+    return windows(merged)
 
 
-def spread(of: list[tuple[int, tuple[int, int]]]) -> list[tuple[int, Span]]:
-    return [(device, (start, start + ns)) for device, (start, ns) in of]
-
-
-def of_device(device: int, rows: list[tuple[int, Span]]) -> set[int]:
-    return covered([span for on, span in rows if on == device])
-
-
-AXIS: Final = Axis.over(0, 40, margin_ns=0)
+def of_device(device: int, rows: pl.DataFrame) -> list[int]:
+    """Every instant of the windows of a device."""
+    return [t for on, start, end in rows.rows() if on == device for t in range(start, end)]
 
 
 @given(on_devices, on_devices)
 def test_an_intersection_is_what_both_cover_on_each_device(
-    some: list[tuple[int, tuple[int, int]]], others: list[tuple[int, tuple[int, int]]]
+    some: list[tuple[int, int, int]], others: list[tuple[int, int, int]]
 ) -> None:
-    disjoint = [
-        (device, span)
-        for device in range(3)
-        for span in merge(frame([s for on, s in spread(some) if on == device])).rows()
-    ]
-    found = intersect_windows(windows(disjoint), windows(spread(others)), AXIS)
-    rows = [(device, (start, end)) for device, start, end in found.rows()]
+    found = intersect_windows(disjoint(some), windows(others), AXIS)
     for device in range(3):
-        both = of_device(device, disjoint) & of_device(device, spread(others))
-        assert of_device(device, rows) == both
-        assert sum(end - start for on, (start, end) in rows if on == device) == len(both)
+        both = {*of_device(device, windows(some))} & {*of_device(device, windows(others))}
+        assert sorted(of_device(device, found)) == sorted(both)
 
 
 @given(on_devices, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 39)), max_size=8))
 def test_what_starts_inside_a_window_is_inside(
-    some: list[tuple[int, tuple[int, int]]], starts: list[tuple[int, int]]
+    some: list[tuple[int, int, int]], starts: list[tuple[int, int]]
 ) -> None:
-    disjoint = [
-        (device, span)
-        for device in range(3)
-        for span in merge(frame([s for on, s in spread(some) if on == device])).rows()
-    ]
     rows = pl.DataFrame(starts, schema={"device_no": pl.UInt32, "start_ns": pl.Int64}, orient="row")
-    found = rows_starting_inside(rows, windows(disjoint), AXIS)
-    assert found.rows() == [row for row in starts if row[1] in of_device(row[0], disjoint)]
+    found = rows_starting_inside(rows, disjoint(some), AXIS)
+    assert found.rows() == [row for row in starts if row[1] in of_device(row[0], windows(some))]
 
 
 # --- shares ---------------------------------------------------------------------------------------

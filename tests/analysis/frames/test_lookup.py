@@ -1,7 +1,11 @@
-"""Rows and names by number."""
+"""Rows and names by number; means, medians and percentiles against Python's exact fractions."""
+
+from fractions import Fraction
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsysflow.analysis.frames.lookup import (
     MOST_STRETCHES,
@@ -13,15 +17,16 @@ from nsysflow.analysis.frames.lookup import (
     number_in,
     scatter_table,
 )
+from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, spread, std_ns, whole_ns
+from tests.oracle.stats import mean, percentile, whole
 
 
 def test_a_table_holds_the_last_value_of_each_number_and_null_elsewhere() -> None:
     table = scatter_table(4, pl.Series([1, 3, 1]), pl.Series(["a", "b", "c"]))
     assert table.to_list() == [None, "c", None, "b"]
-
-
-def test_codes_are_numbered_in_their_own_order() -> None:
     assert dense(pl.Series([70, 5, 70, 12])).to_list() == [2, 0, 2, 1]
+    words = enum_from_index(pl.Series("x", [1, None, 0], dtype=pl.UInt8), pl.Enum(["a", "b"]))
+    assert words.to_list() == ["b", None, "a"]
 
 
 @pytest.mark.parametrize(
@@ -49,15 +54,6 @@ def test_the_number_of_a_row_is_where_its_key_stands(keys: list[tuple[int, int]]
     assert found.dtype == pl.UInt32
 
 
-def test_words_are_found_by_their_number() -> None:
-    words = pl.Enum(["a", "b"])
-    assert enum_from_index(pl.Series("x", [1, None, 0], dtype=pl.UInt8), words).to_list() == [
-        "b",
-        None,
-        "a",
-    ]
-
-
 @pytest.mark.parametrize(
     "kept",
     [
@@ -79,3 +75,39 @@ def test_a_few_stretches_are_not_copied_and_many_are() -> None:
     every_other = pl.Series([row % 2 == 0 for row in range(len(rows))])
     assert filter_runs(rows, in_three).n_chunks() == 3
     assert filter_runs(rows, every_other).n_chunks() == 1
+
+
+VALUES = st.lists(st.integers(0, 10**13), min_size=1, max_size=30)
+
+
+def of(values: list[int], expression: pl.Expr) -> object:
+    return pl.DataFrame({"ns": values}).select(expression.alias("found")).item()
+
+
+@given(VALUES)
+def test_statistics_are_exact_values_rounded_half_to_even(values: list[int]) -> None:
+    ns = pl.col("ns")
+    assert of(values, p95_ns(ns)) == whole(percentile(values, 95))
+    assert of(values, median_ns(ns)) == pytest.approx(whole(percentile(values, 50)), rel=1e-15)
+    assert of(values, whole_ns(ns.mean())) == pytest.approx(whole(mean(values)), rel=1e-12)
+
+
+def test_halves_are_rounded_to_even_and_what_has_no_value_is_null() -> None:
+    ns = pl.col("ns")
+    assert of([1, 2], median_ns(ns)) == of([2, 3], median_ns(ns)) == 2
+    assert of([5], std_ns(ns)) is None
+    assert of([2, 4, 4, 4, 5, 5, 7, 9], std_ns(ns)) == 2  # sqrt(32 / 7) = 2.14
+    assert of([0], percent(ns, ns)) is None
+    assert of([4], percent(ns - 1, ns)) == 75
+
+
+def test_the_spread_names_its_six_columns() -> None:
+    frame = pl.DataFrame({"ns": [1, 2, 3]}).select(spread(pl.col("ns")))
+    assert frame.row(0, named=True) == {
+        "mean_ns": 2,
+        "median_ns": 2,
+        "min_ns": 1,
+        "max_ns": 3,
+        "std_ns": 1,
+        "p95_ns": whole(Fraction(29, 10)),
+    }

@@ -20,48 +20,33 @@ def test_every_frame_has_its_schema_and_every_row_arrives(name: str, tmp_path: P
     assert trace.ops["detail"].drop_nulls().len() == trace.shapes.height + trace.copy_details.height
 
 
-def test_an_export_with_nothing_but_strings_has_empty_frames(tmp_path: Path) -> None:
-    trace = load(write_export(tmp_path / "empty.sqlite"))
+@pytest.mark.parametrize("rows", [None, []], ids=["no tables", "no rows"])
+def test_an_export_with_nothing_but_strings_has_empty_frames(
+    tmp_path: Path, rows: list[Row] | None
+) -> None:
+    trace = load(write_export(tmp_path / "empty.sqlite", kernels=rows, calls=rows))
     assert_schemas(trace)
     assert all(getattr(trace, name).is_empty() for name in FRAMES)
     assert note_kinds(trace) == [NoteKind.NO_GPU_WORK, NoteKind.NO_RANGES]
 
 
-def test_tables_without_rows_have_empty_frames(tmp_path: Path) -> None:
-    nothing: list[dict[str, object]] = []
-    trace = load(write_export(tmp_path / "empty.sqlite", kernels=nothing, calls=nothing))
-    assert_schemas(trace)
-    assert trace.ops.is_empty()
-
-
 def test_device_0_of_two_processes_is_the_physical_gpu_of_each(tmp_path: Path) -> None:
     path = write_export(
         tmp_path / "two.sqlite",
-        kernels=[{"globalPid": process(1)}, {"globalPid": process(2)}],
+        kernels=[{"globalPid": process(pid), "deviceId": pid == 3} for pid in (1, 2, 3)],
         cuda_devices=[{"pid": 1, "gpuId": 3}, {"pid": 2, "gpuId": 5}],
         gpus=[{"id": 3, "uuid": "three"}],
     )
     trace = load(path)
-    assert trace.ops["device"].to_list() == [3, 5]
-    assert trace.devices["device"].to_list() == [3, 5]
-    assert trace.devices["uuid"].to_list() == ["three", None]
+    assert trace.ops["device"].to_list() == [3, 5, 1]  # the third process names no device
+    assert trace.devices["device"].to_list() == [1, 3, 5]
+    assert trace.devices["uuid"].to_list() == [None, "three", None]
 
 
-def test_a_device_without_a_row_for_its_process_keeps_its_number(tmp_path: Path) -> None:
-    path = write_export(
-        tmp_path / "r.sqlite", kernels=[{"deviceId": 1}], cuda_devices=[{"pid": 7, "gpuId": 4}]
-    )
-    assert load(path).ops["device"].to_list() == [1]
-
-
-@pytest.mark.parametrize("none", [None, 0])
-def test_an_operation_without_correlation_is_kept(tmp_path: Path, none: int | None) -> None:
-    path = write_export(
-        tmp_path / "r.sqlite", kernels=[{"correlationId": none}, {"correlationId": 4}], calls=[{}]
-    )
-    trace = load(path)
-    assert trace.ops["correlation"].to_list() == [None, 4]
-    assert NoteKind.NO_CORRELATION in note_kinds(trace)
+def test_operations_without_correlation_or_of_negative_length_are_kept(tmp_path: Path) -> None:
+    rows = [{"correlationId": correlation} for correlation in (None, 0, 4)]
+    path = write_export(tmp_path / "r.sqlite", kernels=[*rows, {"start": 9, "end": 2}], calls=[{}])
+    assert load(path).ops["correlation"].to_list() == [None, None, 4, 1]
 
 
 def test_columns_that_a_version_lacks_are_null(tmp_path: Path) -> None:
@@ -79,19 +64,16 @@ def test_columns_that_a_version_lacks_are_null(tmp_path: Path) -> None:
     assert trace.copy_details["source_memory"].to_list() == [None]
 
 
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [
-        ("cudaLaunchKernel_v7000", "cudaLaunchKernel"),
-        ("cudaLaunchKernelExC_v11060_ptsz", "cudaLaunchKernelExC"),
-        ("cudaMemcpyAsync_ptds", "cudaMemcpyAsync"),
-        ("cuMemAlloc_v2", "cuMemAlloc"),
-        ("cuCtxSynchronize", "cuCtxSynchronize"),
-    ],
-)
-def test_api_names_lose_their_version(tmp_path: Path, name: str, plain: str) -> None:
-    path = write_export(tmp_path / "r.sqlite", calls=[{"nameId": name}])
-    assert load(path).calls["name"].to_list() == [plain]
+def test_api_names_lose_their_version(tmp_path: Path) -> None:
+    plain = {
+        "cudaLaunchKernel_v7000": "cudaLaunchKernel",
+        "cudaLaunchKernelExC_v11060_ptsz": "cudaLaunchKernelExC",
+        "cudaMemcpyAsync_ptds": "cudaMemcpyAsync",
+        "cuMemAlloc_v2": "cuMemAlloc",
+        "cuCtxSynchronize": "cuCtxSynchronize",
+    }
+    path = write_export(tmp_path / "r.sqlite", calls=[{"nameId": name} for name in plain])
+    assert load(path).calls["name"].to_list() == [*plain.values()]
 
 
 def test_a_kernel_whose_strings_are_missing_keeps_its_row(tmp_path: Path) -> None:
@@ -121,23 +103,13 @@ def test_each_process_has_its_own_domains_and_the_default_one_has_no_name(tmp_pa
     assert ranges["row"].to_list() == [0, 1, 2, 3]
 
 
-def test_rows_without_a_process_belong_to_the_only_one(tmp_path: Path) -> None:
-    path = write_export(tmp_path / "r.sqlite", kernels=[{"globalPid": None}], calls=[{}])
-    assert load(path).ops["process"].to_list() == [process()]
-
-
-def test_rows_without_a_process_stay_so_where_there_are_two(tmp_path: Path) -> None:
-    path = write_export(
-        tmp_path / "r.sqlite",
-        kernels=[{"globalPid": None}],
-        calls=[{"globalTid": thread(1, pid=1)}, {"globalTid": thread(2, pid=2)}],
-    )
-    assert load(path).ops["process"].to_list() == [None]
-
-
-def test_operations_of_negative_length_are_left_to_the_analysis(tmp_path: Path) -> None:
-    path = write_export(tmp_path / "r.sqlite", kernels=[{"start": 9, "end": 2}])
-    assert load(path).ops.height == 1
+@pytest.mark.parametrize(("pids", "found"), [([1], process(1)), ([1, 2], None)])
+def test_rows_without_a_process_belong_to_the_only_one(
+    tmp_path: Path, pids: list[int], found: int | None
+) -> None:
+    calls = [{"globalTid": thread(pid, pid=pid)} for pid in pids]
+    path = write_export(tmp_path / "r.sqlite", kernels=[{"globalPid": None}], calls=calls)
+    assert load(path).ops["process"].to_list() == [found]
 
 
 def test_a_thread_has_one_name_and_that_of_pytorch_wins(tmp_path: Path) -> None:
@@ -146,39 +118,24 @@ def test_a_thread_has_one_name_and_that_of_pytorch_wins(tmp_path: Path) -> None:
     assert trace.threads.rows() == [(process(), thread(), "pt_autograd_0")]
 
 
-def test_a_wait_names_its_stream_and_the_record_that_it_waits_for(tmp_path: Path) -> None:
-    nobody = {"streamId": 0xFFFF_FFFF, "eventSyncId": 0}
+def test_a_wait_names_its_stream_its_record_and_the_device_of_its_context(tmp_path: Path) -> None:
+    def on_stream(correlation: int, **columns: int) -> Row:
+        return {"correlationId": correlation, "globalPid": process(), "deviceId": 0, **columns}
+
     path = write_export(
         tmp_path / "r.sqlite",
         tables={
             "CUPTI_ACTIVITY_KIND_CUDA_EVENT": [on_stream(7, streamId=13, eventSyncId=4)],
             "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
-                on_stream(8, streamId=14, eventSyncId=4),
-                on_stream(9, **nobody),
-            ],
-        },
-    )
-    trace = load(path)
-    assert trace.event_records.rows() == [(process(), 0, 7, 13, 4)]
-    assert trace.waits.rows() == [(process(), 0, 8, 14, 4), (process(), 0, 9, None, None)]
-
-
-def test_a_wait_is_of_the_device_of_its_context_whatever_device_it_names(tmp_path: Path) -> None:
-    path = write_export(
-        tmp_path / "r.sqlite",
-        tables={
-            "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": [
                 on_stream(8, streamId=14, eventSyncId=4, contextId=1),
-                on_stream(9, streamId=14, eventSyncId=4, contextId=2),
+                on_stream(9, streamId=0xFFFF_FFFF, eventSyncId=0, contextId=2),
             ],
             "TARGET_INFO_CUDA_CONTEXT_INFO": [{"processId": PID, "contextId": 1, "deviceId": 1}],
         },
     )
-    assert load(path).waits["device"].to_list() == [1, 0]
-
-
-def on_stream(correlation: int, **columns: int) -> Row:
-    return {"correlationId": correlation, "globalPid": process(), "deviceId": 0, **columns}
+    trace = load(path)
+    assert trace.event_records.rows() == [(process(), 0, 7, 13, 4)]
+    assert trace.waits.rows() == [(process(), 1, 8, 14, 4), (process(), 0, 9, None, None)]
 
 
 def test_every_stream_wait_of_a_real_report_finds_its_record() -> None:

@@ -21,6 +21,7 @@ from tests.exports import write_export
 from tests.reports import DATA, sqlite_report
 
 SUFFIXES = (".xz", ".gz", ".zst")
+each_suffix = pytest.mark.parametrize("suffix", SUFFIXES)
 
 
 @cache
@@ -36,26 +37,19 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_compressed_report_loads_as_the_plain_one_does(
+@each_suffix
+def test_a_compressed_report_loads_as_the_plain_one_does_whatever_its_name(
     content: bytes, tmp_path: Path, suffix: str
 ) -> None:
-    plain, small = tmp_path / "r.sqlite", tmp_path / f"r.sqlite{suffix}"
+    plain, small, nameless = (tmp_path / name for name in ("r.sqlite", f"r.sqlite{suffix}", "r"))
     plain.write_bytes(content)
-    small.write_bytes(packed(content, suffix))
-    one, other = load(plain), load(small)
-    assert one.report == other.report == "r"
-    assert_frame_equal(one.ops, other.ops)
+    for path in (small, nameless):
+        path.write_bytes(packed(content, suffix))
+        assert load(path).report == load(plain).report == "r"
+        assert_frame_equal(load(path).ops, load(plain).ops)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_the_content_decides_and_not_the_name(content: bytes, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / "report"
-    path.write_bytes(packed(content, suffix))
-    assert load(path).ops.height == 50
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@each_suffix
 def test_packing_twice_gives_the_same_bytes(content: bytes, suffix: str) -> None:
     assert packed(content, suffix) == packed.__wrapped__(content, suffix)
 
@@ -73,24 +67,17 @@ def test_a_compressed_report_without_its_last_bytes_is_refused(
     assert caught.value.command == f"sha256sum {path}"
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_compressed_report_with_a_wrong_byte_is_refused(
+@each_suffix
+def test_a_compressed_report_with_a_wrong_byte_and_an_empty_one_are_refused(
     content: bytes, tmp_path: Path, suffix: str
 ) -> None:
     small = bytearray(packed(content, suffix))
     small[len(small) // 2] ^= 0xFF
     path = tmp_path / f"r.sqlite{suffix}"
-    path.write_bytes(small)
-    with pytest.raises(Damaged):
-        load(path)
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_compressed_empty_file_is_empty(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"r.sqlite{suffix}"
-    path.write_bytes(packed(b"", suffix))
-    with pytest.raises(Damaged, match="is empty"):
-        load(path)
+    for damaged, said in ((small, "corrupt"), (packed(b"", suffix), "is empty")):
+        path.write_bytes(damaged)
+        with pytest.raises(Damaged, match=said):
+            load(path)
 
 
 def test_several_zstd_frames_are_one_file(content: bytes, tmp_path: Path) -> None:
@@ -107,17 +94,15 @@ def test_the_error_for_a_truncated_report_names_the_compressed_file(tmp_path: Pa
         load(path)
 
 
-def test_an_archive_says_to_unpack_it() -> None:
-    with pytest.raises(NotAReport) as caught:
-        load(DATA / "h200-parquetdir.tar.xz")
-    assert caught.value.command == f"tar -xf {DATA / 'h200-parquetdir.tar.xz'}"
-
-
-def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_files_are_left_also_of_an_archive_which_is_to_be_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = DATA / "h200-parquetdir.tar.xz"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     load(DATA / "synthetic-1.sqlite.xz")
-    with pytest.raises(NotAReport):
-        load(DATA / "h200-parquetdir.tar.xz")
+    with pytest.raises(NotAReport) as caught:
+        load(archive)
+    assert caught.value.command == f"tar -xf {archive}"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -37,19 +37,17 @@ def test_a_report_is_named_after_its_file(path: str, name: str) -> None:
     assert report_name(Path(path)) == name
 
 
-def test_the_current_folder_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_a_run_is_read_as_its_report_and_gives_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "run-7"
     folder.mkdir()
+    shutil.copy(DATA / "synthetic-1.sqlite.xz", folder / "report.sqlite.xz")
+    assert load(folder).ops.height > 1
     write_export(folder / "report.sqlite", kernels=[{}])
+    assert load(str(folder)).ops.height == 1
     monkeypatch.chdir(folder)
     assert load(".").report == "run-7"
-
-
-def test_the_folder_of_a_run_is_read_as_its_report(tmp_path: Path) -> None:
-    shutil.copy(DATA / "synthetic-1.sqlite.xz", tmp_path / "report.sqlite.xz")
-    assert load(tmp_path).ops.height > 0
-    write_export(tmp_path / "report.sqlite", kernels=[{}])
-    assert load(str(tmp_path)).ops.height == 1
 
 
 @pytest.fixture
@@ -84,39 +82,32 @@ def test_commands_find_an_nsys_by_themselves(
     report: Path, nsys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NSYSFLOW_NSYS", str(nsys))
-    for argv in (
-        ["analyze", str(report), "--no-files"],
-        ["pack", str(report), "-o", str(tmp_path / "small.sqlite")],
-    ):
+    small = str(tmp_path / "small.sqlite")
+    for argv in (["analyze", str(report), "--no-files"], ["pack", str(report), "-o", small]):
         done = CliRunner().invoke(main, argv)
         assert done.exit_code == 0, done.output
-    assert load(tmp_path / "small.sqlite").ops.height == 1
-
-
-def test_reading_a_report_starts_no_program(report: Path, tmp_path: Path) -> None:
-    for read in (load, partial(pack, out=tmp_path / "small.sqlite")):
-        with pytest.raises(ReportError) as caught:
-            read(report)
-        assert caught.value.command == f"nsys export --type sqlite {report}"
+    assert load(small).ops.height == 1
 
 
 def test_without_an_nsys_the_error_says_how_to_get_one_and_how_to_export_by_hand(
-    report: Path,
+    report: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ReportError, match="no nsys was found") as caught:
-        load(report, export=no_nsys)
-    assert caught.value.command.splitlines() == [
-        "apt install nsight-systems",
-        f"nsys export --type sqlite {report}",
-    ]
+    by_hand = f"nsys export --type sqlite {report}"
+    for read, commands in (
+        (load, [by_hand]),
+        (partial(pack, out=tmp_path / "small.sqlite"), [by_hand]),
+        (partial(load, export=no_nsys), ["apt install nsight-systems", by_hand]),
+    ):
+        with pytest.raises(ReportError) as caught:
+            read(report)
+        assert caught.value.command.splitlines() == commands
 
 
-def test_an_nsys_asked_for_that_is_not_there_is_named(report: Path, tmp_path: Path) -> None:
+def test_an_nsys_that_is_not_there_is_named_and_one_that_fails_is_quoted(
+    report: Path, tmp_path: Path
+) -> None:
     with pytest.raises(CaptureError, match="gone"):
         nsysflow.load(report, nsys=tmp_path / "gone")
-
-
-def test_an_nsys_that_fails_is_quoted(report: Path, tmp_path: Path) -> None:
     failing = fake_nsys(tmp_path / "failing", body="echo 'Unknown file format' >&2; exit 3")
     with pytest.raises(Damaged, match="ended with 3 and said: Unknown file format"):
         nsysflow.load(report, nsys=str(failing))

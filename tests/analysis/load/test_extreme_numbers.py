@@ -34,11 +34,10 @@ Column = tuple[str, str]
 
 def columns(dtypes: tuple[type[pl.DataType], ...]) -> list[Column]:
     """The columns of these types that we read."""
-    tables = (*TABLES.values(), *SAMPLED.values())
     return sorted(
         {
             (table.name, column)
-            for table in tables
+            for table in (*TABLES.values(), *SAMPLED.values())
             for column, dtype in table.columns.items()
             if dtype in dtypes
         }
@@ -48,41 +47,34 @@ def columns(dtypes: tuple[type[pl.DataType], ...]) -> list[Column]:
 def held(path: Path, wanted: list[Column]) -> list[Column]:
     """The columns in which an export has a number."""
     with closing(sqlite3.connect(path)) as db:
-        there = [
-            (name, row[1])
-            for (name,) in db.execute("SELECT name FROM sqlite_master").fetchall()
-            for row in db.execute(f"PRAGMA table_info({name})")
-        ]
+        there = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?"
         return [
             (table, column)
             for table, column in wanted
-            if (table, column) in there
+            if db.execute(there, (table, column)).fetchone()
             and db.execute(f"SELECT max({column}) FROM {table}").fetchone()[0] is not None
         ]
 
 
 def is_id(column: Column) -> bool:
     """Whether a column holds ids, not times, sizes or kinds."""
-    return column[1].lower().endswith(("id", "pid", "tid"))
+    return column[1].lower().endswith("id")
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
     """A real report of one process with backtraces, kernels of graphs and copies."""
-    return sqlite_report(tmp_path_factory.mktemp("real"), "nan_check-sync")
+    return sqlite_report(tmp_path, "nan_check-sync")
 
 
-def test_a_number_too_wide_for_its_column_is_damage(report: Path, tmp_path: Path) -> None:
+def test_a_number_too_wide_for_its_column_is_damage(report: Path) -> None:
     narrow = held(report, columns((pl.Int32, pl.UInt32)))
     assert len(narrow) > 15
     for number, (table, column) in enumerate(narrow):
         value = TOO_WIDE[number % len(TOO_WIDE)]
-        path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
-        change(
-            path,
-            f"UPDATE {table} SET {column} = {value} WHERE rowid = (SELECT max(rowid)"
-            f" FROM {table} WHERE {column} NOT NULL)",
-        )
+        path = Path(shutil.copy(report, report.with_name("changed.sqlite")))
+        last = f"SELECT max(rowid) FROM {table} WHERE {column} NOT NULL"
+        change(path, f"UPDATE {table} SET {column} = {value} WHERE rowid = ({last})")
         with pytest.raises(Damaged):
             load(path)
 
@@ -95,45 +87,36 @@ def test_a_number_too_wide_for_its_column_is_damage(report: Path, tmp_path: Path
     ],
 )
 def test_any_numbers_of_64_bits_give_every_table(
-    report: Path, tmp_path: Path, ids: bool, values: tuple[int, ...], turn: int
+    report: Path, ids: bool, values: tuple[int, ...], turn: int
 ) -> None:
     """Each column gets another value in each round, and every value in the end."""
     wide = [each for each in held(report, columns((pl.Int64,))) if is_id(each) == ids]
     assert len(wide) > 10
-    path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
-    change(
-        path,
-        *(
-            f"UPDATE {table} SET {column} = {values[(turn + number) % len(values)]} WHERE rowid % 2"
-            for number, (table, column) in enumerate(wide)
-        ),
-    )
-    tables_of(load(path))
+    for number, (table, column) in enumerate(wide):
+        value = values[(turn + number) % len(values)]
+        change(report, f"UPDATE {table} SET {column} = {value} WHERE rowid % 2")
+    tables_of(load(report))
 
 
 @pytest.mark.parametrize("value", FARTHEST)
-def test_kernels_of_one_correlation_id_give_every_table(
-    report: Path, tmp_path: Path, value: int
-) -> None:
-    path = Path(shutil.copy(report, tmp_path / "r.sqlite"))
-    tables_of(load(change(path, f"UPDATE {KERNELS} SET correlationId = {value}")))
+def test_kernels_of_one_correlation_id_give_every_table(report: Path, value: int) -> None:
+    tables_of(load(change(report, f"UPDATE {KERNELS} SET correlationId = {value}")))
 
 
 @pytest.mark.parametrize("added", [2**62, -(2**62)])
-def test_correlation_ids_may_be_any_numbers(report: Path, tmp_path: Path, added: int) -> None:
-    path = Path(shutil.copy(report, tmp_path / "nan_check-sync.sqlite"))
-    before = tables_of(load(path))
-    with closing(sqlite3.connect(path)) as db:
+def test_correlation_ids_may_be_any_numbers(report: Path, added: int) -> None:
+    before = tables_of(load(report))
+    with closing(sqlite3.connect(report)) as db:
         names = [name for (name,) in db.execute("SELECT name FROM sqlite_master")]
     correlated = [name for name in names if name.startswith("CUPTI_ACTIVITY_KIND_")]
     change(
-        path,
+        report,
         *(f"UPDATE {name} SET correlationId = correlationId + {added}" for name in correlated),
         # a call that launches nothing: its id is further from the others than 63 bits
         f"UPDATE {CALLS} SET correlationId = {-added} WHERE rowid = (SELECT min(rowid) FROM"
         f" {CALLS} WHERE nameId = (SELECT id FROM StringIds WHERE value LIKE '{HARMLESS}%'))",
     )
-    after = tables_of(load(path))
+    after = tables_of(load(report))
     for name, table in before.items():
         assert_frame_equal(table, after[name])
 
@@ -144,8 +127,8 @@ def test_unsigned_ids_of_a_parquetdir_wrap_as_in_sqlite(
 ) -> None:
     folder = as_parquetdir(report, tmp_path / "folder")
     file = folder / f"{KERNELS}.parquet"
-    id_of = pl.lit(value, pl.UInt64).alias("correlationId")
-    pl.read_parquet(file).with_columns(id_of).write_parquet(file)
+    correlated = pl.lit(value, pl.UInt64).alias("correlationId")
+    pl.read_parquet(file).with_columns(correlated).write_parquet(file)
     trace = load(folder)
     signed = value if value < 2**63 else value - 2**64
     assert trace.ops.filter(kind="kernel")["correlation"].unique().to_list() == [signed]

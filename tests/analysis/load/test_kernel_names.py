@@ -49,22 +49,16 @@ def test_a_short_name_says_what_a_kernel_is(name: str, short: str) -> None:
     assert short_kernel_name(name) == short
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_a_generic_name_stays_where_its_arguments_say_no_more_and_any_other_whole() -> None:
+    for name in (
         "void kernel<128, float, c10::BFloat16, int8_t, T1>(float*)",
         "void mine::kernel(float*)",
         "void cutlass::device_kernel<GemmKernel>(T1)",
         "Kernel<>",
-    ],
-)
-def test_a_generic_name_stays_where_its_arguments_say_no_more(name: str) -> None:
-    assert short_kernel_name(name) in GENERIC
-
-
-@pytest.mark.parametrize("name", ["", "Kernel2<", "a<b>>", ">", "f(int", "operator<"])
-def test_a_name_that_cannot_be_taken_apart_stays_whole(name: str) -> None:
-    assert name.startswith(short_kernel_name(name))
+    ):
+        assert short_kernel_name(name) in GENERIC
+    for name in ("", "Kernel2<", "a<b>>", ">", "f(int", "operator<"):  # cannot be taken apart
+        assert name.startswith(short_kernel_name(name))
 
 
 @every_report
@@ -76,17 +70,10 @@ def test_kernels_are_shortened_as_nsys_does(name: str) -> None:
 
 def test_nsys_reports_and_kineto_traces_name_a_kernel_alike(tmp_path: Path) -> None:
     full = "void cutlass::Kernel2<cutlass_80_sgemm_nn>(cutlass_80_sgemm_nn::Params)"
-    rows = [
-        {"demangledName": full, "shortName": "Kernel2"},
-        {"demangledName": "f", "shortName": "f"},
-    ]
-    report = write_export(tmp_path / "r.sqlite", kernels=rows)
-    trace = write(tmp_path, {**kernel(), "name": full}, {**kernel(), "name": "f"})
-    for path in (report, trace):
-        assert load(path).ops["short_name"].to_list() == ["cutlass_80_sgemm_nn", "f"]
-
-
-def test_a_generic_kernel_without_a_full_name_keeps_its_short_one(tmp_path: Path) -> None:
-    rows = [{"demangledName": None, "shortName": "Kernel2"}]
-    report = write_export(tmp_path / "r.sqlite", kernels=rows)
-    assert load(report).ops["short_name"].to_list() == ["Kernel2"]
+    names = [(full, "Kernel2"), ("f", "f"), (None, "Kernel2")]
+    rows = [{"demangledName": name, "shortName": short} for name, short in names]
+    report = load(write_export(tmp_path / "r.sqlite", kernels=rows))
+    trace = load(write(tmp_path, {**kernel(), "name": full}, {**kernel(), "name": "f"}))
+    assert trace.ops["short_name"].to_list() == ["cutlass_80_sgemm_nn", "f"]
+    # a generic kernel without a full name keeps its short one
+    assert report.ops["short_name"].to_list() == ["cutlass_80_sgemm_nn", "f", "Kernel2"]

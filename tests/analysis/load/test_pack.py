@@ -18,29 +18,14 @@ from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
 from nsysflow.base.errors import Damaged, NotAReport, OutputError
 from tests.analyses import few_reports, loaded
-from tests.exports import change, write_export
+from tests.analysis.load import frames
+from tests.analysis.load.frames import DOMAINS, stack
+from tests.exports import change, process, write_export
 from tests.reports import DATA, PACKED, sqlite_report
 
 SECRET = "hunter2-token-of-the-traced-machine"
-FRAMES = (
-    "ops",
-    "shapes",
-    "copy_details",
-    "calls",
-    "ranges",
-    "overhead",
-    "event_records",
-    "waits",
-    "graph_nodes",
-    "threads",
-    "devices",
-    "backtraces",
-    "samples",
-    "gpu_samples",
-    "captures",
-    "messages",
-    "flops",
-)
+FRAMES = {*frames.FRAMES, "graph_nodes", "messages", "flops"} - {"diagnostics", "running", "frames"}
+SMALL = DATA / "synthetic-1.sqlite.xz"
 
 
 @pytest.fixture(scope="module")
@@ -85,24 +70,28 @@ def test_the_suffix_says_how_it_is_written_and_the_bytes_are_always_the_same(
     tmp_path: Path, suffix: str
 ) -> None:
     one, other = tmp_path / f"one{suffix}", tmp_path / f"other{suffix}"
-    pack(DATA / "synthetic-1.sqlite.xz", one)
-    pack(DATA / "synthetic-1.sqlite.xz", other)
+    pack(SMALL, one)
+    pack(SMALL, other)
     assert one.read_bytes() == other.read_bytes()
-    assert load(one).ops.height == load(DATA / "synthetic-1.sqlite.xz").ops.height
+    assert load(one).ops.height == load(SMALL).ops.height
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([one.name, other.name])
 
 
-def _with_secrets(path: Path) -> Path:
-    frames = '{"Function":900,"File":901,"Line":3},{"Function":902,"File":903,"Line":4}'
-    backtrace = '{"Python Backtrace on CUDA":{"Frames":[' + frames + f'],"Host":"{SECRET}"' + "}}"
-    return write_export(
-        path,
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """The packed copy of a report with a secret wherever a text can be."""
+    frames = [(900, 901, 3), (902, 903, 4)]
+    backtrace = stack("backtrace", 0, *frames) | {"text": SECRET}
+    report = write_export(
+        tmp_path / "private.sqlite",
         kernels=[{"mangledName": 904}],
         calls=[{"nameId": "cudaLaunchKernel_v7000"}],
         nvtx=[
             {"text": "forward", "jsonText": f'{{"payload": "{SECRET}"}}'},
             {"eventType": 34, "text": f"mark {SECRET}"},
-            {"eventType": 34, "text": SECRET, "jsonText": backtrace},
+            {"eventType": 34, "text": f'{{"nsysflow": {{"capture": "3:2:5", "at": "{SECRET}"}}}}'},
+            DOMAINS["backtrace"],
+            backtrace | {"jsonText": backtrace["jsonText"].replace("Running", SECRET)},
         ],
         diagnostics=[
             {"text": f"Process {SECRET} was started.", "severity": 1},
@@ -127,25 +116,18 @@ def _with_secrets(path: Path) -> Path:
             ],
         },
     )
-
-
-@pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    out = tmp_path / "shared.sqlite"
-    report = _with_secrets(tmp_path / "private.sqlite")
     assert SECRET.encode() in report.read_bytes()
+    out = tmp_path / "shared.sqlite"
     pack(report, out)
     return out
 
 
-def test_a_packed_report_holds_no_planted_secret(shared: Path) -> None:
+def test_a_packed_report_holds_what_the_analysis_needs_and_no_planted_secret(shared: Path) -> None:
     assert SECRET.encode() not in shared.read_bytes()
-
-
-def test_a_packed_report_holds_what_the_analysis_needs(shared: Path) -> None:
     trace = load(shared)
     assert trace.ops["short_name"].to_list() == ["add"]
     assert trace.ranges["name"].to_list() == ["forward"]
+    assert trace.captures.rows() == [(process(), "3:2:5", None)]
     assert trace.diagnostics.rows() == [(3, "CUDA events were lost in (path)")]
     assert trace.source.endswith("schema 3.20.3")
 
@@ -153,8 +135,9 @@ def test_a_packed_report_holds_what_the_analysis_needs(shared: Path) -> None:
 def test_backtraces_stay_with_shortened_paths(shared: Path) -> None:
     with closing(sqlite3.connect(shared)) as db:
         strings = dict(db.execute("SELECT id, value FROM StringIds"))
-        (stack,) = db.execute("SELECT jsonTextId FROM NVTX_EVENTS WHERE eventType = 34").fetchone()
-    assert '{"Function":900,"File":901,"Line":3}' in strings[stack]
+        kept = "SELECT jsonTextId FROM NVTX_EVENTS WHERE eventType = 34 AND jsonTextId NOT NULL"
+        ((number,),) = db.execute(kept)
+    assert '{"Function":900,"File":901,"Line":3}' in strings[number]
     assert [strings[number] for number in (900, 901, 902, 903)] == [
         "main",
         "train.py",
@@ -163,23 +146,16 @@ def test_backtraces_stay_with_shortened_paths(shared: Path) -> None:
     ]
 
 
-def test_a_compressed_report_can_be_packed(tmp_path: Path) -> None:
-    report = sqlite_report(tmp_path)
-    plain, packed = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
-    small = tmp_path / "r.sqlite.gz"
-    small.write_bytes(gzip.compress(report.read_bytes()))
-    pack(report, plain)
-    pack(small, packed)
-    assert plain.read_bytes() == packed.read_bytes()
-
-
-def test_the_report_is_not_changed(tmp_path: Path) -> None:
+def test_a_report_plain_or_compressed_is_packed_alike_and_not_changed(tmp_path: Path) -> None:
     report = sqlite_report(tmp_path)
     before = report.read_bytes()
-    pack(report, tmp_path / "out.sqlite.xz")
+    small = tmp_path / "r.sqlite.gz"
+    small.write_bytes(gzip.compress(before))
+    for source, out in ((report, "a.sqlite"), (small, "b.sqlite")):
+        pack(source, tmp_path / out)
+    assert (tmp_path / "a.sqlite").read_bytes() == (tmp_path / "b.sqlite").read_bytes()
     assert report.read_bytes() == before
-    assert lzma.decompress((tmp_path / "out.sqlite.xz").read_bytes())[:6] == b"SQLite"
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_a_report_is_not_packed_onto_itself(tmp_path: Path) -> None:
@@ -192,33 +168,26 @@ def test_a_report_is_not_packed_onto_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["out", "out.zip", "out.xz"])
 def test_an_output_name_without_a_known_ending_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(OutputError, match=r"\.sqlite\.xz"):
-        pack(DATA / "synthetic-1.sqlite.xz", tmp_path / name)
+        pack(SMALL, tmp_path / name)
 
 
 def test_the_command_for_a_missing_folder_makes_it(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as caught:
-        pack(DATA / "synthetic-1.sqlite.xz", tmp_path / "no" / "out.sqlite")
+        pack(SMALL, tmp_path / "no" / "out.sqlite")
     assert caught.value.command == f"mkdir -p {tmp_path / 'no'}"
 
 
-def test_a_trace_of_torch_profiler_cannot_be_packed(tmp_path: Path) -> None:
+def test_only_a_whole_report_of_nsys_can_be_packed(tmp_path: Path) -> None:
+    out, notes = tmp_path / "out.sqlite", tmp_path / "notes.sqlite"
     with pytest.raises(NotAReport) as caught:
-        pack(DATA / "h200-kineto.pt.trace.json.gz", tmp_path / "out.sqlite")
+        pack(DATA / "h200-kineto.pt.trace.json.gz", out)
     assert caught.value.command == "nsysflow profile --collector nsys -- COMMAND"
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_is_not_a_report_cannot_be_packed(tmp_path: Path) -> None:
-    (tmp_path / "notes.sqlite").write_text("not a report")
+    notes.write_text("not a report")
     with pytest.raises(NotAReport):
-        pack(tmp_path / "notes.sqlite", tmp_path / "out.sqlite")
-
-
-def test_a_damaged_report_is_not_packed(tmp_path: Path) -> None:
-    report = change(sqlite_report(tmp_path), "UPDATE NVTX_EVENTS SET start = 'soon'")
+        pack(notes, out)
     with pytest.raises(Damaged):
-        pack(report, tmp_path / "out.sqlite")
-    assert not (tmp_path / "out.sqlite").exists()
+        pack(change(sqlite_report(tmp_path), "UPDATE NVTX_EVENTS SET start = 'soon'"), out)
+    assert not out.exists()
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,14 +197,5 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("nsysflow.analysis.load.pack.pack_into", full)
     with pytest.raises(OutputError, match="no space is left"):
-        pack(DATA / "synthetic-1.sqlite.xz", tmp_path / "out.sqlite")
+        pack(SMALL, tmp_path / "out.sqlite")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_unreadable_backtraces_are_ignored_before_and_after_packing(tmp_path: Path) -> None:
-    deep, wide = "[" * 100_000, f'{{"Function":1,"File":{2**70},"Line":3}}'
-    said = '{"Python Backtrace on CUDA":{"Frames":[' + wide + "]}}"
-    rows = [{"eventType": 34, "text": "trace", "jsonText": text} for text in (deep, said)]
-    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=rows)
-    pack(report, tmp_path / "packed.sqlite")
-    assert load(tmp_path / "packed.sqlite").backtraces.equals(load(report).backtraces)

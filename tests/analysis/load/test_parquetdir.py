@@ -13,36 +13,19 @@ from nsysflow.base.errors import Damaged, Incomplete
 from tests.analysis.load.frames import FRAMES, assert_schemas
 from tests.reports import parquetdir_report, sqlite_report
 
-NAMES = (
-    *("h200-ddp-rank0", "synthetic-2", "h200-graph-level"),
-    *("h200-backtrace", "h200-gpu-metrics"),
-)
-UNSIGNED = (
-    "globalPid",
-    "globalTid",
-    "correlationId",
-    "streamId",
-    "deviceId",
-    "id",
-    "demangledName",
-    "typeId",
-    "domainId",
-)
+NAMES = ("h200-ddp-rank0", "synthetic-2", "h200-graph-level", "h200-backtrace", "h200-gpu-metrics")
+UNSIGNED = {
+    *("globalPid", "globalTid", "correlationId", "streamId", "deviceId"),
+    *("id", "demangledName", "typeId", "domainId"),
+}
 
 
 def as_parquetdir(database: Path, folder: Path) -> Path:
     """The tables of an SQLite export as nsys's other export has them: ids unsigned."""
     folder.mkdir()
     with closing(sqlite3.connect(database)) as db:
-        names = [
-            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
-        for name in names:
-            rows = db.execute(f"SELECT * FROM {name}")
-            columns = [column for column, *_ in rows.description]
-            frame = pl.DataFrame(
-                rows.fetchall(), schema=columns, orient="row", infer_schema_length=None
-            )
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
+            frame = pl.read_database(f"SELECT * FROM {name}", db, infer_schema_length=None)
             wide = [column for column in UNSIGNED if frame.schema.get(column) == pl.Int64]
             frame = frame.with_columns(pl.col(wide).cast(pl.UInt64, wrap_numerical=True))
             frame.write_parquet(folder / f"{name}.parquet")
@@ -77,18 +60,14 @@ def test_a_parquetdir_without_strings_is_incomplete(tmp_path: Path) -> None:
     assert "--type parquetdir" in caught.value.command
 
 
-@pytest.mark.parametrize("size", [0, 3, 100, 10_000])
-def test_a_truncated_table_is_named(tmp_path: Path, size: int) -> None:
+def test_a_truncated_table_is_named_and_text_where_numbers_belong_is_damage(tmp_path: Path) -> None:
     folder = parquetdir_report(tmp_path)
     table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
-    table.write_bytes(table.read_bytes()[:size])
-    with pytest.raises(Damaged, match=r"CUPTI_ACTIVITY_KIND_KERNEL\.parquet"):
-        load(folder)
-
-
-def test_text_where_numbers_belong_is_damage(tmp_path: Path) -> None:
-    folder = parquetdir_report(tmp_path)
-    table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
-    pl.read_parquet(table).with_columns(pl.col("start").cast(pl.String)).write_parquet(table)
+    content, rows = table.read_bytes(), pl.read_parquet(table)
+    for size in (0, 3, 100, 10_000):
+        table.write_bytes(content[:size])
+        with pytest.raises(Damaged, match=r"CUPTI_ACTIVITY_KIND_KERNEL\.parquet"):
+            load(folder)
+    rows.with_columns(pl.col("start").cast(pl.String)).write_parquet(table)
     with pytest.raises(Damaged, match="text where numbers belong"):
         load(folder)

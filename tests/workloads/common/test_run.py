@@ -29,9 +29,7 @@ def equal(results: list[torch.Tensor]) -> bool:
 
 @each
 @pytest.mark.parametrize(("precision", "seed"), [("float", 0), ("bf16", 1)])
-def test_every_variant_gives_the_same_result(
-    workload: Workload, precision: Precision, seed: int
-) -> None:
+def test_variants_give_the_same_result(workload: Workload, precision: Precision, seed: int) -> None:
     configs = [toy(workload, v.name, precision=precision, seed=seed) for v in workload.variants]
     results = [run(config).result for config in configs]
     assert equal(results)
@@ -64,9 +62,7 @@ def test_every_step_changes_the_result(workload: Workload) -> None:
 
 
 @each_variant
-def test_each_step_of_the_window_has_the_phases_of_the_catalog(
-    workload: Workload, variant: str
-) -> None:
+def test_each_step_has_the_phases_of_the_catalog(workload: Workload, variant: str) -> None:
     with recorded() as notes:
         outcome = run(toy(workload, variant, steps=3))
     assert notes.opened().count("step") == outcome.steps == 3

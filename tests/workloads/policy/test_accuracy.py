@@ -15,9 +15,7 @@ from tests.workloads.policy.starts import small_start
 
 @pytest.mark.parametrize("precision", ["float", "bf16"])
 @pytest.mark.parametrize("layers", [1, 2])
-def test_fused_results_are_as_accurate_as_those_of_pytorch(
-    precision: Precision, layers: int
-) -> None:
+def test_fused_results_are_as_accurate_as_pytorchs(precision: Precision, layers: int) -> None:
     start = small_start(precision, layers=layers)
     rows = compare(start.exact(), start.plain(), variant_of("fused", start))
     if precision == "bf16":

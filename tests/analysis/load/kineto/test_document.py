@@ -16,6 +16,12 @@ from tests.analysis.load.kineto.traces import REAL, event, kernel, write
 SPANS = st.tuples(st.integers(0, 4_300_000_000_000_999), st.integers(0, 10**12))
 
 
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "t.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
 def microseconds(ns: int) -> str:
     """A time as torch writes it: three decimals."""
     return f"{ns // 1000}.{ns % 1000:03}"
@@ -26,14 +32,15 @@ def microseconds(ns: int) -> str:
 def test_times_are_exact_to_the_nanosecond(
     tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int]]
 ) -> None:
-    path = tmp_path_factory.mktemp("t") / "t.json"
     blank = json.dumps(event("user_annotation", "a", "TS", "DUR"))
     events = [
         blank.replace('"TS"', microseconds(start)).replace('"DUR"', microseconds(length))
         for start, length in spans
     ]
-    path.write_text(f'{{"traceEvents": [{", ".join(events)}]}}')
-    found = load(path).ranges.select("start_ns", "end_ns").rows()
+    text = f'{{"traceEvents": [{", ".join(events)}]}}'
+    found = (
+        load(written(tmp_path_factory.mktemp("t"), text)).ranges.select("start_ns", "end_ns").rows()
+    )
     assert found == [(start, start + length) for start, length in spans]
 
 
@@ -48,27 +55,21 @@ def test_a_number_too_large_is_damage_and_the_trace_can_be_written_again(
 
 
 def test_a_bare_list_of_events_is_a_trace_too(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps([kernel()]))
-    assert load(path).ops.height == 1
+    assert load(written(tmp_path, json.dumps([kernel()]))).ops.height == 1
 
 
-@pytest.mark.parametrize(
-    "document", ["{}", "[]", '{"a": [1]}', '{"traceEvents": {}}', '{"traceEvents": [{"ph": "X"}]}']
-)
-def test_json_of_another_kind_is_not_a_report(tmp_path: Path, document: str) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(document)
-    with pytest.raises(NotAReport, match="not a trace of torch"):
-        load(path)
+def test_json_of_another_kind_is_not_a_report(tmp_path: Path) -> None:
+    events = '{"traceEvents": {}}', '{"traceEvents": [{"ph": "X"}]}'
+    for document in ("{}", "[]", '{"a": [1]}', *events):
+        with pytest.raises(NotAReport, match="not a trace of torch"):
+            load(written(tmp_path, document))
 
 
 @pytest.mark.parametrize("size", [1, 100, 5000, -1, -20])
 def test_a_truncated_trace_is_refused(tmp_path: Path, size: int) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(gzip.decompress(REAL.read_bytes()).strip()[:size])
+    content = gzip.decompress(REAL.read_bytes()).strip()[:size]
     with pytest.raises(Damaged, match="truncated or corrupt"):
-        load(path)
+        load(written(tmp_path, content))
 
 
 @pytest.mark.parametrize(
@@ -90,18 +91,16 @@ def test_an_impossible_event_is_damage(tmp_path: Path, odd: dict[str, Any]) -> N
         load(path)
 
 
-def test_brackets_without_end_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text("[" * 100_000)
-    with pytest.raises(Damaged):
-        load(path)
+def test_brackets_without_end_and_half_of_a_surrogate_pair_are_damage(tmp_path: Path) -> None:
+    for text in ("[" * 100_000, json.dumps([event("user_annotation", "\ud800")])):
+        with pytest.raises(Damaged):
+            load(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity", "1e400", '"\t"', '"caf\xe9"'])
 def test_near_json_that_python_reads_is_read(tmp_path: Path, odd: str) -> None:
-    path = write(tmp_path, event("user_annotation", "a"), kernel(occupancy="ODD"))
-    path.write_bytes(path.read_text().replace('"ODD"', odd).encode("latin-1"))
-    trace = load(path)
+    text = write(tmp_path, event("user_annotation", "a"), kernel(occupancy="ODD")).read_text()
+    trace = load(written(tmp_path, text.replace('"ODD"', odd).encode("latin-1")))
     assert trace.ops.height == 1
     assert trace.ranges["end_ns"].to_list() == [3000]
 
@@ -112,10 +111,3 @@ def test_a_gpu_is_listed_whatever_the_trace_says_about_it(
 ) -> None:
     trace = load(write(tmp_path, kernel(), deviceProperties=properties))
     assert trace.devices["device"].to_list() == [0]
-
-
-def test_half_of_a_surrogate_pair_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps([event("user_annotation", "\ud800")]))
-    with pytest.raises(Damaged):
-        load(path)

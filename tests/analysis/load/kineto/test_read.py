@@ -7,42 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
 from nsysflow.analysis.notes import NoteKind
-from nsysflow.analysis.trace import Trace
 from tests.analysis.load.frames import assert_schemas
 from tests.analysis.load.kineto.traces import REAL, event, kernel, write
 from tests.exports import note_kinds
 
 
-def test_a_real_trace_has_its_schemas_and_all_its_work() -> None:
+def test_a_real_trace_has_all_its_work_with_its_calls() -> None:
     trace = load(REAL)
     assert_schemas(trace)
     assert trace.report == "h200-kineto"
     assert trace.ops["kind"].value_counts().sort("kind")["count"].to_list() == [105, 9, 15]
     assert trace.calls.height == 154
+    assert trace.ops.join(trace.calls, on=["process", "correlation"], how="anti").is_empty()
     assert trace.devices.rows() == [(0, "NVIDIA H200", None, 132, None)]
     assert trace.notes == ()
-
-
-def test_every_operation_of_a_real_trace_finds_its_call() -> None:
-    trace = load(REAL)
-    keys = ["process", "correlation"]
-    assert trace.ops.join(trace.calls, on=keys, how="anti").is_empty()
-
-
-def test_steps_lose_their_number_so_that_they_repeat() -> None:
-    phases = nsysflow.analyze(load(REAL)).phases
+    # steps lose their number, so that they repeat
+    phases = nsysflow.analyze(trace).phases
     assert phases.filter(path="ProfilerStep")["instances"].to_list() == [3]
-
-
-def test_pageable_and_pinned_copies_are_distinguished() -> None:
-    details = load(REAL).copy_details.unique().sort("direction")
-    sides = details.select("direction", "source_memory", "target_memory").cast(pl.String).rows()
-    assert set(sides) == {
+    sides = trace.copy_details.select("direction", "source_memory", "target_memory").unique()
+    assert set(sides.cast(pl.String).rows()) == {
         ("HtoD", "pageable", "device"),
         ("DtoH", "device", "pinned"),
         ("DtoD", "device", "device"),
@@ -60,44 +49,32 @@ def test_what_a_trace_lacks_is_null(tmp_path: Path) -> None:
     assert trace.ops["device"].to_list() == [0, 1]
 
 
-def rewritten(folder: Path, change: Callable[[dict[str, Any]], object]) -> Trace:
-    """The real trace, after a change to each of its events."""
+def quoted(one: dict[str, Any]) -> None:
+    """Write numbers as text."""
+    for held in (one, one.get("args", {})):
+        numbers = {key: held[key] for key in held if isinstance(held[key], int)}
+        held.update({key: str(held[key]) for key in numbers if key not in ("ts", "dur")})
+
+
+def aged(one: dict[str, Any]) -> None:
+    """Write the categories of early Kineto versions."""
+    once = {"cuda_runtime": "Runtime", "cpu_op": "Operator", "gpu_memcpy": "Memcpy"}
+    once |= {"kernel": "Kernel", "gpu_memset": "Memset"}
+    one["cat"] = once.get(one.get("cat", ""), one.get("cat"))
+
+
+@pytest.mark.parametrize("change", [quoted, aged])
+def test_numbers_in_quotes_and_early_categories_are_read_alike(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
     document = json.loads(gzip.decompress(REAL.read_bytes()))
     for one in document["traceEvents"]:
         change(one)
-    path = folder / "h200-kineto.json"
+    path = tmp_path / "h200-kineto.json"
     path.write_text(json.dumps(document))
-    return load(path)
-
-
-def assert_as_the_real_one(trace: Trace) -> None:
-    real = load(REAL)
+    trace, real = load(path), load(REAL)
     for frame in ("ops", "calls", "ranges", "threads", "devices", "copy_details", "shapes"):
         assert_frame_equal(getattr(trace, frame), getattr(real, frame))
-
-
-def test_quoted_numbers_are_numbers(tmp_path: Path) -> None:
-    def quote(one: dict[str, Any]) -> None:
-        for held in (one, one.get("args", {})):
-            numbers = {key: held[key] for key in held if isinstance(held[key], int)}
-            held.update({key: str(held[key]) for key in numbers if key not in ("ts", "dur")})
-
-    assert_as_the_real_one(rewritten(tmp_path, quote))
-
-
-def test_categories_of_early_kineto_versions_are_read(tmp_path: Path) -> None:
-    once = {
-        "kernel": "Kernel",
-        "cuda_runtime": "Runtime",
-        "cpu_op": "Operator",
-        "gpu_memcpy": "Memcpy",
-        "gpu_memset": "Memset",
-    }
-
-    def age(one: dict[str, Any]) -> None:
-        one["cat"] = once.get(one.get("cat", ""), one.get("cat"))
-
-    assert_as_the_real_one(rewritten(tmp_path, age))
 
 
 def test_operators_are_not_ranges(tmp_path: Path) -> None:

@@ -56,13 +56,12 @@ def ran_at(trace: Trace, us: int) -> tuple[str, ...]:
 def test_at_each_instant_the_innermost_is_the_one_that_started_last(
     tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int, bool, str]]
 ) -> None:
-    made = [(operator if one[2] else function)(one[3], one[0], one[1]) for one in drawn]
-    trace = load(write(tmp_path_factory.mktemp("t"), event("user_annotation", "r"), *made))
-    rows = {True: 0, False: 0}
-    spans = []
+    made, spans, rows = [], [], {True: 0, False: 0}
     for start, length, is_operator, name in drawn:
+        made.append((operator if is_operator else function)(name, start, length))
         spans.append(Span(start, start + length, is_operator, rows[is_operator], name))
         rows[is_operator] += 1
+    trace = load(write(tmp_path_factory.mktemp("t"), event("user_annotation", "r"), *made))
     for us in range(22):
         assert ran_at(trace, us) == ran(spans, us)
 
@@ -78,20 +77,16 @@ def test_functions_have_files_and_lines_and_operators_only_names(tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize(
-    ("written", "file"),
-    [
-        ("torch/nn/modules/linear.py(130): forward", "site-packages/torch/nn/modules/linear.py"),
-        ("typing.py(359): inner", "lib/python3/typing.py"),
-        ("concurrent/futures/thread.py(1): submit", "lib/python3/concurrent/futures/thread.py"),
-        ("model/torch.py(1): f", "model/torch.py"),
-        ("/opt/app/train.py(1): f", "/opt/app/train.py"),
-    ],
-)
-def test_files_of_libraries_are_told_by_their_first_folder(
-    tmp_path: Path, written: str, file: str
-) -> None:
-    assert load(write(tmp_path, function(written, 0, 9))).frames["file"].to_list() == [file]
+def test_files_of_libraries_are_told_by_their_first_folder(tmp_path: Path) -> None:
+    files = {
+        "torch/nn/modules/linear.py": "site-packages/torch/nn/modules/linear.py",
+        "typing.py": "lib/python3/typing.py",
+        "concurrent/futures/thread.py": "lib/python3/concurrent/futures/thread.py",
+        "model/torch.py": "model/torch.py",
+        "/opt/app/train.py": "/opt/app/train.py",
+    }
+    calls = [function(f"{file}(1): f", 10 * at, 9) for at, file in enumerate(files)]
+    assert load(write(tmp_path, *calls)).frames["file"].to_list() == [*files.values()]
 
 
 def test_the_same_method_of_two_objects_is_one_function(tmp_path: Path) -> None:
@@ -107,22 +102,18 @@ def test_threads_do_not_run_inside_each_other(tmp_path: Path) -> None:
     assert set(stacks_of(trace).values()) == {("outer",), ("alone",)}
 
 
-def test_most_host_time_of_the_real_trace_is_in_the_operator_that_draws_numbers() -> None:
-    rows = nsysflow.analyze(load(REAL)).host_stacks.to_dicts()
-    assert (rows[0]["phase"], rows[0]["function"]) == ("ProfilerStep/data", "aten::normal_")
-    assert rows[0]["samples"] is None
-    assert rows[0]["share_pct"] == pytest.approx(68.7, abs=0.1)
-
-
 def test_the_real_trace_agrees_with_the_oracle() -> None:
     trace = load(REAL)
     analysis, report = nsysflow.analyze(trace), Report(from_trace(trace))
-    for name, expected in (
-        ("host_stacks", host_stacks(report)),
-        ("idle_stacks", idle_stacks(report)),
-    ):
+    oracle = {"host_stacks": host_stacks(report), "idle_stacks": idle_stacks(report)}
+    for name, expected in oracle.items():
         columns = list(SCHEMAS[name])
         assert rows_of(getattr(analysis, name).to_dicts(), columns) == rows_of(expected, columns)
+    # most host time is in the operator that draws numbers
+    first = analysis.host_stacks.row(0, named=True)
+    assert (first["phase"], first["function"]) == ("ProfilerStep/data", "aten::normal_")
+    assert first["samples"] is None
+    assert first["share_pct"] == pytest.approx(68.7, abs=0.1)
 
 
 def test_autograd_threads_are_known_by_name_and_the_main_thread_by_its_id() -> None:

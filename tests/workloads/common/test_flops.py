@@ -1,6 +1,7 @@
-"""The policy's operations agree with counts by hand and with what PyTorch counts."""
+"""Declared operations agree with counts by hand and with what PyTorch counts."""
 
 from importlib import import_module
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from nsysflow.catalog.catalog import find
 from nsysflow.kernels.muon import muon_flops, muon_ref
 from nsysflow.workloads.common.config import Work
 from nsysflow.workloads.common.run import options_of
+from nsysflow.workloads.common.training import perceptron_flops, product
 from nsysflow.workloads.policy.flops import policy_flops
 from nsysflow.workloads.policy.model import Sizes, batch_of, initial_weights
 from nsysflow.workloads.policy.plain_step import PlainStep
@@ -65,3 +67,32 @@ def test_a_workload_declares_the_phases_that_it_runs(name: str) -> None:
     assert work.flops.unit == "bf16"
     assert ("optimizer" in work.flops.phases) == (name == "trainstep")
     assert {"encoder", "rnn", "decoder", "backward"} <= work.flops.phases.keys()
+
+
+DECLARING = ("alloc_churn", "dataload", "ddp", "h2d", "metrics", "nan_check", "overlap")
+
+
+def test_a_product_has_one_multiplication_and_one_addition_per_term() -> None:
+    assert product(2, 3, 4) == 2 * 3 * (4 + 4)
+
+
+@pytest.mark.parametrize("widths", [(4, 8), (4, 8, 6, 2)])
+def test_the_operations_of_a_perceptron_match_a_count_by_hand(widths: tuple[int, ...]) -> None:
+    layers = [2 * 5 * m * n for m, n in pairwise(widths)]
+    assert perceptron_flops(5, widths) == {
+        "forward": sum(layers),
+        "backward": sum(layers) + sum(layers[1:]),
+    }
+
+
+@pytest.mark.parametrize("name", DECLARING)
+def test_a_workload_declares_what_pytorch_counts_in_a_step(name: str) -> None:
+    config = toy(find(name))
+    work: Work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(config)
+    work.step(0)
+    with FlopCounterMode(display=False) as counter:
+        work.step(1)
+    work.result()
+    assert work.flops is not None
+    assert work.flops.unit == "float32"
+    assert counter.get_total_flops() == sum(work.flops.phases.values())
