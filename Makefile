@@ -32,10 +32,10 @@ demo: $(VENV)/.core
 	@$(BIN)/nsysflow demo
 
 # A process per core, but no more than 8: each imports torch. Tests that share what they have
-# analysed or built run in one process: see group_of in tests/conftest.py. Bytecode is kept even
+# analysed or built run in one process, long groups first: see tests/conftest.py. Bytecode is kept even
 # where the user wants none: a test run starts Python hundreds of times.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
-    --numprocesses auto --maxprocesses 8 --dist loadgroup
+    --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 test: $(VENV)/.test
 	@$(PYTEST) -m 'not browser and not long'

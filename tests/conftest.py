@@ -1,21 +1,23 @@
 """Settings that every test shares."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import Phase, settings
 
 from tests.reports import PACKED
 
-# One thread per process: `make test` runs one process per core, and the threads of OpenMP and
-# OpenBLAS spin while they wait: 20 % of the CPU time of the kernels' largest test files on two
-# busy cores.
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+# One thread per process: `make test` runs one process per core. The threads of OpenMP and OpenBLAS
+# spin while they wait: 20 % of the CPU time of the kernels' largest test files on two busy cores.
+# Two threads of polars take a third more CPU time for frames of a few rows than one, which is what
+# nsysflow gives a small report, too.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"):
     os.environ.setdefault(variable, "1")
 
 # The user's cache folder is not ours to fill. A test that wants a cache names a folder.
@@ -36,17 +38,42 @@ settings.register_profile(
 settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywhere")
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark the tests that look at pages, which `make pages` runs, and those that share work."""
+SLOW_TESTS: Final = 50
+"""A test marked slow takes as long as so many others."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the tests that look at pages, which `make pages` runs, and those that share work. Put
+    long groups first, so that at the end no process waits for another."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+            item.add_marker(pytest.mark.xdist_group(shared_by(item)))
+    yield  # `-m` chooses
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        lengths: Counter[str] = Counter()
+        for item in items:
+            lengths[group_of(item)] += SLOW_TESTS if item.get_closest_marker("slow") else 1
+        items.sort(key=lambda item: -lengths[group_of(item)])
 
 
 def group_of(item: pytest.Item) -> str:
+    """The tests that run in one process, one after the other."""
+    marker = item.get_closest_marker("xdist_group")
+    assert marker is not None
+    return str(marker.args[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: list[str]) -> None:
+    """Refuse to run without groups: all that tests share would be made once in each process."""
+    if node.config.option.dist == "loadgroup" and not all("@" in name for name in ids):
+        pytest.exit("this pytest-xdist does not group tests: install pytest<9.2", returncode=4)
+
+
+def shared_by(item: pytest.Item) -> str:
     """What a test shares with others: the analysis of the one report that it is of, else the
     fixtures of its file. A group runs in one process, so that nothing is made twice; a test file
     may name its own."""
