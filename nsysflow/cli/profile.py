@@ -144,16 +144,23 @@ class _ProfileCommand(Command):
     section=_WHEN,
     callback=window,
     metavar="WAIT:WARMUP:ACTIVE",
-    show_default="3:2:5 for workloads, else the whole run",
+    show_default="3:2:5 for workloads, else from the start until there are enough steps",
     help="Record the ACTIVE steps that follow WAIT + WARMUP others: those of nsysflow.steps, else"
     " those found in a PyTorch program.",
+)
+@option(
+    "--record-all",
+    section=_WHEN,
+    is_flag=True,
+    help="Record a command to its end. Without it, recording ends after at least 30 steps and 2 s,"
+    " at most 60 s, and the program goes on.",
 )
 @option(
     "--stop-after-capture",
     "stop",
     section=_WHEN,
     is_flag=True,
-    help="End the program after that: send SIGTERM, and wait for its end.",
+    help="End the program once that is recorded: send SIGTERM, and wait for its end.",
 )
 @option(
     "--delay",

@@ -57,6 +57,7 @@ class ProfileOptions:
     osrt: bool
     no_annotate: bool
     window: Window | None
+    record_all: bool
     stop: bool
     delay_s: float | None
     duration_s: float | None
@@ -110,6 +111,7 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         on=typed.on,
         folder=typed.folder or Path(f"{name}-{datetime.now():%Y%m%d-%H%M%S}"),
         window=window,
+        record_all=typed.record_all,
         stop=typed.stop,
         delay_s=typed.delay_s,
         duration_s=typed.duration_s,
@@ -195,8 +197,13 @@ def _check_period(typed: ProfileOptions) -> None:
         msg = f"--capture counts steps, and {' '.join(timed)} seconds. Give only one of them"
     elif typed.stop and typed.duration_s:
         msg = "--duration ends the program by itself: leave out --stop-after-capture"
-    elif typed.stop and not (typed.window or typed.workload):
-        msg = "--stop-after-capture needs a window of steps: add --capture 3:2:5"
+    elif typed.stop and typed.record_all:
+        msg = "--record-all records the program to its end: leave out --stop-after-capture"
+    elif typed.record_all and (typed.window or typed.workload or timed):
+        msg = (
+            "--record-all records a command to its end; leave out --capture, --delay and"
+            " --duration, or the workload"
+        )
     else:
         return
     raise click.UsageError(msg)

@@ -37,6 +37,7 @@ class Recording:
         window: what opens a window; None records the whole run. `cuda` is from `cudaProfilerStart`
             to `cudaProfilerStop`, `NAME@DOMAIN` an NVTX range. The program goes on afterwards.
         shutdown: nsys ends when the window closes. It leaves the program running.
+        session: a name by which `nsys stop` ends the recording; the program goes on.
         delay_s: record nothing for so long after the start.
         duration_s: record for so long. nsys ends then, and leaves the program running.
         backtrace: whose Python frames to record. This samples the CPU too, which nsys needs for it.
@@ -50,6 +51,7 @@ class Recording:
     trace: tuple[str, ...] = ("cuda", "nvtx")
     window: str | None = None
     shutdown: bool = False
+    session: str | None = None
     delay_s: float | None = None
     duration_s: float | None = None
     backtrace: Backtrace = "none"
@@ -70,6 +72,8 @@ def profile_argv(nsys: Nsys, recording: Recording, command: list[str]) -> list[s
         msg = "cudaProfilerStart opens the window, and nsys sees it only if cuda is traced"
         raise ValueError(msg)
     argv = [str(nsys.path), "profile", f"--output={_plain(recording.out)}"]
+    if recording.session is not None:
+        argv.append(f"--session-new={recording.session}")
     argv += [
         f"--trace={','.join(recording.trace)}",
         *_sampling(nsys, recording.backtrace if cuda else "none", recording.python_hz),

@@ -16,6 +16,7 @@ from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import ChildFailed, Damaged, NsysflowError, OutputError
 from nsysflow.base.progress import progress
 from nsysflow.nsys.run import export
+from nsysflow.record.bound import Bound
 from nsysflow.record.failure import export_failed, no_report_error, program_failed
 from nsysflow.record.machine import Gpus
 from nsysflow.record.plan import Plan
@@ -137,7 +138,8 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
     folder = plan.request.folder
     make_run_folder(folder, force=force)
     started = datetime.now(UTC)
-    end = run_program(plan.argv, plan.environment, folder / LOG, _ending(plan))
+    bound = _bound(plan)
+    end = run_program(plan.argv, plan.environment, folder / LOG, _ending(plan, bound), bound)
     # nsys ends before we end the program: its code then comes from an earlier failure
     failed_itself = bool(end.exit_code) and not (end.stopped and plan.collector == "kineto")
     try:
@@ -234,12 +236,20 @@ def _versions(plan: Plan, gpus: Gpus, children: Sequence[ChildStatus]) -> dict[s
     return versions
 
 
-def _ending(plan: Plan) -> Ending | None:
+def _bound(plan: Plan) -> Bound | None:
+    """What ends the recording; None if it ends with the program or its window."""
+    if plan.nsys is None or not plan.sessions:
+        return None
+    folder, steps = plan.request.folder.resolve(), plan.request.annotate
+    return Bound(folder, plan.nsys, plan.sessions, reports_steps=steps)
+
+
+def _ending(plan: Plan, bound: Bound | None) -> Ending | None:
     """What ends the program; None if it ends by itself."""
     if not plan.request.ends_program:
         return None
     folder, reports = plan.request.folder.resolve(), [made.report for made in plan.exports]
-    return Ending(folder, plan.collector, reports)
+    return Ending(folder, plan.collector, reports, bound)
 
 
 def _git_state(folder: Path) -> GitState | None:

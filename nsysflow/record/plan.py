@@ -43,6 +43,8 @@ class Plan:
         nsys: the nsys that records; None for torch.profiler.
         argv: the program to start, with nsys and torchrun around it if they are used.
         environment: the variables to set for it.
+        sessions: the names by which the recording is stopped once it holds enough; none where it is
+            not.
         exports: the reports that nsys will write, one per rank.
         window: the steps to capture; None for the whole run.
     """
@@ -52,6 +54,7 @@ class Plan:
     nsys: Nsys | None
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    sessions: tuple[str, ...] = ()
     exports: tuple[Export, ...] = ()
     window: Window | None = None
 
@@ -76,6 +79,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         CaptureError: what was asked for cannot be recorded together.
     """
     _check_together(request)
+    sessions = _sessions(request, nsys)
     if request.backtrace is None:
         request = replace(request, backtrace="waits" if nsys.exports_frames else "none")
     folder = request.folder.resolve()
@@ -85,7 +89,10 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         out=folder / (_RANK if request.processes else names[0]),
         trace=request.trace,
         window=opener if request.window else None,
-        shutdown=request.stop,
+        shutdown=request.stop and request.window is not None,
+        session=_RANK_SESSION.format(os.getpid())
+        if len(sessions) > 1
+        else next(iter(sessions), None),
         delay_s=request.delay_s,
         duration_s=request.duration_s,
         backtrace=request.backtrace or "none",
@@ -101,7 +108,10 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         collector="nsys",
         nsys=nsys,
         argv=tuple(_under_torchrun(request, argv)),
-        environment=nsys.environment() | _environment(request, folder, "nsys"),
+        environment=nsys.environment()
+        | _environment(request, folder, "nsys")
+        | ({protocol.BOUND: "1"} if sessions else {}),
+        sessions=sessions,
         exports=tuple(Export(report=r, sqlite=r.with_suffix(".sqlite")) for r in reports),
         window=request.window,
     )
@@ -194,6 +204,19 @@ def _environment(request: Request, folder: Path, collector: Collector) -> dict[s
         variables[protocol.ANNOTATE] = "1"
         variables["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
     return variables
+
+
+_RANK_SESSION: Final = "nsysflow-{}-%q{{LOCAL_RANK}}"
+"""nsys fills in torchrun's variable here too."""
+
+
+def _sessions(request: Request, nsys: Nsys) -> tuple[str, ...]:
+    """The sessions of a recording that ends once it holds enough."""
+    if not request.is_bounded or not nsys.offers("--session-new"):
+        return ()
+    name = f"nsysflow-{os.getpid()}"
+    ranks = request.processes
+    return (name,) if ranks is None else tuple(f"{name}-{rank}" for rank in range(ranks))
 
 
 def _report_names(request: Request) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Final, cast
 
+from nsysflow.record.bound import Bound
 from nsysflow.runs.manifest import read_statuses
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.protocol import RUN_FOLDER
@@ -34,15 +35,23 @@ class Ending:
         begun: whether SIGTERM was sent.
     """
 
-    def __init__(self, folder: Path, collector: Collector, reports: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        collector: Collector,
+        reports: Sequence[Path],
+        bound: Bound | None = None,
+    ) -> None:
         """What the program leaves.
 
         Args:
             folder: the run's folder, as the program's environment names it.
             collector: who records.
             reports: the reports that nsys will write.
+            bound: what ends the recording; None if it ends with its window.
         """
         self.begun = False
+        self._bound = bound
         self._folder = folder
         self._collector = collector
         self._missing = {os.fsencode(report) for report in reports}
@@ -74,6 +83,8 @@ class Ending:
                 os.killpg(group, number)
 
     def _is_over(self, *, nsys_ended: bool) -> bool:
+        if self._bound is not None:
+            return self._bound.done
         if self._missing and not nsys_ended:
             return False
         windows = {status.window for status in read_statuses(self._folder).values()}
@@ -215,6 +226,7 @@ def run_program(
     environment: Mapping[str, str],
     log: Path,
     ending: Ending | None = None,
+    bound: Bound | None = None,
 ) -> ProgramEnd:
     """Run a program to its end.
 
@@ -227,6 +239,7 @@ def run_program(
         environment: variables to set for it besides ours.
         log: the file that keeps its output.
         ending: ends the program, perhaps after nsys has ended; None if it ends by itself.
+        bound: ends the recording once it holds enough; None if the program's end does.
 
     Raises:
         OSError: it cannot be started, or `log` cannot be opened.
@@ -245,11 +258,13 @@ def run_program(
             process_group=0,  # a terminal's Ctrl-C comes to us alone: the program gets one, not two
         ) as program,
     ):
-        output = _Output(program, kept, ending)
+        output = _Output(program, kept, ending, bound)
         with _Signals(output) as signals:
             output.pass_on()
             code = program.wait()
             output.await_end()
+    if bound is not None:
+        bound.end()
     return ProgramEnd(
         exit_code=code if code >= 0 else _KILLED - code,
         interrupted=signals.count > 0,
@@ -269,9 +284,14 @@ class _Output:
     """
 
     def __init__(
-        self, program: "subprocess.Popen[bytes]", kept: BinaryIO, ending: Ending | None
+        self,
+        program: "subprocess.Popen[bytes]",
+        kept: BinaryIO,
+        ending: Ending | None,
+        bound: Bound | None,
     ) -> None:
         self._program = program
+        self._bound = bound
         self._ending = ending
         screen = getattr(sys.stderr, "buffer", None)
         self._sinks: list[BinaryIO] = [kept, *([screen] if screen is not None else [])]
@@ -314,6 +334,8 @@ class _Output:
             self._ending.send(number)
 
     def _look(self) -> None:
+        if self._bound is not None and self._program.poll() is None:
+            self._bound.look()
         if self._ending is not None:
             self._ending.look(nsys_ended=self._program.poll() is not None)
 

@@ -25,7 +25,8 @@ class Request:
         on: `cuda`, or `cpu` for a run without a GPU.
         folder: the run's folder.
         window: the steps to capture; None for the whole run.
-        stop: end the program once its window is recorded.
+        record_all: record the program to its end; else the recording ends once it holds enough.
+        stop: end the program once its window, or enough, is recorded.
         delay_s: record nothing for so long after the start.
         duration_s: record for so long, then end the program; None for as long as it runs.
         annotate: give PyTorch programs steps and phases of ours.
@@ -51,6 +52,7 @@ class Request:
     on: Literal["cuda", "cpu"] = "cuda"
     folder: Path
     window: Window | None = None
+    record_all: bool = False
     stop: bool = False
     delay_s: float | None = None
     duration_s: float | None = None
@@ -67,6 +69,12 @@ class Request:
     flops_per_step: float | None = None
     flops_dtype: Unit | None = None
     own: tuple[str, ...] = ()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the recording ends by itself once it holds enough, while the program goes on."""
+        timed = self.delay_s is not None or self.duration_s is not None
+        return not (self.record_all or self.window or timed)
 
     @property
     def ends_program(self) -> bool:

@@ -126,6 +126,13 @@ class Manifest:
     own: tuple[str, ...] = ()
 
     @property
+    def plain_step_ns(self) -> int | None:
+        """How long a step took after nsys had left the program, of the slowest process; None where
+        no process has timed that."""
+        times = [child.plain_step_ns for child in self.children if child.plain_step_ns is not None]
+        return max(times, default=None)
+
+    @property
     def killed(self) -> bool:
         """Whether torch was annotated, and no process of the program ended as Python ends: by
         os._exit or a signal instead, on which nsys loses what it has not saved."""

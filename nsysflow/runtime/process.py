@@ -54,6 +54,7 @@ class ChildStatus:
         window: `never` opened, `open` (the program ended inside it) or `closed`. Counted in steps:
             without a GPU a profiler that waits for CUDA records none of it.
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture running.
+        plain_step_ns: mean wall time of a step after nsys had left the process; None without one.
         config: the settings of a built-in workload, with shapes and seed; None for other programs.
     """
 
@@ -67,6 +68,7 @@ class ChildStatus:
     captured: int = 0
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
+    plain_step_ns: int | None = None
     config: dict[str, Any] | None = None
 
 
@@ -98,6 +100,7 @@ class ProcessState:
     captured: int = 0
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
+    plain_step_ns: int | None = None
     config: dict[str, Any] | None = None
     flops: dict[str, Any] | None = None
     warmup_ns: int = 0
@@ -167,6 +170,7 @@ def _status(*, at_end: bool) -> ChildStatus:
         captured=THIS_PROCESS.captured,
         window=THIS_PROCESS.window,
         unprofiled_step_ns=THIS_PROCESS.unprofiled_step_ns,
+        plain_step_ns=THIS_PROCESS.plain_step_ns,
         config=THIS_PROCESS.config,
     )
 

@@ -49,6 +49,18 @@ RUN_FOLDER: Final = nsysflow_hook.RUN_FOLDER
 ANNOTATE: Final = nsysflow_hook.ANNOTATE
 """`1` switches on the ranges and steps of programs that nobody prepared."""
 
+BOUND: Final = "NSYSFLOW_BOUND"
+"""Set when the recording ends once it holds enough steps."""
+
+BEGUN: Final = "begun"
+"""The file `begun-PID` in the run's folder says that a process has begun its first step; …"""
+
+ENOUGH: Final = "enough"
+"""… `enough-PID` that it has enough steps; …"""
+
+RECORDED: Final = "recorded"
+"""… and `recorded` that nothing more is recorded."""
+
 RANK: Final = "LOCAL_RANK"
 """The rank of a process, set by torchrun."""
 

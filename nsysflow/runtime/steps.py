@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from nsysflow.runtime import collectors
+from nsysflow.runtime.bound import count_bounded_step
 from nsysflow.runtime.captures import ProfilerCapture, WindowMark, new_capture, synchronize
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import (
@@ -49,6 +50,7 @@ def open_window(collector: Collector, about: WindowMark | None) -> None:
 
 def count_step() -> None:
     """Count a step that has its batch and begins."""
+    count_bounded_step()
     with _LOCK:
         THIS_PROCESS.steps += 1
         if _running is not None:

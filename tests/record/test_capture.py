@@ -18,7 +18,7 @@ from tests.unprivileged import unprivileged
 pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 
 
-def test_unnamed_runs_have_the_name_of_their_script_and_a_folder_each(
+def test_unnamed_runs_are_called_after_their_script_and_numbered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
@@ -53,7 +53,7 @@ def test_each_of_many_runs_at_once_gets_its_own_folder() -> None:
         ({"output.log": "mine"}, ["--force"], "is not a run of nsysflow"),
     ],
 )
-def test_other_files_are_never_replaced_and_a_run_only_with_force(
+def test_only_a_run_is_replaced_and_only_with_force(
     held: dict[str, str], force: list[str], said: str
 ) -> None:
     Path("out").mkdir()
@@ -65,7 +65,7 @@ def test_other_files_are_never_replaced_and_a_run_only_with_force(
     assert {path.name: path.read_text() for path in Path("out").iterdir()} == held
 
 
-def test_force_removes_all_files_of_the_earlier_run_of_any_version_and_no_others(
+def test_force_removes_all_files_of_a_run_of_any_version_and_no_others(
     two_ranks: tuple[str, ...],
 ) -> None:
     profiled("-o", "out", "--no-analyze", *two_ranks)

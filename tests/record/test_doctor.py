@@ -132,7 +132,7 @@ ALL = ("profile", "profile --collector kineto", "profile --on cpu", "analyze")
         (NO_NSYS | NO_TORCH, ALL[3:], "demo"),
     ],
 )
-def test_what_works_depends_on_what_there_is(
+def test_what_works_needs_its_parts(
     seen: dict[str, Any], works: tuple[str, ...], first: str
 ) -> None:
     found = diagnosis(seen)
@@ -202,7 +202,7 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
         ("disk", {"temp_free_bytes": 4_000_000_000}, "ok", "4.0 GB free in /home/me/tmp"),
     ],
 )
-def test_a_check_says_what_was_seen_and_what_to_do(
+def test_a_check_says_what_to_do(
     name: str, seen: dict[str, Any], status: Status, said: str
 ) -> None:
     found = check(name, seen)
@@ -216,9 +216,7 @@ def test_a_healthy_machine_passes_all_checks_and_one_without_a_gpu_has_none_of_i
     assert {check.check for check in diagnosis({}).checks} - checks == {"cuda", "gpu metrics"}
 
 
-def test_an_nsys_that_works_is_shown_with_its_origin_and_a_broken_one_quoted_though_torch_works(
-    tmp_path: Path,
-) -> None:
+def test_a_working_nsys_is_shown_with_its_origin_and_a_broken_one_quoted(tmp_path: Path) -> None:
     broken = script(tmp_path / "nsys", "echo out of order; exit 1")
     with pytest.raises(CaptureError) as caught:
         find_nsys(broken, places=places(tmp_path))

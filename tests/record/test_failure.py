@@ -103,9 +103,7 @@ def plan(folder: Path, collector: str = "nsys", on: str = "cpu", version: str = 
         (1, "epoch 1\nEnd of file\n", "failed with exit code 1; no report was written"),
     ],
 )
-def test_the_output_says_why_there_is_no_report(
-    tmp_path: Path, code: int, output: str, said: str
-) -> None:
+def test_the_output_says_what_went_wrong(tmp_path: Path, code: int, output: str, said: str) -> None:
     end = replace(WELL, exit_code=code, last_lines=tuple(output.splitlines()))
     error = no_report_error(replace(plan(tmp_path), window=None), end, ())
     assert said in str(error)

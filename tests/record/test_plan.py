@@ -1,5 +1,6 @@
 """The plan of a run."""
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -145,6 +146,29 @@ def test_each_rank_has_a_report_and_torchrun_of_the_scripts_python_is_outside_ns
     assert [made.sqlite for made in planned.exports] == [RUN / "rank0.sqlite", RUN / "rank1.sqlite"]
 
 
+def test_a_recording_ends_by_itself_unless_the_end_is_given_or_nsys_cannot() -> None:
+    nsys = an_nsys(Path("/opt/nsys"), "--session-new")
+    name = f"nsysflow-{os.getpid()}"
+    planned = plan_nsys(ASKED, nsys)
+    assert (planned.sessions, words(planned, "--session")) == ((name,), [f"--session-new={name}"])
+    assert planned.environment[protocol.BOUND] == "1"
+    ranks = plan_nsys(replace(ASKED, processes=2), nsys)
+    assert ranks.sessions == (f"{name}-0", f"{name}-1")
+    assert words(ranks, "--session") == [f"--session-new={name}-%q{{LOCAL_RANK}}"]
+    assert ranks.environment[protocol.BOUND] == "1"
+    others = [
+        plan_nsys(replace(ASKED, record_all=True), nsys),
+        plan_nsys(replace(ASKED, record_all=True, processes=2), nsys),
+        plan_nsys(replace(ASKED, window=WINDOW), nsys),
+        plan_nsys(replace(ASKED, delay_s=2.0), nsys),
+        plan_nsys(replace(ASKED, duration_s=2.0), nsys),
+        plan_nsys(ASKED, OLD),
+    ]
+    for each in others:
+        assert (each.sessions, words(each, "--session")) == ((), [])
+        assert protocol.BOUND not in each.environment
+
+
 def test_a_program_that_is_not_python_is_started_by_the_torchrun_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +214,7 @@ JAX_NOTE = "train.py imports JAX, so lines of CUDA calls are not recorded"
         (None, False),
     ],
 )
-def test_a_script_that_imports_jax_gets_no_backtraces_by_default_and_a_note(
+def test_a_script_that_imports_jax_gets_a_note_and_no_backtraces(
     text: str | None, imports: bool
 ) -> None:
     if text is not None:

@@ -94,9 +94,7 @@ def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
     assert not any(word in ran.stdout for word in ("python-sampling", "backtrace", "metrics"))
 
 
-def test_a_note_before_the_run_says_that_nsys_is_too_old_for_the_driver(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_note_says_that_nsys_is_too_old_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.nsys.program.newest_cupti", lambda _target: (12, 4))
     monkeypatch.setattr("nsysflow.nsys.program.target_folder", lambda path: path.parent)
     ran = profiled("-o", "out", "--no-analyze", *command())

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 def test_a_run_leaves_its_report_export_manifest_and_tables_and_prints_the_page() -> None:
     ran = profiled("-o", "out", *command())
     assert ran.exit_code == 0
-    assert "compute-bound (84 %" in ran.stdout
+    assert "compute-bound (81 %" in ran.stdout
     assert "epoch 1" in ran.stderr
     names = {file.name for file in Path("out").iterdir()}
     assert {"manifest.json", "output.log", "report.nsys-rep", "report.sqlite"} < names
@@ -29,7 +29,7 @@ def test_a_run_leaves_its_report_export_manifest_and_tables_and_prints_the_page(
     assert not [name for name in names if name.startswith((".", "child"))]
 
 
-def test_the_manifest_describes_the_run_and_holds_no_environment(
+def test_the_manifest_describes_the_run_without_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("API_TOKEN", "hush-hush")
@@ -153,9 +153,7 @@ def test_more_flops_than_the_gpu_can_do_are_an_error_and_the_run_is_kept() -> No
         (("3",), "nan_check: Got unexpected extra argument (3)"),
     ],
 )
-def test_a_wrong_workload_option_is_refused_before_anything_runs(
-    typed: tuple[str, ...], said: str
-) -> None:
+def test_a_wrong_workload_option_is_refused_at_once(typed: tuple[str, ...], said: str) -> None:
     ran = profiled("nan_check", "-o", "out", "--", *typed)
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.count("Error: ") == 1
@@ -180,9 +178,13 @@ def test_a_workload_lists_its_options() -> None:
         (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
         (["python", "train.py"], "argument (train.py). Your own command goes after --"),
         (["train.py"], "Your own command goes after --"),
-        (["--stop-after-capture", "--", "true"], "add --capture 3:2:5"),
         (["--duration", "3", "--stop-after-capture", "--", "true"], "leave out --stop-after"),
         (["--capture", "1:1:1", "--delay", "2", "--", "true"], "counts steps, and --delay 2 s"),
+        (["--record-all", "--capture", "1:1:1", "--", "true"], "leave out --capture"),
+        (["--record-all", "--delay", "2", "--", "true"], "leave out --capture, --delay"),
+        (["--record-all", "--duration", "2", "--", "true"], "--delay and --duration"),
+        (["--record-all", "--stop-after-capture", "--", "true"], "leave out --stop-after-capture"),
+        (["--record-all", "nan_check"], "--record-all records a command to its end"),
         (["--duration", "2", "nan_check"], "--duration 2 is for commands"),
         (["--duration", "0", "--", "true"], "0 is not in the range x>0"),
     ],
@@ -193,9 +195,13 @@ def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
     assert said in ran.stderr
 
 
-def test_ctrl_c_exits_with_130_and_during_the_analysis_the_run_is_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_may_be_ended_once_enough_is_recorded_without_a_window() -> None:
+    ran = profiled("--stop-after-capture", "--dry-run", *command())
+    assert ran.exit_code == 0, ran.stderr
+    assert "--capture-range" not in ran.stdout
+
+
+def test_ctrl_c_exits_with_130_and_keeps_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupted = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("nsysflow.runs.analyze.analyze_reports", interrupted)
     ran = profiled("-o", "out", *command())

@@ -48,9 +48,7 @@ def test_the_exit_code_is_the_programs(text: str, exit_code: int) -> None:
     assert (ended.exit_code, ended.interrupted) == (exit_code, False)
 
 
-def test_output_and_errors_reach_stderr_and_the_log_and_not_stdout(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_all_output_reaches_stderr_and_the_log(capfd: pytest.CaptureFixture[str]) -> None:
     text = "import sys; print('said'); print('complained', file=sys.stderr)"
     ended = run_program(code(text), {}, Path("log"))
     seen = capfd.readouterr()
@@ -59,9 +57,7 @@ def test_output_and_errors_reach_stderr_and_the_log_and_not_stdout(
         assert sorted(words) == ["complained", "said"]
 
 
-def test_the_program_has_our_environment_and_the_added_variables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_program_has_our_environment_and_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OURS", "1")
     text = "import os; print(os.environ['OURS'], os.environ['MORE'])"
     assert run_program(code(text), {"MORE": "2"}, Path("log")).last_lines == ("1 2",)
@@ -134,7 +130,7 @@ def test_the_second_signal_is_not_passed_on_and_the_third_ends_the_program() -> 
         ("Generating 'a cat' ...", 60, 130, "interrupted"),
     ],
 )
-def test_a_signal_is_held_back_only_while_nsys_saves_the_report(
+def test_a_signal_is_held_back_while_nsys_saves(
     said: str, seconds: int, exit_code: int, last: str
 ) -> None:
     text = (
@@ -204,9 +200,7 @@ def test_a_program_that_outlives_nsys_is_ended_when_the_report_is_complete() -> 
     ).stopped  # it ended itself
 
 
-def test_without_nsys_a_program_is_ended_when_it_says_that_its_window_is_closed(
-    tmp_path: Path,
-) -> None:
+def test_without_nsys_a_program_is_ended_when_its_window_is_closed(tmp_path: Path) -> None:
     write_status(tmp_path, ChildStatus(pid=1, versions={}, window="closed"))
     assert run(PROGRAM, collector="kineto").stopped
 

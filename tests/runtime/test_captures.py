@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import nsysflow
+from nsysflow.analysis.notes import NoteKind
 from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.captures import CudaProfilerCapture, synchronize
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, STACKS
@@ -33,6 +35,7 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps_for_each_process(tmp_
     assert held["nsysflow"] == {"capture": "1:2:3", "unprofiled_step_ns": status.unprofiled_step_ns}
     assert instances(first) == {"step": 3, "step/data": 3, "step/forward": 3}
     assert not functions_recorded(first)
+    assert nsysflow.load(first).ops.is_empty()
     assert "torch" in status.versions
     before = first.read_bytes()
     assert run_torch(TRAINS, tmp_path, **asked).returncode == 0
@@ -42,18 +45,31 @@ def test_torch_profiler_leaves_a_trace_of_the_active_steps_for_each_process(tmp_
     assert first.read_bytes() == before
 
 
+UNUSUAL = [
+    *("für", "日本", "\U0001f600", 'a "quote"', "C:\\new\\u"),
+    *("tab\there", "<U+FC>", "plain/x y"),
+]
+ENDS_INSIDE = f"""{TRAINS}
+    for name in {UNUSUAL!a}:
+        with region(name):
+            torch.ones(2)
+raise SystemExit(5)
+"""
+
+
 @pytest.mark.slow
-def test_torch_profiler_leaves_a_ranks_trace_with_stacks_when_the_program_ends_inside_the_window(
-    tmp_path: Path,
-) -> None:
+def test_a_program_that_ends_inside_the_window_leaves_its_ranks_trace(tmp_path: Path) -> None:
     asked = {COLLECTOR: "kineto", CAPTURE: "1:2:30", RANK: "1", STACKS: "1"}
-    assert run_torch(f"{TRAINS}raise SystemExit(5)", tmp_path, **asked).returncode == 5
+    assert run_torch(ENDS_INSIDE, tmp_path, **asked).returncode == 5
     (status,) = take_statuses(tmp_path)
     (path,) = tmp_path.iterdir()
     assert path.name == "rank1.pt.trace.json.gz"
     assert instances(path)["step"] == status.captured == 6
     assert status.window == "open"
     assert functions_recorded(path)
+    trace = nsysflow.load(path)
+    assert {*trace.ranges["name"].cast(str)} == {"step", "data", "forward", *UNUSUAL}
+    assert not any(note.kind == NoteKind.NAMELESS_RANGES for note in trace.notes)
 
 
 @pytest.mark.slow
@@ -84,6 +100,64 @@ def test_a_real_nsys_records_ranges_payloads_and_the_mark(tmp_path: Path) -> Non
     }
 
 
+OWN = """
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from nsysflow import region, steps
+
+def done(profiler):
+    profiler.export_chrome_trace("own.json")
+
+off = torch.autograd.profiler.profile(enabled=False)
+at = schedule(wait={wait}, warmup={warmup}, active={active}, repeat=1)
+cpu = [ProfilerActivity.CPU]
+with profile(activities=cpu, schedule=at, on_trace_ready=done) as profiler:
+    for number in steps(range(12)):
+        with region("forward"), record_function(f"body {{number}}"):
+            torch.ones(8).sum()
+        profiler.step()
+print("trained")
+"""
+
+
+def names_in(trace: bytes) -> set[str]:
+    return {event["name"] for event in json.loads(trace)["traceEvents"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wait", "warmup", "active", "recorded", "said"),
+    [
+        (0, 1, 8, False, "is running when the window opens"),
+        (0, 6, 2, False, "is running when the window opens"),
+        (3, 1, 1, False, "stopped before the window closed"),
+        (3, 4, 2, False, "stopped before the window closed"),
+        (0, 1, 1, True, ""),
+        (6, 1, 2, True, ""),
+    ],
+    ids=["records before", "warms up before", "inside", "warms up inside", "ended before", "after"],
+)
+def test_the_programs_own_profiler_gets_its_steps_and_no_trace_mixes_both(
+    tmp_path: Path, wait: int, warmup: int, active: int, recorded: bool, said: str
+) -> None:
+    code = OWN.format(wait=wait, warmup=warmup, active=active)
+    ran = run_torch(code, tmp_path, **{COLLECTOR: "kineto", CAPTURE: "1:1:3"})
+    assert (ran.returncode, ran.stdout) == (0, "trained\n"), ran.stderr
+    bodies = {f"body {number}" for number in range(wait + warmup, wait + warmup + active)}
+    assert bodies <= names_in((tmp_path / "own.json").read_bytes())
+    ours = tmp_path / "report.pt.trace.json.gz"
+    assert ours.exists() == recorded
+    if recorded:
+        in_window = {f"body {number}" for number in (2, 3, 4)}
+        found = names_in(gzip.decompress(ours.read_bytes()))
+        assert {name for name in found if name.startswith("body")} == in_window
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("nsysflow:")]
+    assert len(lines) == (not recorded)
+    assert all(said in line for line in lines)
+    (status,) = take_statuses(tmp_path)
+    assert (status.window, status.captured) == ("closed", 3)
+
+
 def fake_torch(
     notes: Notes, *, available: bool = True, reserved: tuple[int, int] = (0, 0)
 ) -> SimpleNamespace:
@@ -110,9 +184,7 @@ def test_every_gpu_that_holds_memory_is_synchronized(monkeypatch: pytest.MonkeyP
     assert len(notes.events) == 2  # the current one, and the second one
 
 
-def test_the_mark_comes_first_and_holds_the_unprofiled_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_mark_comes_first_with_the_unprofiled_step(monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded() as notes:
         monkeypatch.setitem(sys.modules, "torch", fake_torch(notes))
         capture = CudaProfilerCapture()
@@ -136,9 +208,7 @@ def test_a_step_that_was_not_timed_is_null_in_the_mark(monkeypatch: pytest.Monke
     ]
 
 
-def test_the_recording_is_kept_when_the_last_synchronize_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_failing_synchronize_keeps_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise RuntimeError
 

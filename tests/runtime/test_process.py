@@ -20,11 +20,8 @@ def test_a_status_says_what_the_program_did(tmp_path: Path) -> None:
     assert status.unprofiled_step_ns > 0
 
 
-def test_a_program_that_nobody_profiles_leaves_no_status(tmp_path: Path) -> None:
+def test_without_a_profiler_or_any_step_there_is_no_status(tmp_path: Path) -> None:
     assert statuses_of(LOOP, tmp_path) == []
-
-
-def test_a_program_without_steps_and_regions_leaves_no_status(tmp_path: Path) -> None:
     assert statuses_of("import nsysflow", tmp_path, **PROFILED) == []
 
 
@@ -37,9 +34,7 @@ def test_a_program_that_fails_inside_the_window_leaves_a_status(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("folder", ["gone", "a file"])
-def test_a_folder_that_cannot_be_written_does_not_stop_the_program(
-    tmp_path: Path, folder: str
-) -> None:
+def test_an_unusable_folder_does_not_stop_the_program(tmp_path: Path, folder: str) -> None:
     (tmp_path / "a file").touch()
     unusable = {RUN_FOLDER: str(tmp_path / folder)} | PROFILED
     done = run(f"{LOOP}print('trained')", tmp_path, **unusable, **{CAPTURE: "1:2:3"})
@@ -59,26 +54,17 @@ ENDS = ["import os; os._exit(0)", "import os, signal; os.kill(os.getpid(), signa
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_program_killed_before_its_window_has_reported_that_it_uses_steps(
-    tmp_path: Path, end: str
+@pytest.mark.parametrize(("at", "window", "steps"), [(0, "never", 0), (4, "open", 3)])
+def test_a_program_killed_before_or_in_its_window_has_reported_what_it_knew(
+    tmp_path: Path, end: str, at: int, window: str, steps: int
 ) -> None:
-    run(LOOP.replace("pass", end), tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
-    (status,) = take_statuses(tmp_path)
-    assert (status.window, status.steps, status.captured) == ("never", 0, 0)
-    assert not status.at_end
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_a_program_killed_inside_its_window_has_reported_that_it_opened(
-    tmp_path: Path, end: str
-) -> None:
-    code = LOOP.replace("for _", "for i").replace("pass", f"if i == 4:\n            {end}")
+    code = LOOP.replace("for _", "for i").replace("pass", f"if i == {at}:\n            {end}")
     run(code, tmp_path, **PROFILED, **{CAPTURE: "1:2:3"})
     (status,) = take_statuses(tmp_path)
     # as of when the window opened; the two steps that followed are not counted
-    assert (status.window, status.steps, status.captured) == ("open", 3, 0)
+    assert (status.window, status.steps, status.captured) == (window, steps, 0)
     assert not status.at_end
-    assert status.unprofiled_step_ns is not None
+    assert (status.unprofiled_step_ns is not None) == (window == "open")
 
 
 def test_a_second_loop_does_not_write_the_status_when_it_begins(tmp_path: Path) -> None:

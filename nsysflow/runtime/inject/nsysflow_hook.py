@@ -1,4 +1,4 @@
-"""Calls `nsysflow.runtime.auto.annotate` as soon as a program has imported torch.
+"""Tells when a program has imported a module, so that torch is annotated as soon as it is there.
 
 Every Python of the program reads this file when it starts, so it imports nothing that Python has
 not loaded by then, not even `__future__`. It never imports torch, and prints nothing: what becomes
@@ -34,12 +34,17 @@ _COMPILE_WORKER = os.path.join("_inductor", "compile_worker")
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
 
 
-def install(environ: "Mapping[str, str]") -> None:
-    """Wait for torch in this process, if `nsysflow profile` wants it annotated."""
+def install(environ: "Mapping[str, str]", annotate: "Then") -> None:
+    """Wait for torch in this process, if `nsysflow profile` wants it annotated.
+
+    Args:
+        environ: the variables of this process.
+        annotate: is called with torch once it is imported.
+    """
     if environ.get(ANNOTATE) != "1" or _COMPILE_WORKER in "".join(sys.argv[:1]):
         return
     _leave(HOOKED)
-    when_imported("torch", _annotate)  # a .pth file may have imported it already
+    when_imported("torch", _reporting(annotate))  # a .pth file may have imported it already
 
 
 def when_imported(name: str, then: "Then") -> None:
@@ -88,33 +93,18 @@ class _Waiting:
         loader.exec_module = exec_module
 
 
-def _annotate(torch: "ModuleType") -> None:
-    try:
-        _import_nsysflow()
-        from nsysflow.runtime.auto import annotate
-        from nsysflow.runtime.process import save_status_at_exit
+def _reporting(annotate: "Then") -> "Then":
+    """`annotate`, which then leaves a file that says whether it did, and raises nothing."""
 
-        annotate(torch)
-        save_status_at_exit()
-    except Exception as error:  # whatever it is, the program goes on
-        _leave(NOT_ANNOTATED, f"{type(error).__name__}: {error}")
-    else:
-        _leave(ANNOTATED)
+    def annotate_and_report(torch: "ModuleType") -> None:
+        try:
+            annotate(torch)
+        except Exception as error:  # whatever it is, the program goes on
+            _leave(NOT_ANNOTATED, f"{type(error).__name__}: {error}")
+        else:
+            _leave(ANNOTATED)
 
-
-def _import_nsysflow() -> None:
-    """Import the program's own nsysflow, so that its ranges and ours are counted in one place; or
-    this one, where the program's Python has none."""
-    from importlib.util import find_spec, module_from_spec, spec_from_file_location
-
-    if find_spec("nsysflow") is not None:
-        return
-    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    init = os.path.join(folder, "__init__.py")
-    spec = spec_from_file_location("nsysflow", init, submodule_search_locations=[folder])
-    if spec is not None and spec.loader is not None:
-        sys.modules["nsysflow"] = module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["nsysflow"])
+    return annotate_and_report
 
 
 def _leave(name: str, text: str = "") -> None:

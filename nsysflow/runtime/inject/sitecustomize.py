@@ -10,10 +10,11 @@ import sys
 _folder = os.path.dirname(__file__)
 
 if sys.version_info >= (3, 9):  # noqa: UP036  # of the program's Python
+    from nsysflow_annotate import annotate
     from nsysflow_hook import install
 
-    install(os.environ)
-    del sys.modules["nsysflow_hook"]
+    install(os.environ, annotate)
+    del sys.modules["nsysflow_annotate"], sys.modules["nsysflow_hook"]
 
 # From here on all is as without us. Where the user has no sitecustomize, the import below fails as
 # it would have, and `site` goes on.

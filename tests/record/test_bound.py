@@ -1,0 +1,141 @@
+"""A recording ends once each rank holds enough, and the program goes on."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nsysflow.record import bound as bound_module
+from nsysflow.record.bound import EVERY_S, MOST_S, START_UP_S, Bound
+from nsysflow.runtime.protocol import BEGUN, ENOUGH, RECORDED
+from tests.nsys.fakes import an_nsys, fake_nsys
+
+ONE, TWO = ("run",), ("run-0", "run-1")
+Begin = Callable[..., Bound]
+
+
+@dataclass
+class Clock:
+    """A clock that stands in for `time`, and that the test sets."""
+
+    now_s: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(bound_module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a run."""
+    made = tmp_path / "out"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def begin(tmp_path: Path, folder: Path, clock: Clock) -> Begin:
+    """Begin a recording with an nsys that notes what it was called with and then fails, as it does
+    where a session has ended by itself."""
+    nsys = an_nsys(fake_nsys(tmp_path / "nsys", body=f'echo "$@" >> {tmp_path}/calls; exit 1'))
+
+    def begun(sessions: tuple[str, ...] = ONE, *, reports_steps: bool = True) -> Bound:
+        return Bound(folder, nsys, sessions, reports_steps=reports_steps)
+
+    return begun
+
+
+def say(folder: Path, what: str, *processes: int) -> None:
+    for process in processes:
+        (folder / f"{what}-{process}").touch()
+
+
+def stops(bound: Bound, clock: Clock, after_s: float = 1) -> bool:
+    """Look again after a while; whether that ends the recording."""
+    clock.now_s += after_s
+    bound.look()
+    limit_s = time.monotonic() + 20
+    while bound._stopping and not bound.done:
+        assert time.monotonic() < limit_s
+        time.sleep(0.01)
+        clock.now_s += EVERY_S
+        bound.look()
+    return bound.done
+
+
+def calls(folder: Path) -> list[str]:
+    """What nsys was called with."""
+    file = folder.parent / "calls"
+    return sorted(file.read_text().splitlines()) if file.exists() else []
+
+
+def test_all_sessions_stop_together_once_each_process_has_enough(
+    begin: Begin, folder: Path, clock: Clock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bound = begin(TWO)
+    say(folder, BEGUN, 11)
+    say(folder, ENOUGH, 11)
+    assert not stops(bound, clock)  # the other rank has not begun
+    say(folder, BEGUN, 12)
+    assert not stops(bound, clock)
+    assert not (folder / RECORDED).exists()
+    assert (calls(folder), capfd.readouterr().err) == ([], "")
+    say(folder, ENOUGH, 12)
+    assert stops(bound, clock)
+    assert calls(folder) == ["stop --session=run-0", "stop --session=run-1"]
+    assert (folder / RECORDED).exists()
+    assert "the program goes on without the profiler" in capfd.readouterr().err
+    stops(bound, clock, MOST_S)
+    assert len(calls(folder)) == 2
+
+
+def test_a_process_that_has_begun_and_is_slow_is_waited_for(
+    begin: Begin, folder: Path, clock: Clock
+) -> None:
+    bound = begin()
+    say(folder, BEGUN, 11, 12)
+    say(folder, ENOUGH, 11)
+    assert not stops(bound, clock)
+    assert not stops(bound, clock, MOST_S - 1)
+    assert stops(bound, clock, 1)
+
+
+def test_the_longest_time_counts_from_the_first_step(
+    begin: Begin, folder: Path, clock: Clock
+) -> None:
+    bound = begin()
+    assert not stops(bound, clock, START_UP_S - 1)
+    say(folder, BEGUN, 11)
+    assert not stops(bound, clock, 1)
+    assert not stops(bound, clock, MOST_S - 1)
+    assert stops(bound, clock, 1)
+
+
+@pytest.mark.parametrize(("reports_steps", "limit_s"), [(True, START_UP_S), (False, MOST_S)])
+def test_a_program_without_steps_is_recorded_for_a_time(
+    begin: Begin, folder: Path, clock: Clock, reports_steps: bool, limit_s: float
+) -> None:
+    bound = begin(reports_steps=reports_steps)
+    assert not stops(bound, clock, limit_s - 1)
+    assert stops(bound, clock, 1)
+    assert calls(folder) == ["stop --session=run"]
+
+
+def test_the_end_removes_what_was_said_and_nothing_else(
+    begin: Begin, folder: Path, clock: Clock
+) -> None:
+    bound = begin()
+    (folder / "report.nsys-rep").touch()
+    say(folder, BEGUN, 11)
+    say(folder, ENOUGH, 11)
+    assert stops(bound, clock)
+    bound.end()
+    assert [file.name for file in folder.iterdir()] == ["report.nsys-rep"]

@@ -1,0 +1,113 @@
+"""A process says how far it is while it is recorded, and times its steps once it is not."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from nsysflow.runtime import bound as bound_module
+from nsysflow.runtime.bound import Bound, count_bounded_step
+from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import BEGUN, BOUND, ENOUGH, RECORDED, RUN_FOLDER
+
+HERE = os.getpid()
+BEGUN_HERE, ENOUGH_HERE = f"{BEGUN}-{HERE}", f"{ENOUGH}-{HERE}"
+
+
+@dataclass
+class Clock:
+    """A clock that stands in for `time`, and that the test sets."""
+
+    now_ns: int = 5_000
+
+    def perf_counter_ns(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of bounds that need 3 steps and 100 ns, and time 4 plain steps and 40 ns."""
+    clock = Clock()
+    limits = {"ENOUGH_STEPS": 3, "ENOUGH_NS": 100, "PLAIN_STEPS": 4, "PLAIN_NS": 40}
+    for name, value in {**limits, "FEWEST_PLAIN": 2, "time": clock}.items():
+        monkeypatch.setattr(bound_module, name, value)
+    monkeypatch.setattr(THIS_PROCESS, "plain_step_ns", None)
+    return clock
+
+
+def said(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
+def take(bound: Bound, clock: Clock, *lengths_ns: int) -> None:
+    """Begin a step, and another after each of these lengths."""
+    for length in lengths_ns:
+        clock.now_ns += length
+        bound.step()
+
+
+@pytest.mark.parametrize(
+    ("lengths_ns", "enough"),
+    [
+        ((0, 50, 50), False),  # the third has only begun
+        ((0, 50, 25, 25), True),
+        ((0, 30, 30, 39), False),  # steps enough, but 99 ns
+        ((0, 30, 30, 39, 1), True),
+        ((0, 1_000), False),
+    ],
+)
+def test_a_process_says_when_it_begins_and_when_it_has_enough(
+    tmp_path: Path, clock: Clock, lengths_ns: tuple[int, ...], enough: bool
+) -> None:
+    bound = Bound(tmp_path)
+    assert said(tmp_path) == set()
+    take(bound, clock, lengths_ns[0])
+    assert said(tmp_path) == {BEGUN_HERE}
+    take(bound, clock, *lengths_ns[1:])
+    assert said(tmp_path) == {BEGUN_HERE} | ({ENOUGH_HERE} if enough else set())
+
+
+def test_plain_steps_are_timed_once_nothing_is_recorded(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synchronize = Mock()
+    monkeypatch.setattr(bound_module, "synchronize", synchronize)
+    bound = Bound(tmp_path)
+    take(bound, clock, 0, 500, 500)
+    synchronize.assert_not_called()
+    (tmp_path / RECORDED).touch()
+    take(bound, clock, 500)  # the last that was recorded, perhaps in part
+    synchronize.assert_called_once()
+    take(bound, clock, 7)
+    assert THIS_PROCESS.plain_step_ns is None  # one is too few
+    take(bound, clock, 9)
+    assert THIS_PROCESS.plain_step_ns == 8
+    take(bound, clock, 8, 8, 8)  # 40 ns
+    assert THIS_PROCESS.plain_step_ns == 8
+    take(bound, clock, 1_000)
+    assert THIS_PROCESS.plain_step_ns == 8
+    assert synchronize.call_count == 2  # the GPU may be steps behind
+
+
+@pytest.mark.parametrize("folder", ["gone", "a file"])
+def test_an_unusable_folder_does_not_stop_the_program(
+    tmp_path: Path, clock: Clock, folder: str
+) -> None:
+    (tmp_path / "a file").touch()
+    take(Bound(tmp_path / folder), clock, 0, 50, 50, 50, 50)
+    assert said(tmp_path) == {"a file"}
+
+
+def test_steps_are_counted_only_where_the_recording_has_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(RUN_FOLDER, str(tmp_path))
+    for bounded, files in ((False, set[str]()), (True, {BEGUN_HERE})):
+        if bounded:
+            monkeypatch.setenv(BOUND, "1")
+        bound_module._bound_of.cache_clear()
+        count_bounded_step()
+        assert said(tmp_path) == files
+    bound_module._bound_of.cache_clear()
