@@ -18,9 +18,10 @@ from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import device_parts
 from nsysflow.analysis.selection.timeline import Timeline
-from nsysflow.analysis.selection.view import View, judged_view, view_of
+from nsysflow.analysis.selection.view import View, judged_view, run_view, view_of
 from nsysflow.analysis.selection.windows import whole_windows
 from nsysflow.analysis.short_repr import Displayable, facts_of
+from nsysflow.analysis.steps.kinds import steps_of_run
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.index import ABOUT, TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
@@ -82,6 +83,11 @@ class Tables(TablesOfReport):
     @computed_once
     def judged(self) -> "Tables":
         """The same tables of what is judged of it: here of all."""
+        return self
+
+    @computed_once
+    def run_steps(self) -> "Tables":
+        """The same tables of all steps after start-up: here of all."""
         return self
 
     @computed_once
@@ -250,6 +256,14 @@ class Analysis(Displayable, Tables):
     def judged(self) -> Tables:
         """The same tables of what is judged: of the typical steps (spec §8.16)."""
         return Tables(self.timeline, judged_view)
+
+    @computed_once
+    def run_steps(self) -> Tables:
+        """The same tables of all steps after start-up, the long ones too (spec §8.17)."""
+        steps = self.judged.view.steps
+        if not self.judged.view.of_steps or len(steps_of_run(self.timeline.steps)) == len(steps):
+            return self.judged
+        return Tables(self.timeline, run_view)
 
     def _name(self) -> str:
         return self.trace.report

@@ -145,7 +145,7 @@ def _named(valued: Valued) -> str:
 
 
 def _program(one: Compared) -> str:
-    said, known = one.finding.high_ns, one.saves_ns is not None
+    said, known = one.finding.alone_ns, one.saves_ns is not None
     off = abs(said - (one.saves_ns or 0)) / one.window_ns
     cells = (
         one.program,

@@ -45,9 +45,7 @@ def run(words: list[str], disk: Path) -> Result:
 
 
 @pytest.mark.parametrize("words", WRITING.values(), ids=WRITING)
-def test_a_full_or_read_only_disk_is_one_message_that_says_what_to_do(
-    words: list[str], disk: Path
-) -> None:
+def test_a_full_or_read_only_disk_is_one_message_with_advice(words: list[str], disk: Path) -> None:
     before = names(disk)
     done = run(words, disk)
     assert done.exit_code == 1, done.output
@@ -59,9 +57,7 @@ def test_a_full_or_read_only_disk_is_one_message_that_says_what_to_do(
     assert names(disk) == before
 
 
-def test_a_cache_that_cannot_be_written_is_no_matter(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_without_room_is_no_matter(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = names(disk)
     expected = run(["analyze", REPORT, "--no-files"], disk)
     kept_in(disk, monkeypatch)
@@ -73,9 +69,7 @@ def test_a_cache_that_cannot_be_written_is_no_matter(
         assert run(["cache", *words], disk).exit_code == 0
 
 
-def test_temporary_files_without_a_place_are_a_message(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_place_for_temporary_files_is_said(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = names(disk)
     monkeypatch.setattr("tempfile.tempdir", str(disk))
     with pytest.raises(OutputError, match="cannot be unpacked: the folder for temporary") as raised:

@@ -88,9 +88,7 @@ def test_the_wheel_alone_in_an_empty_venv_analyses_the_sample(wheel: Path, tmp_p
         ),
     ],
 )
-def test_help_and_what_writes_the_tables_import_nothing_for_other_work(
-    module: str, others: set[str]
-) -> None:
+def test_help_and_tables_import_nothing_for_other_work(module: str, others: set[str]) -> None:
     code = f"import sys, {module}; print(*sorted({others} & set(sys.modules)))"
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == ""
 

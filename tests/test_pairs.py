@@ -42,9 +42,7 @@ def test_every_workload_is_a_pair_or_a_control_or_not_about_idle_time() -> None:
 
 
 @each_pair
-def test_before_the_remedy_the_cause_takes_most_of_the_idle_and_its_phase_and_line_are_named(
-    pair: Pair,
-) -> None:
+def test_before_the_remedy_its_cause_is_the_largest_with_phase_and_line(pair: Pair) -> None:
     assert share(pair.before, *pair.causes) >= 0.05
     gpu = accounted(pair.before)
     assert max(CAUSES, key=lambda cause: int(gpu[f"{cause}_ns"])) in pair.causes
@@ -139,9 +137,7 @@ def test_gradients_are_exposed_after_backward_and_hidden_during_it(rank: int) ->
 
 
 @pytest.mark.parametrize("variant", ["no_overlap", "bucketed"])
-def test_the_ranks_of_ddp_share_all_collectives_and_none_waited_for_a_profiler(
-    variant: str,
-) -> None:
+def test_ranks_of_ddp_share_all_collectives_and_none_waited_for_nsys(variant: str) -> None:
     analyses = [analysed(f"ddp-{variant}-rank{rank}") for rank in (0, 1)]
     found = Ranks.of([each.digest for each in analyses])
     assert found.ranks["matched"].to_list() == [len(each.collectives) for each in analyses]

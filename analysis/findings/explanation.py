@@ -4,7 +4,11 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
+
+Effort = Literal["argument", "line", "lines", "restructure", "other"]
+"""What a change takes: an argument or a line of the program, some lines, another structure; `other`
+is not a change of the program."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +17,7 @@ class Explanation:
 
     Attributes:
         about: what it finds, a clause.
+        effort: what the change takes, so that of two like savings the cheap one comes first.
         why: why that costs time, a paragraph.
         before: PyTorch code that has it.
         after: the same code changed.
@@ -23,6 +28,7 @@ class Explanation:
     """
 
     about: str
+    effort: Effort
     why: str
     before: str
     after: str
@@ -30,6 +36,13 @@ class Explanation:
     leave: tuple[str, ...]
     causes: tuple[str, ...]
     tables: tuple[str, ...]
+
+
+@cache
+def effort_of(rule: str) -> Effort:
+    """What the change of a rule takes."""
+    file = files("nsysflow.analysis.findings") / "rules" / f"{rule}.toml"
+    return _read(file.read_text(encoding="utf-8")).effort
 
 
 @cache

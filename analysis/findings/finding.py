@@ -1,14 +1,25 @@
 """What a rule finds, what changing it would save, and its place in words."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
+from nsysflow.analysis.findings.explanation import Effort, effort_of
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import SourceLine
 
 Method = Literal["replay", "bound"]
 """How a saving was reckoned: by replaying the change, or as the most that it can be."""
+
+
+EFFORTS: Final[dict[Effort, int]] = {
+    "argument": 1,
+    "line": 1,
+    "lines": 2,
+    "restructure": 4,
+    "other": 4,
+}
+"""How much more a change has to save to come before one that takes a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +91,11 @@ class Valued:
 
     Attributes:
         finding: what to change.
-        low_ns: what is saved at least.
-        high_ns: what is saved at most; the same where the change itself was replayed.
-        step_ns: the recorded step that it is saved of.
+        low_ns: what is saved at least, once the changes above it in the plan are made.
+        high_ns: what is saved at most then; the same where the change itself was replayed.
+        alone_ns: what it saves at most as the only change.
+        step_ns: the step that it is saved of: the mean after start-up.
+        step_after_ns: the step with all changes of the plan up to this one.
         report: the report in which it was found.
         later_ns: what is saved at most once the host keeps up, where the host hides the saving; 0
             where it does not.
@@ -91,7 +104,9 @@ class Valued:
     finding: Finding
     low_ns: int
     high_ns: int
+    alone_ns: int
     step_ns: int
+    step_after_ns: int
     report: str
     later_ns: int = 0
 
@@ -103,7 +118,12 @@ class Valued:
     @property
     def rank_ns(self) -> float:
         """What findings are sorted by: a replay counts whole, an upper bound half."""
-        return float(self.high_ns) if self.finding.method == "replay" else self.high_ns / 2
+        return float(self.alone_ns) if self.finding.method == "replay" else self.alone_ns / 2
+
+    @property
+    def worth(self) -> float:
+        """What findings of a plan are sorted by: their saving, by what the change takes."""
+        return self.rank_ns / EFFORTS[effort_of(self.finding.rule)]
 
 
 def line(source: str, via: str = "") -> str:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
+from nsysflow.analysis.findings.explanation import effort_of
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
@@ -20,12 +21,13 @@ from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.base.units import duration
 
 FINDINGS: Final = TableSchema(
-    """One row per thing to change, the largest saving first; `finding` numbers them. Savings are of
-    a recorded step that is judged, of the slowest rank, or of the window where no steps are judged.
-    `method` is `replay` where the change itself was replayed, so that low and high are the same,
-    and `bound` where `saving_high_ns` is the most that it can be. `culprit` is the call, kernel or
-    stream that it is about. `steps` is how many of the judged steps have it. Savings overlap: they
-    are never summed. `process` and `device` are null where it is of several.""",
+    """One row per thing to change, in the order in which to act; `finding` numbers them. A saving
+    is what is left to save once the changes above are made, of a recorded step (the mean after
+    start-up, of the slowest rank), or of the window where no steps are judged. `method` is `replay`
+    where the change itself was replayed, so that low and high are the same, and `bound` where
+    `saving_high_ns` is the most that it can be. `culprit` is the call, kernel or stream that it is
+    about. `steps` is how many of the judged steps have it. `process` and `device` are null where it
+    is of several.""",
     [
         *shared("report"),
         Column("process", pl.Int64(), "the process's id (pid); empty where it is of several"),
@@ -48,14 +50,23 @@ FINDINGS: Final = TableSchema(
         Column(
             "saving_low_ns",
             pl.Int64(),
-            "what the change saves at least, per step; of the window where no steps are judged",
+            "what the change saves at least, per step, after those above it; of the window where "
+            "no steps are judged",
         ),
         Column(
             "saving_high_ns",
             pl.Int64(),
-            "what the change saves at most, per step; savings overlap, so do not sum them",
+            "what the change saves at most, per step, after those above it",
         ),
         Column("saving_pct", pl.Float64(), "the most that it saves, of a step"),
+        Column("alone_ns", pl.Int64(), "what it saves at most as the only change"),
+        Column("step_after_ns", pl.Int64(), "the step with all changes up to this one"),
+        Column(
+            "effort",
+            pl.String(),
+            "what the change takes: an argument, a line, some lines of the program, to restructure "
+            "it, or other",
+        ),
         Column(
             "method",
             pl.String(),
@@ -98,8 +109,9 @@ class Findings:
         valued: the largest saving first; of several reports, each place once.
         together_ns: what a step takes less with all changes that can be replayed; None where there
             are fewer than two.
-        step_ns: the recorded step that all savings are of; the judged window where no steps are
-            judged.
+        step_ns: the recorded step that all savings are of, the mean after start-up; the judged
+            window where no steps are judged.
+        typical_step_ns: the mean of the judged steps.
         of_steps: whether savings are per step.
         steps: how many steps were judged.
         report: the report with the slowest steps.
@@ -108,47 +120,130 @@ class Findings:
     valued: tuple[Valued, ...]
     together_ns: int | None
     step_ns: int
+    typical_step_ns: int
     of_steps: bool
     steps: int
     report: str
 
 
 def find(subject: JudgedReport) -> Findings:
-    """What to change in a program, the largest saving first.
+    """What to change in a program, as a plan: what saves much for little comes first.
 
-    What may be worth a line is valued by a replay of the judged steps. What saves less than
-    `WORTH_PCT` of a step is left out. A report that is GPU-bound never ends without a word on its
-    kernels: the last resort says what helps, not what it saves.
+    What may be worth a line is valued by a replay of the judged steps, first alone, then after the
+    changes above it. What saves less than `WORTH_PCT` of a step is left out. A report that is
+    GPU-bound never ends without a word on its kernels: the last resort says what helps, not what it
+    saves.
     """
     replays = Replays(subject)
-    worth_ns = max(1.0, WORTH_PCT / 100 * subject.step_ns)  # nothing is not worth a line
+    worth_ns = max(1.0, WORTH_PCT / 100 * subject.run_step_ns)  # nothing is not worth a line
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
     kept = [
         _valued(one, replays if index < replays.most else None, subject)
         for index, one in enumerate(asked[:MOST_REPLAYED])
     ]
-    valued = _ranked(
-        one for one in _without_hidden(kept) if one.high_ns >= max(worth_ns, one.finding.worth_ns)
+    plan = _planned(
+        (
+            one
+            for one in _without_hidden(kept)
+            if one.alone_ns >= max(worth_ns, one.finding.worth_ns)
+        ),
+        replays,
+        worth_ns,
     )
-    valued += _ranked(_behind_the_host(kept, replays, subject))
-    if not any(one.finding.makes_kernels_faster for one in valued):
-        valued += tuple(_valued(one, replays, subject) for one in LAST_RESORT(subject))
+    hidden = [one for one in kept if one.finding.makes_kernels_faster and one.alone_ns < worth_ns]
+    behind: tuple[Valued, ...] = ()
+    if any(one.finding.rule == "launch-bound" for one in plan):
+        plan = _with_hidden(plan, hidden, replays, worth_ns)
+    else:
+        behind = _ranked(_behind_the_host(hidden, replays, subject))
+    last = plan[-1].step_after_ns if plan else subject.run_step_ns
+    if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
+        behind += tuple(_valued(one, replays, subject) for one in LAST_RESORT(subject))
     return Findings(
-        valued=valued,
-        together_ns=_together_ns([one.finding for one in valued], replays),
-        step_ns=subject.step_ns,
+        valued=(*plan, *(replace(one, step_after_ns=last) for one in behind)),
+        together_ns=_together_ns(plan),
+        step_ns=subject.run_step_ns,
+        typical_step_ns=subject.step_ns,
         of_steps=subject.of_steps,
         steps=subject.steps,
         report=subject.report,
     )
 
 
+BEFORE_GRAPHS: Final = (
+    "sync-in-loop",
+    "scalar-readback",
+    "pageable-copy",
+    "blocking-pinned-copy",
+    "allocator-churn",
+)
+"""A CUDA graph contains no wait and no allocation: these changes come before one."""
+
+
+def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tuple[Valued, ...]:
+    """The findings in the order in which to act, each with what it saves after those above it.
+    Those that save nothing then come last."""
+    ordered = _graphs_after_waits(_ranked(valued))
+    plan = _in_turn(ordered, replays)
+    late = [one for one in plan if one.high_ns < worth_ns]
+    if not late or plan[len(plan) - len(late) :] == late:
+        return tuple(plan)
+    left = [one for one in plan if one.high_ns >= worth_ns]
+    return tuple(_in_turn([*left, *late], replays))
+
+
+def _with_hidden(
+    plan: Sequence[Valued], hidden: Sequence[Valued], replays: Replays, worth_ns: float
+) -> tuple[Valued, ...]:
+    """The plan with the faster kernels behind it that save something once the host keeps up."""
+    both = _in_turn([*plan, *_ranked(hidden[:MOST_BEHIND])], replays)
+    kept = [one for at, one in enumerate(both) if at < len(plan) or one.high_ns >= worth_ns]
+    return tuple(kept if len(kept) == len(both) else _in_turn(kept, replays))
+
+
+def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
+    """The findings, launches behind the waits and allocations that a graph cannot contain."""
+    plan: list[Valued] = []
+    graphs: list[Valued] = []
+    for one in ranked:
+        (graphs if one.finding.rule == "launch-bound" else plan).append(one)
+    firsts = [at for at, one in enumerate(plan) if one.finding.rule in BEFORE_GRAPHS]
+    for one in graphs:
+        by_worth = sum(one.worth <= other.worth for other in plan)
+        plan.insert(max(by_worth, 1 + max(firsts, default=-1)), one)
+    return plan
+
+
+def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
+    """Each finding with what it saves once those before it are changed, and the step then."""
+    made: list[Changes] = []
+    replayed_ns, saved_ns = 0, 0
+    done = []
+    for one in plan:
+        changes = one.finding.changes
+        if changes is not None:
+            made.append(changes)
+            with_it_ns = max(replayed_ns, replays.saving_ns(Changes.together(made)) or 0)
+            high_ns = with_it_ns - replayed_ns
+            if not one.finding.exact and one.finding.at_most_ns:
+                high_ns = min(high_ns, one.finding.at_most_ns)
+            replayed_ns = with_it_ns
+        else:
+            high_ns = min(one.alone_ns, one.step_ns - saved_ns)
+        if changes is not None or one.finding.beside:
+            saved_ns += high_ns
+        low_ns = high_ns if one.finding.method == "replay" else 0
+        after_ns = one.step_ns - saved_ns
+        done.append(replace(one, low_ns=low_ns, high_ns=high_ns, step_after_ns=after_ns))
+    return done
+
+
 def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
     """The findings without those of all waits at once that say no more than those of each wait."""
-    alone_ns = sum(one.high_ns for one in valued if one.finding.waits and not one.finding.joint)
+    alone_ns = sum(one.alone_ns for one in valued if one.finding.waits and not one.finding.joint)
     for one in valued:
-        if not one.finding.joint or one.high_ns > TAKES_TURNS * alone_ns:
+        if not one.finding.joint or one.alone_ns > TAKES_TURNS * alone_ns:
             yield one
 
 
@@ -157,61 +252,51 @@ def _valued(finding: Finding, replays: Replays | None, subject: JudgedReport) ->
     saved_ns = None
     if finding.changes is not None and replays is not None:
         saved_ns = replays.saving_ns(finding.changes)
+    exact = saved_ns is not None and finding.exact
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
-        most_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
-        bound = replace(finding, exact=False, changes=None)
-        step_ns = subject.step_ns + (most_ns if finding.beside else 0)
-        high_ns = min(most_ns, step_ns)
-        return Valued(
-            finding=bound, low_ns=0, high_ns=high_ns, step_ns=step_ns, report=subject.report
-        )
-    saved_ns = max(0, saved_ns)
-    if finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
+        saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
+        saved_ns = min(saved_ns, subject.run_step_ns)
+        finding = replace(finding, exact=False, changes=None)
+    elif finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
+    saved_ns = max(0, saved_ns)
     if not finding.exact and finding.at_most_ns:
         saved_ns = min(saved_ns, finding.at_most_ns)
-    low_ns = saved_ns if finding.exact else 0
     return Valued(
         finding=finding,
-        low_ns=low_ns,
+        low_ns=saved_ns if exact else 0,
         high_ns=saved_ns,
-        step_ns=subject.step_ns,
+        alone_ns=saved_ns,
+        step_ns=subject.run_step_ns,
+        step_after_ns=subject.run_step_ns - saved_ns,
         report=subject.report,
     )
 
 
 def _behind_the_host(
-    kept: Iterable[Valued], replays: Replays, subject: JudgedReport
+    hidden: Sequence[Valued], replays: Replays, subject: JudgedReport
 ) -> Iterator[Valued]:
     """Faster kernels that alone save next to nothing, since the host is the limit: with what they
     save once it keeps up, its launches being one CUDA graph a step. Alone they save what they do,
     so that they come last."""
-    worth_ns = WORTH_PCT / 100 * subject.step_ns
-    hidden = [
-        (one, one.finding.changes)
-        for one in kept
-        if one.finding.makes_kernels_faster and one.high_ns < worth_ns
-    ][:MOST_BEHIND]
+    worth_ns = WORTH_PCT / 100 * subject.run_step_ns
     if not hidden or not subject.of_steps:
         return
     no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
     without_ns = replays.saving_ns(no_limit)
-    for one, changes in hidden:
-        both_ns = replays.saving_ns(Changes.together([no_limit, changes or Changes()]))
+    for one in hidden[:MOST_BEHIND]:
+        changes = one.finding.changes or Changes()
+        both_ns = replays.saving_ns(Changes.together([no_limit, changes]))
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
         yield replace(one, later_ns=both_ns - without_ns)
 
 
-def _together_ns(findings: Iterable[Finding], replays: Replays) -> int | None:
-    """What all changes save at once: savings overlap, so this is one more replay and no sum. None
-    where fewer than two are replayed."""
-    changes = [one.changes for one in findings if one.changes is not None]
-    if len(changes) < 2:
-        return None
-    saved_ns = replays.saving_ns(Changes.together(changes))
-    return None if saved_ns is None else max(0, saved_ns)
+def _together_ns(plan: Sequence[Valued]) -> int | None:
+    """What all changes of a plan save. None where fewer than two are counted in its steps."""
+    counted = [one for one in plan if one.finding.changes is not None or one.finding.beside]
+    return sum(one.high_ns for one in counted) if len(counted) > 1 else None
 
 
 def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) -> Findings:
@@ -232,8 +317,10 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
     slowest = max(each, key=lambda found: found.step_ns)
     worth_ns = WORTH_PCT / 100 * slowest.step_ns
     valued = [_valued(one, Replays(of), of) for of, one in compared]
-    every = [one for found in each for one in found.valued]
-    every += [one for one in valued if one.high_ns >= worth_ns]
+    compared_worth = [one for one in valued if one.high_ns >= worth_ns]
+    if len(each) == 1 and not compared_worth:
+        return slowest
+    every = [one for found in each for one in found.valued] + compared_worth
     return replace(slowest, valued=tuple(_each_place_once(_ranked(every))))
 
 
@@ -258,10 +345,10 @@ def _looked_at(subjects: Sequence[JudgedReport], late: Collection[str]) -> list[
 
 
 def _ranked(valued: Iterable[Valued]) -> tuple[Valued, ...]:
-    """The largest saving first; of equal ones by name."""
+    """What saves most for what it takes first; of equal ones by name."""
 
     def rank(one: Valued) -> tuple[float, int, str, str]:
-        return -one.rank_ns, -one.later_ns, one.finding.rule, one.finding.title
+        return -one.worth, -one.later_ns, one.finding.rule, one.finding.title
 
     return tuple(sorted(valued, key=rank))
 
@@ -283,6 +370,9 @@ def findings_table(found: Findings) -> pl.DataFrame:
             "saving_low_ns": one.low_ns,
             "saving_high_ns": one.high_ns,
             "saving_pct": one.pct,
+            "alone_ns": one.alone_ns,
+            "step_after_ns": one.step_after_ns,
+            "effort": effort_of(one.finding.rule),
             "method": one.finding.method,
             "steps": one.finding.steps,
             "evidence": "; ".join([*_later(one), *one.finding.evidence]),
@@ -351,7 +441,7 @@ def largest_after(subject: JudgedReport, found: Findings, changes: Changes) -> V
         more_ns = 0 if both_ns is None else both_ns - changed_ns
         if more_ns > 0:
             low_ns = more_ns if one.finding.method == "replay" else 0
-            left.append(replace(one, low_ns=low_ns, high_ns=more_ns, later_ns=0))
+            left.append(replace(one, low_ns=low_ns, high_ns=more_ns, alone_ns=more_ns, later_ns=0))
     return max(left, key=lambda one: one.rank_ns, default=None)
 
 

@@ -193,6 +193,13 @@ def _place(rows: pl.DataFrame, time: str, axis: Axis, *columns: str) -> pl.DataF
     return rows.with_row_index("row").select("row", at, *columns)
 
 
+def _longest_mean_ns(steps: pl.DataFrame) -> int:
+    """The mean of these steps, of the process and device where it is longest."""
+    mean = (pl.col("end_ns") - pl.col("start_ns")).mean().alias("ns")
+    means = steps.group_by("process", "device_no").agg(mean)
+    return round(float(means.select(pl.col("ns").max()).item()))
+
+
 class JudgedReport:
     """The judged part of one report: its steady steps, or all of it where there are none.
 
@@ -244,11 +251,15 @@ class JudgedReport:
         if not self.of_steps:
             window = self.tables.accounting["window_ns"].max()
             return window if isinstance(window, int) else 0
-        lengths = self.judged_steps.with_columns(
-            (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
-        )
-        means = lengths.group_by("process", "device_no").agg(pl.col("ns").mean())
-        return round(float(means.select(pl.col("ns").max()).item()))
+        return _longest_mean_ns(self.judged_steps)
+
+    @computed_once
+    def run_step_ns(self) -> int:
+        """The mean of all steps after start-up, the long ones too, on the device where it is
+        longest; else the window. What a step of a long run costs, and what savings are of."""
+        if not self.of_steps:
+            return self.step_ns
+        return _longest_mean_ns(self.whole.run_steps.view.steps)
 
     @computed_once
     def step_paths(self) -> tuple[str, ...]:

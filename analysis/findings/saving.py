@@ -11,7 +11,6 @@ from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
-from nsysflow.analysis.steps.ranges import find_steps
 from nsysflow.base.errors import UnknownName
 
 MOST_OPS: Final = 40_000
@@ -117,11 +116,8 @@ class Replays:
         if not self.subject.of_steps:
             lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
             return lasting.select(pl.col("end_ns").max() - pl.col("start_ns").min()).item() or 0
-        moved = self.part.ops.with_columns(ops["start_ns"], ops["end_ns"], self.part.step_of_ops)
-        begun = self.part.attribution.ranges.select("range", pl.col("start_ns").alias("begun_ns"))
-        steps = find_steps(self.part.attribution, moved)
         key = ["process", "device", "begun_ns"]
-        mine = steps.join(begun, on="range").join(self.measured, on=key, how="semi")
+        mine = self.part.steps_with(ops).join(self.measured, on=key, how="semi")
         mine = mine.filter(~pl.col("cut"))
         length = (pl.col("end_ns") - pl.col("start_ns")).mean()
         return round(mine.select(length).item() or 0)

@@ -15,6 +15,7 @@ from nsysflow.analysis.replay.changes import (
     Changes,
     Removal,
     blocking_copies,
+    in_no_graph,
     with_cheaper_calls,
     with_graphs,
     with_less_work,
@@ -237,7 +238,7 @@ def changed(names: Names, changes: Changes) -> Program:
         program = with_less_work(program, names.time_in(phase), axis, factor=factor)
     program = _without(program, names, changes)
     for phase in changes.graphs:
-        waits = program.calls.filter(pl.col("after").is_not_null(), pl.col("class") != "launch")
+        waits = program.calls.filter(in_no_graph())
         whole = names.graphed_time_in(phase, waits)
         program = with_graphs(program, names.instances(phase), whole, axis)
     return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program

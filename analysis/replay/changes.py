@@ -205,8 +205,9 @@ trainforward and rolloutcopy, 2026-11-20)."""
 def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis: Axis) -> Program:
     """`program` with every row of launches in an instance of a phase as one graph.
 
-    A row ends at a wait, and where another instance begins. The host's time between its launches
-    is gone, as are their own costs; in `whole` instances all but a little of its time is.
+    A row ends at a wait or an allocation, and where another instance begins. The host's time
+    between its launches is gone, as are their own costs; in `whole` instances all but a little of
+    its time is.
 
     Args:
         program: what to change.
@@ -228,6 +229,12 @@ def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis:
     return with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
 
 
+def in_no_graph() -> pl.Expr:
+    """Whether a call cannot be in a CUDA graph: it waits, or it allocates memory."""
+    waits = pl.col("after").is_not_null() & (pl.col("class") != "launch")
+    return waits | (pl.col("class") == "alloc")
+
+
 def _launches(program: Program, instance_of_op: pl.Series) -> pl.DataFrame:
     """Each launch (`node`) with the instance that it is in."""
     instances = pl.DataFrame({"node": program.ops["node"], "instance": instance_of_op})
@@ -243,12 +250,11 @@ def _first_launches(program: Program, instance_of_op: pl.Series) -> pl.Series:
 
 
 def _rows(program: Program, instance_of_op: pl.Series) -> pl.Series:
-    """Per call the number of the row of launches that it is in, null outside; calls that wait for
-    nothing between two launches of a row are in it too."""
+    """Per call the number of the row of launches that it is in, null outside; other calls between
+    two launches of a row are in it too, unless no graph can contain them."""
     launches = _launches(program, instance_of_op)
-    waits = pl.col("after").is_not_null() & (pl.col("class") != "launch")
     line = (
-        program.calls.select("node", "team", "start_ns", "class", waits.alias("waits"))
+        program.calls.select("node", "team", "start_ns", "class", in_no_graph().alias("waits"))
         .join(launches.with_columns(launches=True), on="node", how="left")
         .sort("team", "start_ns", "node")
     )

@@ -11,7 +11,6 @@ from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
 from nsysflow.analysis.replay.operations import bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.kinds import judged_steps
-from nsysflow.analysis.steps.ranges import find_steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,9 +322,7 @@ def lengths(timeline: Timeline, ops: pl.DataFrame | None = None) -> Lengths:
     if ops is None:
         ops = timeline.events.ops
     else:
-        moved = timeline.ops.with_columns(ops["start_ns"], ops["end_ns"], timeline.step_of_ops)
-        rows = find_steps(timeline.attribution, moved)
-        steps = rows.join(steps, on=_KEY, how="semi")
+        steps = timeline.steps_with(ops).join(steps, on=_KEY, how="semi")
     step_ns, count = _slowest(steps)
     lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     first, last = lasting.select(first=pl.min("start_ns"), last=pl.max("end_ns")).row(0)

@@ -54,7 +54,8 @@ from nsysflow.analysis.phases.inheritance import OpenRanges
 from nsysflow.analysis.phases.stacks import StacksFound
 from nsysflow.analysis.phases.work import Work, phase_work
 from nsysflow.analysis.steps.kinds import STEPS, Steps, with_kinds
-from nsysflow.analysis.steps.ranges import StepPaths, find_steps, instance_of_ops, step_paths
+from nsysflow.analysis.steps.loops import MAIN, Loops, find_loops
+from nsysflow.analysis.steps.ranges import StepPaths, StepTimes, find_steps, step_paths
 from nsysflow.analysis.trace import Trace
 
 COMMUNICATION: Final = pl.Schema({**PLACED_OPS, **STATED_BY_NCCL, "phase": pl.String()})
@@ -263,9 +264,27 @@ class Timeline:
         )
 
     @computed_once
+    def loops(self) -> Loops:
+        """What repeats: the steps, and the other loops beside them."""
+        return find_loops(self.attribution, self.work, self.step_paths, self.ops, self.events.axis)
+
+    @computed_once
     def step_of_ops(self) -> pl.Series:
         """The step in which each operation was launched, as `range`; null outside."""
-        return instance_of_ops(self.attribution, self.step_paths, self.ops, self.events.axis)
+        placed = self.loops.of_ops
+        return placed.select(pl.when(pl.col("loop") == MAIN).then("range").alias("range"))["range"]
+
+    @computed_once
+    def instances(self) -> StepTimes:
+        """When each step, and each instance of another loop, ran on each device."""
+        return find_steps(self.attribution, self.ops.hstack(self.loops.of_ops.get_columns()))
+
+    def steps_with(self, ops: pl.DataFrame) -> StepTimes:
+        """When each step would have run with the operations, in their order, at other times
+        (`start_ns`, `end_ns`)."""
+        moved = self.ops.with_columns(ops["start_ns"], ops["end_ns"])
+        rows = find_steps(self.attribution, moved.hstack(self.loops.of_ops.get_columns()))
+        return rows.filter(pl.col("loop") == MAIN)
 
     @computed_once
     def steps(self) -> Steps:
@@ -274,12 +293,13 @@ class Timeline:
             return self._steps
         ops, wrong = self.events.ops, self.wrong_times.rows
         return with_kinds(
-            find_steps(self.attribution, self.ops.with_columns(self.step_of_ops)),
+            self.instances.filter(pl.col("loop") == MAIN).drop("loop"),
             gaps=self.gap_causes.gaps,
             wrong=ops.select("process", "device_no", "start_ns")[wrong],
             compiling=self.attribution.ranges.filter("compiling", pl.col("captured_ns") == 0),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],
+            communicating=ops.filter(pl.col("part") == "comm")["process"].unique(),
             skip=self.options.skip,
             axis=self.events.axis,
         )

@@ -45,7 +45,13 @@ from nsysflow.analysis.selection.windows import (
     selected_windows,
     whole_windows,
 )
-from nsysflow.analysis.steps.kinds import STEPS, Steps, judged_steps, selected_steps
+from nsysflow.analysis.steps.kinds import (
+    STEPS,
+    Steps,
+    judged_steps,
+    selected_steps,
+    steps_of_run,
+)
 from nsysflow.analysis.trace import Trace
 
 OP_PARTS: Final = pl.Schema(
@@ -283,6 +289,11 @@ class View:
         """What the phases did in the steps of `steps`, each step to its end."""
         return self.timeline.work
 
+    def clip_recorded(self, pieces: pl.DataFrame) -> pl.DataFrame:
+        """The parts of `pieces` of the recorded time (`device_no`, `start_ns`, `end_ns`, …) that
+        belong to the view: all, also before the first operation and after the last."""
+        return pieces
+
     def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The `rows` (stalls with `induced_idle_ns`) that belong to the view."""
         return rows
@@ -369,6 +380,10 @@ class NarrowedView(View):
         no_host = self.attribution.open_time.select("node", "host_wall_ns").clear()
         return phase_work(self.attribution, ops, no_host, self.events.axis)
 
+    def clip_recorded(self, pieces: pl.DataFrame) -> pl.DataFrame:
+        """The parts that lie in the windows."""
+        return clip_rows(pieces, self.windows, self.events.axis)
+
     def stalls_in_sight(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows that start between the first window and the last, or that have idle time behind
         them in a window."""
@@ -424,11 +439,26 @@ def judged_view(timeline: Timeline) -> View:
     Raises:
         SelectionError: an option names something that the report lacks.
     """
+    return _view_of_steps(timeline, judged_steps(timeline.steps, timeline.options.steps))
+
+
+def run_view(timeline: Timeline) -> View:
+    """What a long run consists of: all steps after start-up that were recorded whole, the long ones
+    too. With `--steps` the steps that are judged.
+
+    Raises:
+        SelectionError: an option names something that the report lacks.
+    """
+    if timeline.options.steps:
+        return judged_view(timeline)
+    return _view_of_steps(timeline, steps_of_run(timeline.steps))
+
+
+def _view_of_steps(timeline: Timeline, steps: Steps) -> View:
+    """The view of those of the steps that lie in the selection as a whole."""
     selected = view_of(timeline)
-    options = timeline.options
-    if options.whole:
+    if timeline.options.whole:
         return selected
-    steps = judged_steps(timeline.steps, options.steps)
     steps = rows_lying_inside(steps, selected.windows, timeline.events.axis)
     return selected if steps.is_empty() else JudgedView(timeline, steps=steps)
 

@@ -23,9 +23,12 @@ one that compiles later is a one-off."""
 
 _TRACK: Final = ("process", "device_no")
 
+_OF_BOUNDS: Final = ("loop", "cut", "tail_missing")
+"""The columns of StepTimes that decide on a kind."""
+
 STEPS: Final = pl.Schema(
     {
-        **{name: dtype for name, dtype in STEP_TIMES.items() if name != "cut"},
+        **{name: dtype for name, dtype in STEP_TIMES.items() if name not in _OF_BOUNDS},
         "excess_ns": pl.Int64(),
         "kind": STEP_KIND,
         "steady": pl.Boolean(),
@@ -44,6 +47,7 @@ def with_kinds(
     compiling: pl.DataFrame,
     launches: Annotated[pl.DataFrame | None, MARKED_LAUNCHES],
     captured: pl.Series,
+    communicating: pl.Series,
     skip: int | None,
     axis: Axis,
 ) -> Steps:
@@ -56,6 +60,7 @@ def with_kinds(
         compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
         launches: all kernel launches; None where none lost its operation.
         captured: the processes that captured a window of their steps.
+        communicating: the processes that run communication kernels.
         skip: how many leading steps are never steady; None takes the default.
         axis: of the devices.
     """
@@ -69,14 +74,28 @@ def with_kinds(
     )
     steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
     compared = with_excess(steps.filter(pl.col("apart").is_null()))
+    # a window begins on an idle GPU
+    windowed = pl.col("process").is_in(captured.implode())
+    # ranks have the same steps: the last one would be cut off on some of them only
+    alone = ~pl.col("process").is_in(communicating.implode())
+    tail_missing = pl.col("tail_missing") & (pl.len().over(_TRACK) > 1) & alone
     one_off = pl.col("wrong") | pl.col("outlier") | _much("compiling_ns")
-    kind = pl.coalesce("apart", pl.when(one_off).then(pl.lit("one-off")), pl.lit("steady"))
+    kind = (
+        pl.when(tail_missing)
+        .then(pl.lit("cut-off"))
+        .when(pl.col("outlier") & (pl.col("step") == 0) & windowed)
+        .then(pl.lit("start-up"))
+        .when(one_off)
+        .then(pl.lit("one-off"))
+        .otherwise(pl.lit("steady"))
+    )
+    compared = compared.select("row", "excess_ns", kind.alias("kind"))
     return (
-        steps.join(compared.select("row", "excess_ns", "outlier"), on="row", how="left")
+        steps.join(compared, on="row", how="left")
         .sort("row")
-        .with_columns(kind.cast(STEP_KIND).alias("kind"))
+        .with_columns(pl.coalesce("apart", "kind").cast(STEP_KIND).alias("kind"))
         .with_columns((pl.col("kind") == "steady").alias("steady"))
-        .drop("row", "apart", "outlier", "wrong", "incomplete", "cut")
+        .drop("row", "apart", "wrong", "incomplete", "cut", "tail_missing")
         .drop("duration_ns", "loading_ns", "compiling_ns")
     )
 
@@ -84,7 +103,8 @@ def with_kinds(
 def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
     """The kind of the steps that are not compared with others; null for those that are."""
     begins = _much("loading_ns") | _much("compiling_ns")
-    early = (pl.col("step") < _skipped(captured, skip)) | begins | pl.col("incomplete")
+    skipped = _skipped(captured, skip)
+    early = (pl.col("step") < skipped) | begins | pl.col("incomplete")
     leading = early.cast(pl.UInt8).cum_min().over(_TRACK) == 1
     return (
         pl.when("cut")
@@ -196,33 +216,6 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
     return steps.with_columns(excess.alias("excess_ns"), outlier.alias("outlier")).drop("local_ns")
 
 
-LEAST_TIMES: Final = 3
-"""Two pauses have one distance; three that are as far apart are a habit."""
-
-_OF_PERIOD: Final = ("stretch", "every")
-
-
-def with_period(one_offs: pl.DataFrame, by: list[str]) -> pl.DataFrame:
-    """`one_offs` with `period` (a number for each that repeats, else null) and `every`.
-
-    Args:
-        one_offs: `step` and the columns `by`.
-        by: what the one-offs of a period have in common.
-    """
-    distance = (pl.col("step") - pl.col("step").shift(1)).over(by)
-    rows = one_offs.sort(*by, "step").with_columns(distance.alias("every"))
-    # stretches of equal distances; each begins with the step before the first of them
-    stretch = pl.struct(*by, pl.col("every").fill_null(0)).rle_id()
-    rows = rows.with_columns(stretch.alias("stretch"))
-    long = (pl.len().over("stretch") >= LEAST_TIMES - 1) & (pl.col("every") >= 2)
-    rows = rows.with_columns(pl.when(long).then(pl.col(*_OF_PERIOD)))
-    rows = rows.with_columns(
-        pl.coalesce(name, pl.col(name).shift(-1).over(by)) for name in _OF_PERIOD
-    )
-    often = pl.len().over("stretch") >= LEAST_TIMES
-    return rows.with_columns(pl.when(often).then(pl.col(*_OF_PERIOD))).rename({"stretch": "period"})
-
-
 NEVER_JUDGED = ("cut-off", "incomplete")
 """Of these kinds, the recording does not hold the whole step."""
 
@@ -265,6 +258,11 @@ def judged_steps(steps: Steps, parts: tuple[StepPart, ...]) -> Steps:
         return steps.filter("steady")
     whole = ~pl.col("kind").cast(pl.String).is_in(NEVER_JUDGED)
     return selected_steps(steps, parts).filter(whole)
+
+
+def steps_of_run(steps: Steps) -> Steps:
+    """The steps that a long run consists of: all after start-up that were recorded whole."""
+    return steps.filter(pl.col("kind").cast(pl.String).is_in(["steady", "one-off"]))
 
 
 def _in(part: StepPart) -> pl.Expr:

@@ -29,6 +29,7 @@ STEP_TIMES: Final = pl.Schema(
         "process": pl.Int64(),
         "device": pl.Int32(),
         "device_no": pl.UInt32(),
+        "loop": pl.UInt32(),
         "step": pl.Int64(),
         "range": pl.UInt32(),
         "start_ns": pl.Int64(),
@@ -36,10 +37,13 @@ STEP_TIMES: Final = pl.Schema(
         "begun_ns": pl.Int64(),
         "done_ns": pl.Int64(),
         "cut": pl.Boolean(),
+        "tail_missing": pl.Boolean(),
     }
 )
-"""A row per step and device, in order, each process and device together. The host was in its range
-from `begun_ns` to `done_ns`; of a `cut` step, the recording ended before that range did."""
+"""A row per device and step, or instance of another loop, in order, each process and device
+together. The host was in its range from `begun_ns` to `done_ns`; of a `cut` one, the recording
+ended before that range did. Where none of its loop follows, it ends with its last operation, and
+its tail may be missing."""
 StepTimes = Annotated[pl.DataFrame, STEP_TIMES]
 
 
@@ -72,7 +76,7 @@ def step_paths(
     """
     if name is not None:
         return paths_named(attribution, name, report)
-    automatic, named = _automatic(attribution), _named_by_hand(attribution)
+    automatic, named = _automatic(attribution), paths_by_hand(attribution)
     if not automatic.is_empty():
         busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
         overruled = _overruled(attribution, work, busy, automatic)
@@ -118,7 +122,7 @@ def _overruled(
     )
 
 
-def _named_by_hand(attribution: Attribution) -> pl.DataFrame:
+def paths_by_hand(attribution: Attribution) -> pl.DataFrame:
     """`process`, `path` of all ranges except automatic ones, and those around an operator or
     compiling."""
     other = attribution.ranges.select(pl.col("operator") | pl.col("compiling") | is_automatic())
@@ -217,11 +221,11 @@ def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> PhaseRa
 
 
 def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
-    """When each step ran on each device.
+    """When each step, and each instance of another loop, ran on each device.
 
     Args:
         attribution: nodes and paths.
-        ops: operations, with `range`: the step in which they were launched.
+        ops: operations, with `range` and `loop` of the step or instance that launched them.
     """
     key = ["process", "device", "device_no"]
     ranges = attribution.ranges.select(
@@ -232,24 +236,48 @@ def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
         pl.col("end_ns").alias("done_ns"),
     )
     spans = (
-        ops.select(*key, "range", "start_ns", "end_ns")
+        ops.select(*key, "range", "loop", "start_ns", "end_ns")
         .filter(pl.col("end_ns") > pl.col("start_ns"), pl.col("range").is_not_null())
-        .group_by(*key, "range")
+        .group_by(*key, "loop", "range")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
         .join(ranges, on="range")
         .sort(*key, "start_ns", "begun_ns", "row")
     )
     following = pl.col("start_ns").shift(-1).over(key)
-    return spans.select(
+    goes_on = (pl.col("loop").shift(-1).over(key) == pl.col("loop")).fill_null(value=False)
+    rows = spans.with_columns(
+        pl.when(goes_on)
+        .then(following)
+        .otherwise(pl.min_horizontal("last_ns", following))
+        .alias("end_ns"),
+        goes_on.alias("goes_on"),
+    )
+    return rows.select(
         *key,
-        pl.int_range(pl.len(), dtype=pl.Int64).over(key).alias("step"),
+        "loop",
+        pl.int_range(pl.len(), dtype=pl.Int64).over(*key, "loop").alias("step"),
         "range",
         "start_ns",
-        pl.coalesce(following, "last_ns").alias("end_ns"),
+        "end_ns",
         "begun_ns",
         "done_ns",
-        (~pl.col("ended") & following.is_null()).alias("cut"),
+        (~pl.col("goes_on") & ~pl.col("ended")).alias("cut"),
+        _tail_missing(key).alias("tail_missing"),
     )
+
+
+TAIL_PCT: Final = 1
+"""Equal steps of one capture differ by as much."""
+
+
+def _tail_missing(key: list[str]) -> pl.Expr:
+    """Whether a step that none follows lacks what comes after its last operation: the GPU ran for
+    less time than the host takes from one step to the next."""
+    between = pl.col("begun_ns").shift(-1).over(*key, "loop") - pl.col("done_ns")
+    usual = pl.when("goes_on").then(between).median().over(*key, "loop").fill_null(0)
+    host_ns = pl.col("done_ns") - pl.col("begun_ns") + usual
+    ran_ns = pl.col("end_ns") - pl.col("start_ns")
+    return ~pl.col("goes_on") & (100 * ran_ns < (100 - TAIL_PCT) * host_ns)
 
 
 def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.DataFrame:

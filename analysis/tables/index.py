@@ -86,9 +86,9 @@ class TablesOfWork(TableHolder):
         "tables.syncs",
         "waits, blocking copies and allocations, ranked by the idle time behind them",
     )
-    step_groups = TableProperty(
-        "tables.step_groups",
-        "the window by kind of step: start-up, steady, one-off, periodic, cut off",
+    run = TableProperty(
+        "tables.run",
+        "all recorded time: start-up, typical, recurring and longer steps, other loops, the rest",
     )
     gaps = TableProperty(
         "tables.gaps", "every gap, with its cause, place, source line and neighbours"

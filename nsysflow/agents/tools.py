@@ -33,6 +33,8 @@ class Opened:
         reports: its names in tables, one per rank.
         gpus: what it ran on.
         steps: how many steps there are and how long they take; empty without steps.
+        ledger: of what all recorded time consists; empty without steps.
+        loops: the other loops, each with the command that shows it.
         verdict: as in report.json: `valid`, `why`, `bound`, `bound_pct`, `phase`, `source`, `text`.
         notes: what the reader should know; each has `kind` and `text`.
         findings: how many there are.
@@ -41,6 +43,8 @@ class Opened:
     reports: tuple[str, ...]
     gpus: str
     steps: str
+    ledger: str
+    loops: tuple[str, ...]
     verdict: dict[str, Any]
     notes: tuple[dict[str, Any], ...]
     findings: int
@@ -89,6 +93,8 @@ def open_report(reports: Reports, typed: Sequence[str]) -> Answer[Opened]:
         reports=results.reports,
         gpus=page.gpus,
         steps=page.steps,
+        ledger=page.ledger,
+        loops=page.loops,
         verdict=verdict(results),
         notes=tuple(about(results)["notes"]),
         findings=len(results.found.valued),

@@ -9,8 +9,12 @@ import msgspec
 from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 from nsysflow.compare.captures import Capture, Key, LoadedCaptures, PartName, Row, Track
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Additions to report.json keep it, a change of meaning raises it."""
+
+READ_VERSIONS: Final = (4, SCHEMA_VERSION)
+"""What is compared has one form in these: 5 put `run` in the place of `step_groups`, made findings
+a plan, and leaves the last step out of the typical ones where its end is not known."""
 
 FILE: Final = "report.json"
 
@@ -143,11 +147,11 @@ def _check_head(text: bytes, file: str) -> None:
     if head.tool.name != "nsysflow":
         seen = f"{file} was written by {head.tool.name!r:.40}, not by nsysflow"
         raise NotAReport(seen, _ANOTHER)
-    if head.schema != SCHEMA_VERSION:
+    if head.schema not in READ_VERSIONS:
         age = "an older" if head.schema < SCHEMA_VERSION else "a newer"
         seen = (
             f"{age} nsysflow wrote {file}: its schema is {head.schema}, this one reads"
-            f" {SCHEMA_VERSION}"
+            f" {' and '.join(map(str, READ_VERSIONS))}"
         )
         raise Damaged(seen, *_again(file))
 

@@ -19,6 +19,7 @@ from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.analysed import Analysed
 from nsysflow.report.phase_tree import phase_names, phase_tree
 from nsysflow.report.results import Results
+from nsysflow.report.step_times import step_time
 from nsysflow.report.validity import failures
 from nsysflow.report.verdict import judge
 
@@ -45,7 +46,7 @@ def judged_json(results: Results, devices_of: Callable[[pl.DataFrame], Sequence[
     held = {
         "of_steps": judged.of_steps,
         "steps": judged.step_count,
-        "step_ns": found.step_ns,
+        "step_ns": found.typical_step_ns,
         "window_ns": sum(row["window_ns"] for row in devices),
         "devices": devices,
         "phases": [{**asdict(each), "time_ns": each.time_ns} for each in phases],
@@ -191,7 +192,24 @@ def _judged_head(results: Results) -> dict[str, str]:
     return {
         **_head(results),
         "verdict": json.dumps(verdict(results), ensure_ascii=False),
+        "time": json.dumps(_time(results)),
         "judged": judged_json(results, _device_rows),
+    }
+
+
+def _time(results: Results) -> dict[str, Any] | None:
+    """What a step takes; null where no steps are judged."""
+    found = step_time(results)
+    if found is None:
+        return None
+    pct = found.inflation_pct
+    return {
+        "step_ns": found.step_ns,
+        "typical_step_ns": found.typical_step_ns,
+        "recorded_step_ns": found.step_ns,
+        "plain_step_ns": found.plain_step_ns,
+        "undisturbed_step_ns": found.plain_step_ns,
+        "inflation_pct": None if pct is None else round(pct, _DECIMALS),
     }
 
 

@@ -78,11 +78,11 @@ def saving_of(valued: Valued) -> str:
 def _caption(results: Results) -> str:
     """What savings are of, what all save together, and how the profiler inflates them."""
     found = results.found
-    of = "per step" if found.of_steps else "of the whole window"
+    of = "per step, each after those above" if found.of_steps else "of the whole window"
     parts = [of]
     if found.together_ns is not None:
         left = duration(found.step_ns - found.together_ns)
-        parts.append(f"all together: {duration(found.step_ns)} → {left}")
+        parts.append(f"all together {duration(found.step_ns)} → {left}")
     if found.of_steps:
         parts += _without_profiler(results, found.step_ns)
     return "; ".join(parts)
@@ -90,10 +90,9 @@ def _caption(results: Results) -> str:
 
 def _without_profiler(results: Results, step_ns: int) -> list[str]:
     """How much of it is left without the profiler, or how to find out."""
-    unprofiled_ns = results.unprofiled_step_ns
+    unprofiled_ns = results.origin.plain_step_ns or results.unprofiled_step_ns
     if unprofiled_ns is None:
-        how = "add --capture" if results.captures.is_empty() else "give --capture warm-up steps"
-        return [f"unprofiled time unknown: {how}"]
+        return ["plain step unknown"]
     if unprofiled_ns > WORTH_SAYING * step_ns:
         return []
     part = whole_percent(unprofiled_ns, step_ns)

@@ -60,7 +60,7 @@ def _headlines(page: Page) -> Iterator[str]:
             yield from (f"Next: {escaped(headline.advice)}", "")
     only = f"only {page.selection}" if page.selection else ""
     about = " · ".join(filter(None, [page.gpus, *page.recorded, only]))
-    for line in filter(None, [about, page.steps]):
+    for line in filter(None, [about, page.steps, page.ledger, *page.loops]):
         yield from (f"{escaped(line)}  ", "")
     for first in page.suggestions.rows[:1]:
         yield from (f"First: {escaped(f'{first.saving}: {first.title}')}  ", "")

@@ -12,6 +12,7 @@ from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
+from nsysflow.report.ledger import ledger_sentence, other_loops
 from nsysflow.report.pictures import names_of_gpus
 from nsysflow.report.ranks import RankSummary, summarize_ranks
 from nsysflow.report.results import Results
@@ -46,6 +47,8 @@ class Page:
         recorded: with which versions, and when, as far as that is known.
         selection: the options that narrow the window, as they are typed; empty without any.
         steps: how many steps there are and how long they take; empty without steps.
+        ledger: of what all recorded time consists, in a sentence; empty without steps.
+        loops: the other loops, with how to see each, a line each.
         told: what the ranks tell: who holds the others up, and why.
         headlines: what holds the GPUs back, or why that cannot be said; never empty.
         remarks: what to keep in mind about the headlines, a line each.
@@ -60,6 +63,8 @@ class Page:
     recorded: tuple[str, ...]
     selection: str
     steps: str
+    ledger: str
+    loops: tuple[str, ...]
     told: RankSummary
     headlines: tuple[Verdict | Invalid, ...]
     remarks: tuple[str, ...]
@@ -92,6 +97,8 @@ def opening(results: Results, length: Length) -> Page:
         recorded=_recorded(results),
         selection=results.selection,
         steps=steps_sentence(typical),
+        ledger=ledger_sentence(typical),
+        loops=other_loops(typical),
         told=summarize_ranks(results.judged) if judgement.valid else RankSummary(),
         headlines=judgement.headlines,
         remarks=judgement.remarks,

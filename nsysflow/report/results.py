@@ -50,6 +50,7 @@ class Origin:
         on_cpu: whether the manifest says that the run was made without a GPU.
         ranks: whether the manifests say that the reports are ranks.
         killed: whether a manifest says that no process of the program ended by itself.
+        plain_step_ns: a step after nsys had left the program, of the slowest process; None without.
         typed: the paths that were given, which give the same run again.
         versions: of what took part, by name; empty without a manifest.
         started: when the run was recorded, in UTC; empty without a manifest.
@@ -59,6 +60,7 @@ class Origin:
     on_cpu: bool = False
     ranks: bool = False
     killed: bool = False
+    plain_step_ns: int | None = None
     typed: tuple[Path, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
@@ -247,6 +249,14 @@ class Results(Displayable):
         return Results(judged, origin=self.origin, ranks=self._ranks, whole=self)
 
     @computed_once
+    def run_steps(self) -> "Results":
+        """All steps after start-up, the long ones too; all of it where no steps are judged."""
+        if self.whole is not self:
+            return self.whole.run_steps
+        steps = [each.run_steps for each in self.analyses]
+        return Results(steps, origin=self.origin, ranks=self._ranks, whole=self)
+
+    @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:
         """How many judged steps each GPU has."""
         return {key: count for each in self.analyses for key, count in each.step_counts.items()}
@@ -308,6 +318,11 @@ class Results(Displayable):
             *(f"--own {quote(name)}" for name in options.own),
         ]
         return " ".join(words)
+
+    def step_again(self, step: str) -> str:
+        """The run with another range as its step, as it is typed after a command."""
+        paths = [str(path) for path in self.origin.typed] or [*self.reports]
+        return " ".join([*map(quote, paths), "--step", quote(step)])
 
     @property
     def again(self) -> str:

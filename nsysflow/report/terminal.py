@@ -38,6 +38,8 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
     only = f"only {page.selection}" if page.selection else ""
     titles = [printable(page.reports), page.gpus, only, printable(page.steps)]
     yield from sentence_lines(" · ".join(filter(None, titles)), width)
+    if page.ledger:
+        yield from sentence_lines(printable(page.ledger), width, style="dim")
     yield Text()
     yield from told_lines(page.told, width)
     for index, headline in enumerate(page.headlines):
@@ -46,7 +48,7 @@ def set_page(page: Page, width: int) -> Iterator[Text]:
             yield from sentence_lines(remark, width)
         if headline.advice:
             yield from sentence_lines(f"next: {headline.advice}", width)
-    for sentence in page.sentences:
+    for sentence in (*page.sentences, *map(printable, page.loops)):
         yield from sentence_lines(sentence, width)
     yield from suggestion_lines(page.suggestions, width)
     for block in page.blocks:

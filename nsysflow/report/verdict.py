@@ -12,6 +12,7 @@ from nsysflow.analysis.tables.integrity import OF_GRAPHS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
+from nsysflow.report.ledger import LONG, slowest_ledger
 from nsysflow.report.results import Results, gpu_name
 from nsysflow.report.step_times import steps_by_range, without_profiler
 from nsysflow.report.validity import LET_IT_END, Invalid, failures
@@ -256,6 +257,7 @@ def judge(results: Results) -> Judgement:
 
 
 def _remarks(results: Results) -> Iterator[str]:
+    yield from _typical_steps(results)
     yield from _slowed(results)
     yield from _wrong_times(results)
     yield from _without_steps(results)
@@ -263,11 +265,24 @@ def _remarks(results: Results) -> Iterator[str]:
 
 def _verdicts(results: Results) -> tuple[Verdict, ...]:
     """The verdicts on a run; of many ranks, on the typical one."""
-    found = verdicts(results.typical.judged)
+    found = verdicts(results.typical.run_steps)
     if not results.many:
         return found
     name = f"{results.typical.reports[0]}, the typical rank"
     return tuple(replace(each, gpus=", ".join(filter(None, [name, each.gpus]))) for each in found)
+
+
+LONG_PCT: Final = 5
+"""From here on, long steps change what is seen, and the typical ones are judged apart."""
+
+
+def _typical_steps(results: Results) -> Iterator[str]:
+    """What holds the typical steps back, where long ones take much of the time."""
+    ledger = slowest_ledger(results)
+    long_ns = ledger.time_ns(*LONG)
+    if 100 * long_ns >= LONG_PCT * ledger.time_ns("typical", *LONG) > 0:
+        first = verdicts(results.judged)[0]
+        yield f"Typical steps alone: {first.sentence}"
 
 
 def _slowed(results: Results) -> Iterator[str]:

@@ -267,6 +267,7 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         on_cpu=all(each is not None and each.on == "cpu" for each in manifests),
         ranks=all(each is not None and _has_ranks(each) for each in manifests),
         killed=any(each.killed for each in known),
+        plain_step_ns=max(filter(None, (each.plain_step_ns for each in known)), default=None),
         typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},
         started=known[0].started if known else "",

@@ -1,5 +1,3 @@
-"""The folder that may be read."""
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

@@ -1,5 +1,3 @@
-"""`table`: filters, order and pages."""
-
 from typing import Any
 
 import polars as pl

@@ -1,5 +1,3 @@
-"""The guide for agents: its front matter, and that its commands work."""
-
 import contextlib
 import re
 import shlex

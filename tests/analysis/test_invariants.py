@@ -13,6 +13,7 @@ import nsysflow
 from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import NOT_RECORDED
+from nsysflow.analysis.schema import os_pid
 from tests.analyses import (
     CAUSE_COLUMNS,
     OF_REPORT,
@@ -164,13 +165,23 @@ def the_parts_of_each_step_sum_to_what_the_steps_say(analysis: Analysis) -> None
     assert without.drop("process", "step").sort("device").equals(stepless.sort("device"))
 
 
-def the_groups_of_steps_sum_to_the_window(analysis: Analysis) -> None:
-    rows = analysis.step_groups
-    assert rows.select(pl.sum_horizontal(PARTS) == pl.col("total_ns")).to_series().all()
-    sums = rows.group_by("process", "device").agg(pl.col("total_ns", "idle_ns").sum())
-    windows = analysis.accounting.select("device", "window_ns", whole_idle_ns="idle_ns")
-    for row in sums.join(windows, on="device").to_dicts():
-        assert (row["total_ns"], row["idle_ns"]) == (row["window_ns"], row["whole_idle_ns"])
+def the_ledger_sums_to_the_recorded_time(analysis: Analysis) -> None:
+    events = analysis.timeline.events
+    calls = events.calls.join(events.threads.select("thread_no", "process"), on="thread_no")
+    times = pl.concat(
+        rows.select("process", "start_ns", "end_ns")
+        for rows in (events.ops, calls, events.ranges, events.overhead)
+    )
+    recorded = times.group_by(os_pid(pl.col("process")).alias("process")).agg(
+        (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("recorded_ns")
+    )
+    sums = analysis.run.group_by("process", "device").agg(pl.col("time_ns", "busy_ns").sum())
+    whole_busy_ns = (pl.col("window_ns") - pl.col("idle_ns")).alias("whole_busy_ns")
+    busy = analysis.accounting.select("device", whole_busy_ns)
+    alone = analysis.timeline.events.users.group_by("device_no").len()["len"].max() == 1
+    for row in sums.join(recorded, on="process").join(busy, on="device").to_dicts():
+        assert row["time_ns"] == row["recorded_ns"]
+        assert row["busy_ns"] == row["whole_busy_ns"] or not alone
 
 
 def what_the_host_ran_sums_to_the_gaps_at_each_place(analysis: Analysis) -> None:
@@ -231,7 +242,7 @@ ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
     kernels_and_communication_are_those_of_the_accounting,
     steps_follow_one_another,
     the_parts_of_each_step_sum_to_what_the_steps_say,
-    the_groups_of_steps_sum_to_the_window,
+    the_ledger_sums_to_the_recorded_time,
     what_the_host_ran_sums_to_the_gaps_at_each_place,
     the_kinds_of_waits_sum_to_the_time_without_compute,
     the_longest_gaps_are_the_longest_of_the_gaps,

@@ -1,5 +1,3 @@
-"""The trace for benchmarks is like that of one longer run."""
-
 import runpy
 
 import polars as pl

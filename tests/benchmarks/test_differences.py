@@ -1,5 +1,3 @@
-"""How far two runs of a benchmark, or two gap reports, differ; and the figures of a page."""
-
 from math import e
 from pathlib import Path
 

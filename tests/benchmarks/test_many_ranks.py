@@ -1,5 +1,3 @@
-"""Runs of many ranks made for benchmarks: what is injected is there, and costs what it says."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import pytest
 import nsysflow
 from benchmarks.many_ranks.__main__ import Wanted, make_run
 from benchmarks.many_ranks.compared import found_beside
-from benchmarks.many_ranks.simulated import Delay, Groups, Kind
+from benchmarks.many_ranks.simulated import Delay, Kind
 
 RANKS = 4
 LATE = 2
@@ -41,19 +39,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def of_groups(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose ranks share models two by two, with a slow link in the second group."""
-    folder = tmp_path_factory.mktemp("groups")
-    make_run(folder, small(tp=2, delay=Delay("link", group=("tp", 1), factor=4.0)))
-    return folder
-
-
-def truth_of(folder: Path) -> dict[str, Any]:
-    truth: dict[str, Any] = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    return truth
-
-
 def test_collectives_end_together_but_for_the_clocks(plain: Path) -> None:
     first, other = (collectives(plain, rank)["end_ns"].to_list() for rank in (0, 1))
     clocks = [there - here for here, there in zip(first, other, strict=True)]
@@ -68,19 +53,18 @@ def test_a_delayed_rank_is_last_and_costs_at_most_its_delay(tmp_path: Path, kind
     assert 500_000 < truth["cost_step_ns"] <= 2_000_000
 
 
-def test_a_slow_link_takes_longer_in_its_group(of_groups: Path) -> None:
-    truth = truth_of(of_groups)
+def test_groups_have_communicators_of_their_own_and_one_may_have_a_slow_link(
+    tmp_path: Path,
+) -> None:
+    truth = make_run(tmp_path, small(tp=2, delay=Delay("link", group=("tp", 1), factor=4.0)))
     assert truth["groups"] == {"dp": [[0, 2], [1, 3]], "tp": [[0, 1], [2, 3]]}
+    assert truth["cost_step_ns"] > 0
+    ranks = [collectives(tmp_path, rank) for rank in range(RANKS)]
     usual, slow = (
-        collectives(of_groups, rank).filter(pl.col("bytes") == 8 << 20)["lasted_ns"].to_list()
-        for rank in (0, 2)
+        ranks[rank].filter(pl.col("bytes") == 8 << 20)["lasted_ns"].to_list() for rank in (0, 2)
     )
     assert min(slow) > 2 * min(usual)
-    assert truth["cost_step_ns"] > 0
-
-
-def test_ranks_of_a_group_share_a_communicator_that_no_other_has(of_groups: Path) -> None:
-    of_rank = [set(collectives(of_groups, rank)["communicator"]) for rank in range(RANKS)]
+    of_rank = [set(rank["communicator"]) for rank in ranks]
     assert [len(numbers) for numbers in of_rank] == [2] * RANKS
     assert len(of_rank[0] & of_rank[1]) == len(of_rank[0] & of_rank[2]) == 1
     assert not of_rank[0] & of_rank[3]
@@ -99,7 +83,7 @@ def test_the_same_seed_makes_the_same_run(tmp_path: Path) -> None:
 
 
 def test_the_truth_is_beside_the_reports(plain: Path) -> None:
-    assert truth_of(plain)["cost_ns"] == 0
+    assert json.loads((plain / "truth.json").read_text(encoding="utf-8"))["cost_ns"] == 0
     reports = [f"rank{rank}.sqlite" for rank in range(RANKS)]
     assert sorted(path.name for path in plain.iterdir()) == [*reports, "truth.json"]
 
@@ -107,12 +91,6 @@ def test_the_truth_is_beside_the_reports(plain: Path) -> None:
 def test_a_step_in_ten_is_delayed() -> None:
     delay = Delay("host", every=10)
     assert [step for step in range(30) if delay.in_step(step)] == [5, 15, 25]
-
-
-def test_neighbours_share_a_model_and_ranks_at_their_stride_its_gradients() -> None:
-    groups = Groups(ranks=4, tp=2)
-    assert groups.members("tp").tolist() == [[0, 1], [2, 3]]
-    assert groups.members("dp").tolist() == [[0, 2], [1, 3]]
 
 
 def tables(folder: Path, saved_step_ns: int | None) -> Path:

@@ -1,12 +1,8 @@
-"""What the pages of benchmarks say holds today: accuracy.md and power.md."""
-
-import runpy
-from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
 
-from benchmarks import power
+from benchmarks import accuracy, power
 from benchmarks.power import drawn, noise_of, simulated, slower, steps_of
 from tests.reports import ROOT
 
@@ -27,9 +23,8 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def test_the_page_is_what_the_replay_gives() -> None:
-    script = runpy.run_path(str(ROOT / "benchmarks" / "accuracy.py"))
-    page: Callable[[], Iterator[str]] = script["page"]
-    assert "\n".join(page()) + "\n" == ACCURACY, "run `python -m benchmarks.accuracy`"
+    made = "\n".join(accuracy.page()) + "\n"
+    assert made == ACCURACY, "run `python -m benchmarks.accuracy`"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""The catalogs say what the code has."""
-
 import subprocess
 import sys
 from pathlib import Path

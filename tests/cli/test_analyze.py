@@ -1,5 +1,3 @@
-"""`nsysflow analyze`: what it prints, what it writes, and what it is asked to look at."""
-
 import io
 import json
 from collections.abc import Callable
@@ -30,7 +28,7 @@ from tests.runs.runs import RUN
 FILES = {
     "summary.md", "gap-report.csv", "gap-report.md", "report.json", "gaps.csv", "gap_summary.csv",
     "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv",
-    "comm.csv", "steps.csv", "waited.csv", "findings.csv", "step_groups.csv",
+    "comm.csv", "steps.csv", "waited.csv", "findings.csv", "run.csv",
 }  # fmt: skip
 
 Asked = list[tuple[Options, dict[str, Any]]]

@@ -1,5 +1,3 @@
-"""`nsysflow cache`, and `--no-cache`."""
-
 import os
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""`nsysflow check`: exit codes, files, budgets from settings, and what it refuses."""
-
 import json
 import shutil
 import subprocess

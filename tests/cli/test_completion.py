@@ -1,5 +1,3 @@
-"""What a shell completes; it must be quick and never print an error."""
-
 import os
 import subprocess
 import sys

@@ -107,11 +107,6 @@ def test_a_report_without_gpu_work_has_no_finding(tmp_path: Path) -> None:
     assert "empty has no finding 1. No change that nsysflow knows would save" in said
 
 
-def test_without_a_name_all_are_listed() -> None:
-    names = ("blocking_copy", "communication", "straggler", "gap_summary")
-    assert all(name in explained() for name in names)
-
-
 def test_the_commands_of_a_finding_are_of_the_steps_that_it_was_found_in() -> None:
     shown = explained("1", REPORT, "--steps", "1:3", "--step", "step")
     *of_report, of_rule = re.findall(r"^  (nsysflow .*)$", shown, re.MULTILINE)

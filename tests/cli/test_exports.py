@@ -1,5 +1,3 @@
-"""Files beside the page: `--sarif`, `--perfetto`, `--figures`, `--html`, and `--flamegraph`."""
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""All commands: their help pages, and how they end, whatever stops them."""
-
 import re
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""`--table`: which rows and columns are printed, and what stderr says of the rest."""
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Steps as they are typed."""
-
 import click
 import pytest
 

@@ -1,5 +1,3 @@
-"""Options from nsysflow.toml and pyproject.toml."""
-
 from ast import literal_eval
 from collections.abc import Callable
 from pathlib import Path

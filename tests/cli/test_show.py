@@ -1,5 +1,3 @@
-"""`nsysflow show`: which page it opens, when it writes one, and what it says without a browser."""
-
 import os
 import shutil
 import sys

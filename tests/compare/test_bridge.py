@@ -1,5 +1,3 @@
-"""The bridge explains the difference to the ns."""
-
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction

@@ -29,12 +29,6 @@ WINDOW = capture(row(1), step_name=None, steps=[None], kinds=[None])
 NO_FINDING = Judgement(budget=budget("finding:a=none"), verdict="within")
 
 
-def test_budgets_with_the_same_culprit_share_its_page() -> None:
-    shown = [*page([CROSSED, measured("idle_ms<=1", "crossed", 5e6, 1e6)], [CAPTURE])]
-    assert "step_ms, idle_ms: most idle time" in shown
-    assert sum("train.py:42" in line for line in shown) == 1
-
-
 @pytest.mark.parametrize(
     ("judged", "found", "title"),
     [

@@ -1,5 +1,3 @@
-"""Budgets as they are typed, and what they limit."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""Did the step change, and what is typical."""
-
 from math import isnan, log
 
 import pytest

@@ -1,5 +1,3 @@
-"""Two sides compared, and reasons not to."""
-
 from collections.abc import Iterable
 
 import pytest

@@ -1,5 +1,3 @@
-"""Within, beyond or too noisy to say."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 

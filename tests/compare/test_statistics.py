@@ -1,5 +1,3 @@
-"""Means, medians and their errors."""
-
 from itertools import chain
 from random import Random
 

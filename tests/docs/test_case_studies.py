@@ -1,5 +1,3 @@
-"""docs/case-studies.md: each command prints what is shown, and each pair has its case."""
-
 import re
 from typing import Final
 

@@ -1,5 +1,3 @@
-"""docs/library.ipynb: its cells run, and give what is stored."""
-
 import json
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""What single pages must be: short, complete, and as the code has it."""
-
 import re
 from typing import Final
 

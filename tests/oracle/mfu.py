@@ -7,7 +7,8 @@ from tests.oracle.accounting import Keep
 from tests.oracle.phase_table import phases_of
 from tests.oracle.report import Path, Report, Row, joined, os_pid
 from tests.oracle.stats import percentile, whole
-from tests.oracle.steps import Step, automatic_steps, step_paths, steps, steps_of
+from tests.oracle.step_paths import automatic_steps, step_paths
+from tests.oracle.steps import Step, steps, steps_of
 
 Spans = dict[Path, tuple[int, list[int]]]
 """Per path, how many instances it has, and the spans of those that launched anything."""

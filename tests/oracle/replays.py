@@ -3,8 +3,8 @@
 from tests.oracle.accounting import Keep, common, length
 from tests.oracle.gaps import Gap
 from tests.oracle.report import Report
+from tests.oracle.run import judged
 from tests.oracle.stats import percentile, whole
-from tests.oracle.step_groups import judged
 from tests.oracle.steps import kinds_of
 
 

@@ -2,21 +2,22 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
+from statistics import median
 
 from tests.oracle import bound
-from tests.oracle.accounting import Keep, covered, length, parts, union, window
+from tests.oracle.accounting import Keep, is_comm, length, parts, union, window
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
+from tests.oracle.loops import loops_of
 from tests.oracle.lost import in_stretches, kernel_launches
 from tests.oracle.model import Op
 from tests.oracle.once import once
-from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
-from tests.oracle.report import Path, Report, Row, causes_of, joined, os_pid
+from tests.oracle.report import Report, Row, causes_of, os_pid
 from tests.oracle.stats import percentile, whole
+from tests.oracle.step_paths import automatic_steps, step_paths
 from tests.oracle.waited import waits_of
-
-LEAST_REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -30,95 +31,83 @@ class Step:
     end_ns: int
     range_: Open
     is_last: bool
+    """Whether none of its loop follows it."""
+    loop: int = 0
+    """0 for a step; else which other loop it is an instance of."""
 
     def holds(self, t: int) -> bool:
         """§8.2: whether a gap that starts at `t` counts in the step."""
         return self.start_ns <= t < self.end_ns
 
 
-def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
-    """§8.1: the paths of `--step NAME`, or the path that is the step by default."""
-    of_process = {path: p for (owner, path), p in phases_of(report).items() if owner == process}
-    if name is not None:
-        named = {path for path in of_process if name in (path[-1], joined(path))}
-        # where instances nest, the outermost counts
-        return sorted(p for p in named if not any(p[:k] in named for k in range(1, len(p))))
-
-    # in a process that captured a window of its steps, a range `step` may repeat less often
-    captured = process in {capture.process for capture in report.trace.captures}
-    repeating = {
-        path
-        for path, p in of_process.items()
-        if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
-        # an operator is not a step, nor is compiling or an automatic range
-        if not all(one.operator or one.compiling or one.automatic for one in p.instances)
-        if overrules(report, process, path, p.ops)
-    }
-    outermost = {p for p in repeating if not any(p[:k] in repeating for k in range(1, len(p)))}
-
-    def order(path: Path) -> tuple[int, int, Path]:
-        busy = busy_ns([report.ops[index] for index in of_process[path].ops])
-        return (-busy, len(path), path)
-
-    return [min(outermost, key=order)] if outermost else []
-
-
-def busy_ns(ops: list[Op]) -> int:
-    """The union of operations per device, summed over devices."""
-    devices = {op.device for op in ops}
-    return sum(length(covered(op for op in ops if op.device == d)) for d in devices)
-
-
-def overrules(report: Report, process: int, path: Path, launched: list[int]) -> bool:
-    """§8.21: whether a range may be the step although there are automatic ones: one of them begins
-    in it, and it has more than half of its process's busy time."""
-    automatic = report.phases.automatic_steps.get(process)
-    if not automatic:
-        return True
-    begun = [report.phases.at(process, one.thread, one.start_ns).path for one in automatic]
-    of_process = [op for op in report.ops if op.process == process]
-    return any(where[: len(path)] == path for where in begun) and 2 * busy_ns(
-        [report.ops[index] for index in launched]
-    ) > busy_ns(of_process)
-
-
-def automatic_steps(report: Report, process: int, name: str | None) -> list[Open]:
-    """§8.21: the automatic steps, where they are the steps of the process."""
-    if name is None:
-        count = not step_paths(report, process, None)
-    else:
-        taken = any(name in (path[-1], joined(path)) for _, path in phases_of(report))
-        count = name == "step" and not taken
-    return report.phases.automatic_steps.get(process, []) if count else []
+@once
+def steps_of(report: Report, name: str | None = None) -> list[Step]:
+    """§8.2, §8.3: the steps."""
+    return [step for step in instances_of(report, name) if step.loop == 0]
 
 
 @once
-def steps_of(report: Report, name: str | None = None) -> list[Step]:
-    """§8.2, §8.3: step i on a device runs from its first operation to the next step's first.
-
-    The last step runs to the end of the last operation launched in it. An instance that launched
-    nothing on a device is not a step there.
+def instances_of(report: Report, name: str | None = None) -> list[Step]:
+    """§8.2: step i on a device runs from its first operation to the next step's first, and so does
+    an instance of another loop. Where none of its loop follows, it runs to the end of the last
+    operation launched in it, at most to the next loop's first. An instance that launched nothing on
+    a device is not there.
     """
     found = []
     for process in sorted({*report.ops_by_instance, *report.phases.automatic_steps}):
-        paths = step_paths(report, process, name)
-        launched: dict[Open, list[int]] = defaultdict(list)
-        for (path, range_), ops in report.ops_by_instance.get(process, {}).items():
-            if path in paths:
-                launched[range_] += ops
-        for step in automatic_steps(report, process, name):
-            launched[step] = launched_in(report, step)
+        launched = launched_by(report, process, name)
         for device in report.devices:
-            bounds: list[tuple[int, int, Open]] = []
-            for range_, ops in launched.items():
+            bounds: list[tuple[int, int, int, Open]] = []
+            for (loop, range_), ops in launched.items():
                 here = [report.ops[i] for i in ops if report.ops[i].device == device]
-                bounds += [(first, last, range_) for first, last in window(here)]
-            bounds.sort(key=lambda bound: (bound[0], bound[2].start_ns, bound[2].row))
-            for index, (first, last_end, range_) in enumerate(bounds):
-                is_last = index == len(bounds) - 1
-                end = last_end if is_last else bounds[index + 1][0]
-                found.append(Step(process, device, index, first, end, range_, is_last))
+                bounds += [(first, last, loop, range_) for first, last in window(here)]
+            bounds.sort(key=lambda bound: (bound[0], bound[3].start_ns, bound[3].row))
+            counts: dict[int, int] = defaultdict(int)
+            for place, (first, last_end, loop, range_) in enumerate(bounds):
+                after = bounds[place + 1] if place + 1 < len(bounds) else None
+                is_last = after is None or after[2] != loop
+                end = min(last_end, after[0]) if after and is_last else last_end
+                if after and not is_last:
+                    end = after[0]
+                found.append(Step(process, device, counts[loop], first, end, range_, is_last, loop))
+                counts[loop] += 1
     return found
+
+
+def launched_by(
+    report: Report, process: int, name: str | None
+) -> dict[tuple[int, Open], list[int]]:
+    """Per loop (0 for the steps) and instance the operations launched in it."""
+    loops = loops_of(report, process, name)
+    paths = step_paths(report, process, name)
+    launched: dict[tuple[int, Open], list[int]] = defaultdict(list)
+    for (path, range_), ops in report.ops_by_instance.get(process, {}).items():
+        for number, loop in enumerate(loops, start=1):
+            if path == loop.path and range_ in loop.instances:
+                launched[number, range_] += ops
+        if path in paths:
+            launched[0, range_] += ops
+    for step in automatic_steps(report, process, name):
+        launched[0, step] = launched_in(report, step)
+    others = [one for loop in loops for one in loop.instances]
+    taken = {index for (of_loop, _), ops in launched.items() if of_loop for index in ops}
+    for (of_loop, range_), ops in launched.items():
+        if of_loop == 0:
+            begun = [one.start_ns for one in others if one.start_ns < range_.end_ns]
+            inside = [at for at in begun if at >= range_.start_ns]
+            ops[:] = [
+                index
+                for index in ops
+                if index not in taken and (not inside or launch_start(report, index) >= max(inside))
+            ]
+    return launched
+
+
+def launch_start(report: Report, op: int) -> int:
+    """When the call began that launched an operation."""
+    launch = report.calls.launch[op]
+    assert launch is not None
+    return report.calls.calls[launch].start_ns
 
 
 def launched_in(report: Report, step: Open) -> list[int]:
@@ -165,17 +154,42 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
         outliers = one_offs([step.end_ns - step.start_ns for step in left])
         for step, excess_ns, outlier in zip(left, excess, outliers, strict=True):
             is_one_off = outlier or has_wrong_times(report, step) or compiles_much(report, step)
-            found[step] = Kind("one-off" if is_one_off else "steady", excess_ns)
+            kind = "one-off" if is_one_off else "steady"
+            if outlier and step.index == 0 and captures_window(report, process):
+                kind = "start-up"
+            if tail_missing(step, mine) and len(left) > 1 and not communicates(report, process):
+                kind = "cut-off"
+            found[step] = Kind(kind, excess_ns)
     return found
+
+
+def communicates(report: Report, process: int) -> bool:
+    """Whether a process runs communication kernels."""
+    return any(is_comm(op) for op in report.ops if op.process == process)
+
+
+def tail_missing(step: Step, steps: list[Step]) -> bool:
+    """§8.4: whether a step that none follows took less of the GPU than the host takes for one."""
+    between = [
+        steps[one.index + 1].range_.start_ns - one.range_.end_ns for one in steps if not one.is_last
+    ]
+    usual = Fraction(median(between)) if between else Fraction(0)
+    host_ns = step.range_.end_ns - step.range_.start_ns + usual
+    return step.is_last and 100 * (step.end_ns - step.start_ns) < 99 * host_ns
 
 
 def skipped(report: Report, process: int, count: int, skip: int | None) -> int:
     """§8.13: how many leading steps are start-up in any case."""
     if skip is not None:
         return skip
-    if process in {capture.process for capture in report.trace.captures}:
+    if captures_window(report, process):
         return 0
     return min(2, count - 5) if count >= 5 else 2
+
+
+def captures_window(report: Report, process: int) -> bool:
+    """Whether a process captured a window of its steps."""
+    return process in {capture.process for capture in report.trace.captures}
 
 
 def loads_much(report: Report, step: Step) -> bool:
@@ -197,7 +211,7 @@ def compiles_much(report: Report, step: Step) -> bool:
 def is_incomplete(report: Report, step: Step, steps: list[Step]) -> bool:
     """§8.12: whether launches that lost their operations start in it."""
     until_ns = step.range_.end_ns
-    if not step.is_last:
+    if step.index + 1 < len(steps):
         until_ns = max(until_ns, steps[step.index + 1].range_.start_ns)
     lost = in_stretches(report, kernel_launches(report).get(step.process, []))
     return any(step.range_.start_ns <= call.start_ns < until_ns for call in lost)

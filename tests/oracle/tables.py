@@ -13,7 +13,7 @@ from tests.oracle.launches import launches, starved
 from tests.oracle.mfu import mfu
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
-from tests.oracle.step_groups import step_groups
+from tests.oracle.run import run
 from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
 from tests.oracle.waited import waited
@@ -34,7 +34,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "copies": copies,
     "comm": comm,
     "steps": steps,
-    "step_groups": step_groups,
+    "run": run,
     "step_parts": step_parts,
     "gpu_metrics": gpu_metrics,
     "mfu": mfu,

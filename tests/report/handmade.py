@@ -31,7 +31,13 @@ MS: Final = 1_000_000
 """ns in a ms."""
 
 NOTHING_FOUND: Final = Findings(
-    valued=(), together_ns=None, step_ns=0, of_steps=False, steps=1, report="run.sqlite"
+    valued=(),
+    together_ns=None,
+    step_ns=0,
+    typical_step_ns=0,
+    of_steps=False,
+    steps=1,
+    report="run.sqlite",
 )
 
 
@@ -60,6 +66,10 @@ class Handmade:
     step_counts: Mapping[tuple[str, int], int] = field(default_factory=dict)
     selected_ns: tuple[tuple[int, int], ...] = ()
     is_one_rank: bool = False
+
+    @property
+    def run_steps(self) -> "Handmade":
+        return self
 
     @property
     def judged(self) -> "Handmade":
@@ -224,8 +234,8 @@ def measured() -> Handmade:
         | {"mfu_pct": 100 * tera * 1e15 / ms / 989.4e12}
         for path, tera, ms in (("step", 4, 10), ("step/backward", 3, 6), ("step/forward", 1, 2))
     ]
-    steady = row(kind="steady", steps="0 to 4", count=5, total_ms=50)
-    return handmade(accounting=[device(50 * MS)], mfu=rows, step_groups=[steady])
+    typical = row(part="typical", steps="0 to 4", count=5, time_ms=50)
+    return handmade(accounting=[device(50 * MS)], mfu=rows, run=[typical])
 
 
 def two_ranks() -> list[Handmade]:
@@ -286,10 +296,10 @@ def training() -> Handmade:
             row(step=1, start_ms=60, end_ms=100, duration_ms=40, compute_ms=30, idle_ms=10)
             | row(host_ms=8, steady=True, kind="steady"),
         ],
-        step_groups=[
-            row(kind="steady", steps="1", count=1, total_ms=40),
-            row(kind="before", steps="0", count=1, total_ms=60, cause="host", cause_ms=22)
-            | {"excess_ns": None},
+        run=[
+            row(part="start-up", steps="0", count=1, time_ms=60, busy_ms=20, cause="host")
+            | row(cause_ms=22),
+            row(part="typical", steps="1", count=1, time_ms=40, busy_ms=30),
         ],
         kernels=[
             row(name="gemm<bf16>", short_name="gemm", count=600, total_ms=40, median_ns=66_000)
@@ -321,7 +331,15 @@ def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> 
     """The same with its saving."""
     wait = finding(**fields)
     low_ns = high_ns if wait.method == "replay" else 0
-    return Valued(finding=wait, low_ns=low_ns, high_ns=high_ns, step_ns=STEP_NS, report=report)
+    return Valued(
+        finding=wait,
+        low_ns=low_ns,
+        high_ns=high_ns,
+        alone_ns=high_ns,
+        step_ns=STEP_NS,
+        step_after_ns=STEP_NS - high_ns,
+        report=report,
+    )
 
 
 def found_of(

@@ -1,7 +1,7 @@
 """Tables as people read them: what `everything.txt` and `training.txt` do not show."""
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,9 @@ def test_what_holds_for_every_block(table: Table) -> None:
 
 TOKENIZE = row(phase="data", cause="host", function="tokenize", source="train.py:88 in collate")
 UNKNOWN = row(phase="backward", cause="launch", function="(not sampled)", idle_ms=30)
-ONE_OFF = row(kind="one-off", steps="3", total_ms=117, excess_ms=71)
-LARGEST = ONE_OFF | row(largest_ms=70, largest_cause="host", phase="step/data")
-START = row(kind="before", steps="0, 1", total_ms=20, excess_ns=None, cause="host", cause_ms=9)
+LONG = row(part="longer", steps="3", count=1, time_ms=117, busy_ms=20, excess_ms=71) | row(
+    cause="host", cause_ms=70, phase="step/data", source="a.py:3 in f"
+)
 WAIT = row(api="sync", kind="sync", source="a.py:1 in f", phase="step")
 NCCL = row(name="nccl", operation="ncclAllReduce", busy_ms=4, count=10, hidden_pct=25)
 FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
@@ -138,17 +138,14 @@ FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
          "idle mostly", ["launch overhead", ""]),
         ("phases", [row(path="step", depth=1, busy_ms=1), row(path="x", depth=1, host_wall_ms=1)],
          "phase", ["step", "(outside ranges)"]),  # no GPU time in x
-        ("step_groups", [row(kind="steady", total_ms=1), row(kind="after")], "time", []),
-        ("step_groups", [START | row(second_cause="module_load", second_cause_ms=2)],
-         "mostly", ["host code 9.00 ms, loading GPU code 2.00 ms"]),
-        ("step_groups", [LARGEST | row(source="a.py:3 in f")],
-         "mostly", ["host code 70.0 ms in step/data, a.py:3 in f"]),
-        ("step_groups", [LARGEST | row(phase=None)],
-         "mostly", ["host code 70.0 ms in (outside ranges)"]),
-        ("step_groups", [ONE_OFF | row(kind=kind) for kind in ("cut-off", "after", "incomplete")],
-         "", ["cut off", "after the steps", "incomplete"]),
-        ("step_groups", [ONE_OFF | row(kind="periodic", every=n) for n in (2, 3, 4, 11, 21, 113)],
-         "", ["every 2nd", "every 3rd", "every 4th", "every 11th", "every 21st", "every 113th"]),
+        ("run", [row(part="start-up", time_ms=1), row(part="typical", time_ms=2)], "time", []),
+        ("run", [LONG, row(part="typical", time_ms=9, busy_ms=3, cause="host", cause_ms=2)],
+         "waits mostly for", ["host code 70.0 ms in step/data, a.py:3 in f", "host code 2.00 ms"]),
+        ("run", [LONG | row(phase=None, source=None)],
+         "waits mostly for", ["host code 70.0 ms in (outside ranges)"]),
+        ("run", [LONG, LONG | row(part="recurring", count=5, every=10),
+                 LONG | row(part="loop", count=3, phase="validate"), LONG | row(part="between")],
+         "", ["1 longer step", "5 pauses every 10 steps", "validate, 3 steps", "between loops"]),
         # calls of one name, line and phase are one row
         ("syncs", [WAIT | row(induced_idle_ms=1, blocked_ms=2)] * 3, "idle behind it", ["3.00 ms"]),
         ("syncs", [WAIT | row(induced_idle_ms=1, blocked_ms=2)] * 3, "calls", ["3"]),
@@ -234,9 +231,13 @@ def test_classes_of_kernels_have_a_bar(total_ms: dict[str, int], line: tuple[str
     assert of_rows("kernels", *rows).more == tuple(f"by class: {each}" for each in line)
 
 
-def test_each_rank_has_a_sentence_on_mfu() -> None:
+def test_each_rank_has_a_sentence_on_mfu_and_a_step_alone_no_rows() -> None:
     lines = mfu_sentences(Results([measured(), renamed(measured(), "rank1")]))
     assert [line.split(": ")[0] for line in lines] == ["run.sqlite GPU 0", "rank1 GPU 0"]
+    tables = measured().tables
+    alone = Results([replace(measured(), tables=tables | {"mfu": tables["mfu"].head(1)})])
+    assert len(mfu_sentences(alone)) == 1
+    assert shown("mfu", alone).rows == ()
 
 
 def test_mfu_that_is_not_known_says_why() -> None:
@@ -249,13 +250,6 @@ def test_mfu_that_is_not_known_says_why() -> None:
     assert mfu_sentences(Results([bare])) == ()
     (line,) = mfu_sentences(Results([replace(bare, options=Options(flops_per_step=1e12))]))
     assert "no step was found" in line
-
-
-def test_the_mfu_of_a_step_alone_has_a_sentence_and_no_rows() -> None:
-    tables = measured().tables
-    alone = Results([replace(measured(), tables=tables | {"mfu": tables["mfu"].head(1)})])
-    assert len(mfu_sentences(alone)) == 1
-    assert shown("mfu", alone).rows == ()
 
 
 def test_without_gpu_work_the_ranges_have_the_time_of_the_host() -> None:
@@ -271,35 +265,21 @@ def ranks(*collectives: pl.DataFrame) -> Block:
     return shown("ranks", Results([replace(run, collectives=rows) for rows in collectives]))
 
 
-def all_reduces() -> list[pl.DataFrame]:
-    """The collectives of two real ranks, as if all were of one kind."""
-    name = pl.lit("ncclDevKernel_AllReduce").alias("name")
-    ddp = (analysed(f"h200-ddp-rank{number}") for number in (0, 1))
-    return [rank.collectives.with_columns(name) for rank in ddp]
-
-
-def test_the_caption_says_how_well_the_clocks_of_ranks_agree() -> None:
-    block = shown("ranks", Results([analysed(f"h200-ddp-rank{number}") for number in (0, 1)]))
-    assert block.caption == (
+def test_the_caption_says_how_far_the_ranks_collectives_agree() -> None:
+    ddp = [analysed(f"h200-ddp-rank{number}") for number in (0, 1)]
+    assert shown("ranks", Results(ddp)).caption == (
         "Clocks aligned by the ends of 30 collectives: they agree to 9.70 us (median),"
         " 28.4 us (worst)"
     )
-    assert ranks(all_reduces()[0]).rows == ()
-
-
-def test_ranks_with_different_counts_have_no_straggler_but_their_counts() -> None:
-    first, second = all_reduces()
-    block = ranks(first[:-1], second)
-    assert "stragglers cannot be determined" in block.caption
-    assert sorted(row[1:] for row in block.rows) == [("0 of 29",), ("0 of 30",)]
-
-
-def test_the_caption_says_that_some_collectives_are_not_of_all_ranks() -> None:
-    first, second = all_reduces()
-    alone = second[:3].with_columns(name=pl.lit("ncclDevKernel_AllGather"))
-    said = ranks(first, pl.concat([second, alone])).caption
+    reduce, gather = (pl.lit(f"ncclDevKernel_{name}") for name in ("AllReduce", "AllGather"))
+    first, second = (rank.collectives.with_columns(name=reduce) for rank in ddp)
+    assert ranks(first).rows == ()
+    more = ranks(first, pl.concat([second, second[:3].with_columns(name=gather)])).caption
     others = "; the others are not of all ranks, or end at different times"
-    assert said == ranks(first, second).caption + others
+    assert more == ranks(first, second).caption + others
+    fewer = ranks(first[:-1], second)
+    assert "stragglers cannot be determined" in fewer.caption
+    assert sorted(row[1:] for row in fewer.rows) == [("0 of 29",), ("0 of 30",)]
 
 
 def test_the_line_on_starved_windows_sums_them_up() -> None:
@@ -312,20 +292,13 @@ def test_the_line_on_starved_windows_sums_them_up() -> None:
 
 @dataclass(frozen=True)
 class PartlyJudged(Handmade):
-    """An analysis of which a part is judged."""
-
-    part: Handmade = field(default_factory=lambda: Handmade(tables={}))
+    """`training`, of which the second step is judged."""
 
     @property
     def judged(self) -> Handmade:
-        return self.part
-
-
-def judged(run: Handmade, *steps: int) -> Handmade:
-    """`run`, of which only some steps are judged."""
-    rows = run.tables["steps"].filter(pl.col("step").is_in(steps))
-    part = replace(run, tables=run.tables | {"steps": rows}, step_counts={("run.sqlite", 0): 1})
-    return PartlyJudged(**{**vars(run), "part": part})
+        rows = self.tables["steps"].filter(pl.col("step") == 1)
+        tables = self.tables | {"steps": rows}
+        return Handmade(**vars(self) | {"tables": tables, "step_counts": {("run.sqlite", 0): 1}})
 
 
 def steady(step_ms: float, steps: int = 5, process: int = 7, name: str = "step") -> Handmade:
@@ -342,18 +315,21 @@ TRAINER = captured(steady(14.0, steps=10), (7, 12 * MS))
     [
         ([handmade()], ""),
         ([steady(5.5, steps=1)], "step 5.50 ms"),
-        ([judged(training(), 1)], "step 40.0 ms, mean of 1 of 2"),
+        ([PartlyJudged(**vars(training()))], "step 50.0 ms, mean of 2, typically 40.0 ms"),
         # the slowest rank
         ([steady(5.0), steady(7.0, process=8)], "step 7.00 ms, mean of 5"),
-        ([captured(steady(5.5), (7, 4_500_000))], "step 5.50 ms, mean of 5 (unprofiled 4.50 ms)"),
+        (
+            [captured(steady(5.5), (7, 4_500_000))],
+            "step 5.50 ms, mean of 5 (before the window 4.50 ms)",
+        ),
         ([captured(steady(5.5), (7, None))], "step 5.50 ms, mean of 5"),
         ([captured(steady(5.5), (8, 4 * MS))], "step 5.50 ms, mean of 5"),  # of another process
         # the median of what they measured
         ([captured(steady(5.5, process=pid), (pid, ms * MS)) for pid, ms in ((7, 4), (9, 5))],
-         "step 5.50 ms, mean of 5 (unprofiled 4.50 ms)"),
+         "step 5.50 ms, mean of 5 (before the window 4.50 ms)"),
         # a trainer and a server in one report: no number is of both
         ([TRAINER, steady(0.5, steps=200, process=8, name="generate")],
-         "step 14.0 ms, mean of 10 (unprofiled 12.0 ms); generate 500 us, mean of 200"),
+         "step 14.0 ms, mean of 10 (before the window 12.0 ms); generate 500 us, mean of 200"),
     ],
 )  # fmt: skip
 def test_the_steps_of_each_range_are_a_sentence(runs: list[Handmade], sentence: str) -> None:

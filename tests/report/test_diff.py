@@ -1,13 +1,9 @@
-"""A comparison in sentences and blocks."""
-
 from collections.abc import Sequence
 
 import pytest
 
-from nsysflow.compare.captures import Capture, Row
 from nsysflow.compare.comparison import Comparison, compared
 from nsysflow.report.diff import ROWS, blocks, headline, not_comparable, remarks, title
-from nsysflow.report.layout import Block
 from tests.compare.handmade import capture, ranks, row, track
 
 STEPS = 40
@@ -18,14 +14,9 @@ def steps(ns: int) -> list[int]:
     return [ns + at * 7 % 3 for at in range(STEPS)]
 
 
-def block(found: Comparison, title: str, *, full: bool = False) -> Block | None:
-    return next((each for each in blocks(found, full=full) if each.title == title), None)
-
-
 def cells(found: Comparison, title: str, *, full: bool = False) -> list[tuple[str, ...]]:
-    shown = block(found, title, full=full)
-    assert shown is not None
-    return [*shown.rows]
+    """The rows of the block of that title; none where there is no such block."""
+    return [row for each in blocks(found, full=full) if each.title == title for row in each.rows]
 
 
 BASE = [row(*steps(100_000)), row(*steps(50_000), part="idle", kind="sync", name="cudaFree")]
@@ -41,50 +32,42 @@ def test_small_parts_are_in_the_line_of_the_rest() -> None:
     assert "compute: norm" in [each[0] for each in cells(found, "Bridge", full=True)]
 
 
-def test_a_change_within_the_noise_is_marked() -> None:
+def test_a_change_within_the_noise_or_of_too_few_steps_is_marked() -> None:
     wild = [100_000 + 60_000 * (at * 7 % 13) // 13 for at in range(STEPS)]
-    found = compared([capture(row(*wild))], [capture(row(*reversed(wild[1:]), wild[5]))])
-    assert cells(found, "Bridge")[-1][3].startswith("~ ")
-
-
-def test_a_change_of_too_few_steps_is_marked() -> None:
-    found = compared([capture(row(100_000))], [capture(row(150_000))])
-    assert cells(found, "Bridge")[-1][3] == "? +50.0 us"
+    noisy = compared([capture(row(*wild))], [capture(row(*reversed(wild[1:]), wild[5]))])
+    assert cells(noisy, "Bridge")[-1][3].startswith("~ ")
+    few = compared([capture(row(100_000))], [capture(row(150_000))])
+    assert cells(few, "Bridge")[-1][3] == "? +50.0 us"
 
 
 def test_waits_say_where_they_are_and_were() -> None:
-    def waits(line: int, ns: int) -> list[Row]:
-        source = f"train.py:{line} in step"
-        return [row(*steps(ns), part="idle", kind="sync", name="cudaFree", source=source)]
-
-    found = compared([capture(*waits(42, 50_000))], [capture(*waits(45, 10_000))])
-    assert cells(found, "Waits") == [
-        (
-            "-40.0 us",
-            "shorter",
-            "waiting in a sync: cudaFree",
-            "train.py:45 in step (was train.py:42 in step), step/forward",
-        )
+    wait = {"part": "idle", "kind": "sync", "name": "cudaFree"}
+    base, new = (
+        capture(row(*steps(ns), **wait, source=f"train.py:{line} in step"))
+        for line, ns in ((42, 50_000), (45, 10_000))
+    )
+    where = "train.py:45 in step (was train.py:42 in step), step/forward"
+    assert cells(compared([base], [new]), "Waits") == [
+        ("-40.0 us", "shorter", "waiting in a sync: cudaFree", where)
     ]
 
 
 def test_a_screen_shows_a_few_rows_and_says_how_many_there_are() -> None:
     names = [f"k{number}" for number in range(ROWS + 3)]
-    base = [row(*steps(100_000), name=name) for name in names]
-    found = compared([capture(*base)], [capture(*(row(*steps(120_000), name=n) for n in names))])
-    shown = block(found, "Kernels and copies")
-    assert shown is not None
+    base, new = (
+        capture(*(row(*steps(ns), name=name) for name in names)) for ns in (100_000, 120_000)
+    )
+    found, title = compared([base], [new]), "Kernels and copies"
+    (shown,) = (each for each in blocks(found, full=False) if each.title == title)
     assert (len(shown.rows), shown.rest) == (ROWS, "3 more: --full")
-    assert len(cells(found, "Kernels and copies", full=True)) == ROWS + 3
+    assert len(cells(found, title, full=True)) == ROWS + 3
 
 
 def test_ranks_are_listed_where_there_are_several() -> None:
-    assert block(FOUND, "Ranks") is None
+    assert cells(FOUND, "Ranks") == []
     two = [ranks(track(*side), track(*side, device=1)) for side in (BASE, NEW)]
-    assert [each[0] for each in cells(compared(two[:1], two[1:]), "Ranks")] == [
-        "run GPU 0",
-        "run GPU 1",
-    ]
+    names = [each[0] for each in cells(compared(two[:1], two[1:]), "Ranks")]
+    assert names == ["run GPU 0", "run GPU 1"]
 
 
 FAST = [100_000 + at % 3 for at in range(40)]
@@ -93,10 +76,13 @@ SLOW = [each * 5 // 4 for each in FAST]
 
 def found(base: Sequence[Sequence[int]], new: Sequence[Sequence[int]]) -> Comparison:
     """Sides of such steps, a capture each."""
-    sides: list[list[Capture]] = []
-    for name, side in (("a", base), ("b", new)):
-        sides.append([capture(row(*ns), name=f"{name}{at}") for at, ns in enumerate(side)])
-    return compared(*sides)
+    sides = ("a", base), ("b", new)
+    return compared(
+        *(
+            [capture(row(*ns), name=f"{name}{at}") for at, ns in enumerate(side)]
+            for name, side in sides
+        )
+    )
 
 
 def runs(steps: Sequence[int]) -> list[list[int]]:

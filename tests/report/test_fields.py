@@ -1,29 +1,10 @@
-"""Blocks from rows."""
-
 import polars as pl
 import pytest
 
 from nsysflow.base.units import duration
-from nsysflow.report.fields import (
-    Limits,
-    gpu_fields,
-    make_block,
-    mean_count,
-    more_rows,
-    named_rows,
-    phase_field,
-    time_and_share,
-    value,
-)
-from nsysflow.report.layout import figure, words
+from nsysflow.report.fields import gpu_fields, mean_count, phase_field, value
 from nsysflow.report.source_lines import line_at
 from tests.report.handmade import MS, Results, handmade, renamed
-
-
-def test_each_row_has_a_cell_of_each_field() -> None:
-    block = make_block("T", [1, 2], ((figure("n"), str), (words("twice"), lambda n: str(2 * n))))
-    assert [column.head for column in block.columns] == ["n", "twice"]
-    assert block.rows == (("1", "2"), ("2", "4"))
 
 
 def test_null_is_an_empty_cell_and_no_phase_is_outside_all_ranges() -> None:
@@ -41,21 +22,6 @@ def test_the_gpu_has_a_column_only_where_the_rows_are_of_several_and_its_report_
     run = Results([renamed(handmade(), name) for name in "ab"])
     ((_, cell),) = gpu_fields(run, pl.DataFrame({"report": ["a", "b"], "device": [0, 0]}))
     assert cell({"report": "b", "device": 0}) == "b GPU 0"
-
-
-def test_what_is_left_out_is_a_line_only_where_there_is_any() -> None:
-    assert more_rows(1_200, "gaps") == "1,200 more: --table gaps"
-    assert more_rows(0, "gaps") == more_rows(-3, "gaps") == ""
-
-
-def test_no_time_has_no_share() -> None:
-    assert time_and_share(105, 300) == "105 ns 35 %"
-    assert time_and_share(0, 300) == "0"
-
-
-def test_only_the_first_rows_are_taken() -> None:
-    rows = named_rows(pl.DataFrame({"n": [1, 2, 3]}), Limits(rows=2))
-    assert [row["n"] for row in rows] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
-"""Findings in two lines each."""
-
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +19,8 @@ from tests.report.handmade import (
     with_findings,
 )
 
-UNKNOWN: Final = "unprofiled time unknown: add --capture"
+IN_TURN: Final = "per step, each after those above"
+UNKNOWN: Final = "plain step unknown"
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() 
 def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
     one = suggestions(with_findings(valued()), 9)
     several = suggestions(with_findings(valued(), valued(), together_ns=10 * MS), 9)
-    assert one.caption == f"per step; {UNKNOWN}"
-    assert several.caption == f"per step; all together: 50.0 ms → 40.0 ms; {UNKNOWN}"
+    assert one.caption == f"{IN_TURN}; {UNKNOWN}"
+    assert several.caption == f"{IN_TURN}; all together 50.0 ms → 40.0 ms; {UNKNOWN}"
 
 
 @pytest.mark.parametrize(
     ("unprofiled_ns", "caption"),
     [
-        (48 * MS, "per step"),  # 5 % and more is said
-        (40 * MS, "per step; without the profiler about 80 % of it (estimated)"),
-        (None, "per step; unprofiled time unknown: give --capture warm-up steps"),
+        (48 * MS, IN_TURN),  # 5 % and more is said
+        (40 * MS, f"{IN_TURN}; without the profiler about 80 % of it (estimated)"),
+        (None, f"{IN_TURN}; {UNKNOWN}"),
     ],
 )
 def test_what_the_profiler_inflates_is_said_as_far_as_it_is_known(
@@ -86,16 +86,12 @@ def explained(run: Handmade, *typed: str) -> str:
     return suggestions(Results([run], origin=origin), 1).more.partition("in full: ")[2]
 
 
-def test_the_command_has_the_paths_as_they_were_typed_quoted_for_a_shell() -> None:
+def test_the_command_is_quoted_for_a_shell_and_chooses_what_is_judged() -> None:
     run = stepped(found_of(valued()))
     assert explained(run, "a b/r.sqlite") == "nsysflow explain 1 'a b/r.sqlite'"
     assert explained(run, "r0", "r1") == "nsysflow explain 1 r0 r1"
-
-
-def test_the_command_has_the_options_that_choose_what_is_judged() -> None:
     parts = (StepPart(2), StepPart(7, 8, out=True))
     options = Options(device=1, steps=parts, step="my step", skip=3, whole=True)
-    run = stepped(found_of(valued()))
-    assert explained(Handmade(**{**vars(run), "options": options}), "r") == (
+    assert explained(replace(run, options=options), "r") == (
         "nsysflow explain 1 r --device 1 --steps 2: --steps '!7' --step 'my step' --skip 3 --whole"
     )

@@ -1,5 +1,3 @@
-"""The rows of the gap report, and its rounding."""
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -121,16 +119,6 @@ def test_the_rows_of_equal_steps_sum_to_their_idle_time(one: int, other: int) ->
 def test_a_row_is_the_median_over_the_steps() -> None:
     idle = [20, 100, 100, 100, 400]
     assert lines(track([1000] * 5, loss=idle))[0] == "loss,waiting,train (train.py),10"
-
-
-def test_of_several_ranks_a_row_has_the_one_that_waits_most() -> None:
-    waiting, other = track([1000] * 5, loss=[200] * 5), track([1000] * 5, loss=[0] * 5)
-    assert lines(waiting, other, other) == lines(waiting)
-
-
-def test_what_is_small_is_one_row_at_the_end() -> None:
-    (rest,) = gap_report([track([1000] * 20, forward=[4] * 20, loss=[3] * 20)]).rows
-    assert (rest.place, rest.ns) == (None, 7)
 
 
 def test_a_small_row_that_comes_and_goes_is_not_listed() -> None:
@@ -264,7 +252,8 @@ def test_the_changed_place_leads(pair: Pair) -> None:
     assert pair.after is not None
     runs = [Results([analysed_pair(name)]) for name in (pair.before, pair.after)]
     found = changes(*(lines_of(gap_report(tracks_of(run))) for run in runs))
-    first = max(found, key=lambda row: abs(found[row]))
+    # of a shorter step, the share of what stays may grow
+    first = min(found, key=lambda row: found[row])
     phase, cause, *_ = first.split(",")
     assert re.fullmatch(pair.phase, phase), found
     assert cause in {GROUPS.get(name, name) for name in pair.causes}, found

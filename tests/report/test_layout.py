@@ -1,5 +1,3 @@
-"""Cells in columns."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -16,11 +14,6 @@ from nsysflow.report.layout import (
 )
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
-
-
-def test_numbers_are_right_aligned_and_names_left() -> None:
-    lines = set_in_columns([figure("idle"), words("phase")], [("7 ms", "a"), ("23.8 ms", "b")], 40)
-    assert lines == ["   idle  phase", "   7 ms  a", "23.8 ms  b"]
 
 
 def test_a_narrow_line_shortens_the_names_and_no_number_and_loses_spare_columns_first() -> None:

@@ -1,5 +1,3 @@
-"""summary.md."""
-
 from nsysflow.report.markdown import summary
 from tests.report.handmade import MS, Results, device, results, training, valued, with_findings
 

@@ -1,5 +1,3 @@
-"""What a notebook shows."""
-
 from base64 import b64decode
 from io import BytesIO
 from typing import Final

@@ -1,5 +1,3 @@
-"""One table as people read it: which columns there are, and how wide."""
-
 import polars as pl
 import pytest
 from rich.cells import cell_len

@@ -1,5 +1,3 @@
-"""The page model: what is on a page, and in which order."""
-
 from dataclasses import replace
 
 import pytest
@@ -7,17 +5,12 @@ import pytest
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.report.page import Length, Page, compose, rows_shown
 from nsysflow.report.results import Origin
-from tests.report.handmade import (
-    MS,
-    Results,
-    device,
-    results,
-    training,
-)
+from nsysflow.report.results import Results as RealResults
+from tests.report.handmade import MS, Results, device, results, training
 from tests.report.test_ranks import group, many, ranks, run_with, steps
 
 
-def composed(of: Results, length: Length = "page", top: int | None = None) -> Page:
+def composed(of: RealResults, length: Length = "page", top: int | None = None) -> Page:
     return compose(of, length, top=top, at_least_ns=0)
 
 
@@ -48,14 +41,14 @@ def test_top_sets_the_rows_of_each_list_but_not_the_gpus(length: Length) -> None
 
 
 def test_the_full_page_has_the_rest_of_the_typical_rank_too() -> None:
-    titles = [block.title for block in composed(many(), "full").blocks]  # type: ignore[arg-type]
+    titles = [block.title for block in composed(many(), "full").blocks]
     assert titles.index("Bandwidth") < titles.index("Idle time of run.sqlite")
     assert "Ranks" in titles
 
 
 def test_few_ranks_have_neither_heat_map_nor_outliers() -> None:
     run = run_with(many=False, ranks=ranks(2), rank_groups=[group()], rank_steps=steps(2, 3))
-    titles = {block.title for block in composed(run).blocks}  # type: ignore[arg-type]
+    titles = {block.title for block in composed(run).blocks}
     assert not {"Ranks by step", "Outliers", "Groups"} & titles
     assert "GPU time" in titles
 
@@ -67,5 +60,5 @@ def test_where_nobody_holds_the_others_up_the_dearest_group_still_comes_first() 
         for number, (members, cost) in enumerate(costs.items())
     ]
     run = run_with(ranks=ranks(24), rank_groups=groups, rank_steps=steps(24, 2))
-    (block,) = (each for each in composed(run).blocks if each.title == "Groups")  # type: ignore[arg-type]
+    (block,) = (each for each in composed(run).blocks if each.title == "Groups")
     assert [row[0] for row in block.rows] == ["TP 8-15", "TP 16-23", "TP 0-7"]

@@ -1,5 +1,3 @@
-"""The colours of pictures can be told apart, by colour-blind people too."""
-
 from itertools import combinations
 from typing import Final, Literal
 

@@ -1,5 +1,3 @@
-"""The phase tree: idle where the host was, shares among siblings, sums beside the parent."""
-
 from nsysflow.report.phase_tree import phase_names, phase_tree
 from tests.analyses import few_reports, run_of
 from tests.report.handmade import MS, Results, device, results, training
@@ -29,12 +27,6 @@ def test_ranks_are_added_up() -> None:
     row = {"path": "step", "depth": 1, "busy_ns": 10 * MS, "kernels": 5, "kernel_ns": 10 * MS}
     found, _ = phase_tree(results(phases=[row, {**row, "process": 9}]), 10)
     assert (found[0].busy_ns, found[0].kernels) == (20 * MS, 10)
-
-
-def test_without_ranges_all_is_outside() -> None:
-    found, _ = phase_tree(results(accounting=[device(100 * MS, host_ns=40 * MS, kernels=7)]), 10)
-    (rest,) = found
-    assert (rest.names, rest.time_ns, rest.kernels) == (("(outside ranges)",), 100 * MS, 7)
 
 
 def test_idle_time_before_work_without_a_launch_is_apart() -> None:

@@ -1,5 +1,3 @@
-"""What a reader sees of ranks."""
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""The tables of a run."""
-
 from dataclasses import replace
 from pathlib import Path
 

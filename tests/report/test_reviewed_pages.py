@@ -11,6 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.notes import Note, NoteKind
+from nsysflow.analysis.replay.replay import Lengths
+from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.compare import budget_pages
 from nsysflow.report import diff
 from nsysflow.report.diff_document import diff_json
@@ -24,6 +28,7 @@ from nsysflow.report.markdown import summary
 from nsysflow.report.page import Length
 from nsysflow.report.sarif import sarif_json
 from nsysflow.report.terminal import page, set_block
+from nsysflow.report.whatif import whatif_json, whatif_lines
 from tests.analyses import analysed, run_of
 from tests.compare.handmade import capture, row
 from tests.compare.judgements import ALL
@@ -49,10 +54,20 @@ from tests.tiny import analysis_of, kernel, launch, opened
 PAGES: Final = Path(__file__).parent / "pages"
 
 STARVED: Final = {"start_ms": 1, "end_ms": 3, "graph_estimate_ms": 1, "launch_idle_ms": 1, "ops": 8}
-ONE_OFF: Final = {"kind": "one-off", "steps": "3", "total_ms": 117, "excess_ms": 71}
-LARGEST: Final = {"largest_ms": 70, "largest_cause": "host", "phase": "step/data"}
+RECURRING: Final = {
+    "part": "recurring", "steps": "9, 19, 29, 39", "count": 4, "every": 10, "time_ms": 400,
+    "excess_ms": 360, "busy_ms": 40, "cause": "host", "cause_ms": 350, "phase": "step/save",
+    "source": "train.py:40 in save",
+}  # fmt: skip
+VALIDATED: Final = {
+    "part": "loop", "count": 6, "time_ms": 90, "busy_ms": 9, "cause": "host", "cause_ms": 80,
+    "phase": "validate",
+}  # fmt: skip
 RAN: Final = {"function": "tokenize", "cause": "host", "idle_ms": 900, "source": "a.py:8 in f"}
 COMM: Final = {"name": "ncclDevKernel", "busy_ms": 9, "exposed_ms": 6, "hidden_pct": 33, "count": 4}
+
+
+NO_IDLE: Final = dict.fromkeys(CAUSES, 0)
 
 
 def reviewed() -> Results:
@@ -71,7 +86,7 @@ def everything() -> Results:
     more = handmade(
         starved=[STARVED],
         comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
-        step_groups=[ONE_OFF | LARGEST, ONE_OFF],
+        run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
     )
     runs = (*reviewed().analyses, sampled(), measured(), more)
@@ -158,6 +173,23 @@ def in_notebook(name: str) -> str:
     return re.sub(r" (?=Findings |GPU time |Timeline |Tables )|(?<=\w) : ", "\n", read) + "\n"
 
 
+def what_if(step_ns: int | None = 4_000_000, after_ns: int | None = 3_000_000) -> WhatIf:
+    return WhatIf(
+        before=Lengths(window_ns=20_000_000, step_ns=step_ns, steps=5),
+        after=Lengths(window_ns=15_000_000, step_ns=after_ns, steps=5),
+        idle_before=NO_IDLE | {"sync": 2_000_000, "host": 500_000},
+        idle_after=NO_IDLE | {"host": 600_000},
+        notes=(Note(NoteKind.OTHER_RANKS, "ranks are not replayed"),),
+    )
+
+
+def in_whatif() -> str:
+    """A change that saves time, one that costs some, and one of a report without steps."""
+    results = what_if(), what_if(after_ns=5_000_000), what_if(None, None)
+    lines = [line for each in results for line in (*whatif_lines("run", each), "")]
+    return joined([*lines, *whatif_json(results[0]).splitlines()])
+
+
 def document() -> str:
     found = json.loads(report_json(reviewed()))
     del found["tool"], found["findings"]
@@ -185,6 +217,7 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "perfetto.txt": in_perfetto,
     "figures.txt": in_figures,
     "flamegraph.txt": in_flamegraph,
+    "whatif.txt": in_whatif,
 }
 
 

@@ -162,8 +162,3 @@ def test_a_recording_that_cannot_be_judged_says_so() -> None:
     run = sarif(Results([Handmade(tables={}, notes=(note,), failed_checks=(failed,))]))
     (invocation,) = run.invocations
     assert {each.level for each in invocation.tool_execution_notifications} == {"warning", "note"}
-
-
-def test_no_folder_of_the_machine_is_in_the_document() -> None:
-    text = sarif_json(with_findings(valued()), nowhere)
-    assert '"file:' not in text

@@ -1,5 +1,3 @@
-"""Tables as files: headers, plain numbers, which files there are."""
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""The terminal page."""
-
 from dataclasses import replace
 from io import StringIO
 from typing import Literal

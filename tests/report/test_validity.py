@@ -1,5 +1,3 @@
-"""What is said of a recording that is not fit to be judged."""
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +27,6 @@ def failing(failed: FailedCheck, report: str = "run.sqlite", source: str = "by h
 def only(*runs: Handmade, origin: Origin | None = None) -> Invalid:
     (found,) = failures(Results(runs, origin=origin))
     return found
-
-
-def test_a_sound_report_fails_nothing() -> None:
-    assert failures(Results([handmade()])) == ()
 
 
 def test_without_a_kernel_the_versions_are_named_where_they_are_known() -> None:

@@ -172,7 +172,7 @@ def test_what_is_selected_reaches_the_digests(ranks: list[Path]) -> None:
 
 
 @pytest.mark.usefixtures("few_or_many")
-def test_what_no_rank_has_is_an_error_and_strictly_any_that_cannot_be_read(
+def test_what_no_rank_has_and_strictly_a_damaged_one_are_errors(
     ranks: list[Path], tmp_path: Path
 ) -> None:
     with pytest.raises(SelectionError, match="no range 'nothing' in rank0"):
@@ -197,9 +197,7 @@ def test_of_many_ranks_the_typical_one_stands_for_all(ranks: list[Path]) -> None
 
 
 @pytest.mark.usefixtures("two_are_many")
-def test_others_are_named_by_the_checks_that_they_fail_and_the_notes_that_are_theirs(
-    ranks: list[Path],
-) -> None:
+def test_others_are_named_by_the_checks_that_they_fail_and_their_notes(ranks: list[Path]) -> None:
     sound = replace((in_threads(ranks[:2]).digests or [])[0], notes=())
     failed = (FailedCheck(check=Check.UNSTAMPED, count=3, of=9),)
     noted = (Note(NoteKind.NO_RANGES, "no ranges"), Note(NoteKind.NO_CALLS, "no calls"))
@@ -221,7 +219,7 @@ def test_a_report_loaded_to_disk_has_the_same_frames(name: str, fast_disk: Path)
     assert_same(replace(on_disk, scratch=None), load(PACKED[name]))
 
 
-def test_every_file_is_the_same_from_disk(
+def test_files_are_equal_from_disk(
     tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[dict[str, bytes]] = []

@@ -103,9 +103,7 @@ def test_prune_removes_what_is_outdated_damaged_or_too_much_and_clear_all_that_i
     assert [each.name for each in tmp_path.iterdir()] == ["not ours"]
 
 
-def test_a_folder_that_is_not_there_or_is_a_file_holds_nothing(
-    trace: Trace, tmp_path: Path
-) -> None:
+def test_a_missing_folder_or_a_file_holds_nothing(trace: Trace, tmp_path: Path) -> None:
     store = Store(tmp_path / "none")
     assert store.get(f"{1:032x}", True) is None
     assert (store.held(), store.prune(), store.clear()) == ([], [], [])
@@ -141,9 +139,7 @@ def test_many_threads_read_write_and_remove_at_once(trace: Trace, tmp_path: Path
     assert {each.suffix for each in tmp_path.iterdir()} <= {".kept"}
 
 
-def test_the_environment_names_the_folder_or_switches_it_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "off")
     assert Store.here() is None
     monkeypatch.setenv(VARIABLE, str(tmp_path))
@@ -205,9 +201,7 @@ def test_a_link_and_a_moved_report_are_the_same_report(report: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1 << 19, (1 << 20) - 1, None])
-def test_a_change_in_head_middle_or_tail_or_of_the_time_is_seen(
-    report: Path, at: int | None
-) -> None:
+def test_a_change_anywhere_or_of_the_time_is_seen(report: Path, at: int | None) -> None:
     before, times = fingerprint(report, None), report.stat()
     content = bytearray(report.read_bytes())
     content[at or 0] ^= at is not None
@@ -217,9 +211,7 @@ def test_a_change_in_head_middle_or_tail_or_of_the_time_is_seen(
 
 
 @pytest.mark.parametrize("journal", ["-wal", "-journal"])
-def test_a_report_that_is_being_written_or_cannot_be_read_has_none(
-    report: Path, journal: str
-) -> None:
+def test_a_report_that_is_being_written_or_gone_has_none(report: Path, journal: str) -> None:
     beside = report.with_name(report.name + journal)
     beside.touch()
     assert fingerprint(report, None) is not None

@@ -52,9 +52,7 @@ def test_a_report_and_the_document_of_it_are_the_same_capture(tmp_path: Path) ->
     assert recorded.name == "nan_check-sync"
 
 
-def test_findings_are_computed_where_they_are_needed_and_the_step_can_be_named(
-    tmp_path: Path,
-) -> None:
+def test_findings_are_computed_where_needed_and_the_step_can_be_named(tmp_path: Path) -> None:
     (found,) = captures_of([REPORT], findings=True)
     (read,) = captures_of([document(tmp_path / "run")])
     assert found.findings

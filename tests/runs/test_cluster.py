@@ -85,9 +85,7 @@ def slurm_here(folder: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str) -> No
 
 
 @pytest.mark.slow
-def test_workers_that_slurm_starts_do_the_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_of_slurm_do_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep = f'cp "$1" {tmp_path}/job.sh'  # as Slurm does; Dask removes its copy
     run = f'setsid sh {tmp_path}/job.sh > {tmp_path}/job.log 2>&1 & echo "Submitted batch job $!"'
     slurm_here(tmp_path, monkeypatch, f'[ "$1" = --test-only ] && exit 0; {keep}; {run}')

@@ -48,9 +48,7 @@ def test_the_gaps_of_another_format_are_not_left_from_the_last_time(tmp_path: Pa
 
 
 @pytest.mark.parametrize("held", ["", "thesis.tex", "mfu.csv"])
-def test_another_folder_is_refused_unless_forced_and_keeps_its_files(
-    tmp_path: Path, held: str
-) -> None:
+def test_another_folder_is_refused_unless_forced(tmp_path: Path, held: str) -> None:
     if held:
         (tmp_path / held).write_text("mine")
     with pytest.raises(OutputError, match="--force"):
@@ -68,9 +66,7 @@ def test_a_run_of_any_version_may_be_analysed_in_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [OSError(28, os.strerror(28)), OSError("No space left on device (os error 28)")]
 )
-def test_a_full_disk_leaves_nothing_and_is_named_with_a_way_out(
-    tmp_path: Path, error: OSError
-) -> None:
+def test_a_full_disk_leaves_nothing_and_is_named(tmp_path: Path, error: OSError) -> None:
     said = r"No space left on device.*nothing was written.*-o DIR"
     with pytest.raises(OutputError, match=said), writing(tmp_path / "out") as scratch:  # noqa: PT012
         (scratch / "gaps.csv").write_text("half")

@@ -33,9 +33,7 @@ def test_a_path_gives_the_tables_of_its_report_and_a_list_those_of_a_run() -> No
         _ = run.gap_sumary
 
 
-def test_open_gives_what_analyze_gives_and_several_ranks_are_given_in_a_list(
-    tmp_path: Path,
-) -> None:
+def test_open_gives_what_analyze_gives_and_ranks_are_given_in_a_list(tmp_path: Path) -> None:
     one, several = tmp_path / "one", tmp_path / "several"
     for folder, reports in ((one, [REPORT]), (several, RANKS)):
         folder.mkdir()

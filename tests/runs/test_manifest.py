@@ -76,9 +76,7 @@ def test_a_manifest_with_a_wrong_value_is_an_error_that_names_it(
     assert is_run(tmp_path)
 
 
-def test_unknown_keys_are_dropped_defaults_filled_in_and_whole_numbers_are_floats_too(
-    tmp_path: Path,
-) -> None:
+def test_unknown_keys_are_dropped_and_defaults_filled_in(tmp_path: Path) -> None:
     written = {"tool": "nsysflow", **asdict(RUN), "later": "new", "delay_s": 2}
     for key in ("own", "stopped", "flops_per_step", "flops_dtype"):
         del written[key]
@@ -103,9 +101,7 @@ def test_a_manifest_that_may_not_be_read_is_an_error_and_a_closed_folder_not_a_r
             read_manifest(folder)
 
 
-def test_statuses_are_read_by_rank_and_pid_and_only_files_of_readable_ones_removed(
-    tmp_path: Path,
-) -> None:
+def test_statuses_are_read_by_rank_and_pid_and_readable_ones_removed(tmp_path: Path) -> None:
     written = [
         ChildStatus(pid=pid, rank=rank, versions={"python": "3.12"}, config={"options": {"n": 1}})
         for pid, rank in ((9, None), (11, None), (3, 1))

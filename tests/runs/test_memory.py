@@ -34,15 +34,13 @@ def sized(file: Path, size: int) -> Path:
         (2 * GB + 1, 4 * GB, True),  # more than half of what is free
     ],
 )
-def test_a_report_is_large_beside_the_free_memory_or_by_itself(
+def test_a_report_is_large_beside_free_memory_or_alone(
     needed: int, free: int, *, large: bool
 ) -> None:
     assert is_large(needed, free) == large
 
 
-def test_a_report_needs_six_times_its_bytes_and_ten_times_as_much_when_packed(
-    tmp_path: Path,
-) -> None:
+def test_a_report_needs_six_times_its_bytes_and_ten_times_more_packed(tmp_path: Path) -> None:
     assert needed_bytes(sized(tmp_path / "a.sqlite", GB)) == 6 * GB + GB // 5
     assert needed_bytes(sized(tmp_path / "a.sqlite.xz", GB)) == 60 * GB + GB // 5
     assert needed_bytes(tmp_path / "gone.sqlite") == GB // 5
@@ -116,9 +114,7 @@ def test_a_large_report_takes_some_of_the_free_memory_but_never_all(free: int, r
     assert room_bytes(free) == room
 
 
-def test_polars_keeps_freed_memory_for_a_while_unless_the_user_set_something(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_polars_keeps_freed_memory_unless_the_user_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
     keep_memory()
     assert "dirty_decay_ms:10000" in os.environ["_RJEM_MALLOC_CONF"]

@@ -113,9 +113,7 @@ def test_natural_order_has_no_ties(typed: list[str]) -> None:
         ("report.sqlite other.sqlite", ".", "."),
     ],
 )
-def test_a_path_stands_for_these_reports(
-    tmp_path: Path, there: str, typed: str, meant: str
-) -> None:
+def test_a_path_stands_for_reports(tmp_path: Path, there: str, typed: str, meant: str) -> None:
     made(tmp_path, *there.split())
     found = distinct_sources([tmp_path / typed])
     assert [str(source.path.relative_to(tmp_path)) for source in found] == meant.split()

@@ -1,4 +1,4 @@
-"""Threads and processes that do the work."""
+"""Threads and processes that do the work, and how many of them fit."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.base.errors import Damaged, ReportError
+from nsysflow.base.errors import Damaged, ReportError, SelectionError
+from nsysflow.runs import engine as engine_module
 from nsysflow.runs.cluster import Cluster
-from nsysflow.runs.engine import Choice, engine_of
-from nsysflow.runs.workers import Engine, Part, all_joined, in_pairs, part_of
+from nsysflow.runs.engine import Choice, Executor, engine_of
+from nsysflow.runs.workers import Engine, Part, Processes, Threads, all_joined, in_pairs, part_of
 from tests.runs.works import Once, bug, killed, killed_once, named
 
 NUMBERS = [*range(20), 101, 103]
@@ -98,3 +99,49 @@ def test_a_bug_is_no_answer_and_where_nothing_could_be_done_there_is_no_value() 
     errors = [Part[str](failed={n: Damaged("gone")}) for n in (0, 1)]
     whole = all_joined(lambda one, other: one + other, errors)
     assert (whole.value, sorted(whole.failed)) == (None, [0, 1])
+
+
+def test_the_executor_has_the_workers_that_were_asked_for() -> None:
+    kinds: dict[Executor, type] = {"threads": Threads, "processes": Processes}
+    for executor, kind in kinds.items():
+        with engine_of(Choice(executor=executor, workers=3), []) as engine:
+            assert isinstance(engine, kind)
+            assert vars(engine)["workers"] == 3
+    with engine_of(Choice(), []) as engine:
+        assert isinstance(engine, Processes)
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "names", "workers"),
+    [
+        (100e9, ["a.sqlite"] * 9, 8),  # as many as there are cores
+        (100e9, ["a.sqlite"] * 3, 3),  # no more than reports
+        (10e9, ["a.sqlite"] * 9, 3),  # 0.2 GB and 6 times 0.5 GB each
+        (10e9, ["a.sqlite", "a.sqlite.xz"], 1),  # 10 times as large once it is unpacked
+        (1e9, ["a.sqlite"] * 9, 1),  # never none
+        (100e9, ["gone.sqlite"] * 9, 8),
+    ],
+)
+def test_as_many_workers_start_as_cores_and_memory_allow(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    free_bytes: float,
+    names: list[str],
+    workers: int,
+) -> None:
+    for name in ("a.sqlite", "a.sqlite.xz"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(500_000_000)
+    assert engine_module._cores() >= 1
+    monkeypatch.setattr(engine_module, "_cores", lambda: 8)
+    monkeypatch.setattr(engine_module, "free_bytes", lambda: int(free_bytes))
+    with engine_of(Choice(), [tmp_path / name for name in names]) as engine:
+        assert vars(engine)["workers"] == workers
+
+
+def test_a_scheduler_means_dask_and_has_its_own_workers() -> None:
+    with pytest.raises(SelectionError, match="--scheduler slurm is for Dask"):
+        Choice(executor="threads", scheduler="slurm")
+    assert Choice(executor="dask", scheduler="slurm", workers=4).workers == 4
+    with pytest.raises(SelectionError, match="has workers of its own"):
+        Choice(scheduler="tcp://10.0.0.1:8786", workers=4)

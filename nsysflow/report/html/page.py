@@ -125,7 +125,7 @@ def contents(results: Results) -> Contents:
         remarks=(*page.told.more, *page.remarks),
         caption=page.suggestions.caption,
         findings=findings_shown(results, page.suggestions),
-        sentences=page.sentences,
+        sentences=tuple(filter(None, [page.ledger, *page.loops, *page.sentences])),
         tables=tuple(table for table in tables if table.total),
         without_rows={table.name: table.filled_by for table in tables if not table.total},
         flame=None if stacks.is_empty() else _flame(boxes(stacks, own_files(results))),

@@ -61,7 +61,7 @@ class Compared:
         """Whether it is within 10 % of the saving or 1 % of the window."""
         assert self.saves_ns is not None
         allowed = max(0.1 * abs(self.saves_ns), 0.01 * self.window_ns)
-        return abs(self.finding.high_ns - self.saves_ns) <= allowed
+        return abs(self.finding.alone_ns - self.saves_ns) <= allowed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """One name for ranges that differ in an id or a number; names as frameworks build them."""
 
 from dataclasses import replace
+from typing import Final
 
 import polars as pl
 import pytest
@@ -10,17 +11,13 @@ from hypothesis import strategies as st
 import nsysflow
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.phases.names import group_names, is_operator
-from nsysflow.analysis.tables.phases import PHASES
-from nsysflow.analysis.tables.steps import STEPS
 from nsysflow.base.errors import SelectionError
-from tests.analyses import EXAMPLES, any_trace, rows_of
+from tests.agreement import assert_agrees
+from tests.analyses import EXAMPLES, any_trace
 from tests.oracle import range_names as oracle
-from tests.oracle.model import Call, Op, PlainTrace, Range, Shape, to_trace
+from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
-from tests.oracle.tables import oracle_tables
-
-PROCESS = 1 << 24
-MAIN = PROCESS | 1
+from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 _WORDS = st.sampled_from(
     ("step", "Step", "epoch", "Batch", "ProfilerStep", "token", "layer", "norm", "id", "no.", "x")
@@ -43,49 +40,44 @@ def named(*names: str) -> list[str]:
     return group_names(pl.Series("name", names, pl.String)).to_list()
 
 
-@pytest.mark.parametrize(
-    ("raw", "name"),
-    [
-        ("iteration{}", "iteration"),
-        ("step {}", "step"),
-        ("ProfilerStep#{}", "ProfilerStep"),
-        ("train_step_{}", "train_step"),
-        ("trainStep{}", "trainStep"),
-        ("Epoch: {}", "Epoch"),
-        ("batch-{}", "batch"),
-        ("iter=0{}", "iter"),
-        ("Step [{}/100]", "Step"),
-        ("request id={}", "request"),
-        ("step no. {}", "step"),
-        ("rank0_step{}", "rank0_step"),
-        ("epoch 3, step {}", "epoch 3, step"),
-        ("step {} forward", "step forward"),
-        ("step {}: data", "step: data"),
-        ("train_step, op_id = {}", "train_step"),
-        ("ProfilerStep#4, op_id = {}", "ProfilerStep"),
-    ],
+COUNTED = {
+    "iteration{}": "iteration",
+    "step {}": "step",
+    "ProfilerStep#{}": "ProfilerStep",
+    "train_step_{}": "train_step",
+    "trainStep{}": "trainStep",
+    "Epoch: {}": "Epoch",
+    "batch-{}": "batch",
+    "iter=0{}": "iter",
+    "Step [{}/100]": "Step",
+    "request id={}": "request",
+    "step no. {}": "step",
+    "rank0_step{}": "rank0_step",
+    "epoch 3, step {}": "epoch 3, step",
+    "step {} forward": "step forward",
+    "step {}: data": "step: data",
+    "train_step, op_id = {}": "train_step",
+    "ProfilerStep#4, op_id = {}": "ProfilerStep",
+}
+"""What ranges that only count become."""
+
+PLACED = (
+    *("layer{}", "block.{}", "stage {}", "rank {}", "worker_{}", "GPU{}", "bucket {}"),
+    *("{}", "footstep{}", "conv_batch{}d", "lr step 1e{}x", "layer {} step"),
 )
-def test_ranges_that_only_count_are_one(raw: str, name: str) -> None:
-    assert named(*(raw.format(number) for number in range(3))) == [name] * 3
+"""Names of places, which keep their numbers."""
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        *("layer{}", "block.{}", "stage {}", "rank {}", "worker_{}", "GPU{}", "bucket {}"),
-        *("{}", "footstep{}", "conv_batch{}d", "lr step 1e{}x", "layer {} step"),
-    ],
-)
-def test_places_keep_their_numbers(raw: str) -> None:
-    raws = [raw.format(number) for number in range(3)]
-    assert named(*raws) == raws
+def test_ranges_that_only_count_are_one_and_places_keep_their_numbers() -> None:
+    for raw, name in COUNTED.items():
+        assert named(*(raw.format(number) for number in range(3))) == [name] * 3
+    for raw in PLACED:
+        raws = [raw.format(number) for number in range(3)]
+        assert named(*raws) == raws
 
 
-def test_a_number_that_stands_alone_is_part_of_the_name() -> None:
+def test_a_number_that_stands_alone_is_part_of_the_name_but_not_pytorchs_step() -> None:
     assert named("batch 64", "batch 64", "epoch 1") == ["batch 64", "batch 64", "epoch 1"]
-
-
-def test_a_step_of_pytorch_loses_its_number_even_alone() -> None:
     assert named("ProfilerStep#7") == ["ProfilerStep"]
 
 
@@ -105,87 +97,32 @@ def test_steps_and_phases_of_numbered_ranges_agree_with_the_oracle(model: PlainT
         for one in model.ranges
     )
     numbered = replace(model, ranges=ranges)
-    analysis, tables = nsysflow.analyze(to_trace(numbered)), oracle_tables(Report(numbered))
-    for table, schema in (("steps", STEPS), ("phases", PHASES)):
-        columns = (
-            [column for column in schema if column in tables[table][0]] if tables[table] else []
-        )
-        found = rows_of(getattr(analysis, table).to_dicts(), columns)
-        assert found == rows_of(tables[table], columns)
+    assert_agrees(nsysflow.analyze(to_trace(numbered)), Report(numbered))
 
 
-def program(*ranges: tuple[str, int, int]) -> nsysflow.Trace:
-    """A main thread with these ranges (name, start and end in us).
-
-    It launches a kernel of 800 ns every us.
-    """
-    last = max(end for _, _, end in ranges)
-    calls = tuple(
-        Call(1_000 * at, 1_000 * at + 100, PROCESS, MAIN, at + 1, "cudaLaunchKernel")
-        for at in range(last)
-    )
-    ops = tuple(
-        Op(
-            *("kernel", call.end_ns, call.end_ns + 800, 0, PROCESS, 7),
-            *(call.correlation, None, "k", "k", Shape()),
-        )
-        for call in calls
-    )
-    rows = tuple(
-        Range(1_000 * start, 1_000 * end, "push_pop", PROCESS, MAIN, None, name, row)
-        for row, (name, start, end) in enumerate(ranges)
-    )
-    return to_trace(PlainTrace(report="made", ops=ops, calls=calls, ranges=rows))
+STEPS: Final = [opened(4_000 * n, 4_000 * n + 4_000, f"step {n}") for n in range(3)]
+WORK: Final[list[Row]] = [
+    *(launch(1_000 * n, 1_000 * n + 100, n) for n in range(12)),
+    *(kernel(1_000 * n + 100, 1_000 * n + 900, n) for n in range(12)),
+]
 
 
-def step_starts_us(trace: nsysflow.Trace, options: Options | None = None) -> list[int]:
-    return [start // 1_000 for start in nsysflow.analyze(trace, options).steps["start_ns"]]
-
-
-def test_the_step_is_the_repeating_range_with_most_gpu_time_and_not_the_shallowest() -> None:
-    loads = [("load_shard", at, at + 1) for at in range(4)]
-    steps = [("step", at, at + 4) for at in (4, 8, 12)]
-    assert step_starts_us(program(*loads, ("train", 4, 16), *steps)) == [4, 8, 12]
-
-
-def test_a_range_that_repeats_inside_a_step_is_not_a_step() -> None:
-    steps = [("step", at, at + 4) for at in (0, 4, 8)]
-    layers = [("layer", at, at + 1) for at in range(12)]
-    assert step_starts_us(program(*steps, *layers)) == [0, 4, 8]
-
-
-def test_numbered_iterations_are_steps() -> None:
-    trace = program(*((f"iteration {at}", 4 * at, 4 * at + 4) for at in range(3)))
-    assert step_starts_us(trace) == [0, 4, 8]
-    assert step_starts_us(trace, Options(step="iteration", steps=(StepPart(1, 2),))) == [4]
-
-
-def test_the_iterations_of_two_numbered_epochs_are_steps_of_one_path() -> None:
-    epochs = [(f"epoch {number}", 8 * number, 8 * number + 8) for number in range(2)]
-    steps = [(f"step {number % 2}", 4 * number, 4 * number + 4) for number in range(4)]
-    assert step_starts_us(program(*epochs, *steps)) == [0, 4, 8, 12]
-
-
-@pytest.mark.parametrize("name", ["aten::mm, op_id = {}", "AddmmBackward0, seq = {}"])
-def test_an_operator_of_pytorch_is_not_a_step_unless_named(name: str) -> None:
-    operators = [(name.format(at), at, at + 1) for at in range(6)]
-    trace = program(*operators, *(("tail", at, at + 1) for at in (6, 7, 8)))
-    assert step_starts_us(trace) == [6, 7, 8]
-    assert step_starts_us(trace, Options(step=name.split(",")[0])) == list(range(6))
-
-
-def test_a_range_of_the_program_is_a_step_although_pytorch_numbers_it() -> None:
-    trace = program(*((f"train_step, op_id = {at}", at, at + 1) for at in range(3)))
-    assert step_starts_us(trace) == [0, 1, 2]
+def test_steps_are_named_and_picked_without_their_numbers() -> None:
+    picked = Options(step="step", steps=(StepPart(1, 2),))
+    assert analysis_of(*STEPS, *WORK, options=picked).steps["start_ns"].to_list() == [4_100]
+    # an operator is a step only where it is named
+    operators = [opened(1_000 * n, 1_000 * n + 900, f"aten::mm, op_id = {n}") for n in range(12)]
+    named_step = Options(step="aten::mm")
+    assert analysis_of(*operators, *WORK, options=named_step).steps.height == 12
 
 
 @pytest.mark.parametrize("options", [Options(range="step 1"), Options(step="step 1")])
 def test_the_error_for_a_numbered_range_has_its_name_and_how_to_pick_one(options: Options) -> None:
-    trace = program(*((f"step {at}", at, at + 1) for at in range(3)))
+    analysis = analysis_of(*STEPS, *WORK, options=options)
     with pytest.raises(SelectionError) as refused:
-        _ = nsysflow.analyze(trace, options).steps, nsysflow.analyze(trace, options).accounting
+        _ = analysis.steps, analysis.accounting
     assert str(refused.value) == (
-        "no range 'step 1' in made: all of its kind are 'step' there, without numbers."
+        "no range 'step 1' in plain: all of its kind are 'step' there, without numbers."
         " Ask for 'step'; --steps picks steps by their place, counted from 0"
     )
 
@@ -341,26 +278,18 @@ PLACES = (
 """Raw names that are different phases: their numbers say where."""
 
 
-def shown(*raw: str) -> list[str]:
-    """The phases of ranges with these raw names."""
-    return group_names(pl.Series("name", raw, pl.String)).to_list()
+def test_a_frameworks_ranges_are_one_phase_with_a_plain_name() -> None:
+    assert {raw: named(*raw) for raw in NAMES} == {
+        raw: [name] * len(raw) for raw, name in NAMES.items()
+    }
+    # and all of them in one report are grouped as the oracle groups them
+    together = [each for names in NAMES for each in names]
+    assert named(*together) == [oracle.grouped(together)[each] for each in together]
 
 
-@pytest.mark.parametrize(("raw", "name"), NAMES.items())
-def test_a_frameworks_ranges_are_one_phase_with_a_plain_name(
-    raw: tuple[str, ...], name: str
-) -> None:
-    assert shown(*raw) == [name] * len(raw)
-
-
-@pytest.mark.parametrize("raw", PLACES)
-def test_ranges_at_different_places_stay_apart(raw: tuple[str, ...]) -> None:
-    assert len(set(shown(*raw))) == len(raw)
-
-
-def test_all_names_of_one_report_are_grouped_as_the_oracle_groups_them() -> None:
-    raw = [each for names in NAMES for each in names]
-    assert shown(*raw) == [oracle.grouped(raw)[each] for each in raw]
+def test_ranges_at_different_places_stay_apart() -> None:
+    for raw in PLACES:
+        assert len({*named(*raw)}) == len(raw), raw
 
 
 def test_an_operation_of_xla_is_an_operator() -> None:

@@ -1,6 +1,5 @@
-"""Typical steps, one-offs, and one-offs that come back."""
+"""Typical steps, one-offs, and steps that the recording cuts off."""
 
-from collections import defaultdict
 from dataclasses import replace
 
 import polars as pl
@@ -11,12 +10,12 @@ from hypothesis import strategies as st
 import nsysflow
 from nsysflow.analysis.events import activity as lost_stretches
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.steps.kinds import with_excess, with_period
+from nsysflow.analysis.steps.kinds import with_excess
 from tests.analyses import EXAMPLES, rows_of
 from tests.oracle import lost
 from tests.oracle.model import Capture, Op, PlainTrace, to_trace
 from tests.oracle.report import Report
-from tests.oracle.step_groups import periods, step_groups
+from tests.oracle.run import run
 from tests.oracle.steps import excesses, one_offs, steps
 from tests.oracle.strategies import traces
 from tests.tiny import PROCESS, Row, analysis_of, call, kernel, launch, opened, plain_of
@@ -29,8 +28,13 @@ def step(number: int, *, at: int, busy: int = 900, end: int | None = 0) -> list[
 
 
 def regular(count: int, *, first: int = 0) -> list[Row]:
-    """A step every 1000 ns."""
-    return [row for n in range(first, first + count) for row in step(n + 1, at=1_000 * n)]
+    """A step every 1000 ns. The GPU runs to the end of the last one, which has its tail."""
+    last = first + count - 1
+    return [
+        row
+        for n in range(first, first + count)
+        for row in step(n + 1, at=1_000 * n, busy=990 if n == last else 900)
+    ]
 
 
 def kinds(*rows: Row, options: Options | None = None) -> list[str]:
@@ -78,6 +82,15 @@ def test_a_step_that_the_recording_cut_off_is_cut_off() -> None:
     assert captured(*regular(5), *step(6, at=5_000, end=None)) == ["steady"] * 5 + ["cut-off"]
 
 
+def test_a_last_step_that_lacks_its_tail_is_cut_off() -> None:
+    assert captured(*regular(5), *step(6, at=5_000, busy=989)) == ["steady"] * 5 + ["cut-off"]
+    assert captured(*regular(5), *step(6, at=5_000, busy=990)) == ["steady"] * 6
+
+
+def test_the_only_step_after_start_up_is_typical_without_its_tail() -> None:
+    assert kinds(*regular(2), *step(3, at=2_000, busy=10)) == ["start-up"] * 2 + ["steady"]
+
+
 def lost_launches(at: int) -> list[Row]:
     return [launch(at + 20 * n, at + 20 * n + 5, 1_000 + n) for n in range(20)]
 
@@ -114,7 +127,7 @@ def test_the_oracle_finds_the_same_where_two_lost_launches_are_a_stretch(model: 
         patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
         patch.setattr(lost, "IN_A_ROW", 2)
         analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
-        for name, rows in (("steps", steps(report)), ("step_groups", step_groups(report))):
+        for name, rows in (("steps", steps(report)), ("run", run(report))):
             found = getattr(analysis, name)
             assert rows_of(found.to_dicts(), found.columns) == rows_of(rows, found.columns), name
 
@@ -177,52 +190,3 @@ def test_processes_are_judged_apart() -> None:
 @given(st.lists(st.sampled_from((0, 1, 99, 100, 101, 119, 120, 121, 200, 1000)), max_size=30))
 def test_the_oracle_finds_the_same(durations: list[int]) -> None:
     assert judged(*durations) == (excesses(durations), one_offs(durations))
-
-
-def found(*steps: int, places: str = "") -> list[tuple[list[int], int]]:
-    """The steps of each period, and how far they are apart."""
-    frame = pl.DataFrame(
-        {"step": list(steps), "phase": [*(places or "x" * len(steps))]},
-        schema={"step": pl.Int64, "phase": pl.String},
-    )
-    groups: dict[int, list[int]] = defaultdict(list)
-    every: dict[int, int] = {}
-    for row in with_period(frame, ["phase"]).sort("step").to_dicts():
-        if row["period"] is not None:
-            groups[row["period"]].append(row["step"])
-            every[row["period"]] = row["every"]
-        else:
-            assert row["every"] is None
-    return sorted((groups[period], every[period]) for period in groups)
-
-
-def test_three_at_equal_distances_are_a_period() -> None:
-    assert found(9, 19, 29) == [([9, 19, 29], 10)]
-
-
-def test_two_are_none() -> None:
-    assert found(9, 19) == []
-
-
-def test_steps_in_a_row_are_none() -> None:
-    assert found(4, 5, 6, 7) == []
-
-
-def test_one_at_another_distance_stays_alone() -> None:
-    assert found(0, 9, 19, 29) == [([9, 19, 29], 10)]
-    assert found(9, 19, 29, 30) == [([9, 19, 29], 10)]
-
-
-def test_what_is_at_another_place_does_not_interrupt() -> None:
-    assert found(9, 12, 19, 29, places="abaa") == [([9, 19, 29], 10)]
-
-
-def test_a_step_belongs_to_the_first_period_only() -> None:
-    assert found(0, 10, 20, 25, 30) == [([0, 10, 20], 10)]
-    assert found(0, 10, 20, 25, 30, 35) == [([0, 10, 20], 10), ([25, 30, 35], 5)]
-
-
-@given(st.sets(st.integers(0, 24)))
-def test_the_oracle_finds_the_same_periods(steps: set[int]) -> None:
-    runs = periods(sorted(steps))
-    assert found(*sorted(steps)) == [(run, run[1] - run[0]) for run in runs]

@@ -1,5 +1,3 @@
-"""One finding in full, and what is behind it."""
-
 import subprocess
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,5 +1,3 @@
-"""Help pages, and the names that lead to them."""
-
 import subprocess
 import sys
 from typing import Final

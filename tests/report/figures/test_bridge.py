@@ -1,5 +1,3 @@
-"""The bridge of a comparison, as a waterfall."""
-
 import numpy as np
 import pytest
 
@@ -50,7 +48,3 @@ def test_what_may_be_noise_is_pale() -> None:
     few = drawn(bridge.draw, compared([capture(row(100_000))], [capture(row(150_000))]))
     assert {colour(bar) for bar in bars(few.axes[0])} == {PALE}
     assert "? +50.0 us" in [text.strip() for text in texts(few)]
-
-
-def test_a_capture_beside_itself_makes_no_figure() -> None:
-    assert bridge.draw(SAME) is None

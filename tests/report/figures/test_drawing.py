@@ -1,5 +1,3 @@
-"""All figures of a run, as files."""
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,4 @@
-"""GPU time as bars, and gaps by length."""
-
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -21,7 +18,7 @@ from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.pictures import ALL
 from nsysflow.report.results import Results
 from tests.analyses import run_of
-from tests.report.figures.drawn import RANKS, bars, colour, drawn, ranks, some_reports, texts
+from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
 from tests.report.handmade import MS, device, results
 
 COLUMNS = {part.colour.light: part.column for part in ALL}
@@ -45,11 +42,6 @@ def test_bars_are_as_wide_as_the_accounting_of_a_judged_step_says(name: str) -> 
         wanted = {part.column: row[part.column] / steps for part in ALL if part.column in found}
         assert found == pytest.approx(wanted, rel=1e-9, abs=1e-6)
         assert sum(found.values()) == pytest.approx(row["window_ns"] / steps)
-
-
-def test_each_rank_has_a_bar_with_its_name() -> None:
-    names = {f"{name} GPU {gpu}" for gpu, name in enumerate(RANKS)}
-    assert names <= {*texts(drawn(draw_breakdown, ranks()))}
 
 
 def test_a_name_from_the_program_is_no_formula_and_no_markup() -> None:
@@ -106,16 +98,6 @@ def test_bars_are_as_wide_as_the_classes_in_kernels(name: str) -> None:
     assert axes.get_xlim()[0] == 0
 
 
-def test_each_class_has_its_share_and_number_of_launches() -> None:
-    rows = [
-        {"class": "matmul", "total_ns": 6 * MS, "count": 4},
-        {"class": "matmul", "total_ns": 1 * MS, "count": 1},
-        {"class": "norm", "total_ns": 3 * MS, "count": 1200},
-    ]
-    read = [text.strip() for text in texts(drawn(draw_kernel_classes, results(kernels=rows)))]
-    assert {"matmul", "70 %, 5 x", "norm", "30 %, 1,200 x"} <= {*read}
-
-
 def test_only_communication_has_the_colour_of_communication() -> None:
     figure = drawn(draw_kernel_classes, ranks())
     (axes,) = figure.axes
@@ -167,10 +149,3 @@ def test_classes_go_from_the_shortest_to_the_longest_that_has_gaps() -> None:
 def test_axes_say_where_they_are_of_the_window_and_not_of_a_step() -> None:
     window = texts(drawn(draw_gap_histogram, results(gap_histogram=[gap("longer")])))
     assert {"gaps in the window", "idle time in the window (ms)"} <= {*window}
-
-
-@pytest.mark.parametrize(
-    "draw", [draw_breakdown, draw_phases, draw_kernel_classes, draw_gap_histogram]
-)
-def test_without_gpu_work_there_is_no_figure(draw: Callable[[Results], object]) -> None:
-    assert draw(results()) is None

@@ -1,5 +1,3 @@
-"""What all figures have in common."""
-
 import matplotlib as mpl
 import pytest
 

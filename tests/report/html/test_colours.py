@@ -1,5 +1,3 @@
-"""The page draws in the colours of all pictures, and its text can be read."""
-
 import re
 from importlib.resources import files
 from typing import Final, Literal

@@ -1,5 +1,3 @@
-"""The page of a comparison."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""Columns of numbers, packed and read back."""
-
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -62,9 +60,3 @@ def test_a_column_of_zeros_is_left_out(
     pack: Callable[[pl.Series], Packed | None], numbers: list[int]
 ) -> None:
     assert pack(pl.Series(numbers, dtype=pl.Int64)) is None
-
-
-def test_bytes_of_the_same_weight_lie_together() -> None:
-    column = packed(pl.Series([0x0102, 0x0304]))
-    assert column is not None
-    assert column.data == bytes([2, 4, 1, 3])

@@ -1,5 +1,3 @@
-"""The file: it holds all, asks for nothing, and no name can break out of it."""
-
 import json
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The tables of the page: order, filter, columns, file, rows in sight."""
-
 import csv
 import io
 from collections.abc import Callable, Iterator

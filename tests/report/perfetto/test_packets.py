@@ -1,5 +1,3 @@
-"""Packets, read back with the classes of the `perfetto` package."""
-
 import sys
 from io import BytesIO
 

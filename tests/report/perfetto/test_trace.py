@@ -1,5 +1,3 @@
-"""The trace for Perfetto."""
-
 import shutil
 import subprocess
 from collections import Counter, defaultdict
@@ -152,11 +150,6 @@ def test_the_busy_share_sums_to_the_time_that_is_not_idle(shown: Shown) -> None:
         values = shown.counter(f"GPU {row['device']}: busy")
         busy_ns = sum(value / 100 * (end - start) for (start, value), (end, _) in pairwise(values))
         assert busy_ns == pytest.approx(row["window_ns"] - row["idle_ns"], abs=1)
-
-
-def test_queued_operations_end_at_none(shown: Shown) -> None:
-    queued = [at for path, at in shown.read.counters.items() if path[-1] == "queued operations"]
-    assert all(values[-1][1] == 0 for values in queued)
 
 
 def test_ranks_lie_on_one_axis() -> None:

@@ -16,13 +16,7 @@ _NAMES: Final = (
 
 
 @contextmanager
-def timeline_of(
-    browser: Any,
-    file: Path,
-    *,
-    width: int = 1280,
-    at: str = "",
-) -> Iterator[Any]:
+def timeline_of(browser: Any, file: Path, *, width: int = 1280, at: str = "") -> Iterator[Any]:
     """The page of a file once its timeline is decoded; `inside` has what its scripts declare."""
     with opened(browser, _laid_open(file), width=width, at=at) as page:
         page.wait_for_selector("html[data-timeline=ready]", state="attached", timeout=20_000)

@@ -1,0 +1,464 @@
+"""Which phase work belongs to: pictures of each rule, and figures of real runs."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+import pytest
+
+import nsysflow
+from nsysflow.analysis.load.marks import with_auto_domain
+from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.names import is_compiling
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.runtime.protocol import AUTO_DOMAIN
+from tests.agreement import Picture, assert_pictures_agree
+from tests.analyses import analysed, loaded
+from tests.oracle import range_names as oracle
+from tests.oracle.model import Capture, PlainTrace, Range, to_trace
+from tests.tiny import (
+    AUTOGRAD,
+    MAIN,
+    OTHER,
+    PROCESS,
+    WORKER,
+    Row,
+    analysis_of,
+    call,
+    kernel,
+    launch,
+    made,
+    opened,
+    plain_of,
+    timeline_of,
+    trace_of,
+)
+
+
+def launched(*ranges: Row, at: tuple[int, ...]) -> list[Row]:
+    """These ranges, and a kernel launched at each of these times."""
+    numbered = [*enumerate(at, start=1)]
+    launches = [launch(time, time + 1, number) for number, time in numbered]
+    kernels = [kernel(10_000 + 10 * n, 10_005 + 10 * n, n) for n, _ in numbered]
+    return [*ranges, *launches, *kernels]
+
+
+NESTED = opened(0, 100, "a"), opened(10, 50, "b"), opened(20, 30, "c")
+
+STACKS: dict[str, Picture] = {
+    "ranges nest by time": launched(*NESTED, at=(5, 15, 25, 35, 60, 100)),
+    "the longer of two that begin together is outside": launched(
+        opened(10, 20, "short"), opened(10, 90, "long"), at=(15,)
+    ),
+    "ranges that overlap without nesting": launched(
+        opened(0, 50, "a"), opened(30, 80, "b"), at=(10, 40, 60)
+    ),
+    "a range without an end": launched(opened(10, None, "open"), at=(5, 15, 9_000)),
+    "a range of no length": launched(opened(10, 10, "nothing"), at=(10,)),
+    "steps with numbers": launched(
+        *(opened(100 * n, 100 * n + 90, f"step {n}") for n in (17, 18)), at=(1_705, 1_805)
+    ),
+    "instances of equal names": launched(
+        *(opened(0, 90, "step"), opened(10, 40, "load"), opened(50, 80, "forward")),
+        *(opened(100, 190, "step"), opened(110, 140, "load")),
+        at=(20, 60, 120),
+    ),
+}
+
+
+def on_thread(thread: int, *ranges: Row) -> list[Row]:
+    """A kernel that the thread launches at 100, where the main thread makes calls too."""
+    main_is_seen = call(0, 1, "cudaGetDevice", thread=MAIN)
+    return [main_is_seen, launch(100, 110, 1, thread=thread), kernel(120, 130, 1), *ranges]
+
+
+STEP = opened(0, 500, "step")
+LOAD = opened(0, 500, "load", thread=OTHER)
+SPANS = [opened(start, 500, f"span at {start}", kind="start_end") for start in (10, 40)]
+
+INHERITANCE: dict[str, Picture] = {
+    "ranges of the launching thread": on_thread(MAIN, STEP, opened(50, 200, "forward")),
+    "ranges that ended or have not begun": on_thread(
+        MAIN, opened(0, 100, "before"), opened(101, 200, "after")
+    ),
+    "an autograd thread stacks on the main thread's": on_thread(
+        AUTOGRAD, opened(0, 500, "backward"), opened(90, 200, "MulBackward", thread=AUTOGRAD)
+    ),
+    "a thread without ranges": on_thread(WORKER, STEP, LOAD),
+    "a thread with ranges of its own": on_thread(WORKER, STEP, opened(0, 500, "x", thread=WORKER)),
+    "the only other thread with a range": on_thread(WORKER, LOAD),
+    "two other threads with ranges": on_thread(
+        WORKER, LOAD, opened(0, 500, "save", thread=OTHER + 1)
+    ),
+    "the main thread inherits nothing": on_thread(MAIN, opened(0, 500, "load", thread=WORKER)),
+    "nothing comes from an autograd thread": on_thread(
+        WORKER, opened(0, 500, "MulBackward", thread=AUTOGRAD)
+    ),
+    "the latest span of the process": on_thread(WORKER, *SPANS),
+    "a stack before spans of the process": on_thread(WORKER, *SPANS, STEP),
+}
+
+# --- CUDA graphs ----------------------------------------------------------------------------------
+
+REPLAY: tuple[Row, ...] = (
+    opened(1_000, 1_100, "replay"),
+    launch(1_010, 1_020, 1, name="cudaGraphLaunch"),
+    kernel(1_030, 1_040, 1, node=11),
+)
+CLONE = made(200, 11, original=1)
+"""The node of the graph that `REPLAY` runs, cloned when the graph was instantiated."""
+
+
+def captured(*rows: Row, nodes: tuple[Row, ...] = (made(150, 1), CLONE)) -> list[Row]:
+    """The replay of a graph that was captured between 100 and 195."""
+    capture = call(100, 105, "cudaStreamBeginCapture"), call(190, 195, "cudaStreamEndCapture")
+    return [*capture, *REPLAY, *rows, *nodes]
+
+
+def before_the_window(*listed: Range, nodes: tuple[Row, ...] = (made(150, 1), CLONE)) -> PlainTrace:
+    """A replay of a graph that was captured before our runtime opened the window."""
+    windows = (Capture(PROCESS, "3:2:5", None),)
+    return replace(plain_of(*REPLAY, *nodes), captures=windows, graph_ranges=listed)
+
+
+FORWARD = opened(110, 180, "forward")
+BY_AUTOGRAD = made(150, 1, thread=AUTOGRAD), CLONE
+
+GRAPHS: dict[str, Picture] = {
+    "ranges of the capture inside those of the replay": captured(FORWARD, opened(120, 170, "norm")),
+    "a range from before the capture": captured(opened(90, 300, "build"), FORWARD),
+    "a range that is open at the replay too": captured(
+        opened(110, 180, "replay"), opened(120, 170, "forward")
+    ),
+    "work captured on an autograd thread": captured(
+        opened(110, 180, "backward"), nodes=BY_AUTOGRAD
+    ),
+    "a clone of a clone": captured(
+        FORWARD, nodes=(made(150, 1), made(196, 5, original=1), made(200, 11, original=5))
+    ),
+    "no nodes": captured(FORWARD, nodes=()),
+    "no captured node": captured(FORWARD, nodes=(CLONE,)),
+    "nodes that lead to each other": captured(FORWARD, nodes=(CLONE, made(150, 1, original=11))),
+    "a node from after the capture": captured(opened(110, 300, "x"), nodes=(CLONE, made(195, 1))),
+    "a graph built by hand": [*REPLAY, FORWARD, made(150, 1), CLONE],
+    "ranges that the window lists": before_the_window(
+        opened(100, 190, "forward"), opened(110, 160, "norm"), opened(110, 140, "linear")
+    ),
+    "listed ranges around work of an autograd thread": before_the_window(
+        opened(100, 190, "backward"), nodes=BY_AUTOGRAD
+    ),
+    "listed ranges without work": before_the_window(opened(300, 400, "forward")),
+    "two replays of a graph with two phases": [
+        *captured(nodes=())[:2],
+        *(
+            opened(110, 140, "forward"),
+            opened(150, 180, "backward"),
+            opened(1_000, 3_100, "replay"),
+        ),
+        *(made(120, 1), made(160, 2), made(200, 11, original=1), made(201, 12, original=2)),
+        *(launch(at, at + 10, n, name="cudaGraphLaunch") for n, at in ((1, 1_010), (2, 2_010))),
+        *(kernel(at, at + 10, n, node=11) for n, at in ((1, 1_030), (2, 2_030))),
+        *(kernel(at, at + 15, n, node=12) for n, at in ((1, 1_045), (2, 2_045))),
+    ],
+}
+
+# --- automatic ranges -----------------------------------------------------------------------------
+
+
+def automatic(start: int, end: int | None, name: str, *, thread: int = MAIN) -> Range:
+    return replace(opened(start, end, name, thread=thread), domain=AUTO_DOMAIN)
+
+
+def border(at: int, name: str = "step") -> Range:
+    return automatic(at, at + 1, name)
+
+
+def work(at: int, number: int | None = None, *, busy: int = 10, thread: int = MAIN) -> list[Row]:
+    """A launch, and its kernel right behind it."""
+    number = at if number is None else number
+    return [launch(at, at + 2, number, thread=thread), kernel(at + 4, at + 4 + busy, number)]
+
+
+def loop(own: str, *, from_ns: int, to_ns: int) -> list[Row]:
+    """Four steps with kernels of 10 and 30 ns, and a range of the program's own in each."""
+    rows: list[Row] = [border(0)]
+    for at in range(0, 400, 100):
+        rows += [*work(at + 10, at + 1), *work(at + 30, at + 2, busy=30), border(at + 95)]
+        rows.append(opened(at + from_ns, at + to_ns, own))
+    return rows
+
+
+AUTO_FORWARD = automatic(0, 100, "forward")
+AUTO_BACKWARD = automatic(150, 200, "backward")
+CALLS = [border(0, "call"), *work(10, 1), border(100, "call")]
+
+AUTOMATIC: dict[str, Picture] = {
+    **{
+        f"forward in forward, {outer.__name__} in {inner.__name__}": [
+            outer(0, 100, "forward"),
+            opened(10, 60, "layer"),
+            *(inner(20, 50, "forward"), automatic(60, 70, "data"), *work(30)),
+        ]
+        for outer in (automatic, opened)
+        for inner in (automatic, opened)
+    },
+    "a loss": [
+        AUTO_FORWARD, AUTO_BACKWARD, opened(0, 300, "train"), *work(120), *work(210)
+    ],
+    "no loss around another automatic range": [
+        AUTO_FORWARD, automatic(110, 120, "MSELoss"), AUTO_BACKWARD, *work(148)
+    ],
+    "no loss before the second of two forwards": [
+        AUTO_FORWARD, automatic(100, 140, "forward"), automatic(140, 145, "data"), AUTO_BACKWARD,
+        *work(148),
+    ],
+    "no loss before an optimizer": [AUTO_FORWARD, automatic(150, 200, "optimizer"), *work(148)],
+    "no loss before the backward of another thread": [
+        AUTO_FORWARD, automatic(150, 200, "backward", thread=AUTOGRAD), *work(120)
+    ],
+    "no loss before the program's own backward": [
+        AUTO_FORWARD, opened(150, 200, "backward"), *work(120)
+    ],
+    "a range that another thread has open is no double": [
+        automatic(0, 100, "a"), automatic(20, 50, "a", thread=AUTOGRAD), *work(30, thread=AUTOGRAD)
+    ],
+    "steps from border to border": [
+        *(border(0), *work(10), border(100), *work(110), border(200), *work(210)),
+        automatic(5, 60, "forward"),
+    ],
+    "a border without an end": [automatic(0, None, "step"), *work(10), border(100)],
+    "what another thread launches in a step": [
+        border(0), *work(10, thread=AUTOGRAD), border(100), *work(110), border(200)
+    ],
+    "calls of models are steps": CALLS,
+    "calls of models where an optimizer steps": [
+        *(*CALLS, border(110), *work(120), border(200), *work(210), border(300))
+    ],
+    "the program's own range around all of a step": loop("iteration", from_ns=5, to_ns=98),
+    "most of the GPU's time, and no step begins in it": loop("backward", from_ns=25, to_ns=60),
+    "a step begins in it, and it launches nothing": loop("optimizer", from_ns=75, to_ns=98),
+    "an automatic range is no step": [
+        row for at in range(0, 400, 100)
+        for row in (automatic(at, at + 90, "forward"), *work(at + 10))
+    ],
+}  # fmt: skip
+"""A border without an end was found by the random traces on 2026-11-22."""
+
+# --- compiling ------------------------------------------------------------------------------------
+
+TUNING = "XlaModule:#hlo_module=gemm_fusion_dot.1#"
+COMPILING = "XlaCompile:#module=jit_step#"
+INSIDE = opened(5, 10, "XlaPass:#name=dce#"), opened(6, 9, "load")
+HELPING = ((5, "XlaCompileBackend:#module=m#"), (20, TUNING), (22, "Thunk:#hlo_op=dot#"))
+
+
+def compiled(*rows: Row) -> list[Row]:
+    """These rows and one kernel."""
+    return [launch(1, 2, 1), kernel(3, 4, 1), *rows]
+
+
+def stepped(*rows: Row) -> list[Row]:
+    """Ten steps of 1 ms, each with a launch and a kernel, and these rows."""
+    steps = [
+        row
+        for at in range(0, 10_000_000, 1_000_000)
+        for row in (
+            opened(at, at + 900_000, "step"),
+            launch(at + 100, at + 200, at + 1),
+            kernel(at + 1_000, at + 800_000, at + 1),
+        )
+    ]
+    return [*steps, *rows]
+
+
+def compile_for(*spans: tuple[int, int], thread: int = MAIN) -> list[Row]:
+    return stepped(*(opened(start, end, "compile", thread=thread) for start, end in spans))
+
+
+OF_COMPILING: dict[str, Picture] = {
+    **{
+        f"what {name} opens inside is no phase": compiled(opened(0, 50, name), *INSIDE)
+        for name in (COMPILING, "compile", "_compile.compile_inner (dynamo_timed)")
+    },
+    "what a compiler does on another thread": compiled(
+        opened(0, 50, COMPILING), *(opened(at, at + 8, n, thread=WORKER) for at, n in HELPING)
+    ),
+    "another thread's own phase while one compiles": compiled(
+        opened(0, 50, COMPILING), opened(5, 10, "load", thread=WORKER)
+    ),
+    "a module where nothing compiles": compiled(opened(0, 9, COMPILING), opened(9, 20, TUNING)),
+    "a step that compiles": compile_for((5_300_000, 5_400_000), thread=WORKER),
+    "first steps that compile": compile_for(
+        *((at, at + 20_000) for at in range(300_000, 5_000_000, 1_000_000))
+    ),
+    "a step that compiles for 1 %": compile_for((5_300_000, 5_310_000)),
+    "a step that compiles for over 1 %": compile_for((5_300_000, 5_310_001)),
+    "compiling is no step": compiled(*(opened(at, at + 9, "compile") for at in range(0, 30, 10))),
+}
+
+# --- which range is the step ----------------------------------------------------------------------
+
+
+def program(*ranges: tuple[str, int, int]) -> list[Row]:
+    """These ranges (name, start and end in us), and a kernel of 800 ns every us."""
+    last = max(end for _, _, end in ranges)
+    launches = [launch(1_000 * at, 1_000 * at + 100, at + 1) for at in range(last)]
+    kernels = [kernel(1_000 * at + 100, 1_000 * at + 900, at + 1) for at in range(last)]
+    return [
+        *(opened(1_000 * start, 1_000 * end, n) for n, start, end in ranges),
+        *launches,
+        *kernels,
+    ]
+
+
+def repeated(name: str, *starts: int, lasts: int = 4) -> list[tuple[str, int, int]]:
+    """Ranges of these us; `{}` in the name is their number."""
+    return [(name.format(n), at, at + lasts) for n, at in enumerate(starts)]
+
+
+STEPS: dict[str, Picture] = {
+    "most GPU time, and not the shallowest": program(
+        *repeated("load_shard", *range(4), lasts=1), ("train", 4, 16), *repeated("step", 4, 8, 12)
+    ),
+    "a range that repeats inside a step": program(
+        *repeated("step", 0, 4, 8), *repeated("layer", *range(12), lasts=1)
+    ),
+    "numbered iterations": program(*repeated("iteration {}", 0, 4, 8)),
+    "iterations of two numbered epochs": program(
+        *repeated("epoch {}", 0, 8, lasts=8),
+        *((f"step {n % 2}", 4 * n, 4 * n + 4) for n in range(4)),
+    ),
+    **{
+        f"an operator is no step: {name}": program(
+            *repeated(name, *range(6), lasts=1), *repeated("tail", 6, 7, 8, lasts=1)
+        )
+        for name in ("aten::mm, op_id = {}", "AddmmBackward0, seq = {}")
+    },
+    "a range of the program that PyTorch numbers": program(
+        *repeated("train_step, op_id = {}", 0, 1, 2, lasts=1)
+    ),
+}
+
+EVERY: Final = {
+    "stacks": STACKS,
+    "inheritance": INHERITANCE,
+    "graphs": GRAPHS,
+    "automatic": AUTOMATIC,
+    "compiling": OF_COMPILING,
+    "steps": STEPS,
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_pictures_of_phases_agree_with_the_oracle(kind: str) -> None:
+    assert_pictures_agree(EVERY[kind])
+
+
+def test_everything_nested_in_an_instance_is_within_it() -> None:
+    found = timeline_of(*launched(*NESTED, at=(5, 25))).attribution
+    process = found.nodes["process"][0]
+    step = found.paths.filter(joined="a/b").select(pl.lit(process).alias("process"), "path")
+    assert found.within(step)["range"].n_unique() == 1
+    assert len(found.within(step)) == 2
+
+
+def test_automatic_steps_can_be_named() -> None:
+    named = timeline_of(*loop("iteration", from_ns=5, to_ns=98), options=Options(step="step"))
+    assert named.steps["begun_ns"].to_list() == [0, 95, 195, 295]
+
+
+def test_a_recorder_without_domains_writes_the_domain_before_the_name() -> None:
+    rows = (opened(0, 9, f"{AUTO_DOMAIN}:forward"), opened(0, 9, "forward"))
+    ranges = with_auto_domain(trace_of(*rows).ranges)
+    assert ranges.select("domain", "name").rows() == [(AUTO_DOMAIN, "forward"), (None, "forward")]
+
+
+OF_COMPILERS = (
+    "compile",
+    "_compile.compile_inner (dynamo_timed)",
+    "XlaPass:#name=dce,module=jit_stage,program_id=0#",
+    "XlaCompile:#module=jit_stage#",
+)
+OF_PROGRAMS = (
+    "compiled_forward",
+    "Torch-Compiled Region: 0/0",
+    "CompiledFunction",
+    "XlaModule:#hlo_module=jit_step,program_id=2653#",
+    "Thunk:#hlo_op=fusion#",
+)
+
+
+@pytest.mark.parametrize(("names", "found"), [(OF_COMPILERS, True), (OF_PROGRAMS, False)])
+def test_compiling_is_known_by_its_name(names: tuple[str, ...], *, found: bool) -> None:
+    raw = pl.DataFrame({"name": names})
+    assert raw.select(is_compiling(pl.col("name"))).to_series().to_list() == [found] * len(raw)
+    assert [oracle.is_compiling(each) for each in names] == [found] * len(raw)
+
+
+def test_a_note_says_that_the_ranges_of_earlier_captures_are_unknown() -> None:
+    graph = made(150, 1), CLONE
+    (note,) = analysis_of(*REPLAY, *graph).notes
+    assert note.kind is NoteKind.CAPTURES_NOT_RECORDED
+    assert "unknown (1 operations): the graphs were captured before" in note.text
+    # our window would list them, and a graph that was built while recording has none
+    assert nsysflow.analyze(to_trace(before_the_window())).notes == ()
+    assert analysis_of(*REPLAY, *graph, call(90, 95, "cudaGraphAddKernelNode")).notes == ()
+
+
+# --- real runs ------------------------------------------------------------------------------------
+
+
+def instances(name: str) -> dict[str, int]:
+    return dict(analysed(name).phases.select("path", "instances").rows())
+
+
+def test_a_compiled_step_has_its_phases_though_its_graphs_were_captured_before() -> None:
+    analysis = analysed("h200-compile")
+    assert len(analysis.steps) == 10
+    found = instances("h200-compile")
+    assert {*found} == {"forward", "loss", "backward", "optimizer", "zero_grad"}
+    assert {found["forward"], found["loss"], found["backward"]} == {10}
+    # all but the batch
+    assert len(analysis.timeline.ops) - analysis.phases["ops"].sum() <= 2 * 10
+
+
+def test_a_step_that_accumulates_has_all_its_batches() -> None:
+    assert len(analysed("h200-accumulation").steps) == 5
+    found = instances("h200-accumulation")
+    assert (found["forward"], found["MSELoss"], found["backward"]) == (20, 20, 20)
+    assert (found["optimizer"], found["clip_grad"]) == (5, 5)
+    assert "loss" not in found
+
+
+def test_a_jax_program_has_steps_and_few_phases_none_of_a_single_operation() -> None:
+    jax = analysed("h200-jax")
+    assert (jax.step_name, len(jax.steps)) == ("XlaModule jit_step", 40)
+    paths = jax.phases["path"].to_list()
+    assert len(paths) <= 20
+    assert not any("#" in path or "=" in path for path in paths)
+    # the typical step does not compile
+    without_work = jax.judged.phases.filter(busy_ns=0, idle_ns=0, kernels=0)
+    typical = {*jax.judged.phases["path"]} - {*without_work["path"]}
+    assert typical == {"XlaModule jit_step", "XlaModule jit_step/Thunk"}
+
+
+def test_each_replay_on_an_h200_has_the_kernels_of_the_captured_forward_and_backward() -> None:
+    rows = analysed("h200-graph-ranges").phases.select(
+        "path", "instances", "kernels", "captured_ops"
+    )
+    found = {path: counts for path, *counts in rows.rows() if "/replay/" in path}
+    # forward has a memset too
+    assert found == {
+        "step/replay/forward": [20, 20 * 14, 20 * 15],
+        "step/replay/backward": [20, 20 * 31, 20 * 31],
+        "step/replay/optimizer": [20, 20 * 2, 20 * 2],
+    }
+
+
+def test_work_captured_outside_all_ranges_keeps_the_path_of_its_replay() -> None:
+    timeline = Timeline(loaded("h200-train"), Options())
+    ops = timeline.ops.drop_nulls("graph_node")
+    assert ops["graph_node"].is_in(timeline.captured_nodes["graph_node"].implode()).sum() == 640
+    assert Counter(ops["how"]) == {"own": 640}
