@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.catalog.catalog import workloads
 from tests.pairs import (
@@ -139,7 +140,7 @@ def test_gradients_are_exposed_after_backward_and_hidden_during_it(rank: int) ->
 @pytest.mark.parametrize("variant", ["no_overlap", "bucketed"])
 def test_ranks_of_ddp_share_all_collectives_and_none_waited_for_nsys(variant: str) -> None:
     analyses = [analysed(f"ddp-{variant}-rank{rank}") for rank in (0, 1)]
-    found = Ranks.of([each.digest for each in analyses])
+    found = Ranks.of([digest(each) for each in analyses])
     assert found.ranks["matched"].to_list() == [len(each.collectives) for each in analyses]
     assert (found.arrivals["spread_ns"] < 500_000).all()
 

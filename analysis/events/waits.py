@@ -1,16 +1,116 @@
-"""The time without compute, split by what the next compute operation waited for (spec §15)."""
+"""Who waited for whom on the GPU, and the time without compute by what the next compute operation
+waited for (spec §15).
+"""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import polars as pl
 
 from nsysflow.analysis.events.busy import BusyTime
-from nsysflow.analysis.events.events import Edges, Events, Operations
-from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import enum_from_index, scatter_table
+from nsysflow.analysis.events.events import Events, Operations
+from nsysflow.analysis.frames.intervals import reached_before, sort_with_ties
+from nsysflow.analysis.frames.lookup import enum_from_index, matching, scatter_table
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.schema import KIND_OF_WAIT
+
+STREAM_WAIT: Final = r"^(?:cuda|cu)StreamWaitEvent$"
+
+EVENT_RECORD: Final = r"^(?:cuda|cu)EventRecord"
+
+STREAM: Final = ["process", "device", "stream"]
+
+
+EDGES: Final = pl.Schema({"op": pl.UInt32(), "source": pl.UInt32()})
+"""A row per wait of an operation `op` for the end of another, `source`."""
+Edges = Annotated[pl.DataFrame, EDGES]
+
+HOST_WAITS: Final = pl.Schema(
+    {"call": pl.UInt32(), "record_op": pl.UInt32(), "awaited_no": pl.UInt32()}
+)
+"""A row per call in which the host waits: for the operation before an event, or for a stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventWaits:
+    """Waits that the report names.
+
+    Attributes:
+        edges: from the last operation launched on an event's stream before the event was recorded
+            to the first one launched on a stream after it was told to wait.
+        hosts: the waits of the host.
+        missing: stream waits whose event the report does not name.
+    """
+
+    edges: Edges
+    hosts: Annotated[pl.DataFrame, HOST_WAITS]
+    missing: int
+
+
+def event_waits(events: Events) -> EventWaits:
+    """Match waits, records of events and operations."""
+    asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
+    if events.trace.waits.is_empty():
+        return EventWaits(edges=EDGES.to_frame(), hosts=HOST_WAITS.to_frame(), missing=asked)
+    stream_no = events.stream_no
+    first = stream_no.to_frame().with_row_index("op").unique("stream_no")
+    streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
+    both = pl.concat([events.trace.event_records, events.trace.waits])
+    placed = _with_calls(both, events).join(streams, on=STREAM, how="left", nulls_equal=True)
+    recording = matching(placed["name"], EVENT_RECORD)
+    launched = _launched_on(placed["stream_no"], events)
+    before = _neighbour(placed.filter(recording), launched, "backward")
+    key = ["process", "record"]
+    waits = placed.filter(~recording).join(before.select(*key, source="op"), on=key, how="left")
+    by_stream = matching(waits["name"], STREAM_WAIT)
+    after = _neighbour(waits.filter(by_stream), launched, "forward")
+    hosts = waits.filter(~by_stream)
+    hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
+    return EventWaits(
+        edges=after.select("op", "source").drop_nulls(),
+        hosts=hosts.unique("call", keep="first", maintain_order=True),
+        missing=max(0, asked - waits.filter(by_stream)["record"].count()),
+    )
+
+
+def _launched_on(wanted: pl.Series, events: Events) -> pl.DataFrame:
+    """The launched operations of the streams `wanted`, in the order of their launches."""
+    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(events.stream_no)
+    ops = ops.filter(ops["stream_no"].is_in(wanted.unique().implode())).drop_nulls(
+        "launch_start_ns"
+    )
+    return sort_with_ties(ops, "launch_start_ns", [pl.col("end_ns"), pl.col("op")]).drop("end_ns")
+
+
+def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """Records or waits, plus `call`, `name` and `time_ns` (its start) of the outermost call with
+    their correlation id."""
+    key = ["process", "correlation"]
+    numbered = events.calls.filter(pl.col("correlation").is_in(rows["correlation"].implode()))
+    process = events.threads["process"].gather(numbered["thread_no"])
+    calls = numbered.select(process, "correlation", "call", "name", time_ns="start_ns")
+    first = calls.sort("time_ns", "call").unique(key, keep="first", maintain_order=True)
+    return rows.join(first, on=key)
+
+
+def _neighbour(
+    rows: pl.DataFrame, launched: pl.DataFrame, side: Literal["backward", "forward"]
+) -> pl.DataFrame:
+    """`rows` plus `op`: the last operation launched on their stream before them (`backward`), or
+    the first one after them (`forward`)."""
+    return (
+        rows.drop_nulls("stream_no")
+        .sort("time_ns")
+        .join_asof(
+            launched,
+            left_on="time_ns",
+            right_on="launch_start_ns",
+            by="stream_no",
+            strategy=side,
+            check_sortedness=False,
+        )
+    )
+
 
 OVERLAP_NS: Final = 2_000
 """As far as an operation may reach into one that waited for it: programmatic launches do."""
@@ -30,10 +130,15 @@ class Producers:
     by_event: pl.Series
 
 
-def producers(events: Events) -> Producers:
-    """The producers of all operations."""
+def producers(events: Events, waits: EventWaits) -> Producers:
+    """The producers of all operations.
+
+    Args:
+        events: the trace.
+        waits: of its streams and events.
+    """
     before = _in_time(events.ops, _before(events.stream_no))
-    awaited = _in_time(events.ops, _in_order(events.ops, events.event_waits.edges))
+    awaited = _in_time(events.ops, _in_order(events.ops, waits.edges))
     by_event = _latest(events.ops, awaited)
     by_stream = scatter_table(len(events.ops), before["op"], before["source"])
     return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)

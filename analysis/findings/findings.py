@@ -4,7 +4,7 @@ first.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import polars as pl
 
@@ -13,10 +13,9 @@ from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.whatif import WhatIf, whatif
-from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.base.units import duration
 
@@ -308,7 +307,7 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
         ranks: of the whole run; None where these are all of its reports.
     """
     if ranks is None and len(subjects) > 1:
-        ranks = Ranks.of([subject.whole.digest for subject in subjects])
+        ranks = Ranks.of([digest(subject.whole) for subject in subjects])
     compared = [
         (of, one) for rule in RULES_OF_RUN if ranks is not None for of, one in rule(subjects, ranks)
     ]
@@ -387,35 +386,6 @@ def _later(one: Valued) -> Iterator[str]:
     """That the host hides what a finding saves."""
     if one.later_ns:
         yield f"up to {duration(one.later_ns)} once the host keeps up; until then next to nothing"
-
-
-_MOST_OPS: Final = 500_000
-"""Of a longer report the finding that is then the largest is not looked for: it takes seconds."""
-
-
-class _Analysed(Protocol):
-    """What is read of an analysis."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-    @property
-    def subject(self) -> JudgedReport: ...
-    @property
-    def found(self) -> Findings: ...
-
-
-def replay_and_next(analysis: _Analysed, changes: Changes) -> tuple[WhatIf, Valued | None]:
-    """What changes give, and the finding that saves most beside them; None where none does, and of
-    a long report.
-
-    Raises:
-        SelectionError: there is no step of those that the options select.
-        UnknownName: a phase, source line, kernel or call is not in the report.
-    """
-    found = whatif(analysis.timeline, changes)
-    if len(analysis.timeline.events.ops) > _MOST_OPS:
-        return found, None
-    return found, largest_after(analysis.subject, analysis.found, changes)
 
 
 def largest_after(subject: JudgedReport, found: Findings, changes: Changes) -> Valued | None:

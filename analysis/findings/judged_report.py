@@ -2,7 +2,7 @@
 waits.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
@@ -14,12 +14,9 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.launches import launch_counts
+from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.syncs import without_inner
 from nsysflow.base.units import duration
-
-if TYPE_CHECKING:
-    from nsysflow.analysis.analyze import Tables
-
 
 LONG_NS: Final = 2_000_000
 """A pause of this length is a single piece of Python, and no launch's. Between two launches Python
@@ -209,7 +206,7 @@ class JudgedReport:
         timeline: the whole trace.
     """
 
-    def __init__(self, whole: "Tables") -> None:
+    def __init__(self, whole: ReportTables) -> None:
         self.whole = whole
         self.tables = tables = whole.judged
         self.timeline: Timeline = tables.timeline

@@ -75,7 +75,7 @@ class Replays:
     @computed_once
     def names(self) -> Names:
         """The names of the part, and its program."""
-        return Names(timeline=self.part, recorded=recorded(self.part.events))
+        return Names(timeline=self.part, recorded=recorded(self.part))
 
     @computed_once
     def before_ns(self) -> int:

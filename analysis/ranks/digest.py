@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import polars as pl
 
@@ -13,12 +13,9 @@ from nsysflow.analysis.schema import Frame, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.accounting import ACCOUNTING, gpus_of
+from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.steps import STEPS, timed_steps
 from nsysflow.analysis.tables.validity import FailedCheck
-
-if TYPE_CHECKING:
-    from nsysflow.analysis.analyze import Tables
-
 
 EXCHANGED: Final = Frame(
     """One row per communication kernel of the whole report, by device and start; sends and receives
@@ -288,7 +285,7 @@ class Digest:
     step_nodes: pl.DataFrame = field(default_factory=STEP_NODES.to_frame)
 
 
-def digest(tables: "Tables") -> Digest:
+def digest(tables: ReportTables) -> Digest:
     """The digest of one analysed report."""
     trace, judged = tables.trace, tables.judged
     keys = judged.step_keys if judged.view.of_steps else judged.step_keys.clear()
@@ -351,7 +348,7 @@ def _reduced(timeline: Timeline, begins: pl.DataFrame) -> Reduced:
     met = timeline.communication["op"]
     if met.is_empty() or len(timeline.events.ops) > MOST_OPS:
         return Reduced.nothing()
-    return reduced(recorded(timeline.events).program, met, begins["op"])
+    return reduced(recorded(timeline).program, met, begins["op"])
 
 
 def _step_nodes(begins: pl.DataFrame, program: Reduced) -> pl.DataFrame:

@@ -6,7 +6,6 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
 from nsysflow.analysis.replay.operations import bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline
@@ -45,11 +44,11 @@ class Recorded:
     missing: int
 
 
-def recorded(events: Events) -> Recorded:
+def recorded(timeline: Timeline) -> Recorded:
     """The program that a trace is of."""
-    host = host_calls(events)
-    ops = placed_operations(events, host)
-    named = events.event_waits
+    host = host_calls(timeline.events)
+    ops = placed_operations(timeline.events, host)
+    named = timeline.event_waits
     node = host.node_of_call.gather(named.hosts["call"]).alias("node")
     waits = named.hosts.with_columns(node).drop_nulls("node").unique("node", keep="first")
     calls = with_queue(with_waits(host.calls, ops, waits), ops)

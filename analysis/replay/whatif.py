@@ -196,7 +196,7 @@ class _Run:
     @computed_once
     def recording(self) -> Recorded:
         """The program as recorded."""
-        return recorded(self.timeline.events)
+        return recorded(self.timeline)
 
     @computed_once
     def program(self) -> Program:

@@ -27,8 +27,10 @@ from nsysflow.analysis.events.graphs import (
     node_origins,
 )
 from nsysflow.analysis.events.waits import (
+    EventWaits,
     Producers,
     WaitPieces,
+    event_waits,
     producers,
     split_waits,
     without_unwaited,
@@ -337,9 +339,14 @@ class Timeline:
         return kernels.with_columns(self.attribution.name_of(kernels["node"]).alias("phase"))
 
     @computed_once
+    def event_waits(self) -> EventWaits:
+        """Who waits for which event."""
+        return event_waits(self.events)
+
+    @computed_once
     def producers(self) -> Producers:
         """Whom each operation waited for on the GPU."""
-        return producers(self.events)
+        return producers(self.events, self.event_waits)
 
     @computed_once
     def waited(self) -> WaitPieces:

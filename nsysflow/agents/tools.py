@@ -3,11 +3,10 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from nsysflow.agents.folder import WIDTH, Answer, Reports, plain_text
-from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.findings.findings import replay_and_next
+from nsysflow.analysis.analyze import replay_and_next
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.errors import SelectionError
 from nsysflow.compare.captures import Capture
@@ -181,7 +180,7 @@ def what_if(reports: Reports, typed: str, changes: Changes) -> Answer[Replayed]:
     results = reports.open([typed])
     single_report(reports.folder.inside(typed))
     (analysis,) = results.analyses
-    result, then = replay_and_next(cast("Analysis", analysis), changes)
+    result, then = replay_and_next(analysis, changes)
     data = Replayed(**json.loads(whatif_json(result, then)))
     return Answer(text="\n".join(whatif_lines(analysis.trace.report, result, then)), data=data)
 

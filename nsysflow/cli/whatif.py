@@ -172,8 +172,7 @@ def whatif(
         nsysflow whatif report.sqlite --graph step/forward
         nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
     """
-    from nsysflow.analysis.analyze import analyze
-    from nsysflow.analysis.findings.findings import replay_and_next
+    from nsysflow.analysis.analyze import analyze, replay_and_next
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
     from nsysflow.report.whatif import whatif_json, whatif_lines

@@ -15,8 +15,8 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
 from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.kernel_classes import Rules
+from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.compare.document import SCHEMA_VERSION
-from nsysflow.report.analysed import Analysed
 from nsysflow.report.phase_tree import phase_names, phase_tree
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import step_time
@@ -102,16 +102,17 @@ def _step_ranges(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The range that is one step, and such a step unprofiled, by report and process."""
     key = ["report", "process"]
     measured = results.captures.select(*key, "unprofiled_step_ns").unique(key, keep="first")
-    ranges = results.step_names.join(measured, on=key, how="left")
+    names = results.together(lambda report: report.step_names)
+    ranges = names.join(measured, on=key, how="left")
     return {tuple(row[:2]): dict(zip(_NO_STEPS, row[2:], strict=True)) for row in ranges.rows()}
 
 
-def _compared_parts(analysis: Analysed) -> pl.DataFrame:
+def _compared_parts(tables: ReportTables) -> pl.DataFrame:
     """The STEP_PARTS of the steps that are compared, with `kind_of_step`."""
     key = ["process", "device", "step"]
     kind = pl.col("kind").cast(pl.String).alias("kind_of_step")
-    steps = analysis.steps.select(*key, kind)
-    rows = analysis.step_parts.join(steps, on=key, how="left", maintain_order="left")
+    steps = tables.steps.select(*key, kind)
+    rows = tables.step_parts.join(steps, on=key, how="left", maintain_order="left")
     return rows.filter(pl.col("step").is_null() | pl.col("kind_of_step").is_in(COMPARED))
 
 

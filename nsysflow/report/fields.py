@@ -11,7 +11,7 @@ from nsysflow.analysis.findings.finding import line
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, number, share
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import RunTables, gpu_name
 from nsysflow.report.source_lines import line_at
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ Field = tuple[Column, Callable[[T], str]]
 
 Fields = tuple[Field[Row], ...]
 
-FieldsOfRun = Callable[[Results, pl.DataFrame], Fields]
+FieldsOfRun = Callable[[RunTables, pl.DataFrame], Fields]
 """The columns that depend on the run or on the rows that a block may show; none where they would
 say nothing."""
 
@@ -69,15 +69,15 @@ class BlockDeclaration:
     table: str
     title: str
     fields: tuple[Field[Row] | FieldsOfRun, ...]
-    caption: str | Callable[[Results], str] = ""
+    caption: str | Callable[[RunTables], str] = ""
     per_step: bool = False
     sort: tuple[str, ...] = ()
-    rows: Callable[[Results, Limits], Rows] | None = None
-    more: Callable[[Results], tuple[str, ...]] | None = None
+    rows: Callable[[RunTables, Limits], Rows] | None = None
+    more: Callable[[RunTables], tuple[str, ...]] | None = None
     hides_empty: bool = False
 
 
-def declared_block(declared: BlockDeclaration, results: Results, limits: Limits) -> Block:
+def declared_block(declared: BlockDeclaration, results: RunTables, limits: Limits) -> Block:
     """The block that a declaration describes."""
     rows = _rows_of(declared, results, limits)
     caption = declared.caption if isinstance(declared.caption, str) else declared.caption(results)
@@ -97,7 +97,7 @@ def declared_block(declared: BlockDeclaration, results: Results, limits: Limits)
     return without_empty_columns(block) if declared.hides_empty else block
 
 
-def _rows_of(declared: BlockDeclaration, results: Results, limits: Limits) -> Rows:
+def _rows_of(declared: BlockDeclaration, results: RunTables, limits: Limits) -> Rows:
     if declared.rows is not None:
         return declared.rows(results, limits)
     table = results.table(declared.table)
@@ -153,7 +153,7 @@ def text(head: str, column: str = "", *, fixed: bool = False, spare: bool = Fals
 def measure_per_step(head: str, column: str, shown: Callable[[int], str] = duration) -> FieldsOfRun:
     """A sum of the table divided by the number of judged steps."""
 
-    def fields(results: Results, _: pl.DataFrame) -> Fields:
+    def fields(results: RunTables, _: pl.DataFrame) -> Fields:
         steps = results.step_count
         return (measure(head, column, lambda total: shown(round(total / steps))),)
 
@@ -163,7 +163,7 @@ def measure_per_step(head: str, column: str, shown: Callable[[int], str] = durat
 def count_per_step(head: str, column: str) -> FieldsOfRun:
     """A count of the table divided by the number of judged steps: `0.5`."""
 
-    def fields(results: Results, _: pl.DataFrame) -> Fields:
+    def fields(results: RunTables, _: pl.DataFrame) -> Fields:
         steps = results.step_count
         return (measure(head, column, lambda count: mean_count(count, steps)),)
 
@@ -173,7 +173,7 @@ def count_per_step(head: str, column: str) -> FieldsOfRun:
 def where_known(column: str, fields: FieldsOfRun) -> FieldsOfRun:
     """The fields, if some row has a value in `column`."""
 
-    def known(results: Results, table: pl.DataFrame) -> Fields:
+    def known(results: RunTables, table: pl.DataFrame) -> Fields:
         return fields(results, table) if table[column].null_count() < len(table) else ()
 
     return known
@@ -196,19 +196,19 @@ def line_field() -> Field[Row]:
     )
 
 
-def gpu_field(results: Results, *, head: str = "GPU") -> Field[Row]:
+def gpu_field(results: RunTables, *, head: str = "GPU") -> Field[Row]:
     """The GPU that a row is of; with its report where there are several reports."""
     several = len(results.reports) > 1
     return Column(head=head), lambda row: gpu_name(row["report"], row["device"], several=several)
 
 
-def gpu_fields(results: Results, table: pl.DataFrame) -> tuple[Field[Row], ...]:
+def gpu_fields(results: RunTables, table: pl.DataFrame) -> tuple[Field[Row], ...]:
     """The same, only where the rows are of several GPUs."""
     several = table.select("report", "device").n_unique() > 1
     return (gpu_field(results),) if several else ()
 
 
-def gpus_together(results: Results) -> str:
+def gpus_together(results: RunTables) -> str:
     """What a caption says where the rows are sums over several GPUs."""
     count = results.table("accounting").height
     return f"; {number(count)} GPUs together" if count > 1 else ""

@@ -325,7 +325,7 @@ def draw(results: Results, file: Path) -> str:
         SelectionError: no report says what the host ran, or the GPU never waited for it.
     """
     judged = results.judged
-    stacks = judged.idle_stacks()
+    stacks = judged.table("idle_stacks")
     if stacks.is_empty():
         raise _nothing_to_draw(results)
     about = " · ".join(filter(None, [", ".join(results.reports), results.selection]))

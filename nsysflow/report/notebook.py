@@ -8,10 +8,10 @@ from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any, Final
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.tables.index import ABOUT, TablesOfReport
 from nsysflow.base.names import printable
 from nsysflow.report import palette
-from nsysflow.report.analysed import Analysed
 from nsysflow.report.findings import suggestions
 from nsysflow.report.palette import Colour
 from nsysflow.report.pictures import (
@@ -194,7 +194,7 @@ FINDINGS: Final = 3
 """How many findings are shown, as on the page."""
 
 
-def notebook_html(shown: Results | Analysed) -> str:
+def notebook_html(shown: Results | Analysis) -> str:
     """The verdict, what to change, where the time goes, and idle time over the steps.
 
     Args:

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.phases.names import NOT_RECORDED, OUTSIDE
-from nsysflow.report.results import Results
+from nsysflow.report.results import RunTables
 
 _Key = tuple[str, int]
 """Path and depth. Names may contain a `/`, so a path alone can mean two things."""
@@ -72,7 +72,7 @@ def phase_names(keys: Iterable[_Key]) -> list[tuple[str, ...]]:
     return [paths.names[key] for key in listed]
 
 
-def phase_tree(results: Results, limit: int) -> tuple[list[Phase], int]:
+def phase_tree(results: RunTables, limit: int) -> tuple[list[Phase], int]:
     """At most `limit` phases in tree order, the longest sibling first; how many were left out."""
     rows = {(row["path"], row["depth"]): row for row in _merged(results)}
     paths = _Paths(rows)
@@ -143,7 +143,7 @@ class _Paths:
         return None
 
 
-def _merged(results: Results) -> Iterator[dict[str, Any]]:
+def _merged(results: RunTables) -> Iterator[dict[str, Any]]:
     """The phases of all processes and reports, by path."""
     longest_first = results.table("phases").sort(-pl.col("busy_ns") - pl.col("idle_ns"))
     sums = [*_SUMS, *(f"{cause}_ns" for cause in CAUSES)]
@@ -158,7 +158,7 @@ def _main_cause(row: Mapping[str, Any]) -> str:
     return most if row[f"{most}_ns"] else ""
 
 
-def _rest(results: Results, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def _rest(results: RunTables, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """What belongs to no range: work and idle time outside all of them, and idle time before work
     whose launch was not recorded."""
     unknown = pl.col("unknown_ns").sum()

@@ -12,7 +12,7 @@ from nsysflow.analysis.findings.rules.straggler import BECAUSE
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, REASONS, SAVED, follows, where_it_starts
 from nsysflow.base.units import duration, number, share, size
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import RunTables, gpu_name
 
 Row = Mapping[str, Any]
 
@@ -31,7 +31,7 @@ _LEAST: Final = 0.1
 """A reason below this share is not said."""
 
 
-def rank_namer(results: Results) -> Callable[[object, object], str]:
+def rank_namer(results: RunTables) -> Callable[[object, object], str]:
     """A function from a report and a device to what their rank is called: the report, with the GPU
     where a report has several."""
     ranks = results.table("ranks").select("report", "device").unique()
@@ -88,14 +88,14 @@ class RankSummary:
     more: tuple[str, ...] = ()
 
 
-def summarize_ranks(results: Results) -> RankSummary:
+def summarize_ranks(results: RunTables) -> RankSummary:
     """What the ranks of a run tell; nothing of a single rank, nor of few of which nobody is late.
 
     Args:
         results: the judged part of a run.
     """
     groups = results.table("rank_groups")
-    if groups.is_empty() and results.table("bandwidth").is_empty() and not results.many:
+    if groups.is_empty() and results.table("bandwidth").is_empty() and not results.whole.many:
         return RankSummary()
     step_ns = typical_step_ns(results)
     link = _slow_link(results, groups, step_ns)
@@ -105,7 +105,7 @@ def summarize_ranks(results: Results) -> RankSummary:
     straggler = _straggler(results, found, groups, step_ns)
     delays = sorted(filter(None, [straggler, link]), key=lambda delay: -delay.cost_ns)
     sentences = [sentence for delay in delays for sentence in delay.sentences]
-    if not sentences and results.many:
+    if not sentences and results.whole.many:
         sentences = [*_nobody(results, groups, step_ns)]
     return (
         RankSummary(first=sentences[0], more=tuple(sentences[1:])) if sentences else RankSummary()
@@ -121,7 +121,7 @@ class _Delay:
     sentences: tuple[str, ...]
 
 
-def typical_step_ns(results: Results) -> int:
+def typical_step_ns(results: RunTables) -> int:
     """The median step of all ranks; 0 without steps."""
     median_ns = results.table("rank_steps")["duration_ns"].median()
     return round(median_ns) if isinstance(median_ns, float) else 0
@@ -141,7 +141,7 @@ def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
 
 
 def _straggler(
-    results: Results, found: pl.DataFrame, groups: pl.DataFrame, step_ns: int
+    results: RunTables, found: pl.DataFrame, groups: pl.DataFrame, step_ns: int
 ) -> _Delay | None:
     """The straggler of the group where it starts."""
     if found.is_empty():
@@ -200,7 +200,7 @@ def _because(row: dict[str, Any], groups: dict[int, str]) -> str:
     return " and ".join(clauses)
 
 
-def _slow_link(results: Results, groups: pl.DataFrame, step_ns: int) -> _Delay | None:
+def _slow_link(results: RunTables, groups: pl.DataFrame, step_ns: int) -> _Delay | None:
     """The group whose transfers take longest beyond those of the others."""
     table = results.table("bandwidth")
     slow = table.filter(pl.col("slow_ns") > 0).sort("slow_ns", descending=True)
@@ -238,7 +238,7 @@ def _speed(bytes_per_s: float) -> str:
     return f"{size(round(bytes_per_s))}/s"
 
 
-def _nobody(results: Results, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
+def _nobody(results: RunTables, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
     """That nobody holds the others up, or that it cannot be summarize_ranks."""
     matched = groups.filter(pl.col("collectives") > 0)
     if matched.is_empty():

@@ -1,22 +1,26 @@
 """One run: the tables of its reports, one report per rank."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
 import polars as pl
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.notes import Note
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.short_repr import Displayable, facts_of
-from nsysflow.analysis.tables.index import ABOUT, declaration
-from nsysflow.report.analysed import Analysed
+from nsysflow.analysis.tables.index import TablesOfRun, declaration
+from nsysflow.analysis.tables.report_tables import ReportTables
 
 
 def or_outside(path: str) -> pl.Expr:
@@ -66,170 +70,83 @@ class Origin:
     started: str = ""
 
 
-class Results(Displayable):
-    """The tables of one or more analysed reports, each computed when it is first asked for.
-
-    Each is an attribute, e.g. `run.ranks`, with the rows of all reports.
+class RunTables(TablesOfRun):
+    """The tables of a run, or of its judged part: each has the rows of all reports, and is an
+    attribute, e.g. `run.ranks`, computed when it is first asked for.
 
     Attributes:
-        analyses: one per report.
-        origin: where the reports come from.
-        digests: of all reports of the run, where only some were analysed; None where all were.
-        whole: the run of which this is the judged part; itself where it is no part.
-        notes: what the reader should know, each note once: first of the run, then of its reports.
+        report_tables: the tables of each report.
     """
 
-    def __init__(
-        self,
-        analyses: Sequence[Analysed],
-        *,
-        origin: Origin | None = None,
-        notes: Sequence[Note] = (),
-        ranks: Ranks | None = None,
-        whole: "Results | None" = None,
-    ) -> None:
-        """Take the analyses; `ranks` are those of the whole run where only some were analysed."""
-        self.analyses = tuple(analyses)
-        self.origin = origin or Origin()
-        self.digests = None if ranks is None else ranks.matched.digests
-        self._ranks = ranks
-        self.whole = whole or self
-        of_reports = (note for each in self.analyses for note in each.notes)
-        self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
+    def __init__(self, report_tables: Sequence[ReportTables]) -> None:
+        self.report_tables = tuple(report_tables)
         self._tables: dict[str, pl.DataFrame] = {}
 
-    def __getattr__(self, name: str) -> pl.DataFrame:
-        """The table of that name."""
-        if name not in ABOUT:
-            msg = f"{type(self).__name__!r} object has no attribute or table {name!r}"
-            raise AttributeError(msg)
-        return self.table(name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *ABOUT})
-
-    def _name(self) -> str:
-        return ", ".join(self.reports)
-
-    def _facts(self) -> list[str]:
-        return facts_of(self.table("accounting"), self.table("steps"))
-
-    def table(self, name: str) -> pl.DataFrame:
-        """The listed table of that name, with the rows of all reports."""
-        if name == "findings":
-            return findings_table(self.found)
-        if declaration(name).scope == "run" and name not in self._tables:
-            self._tables[name] = self._of_ranks(name)
-        if name not in self._tables:
-            self._tables[name] = pl.concat([getattr(each, name) for each in self.analyses])
-        return self._tables[name]
-
-    def _of_ranks(self, name: str) -> pl.DataFrame:
-        """The run's table of that name. For a single rank it is empty, so no digest is made."""
-        if len(self.analyses) == 1 and not self.many and self.analyses[0].is_one_rank:
-            return declaration(name).schema.to_frame()
-        return self.ranks_of_run.table(name)
-
-    @computed_once
-    def ranks_of_run(self) -> Ranks:
-        """The ranks of the run: who held the others up, in which group, and why."""
-        if self.whole is not self:
-            return self.whole.ranks_of_run.judged
-        return self._ranks or Ranks.of([each.digest for each in self.analyses])
+    @property
+    @abstractmethod
+    def whole(self) -> "Results":
+        """The whole run."""
 
     @property
-    def many(self) -> bool:
-        """Whether the run has more reports than were analysed: of the others there are digests."""
-        return self.digests is not None
+    @abstractmethod
+    def ranks_of_run(self) -> Ranks:
+        """The ranks of this part: who held the others up, in which group, and why."""
 
-    @computed_once
-    def typical(self) -> "Results":
-        """Of many ranks, the one that stands for all; of few, all of them."""
-        if self.whole is not self:
-            return self.whole.typical.judged
-        if not self.many or len(self.analyses) == 1:
-            return self
-        name = typical_report(self.ranks_of_run)
-        analyses = [each for each in self.analyses if each.trace.report == name]
-        return Results(analyses[:1], origin=self.origin, notes=self.notes, ranks=self._ranks)
+    def table(self, name: str) -> pl.DataFrame:
+        """The table of that name, with the rows of all reports."""
+        if name not in self._tables:
+            self._tables[name] = self._make(name)
+        return self._tables[name]
 
-    @computed_once
-    def found(self) -> Findings:
-        """What to change in the run, the largest saving first, with all that is known of it."""
-        if self.whole is not self:
-            return self.whole.found
-        if len(self.analyses) == 1 and not self.many:
-            return self.analyses[0].found
-        return find_of_run([each.subject for each in self.analyses], self.ranks_of_run)
+    def _make(self, name: str) -> pl.DataFrame:
+        if name == "findings":
+            return findings_table(self.whole.found)
+        if declaration(name).scope == "report":
+            return self.together(lambda report: report.table(name))
+        if self.whole.is_one_rank:
+            return declaration(name).schema.to_frame()  # so no digest is made
+        return self.ranks_of_run.table(name)
 
-    def induced(self) -> pl.DataFrame:
-        """The idle time behind the calls of `syncs`, a row per call and GPU."""
-        return pl.concat([each.induced for each in self.analyses])
-
-    def idle_stacks(self) -> pl.DataFrame:
-        """The stacks that `host_stacks` sums up, one per row."""
-        return pl.concat([each.idle_stacks for each in self.analyses])
-
-    def each_copy(self) -> pl.DataFrame:
-        """The memcpys that `copies` sums up, one per row."""
-        return pl.concat([each.each_copy for each in self.analyses])
-
-    def collectives(self) -> pl.DataFrame:
-        """The communication kernels that `comm` sums up, one per row."""
-        return pl.concat([each.collectives for each in self.analyses])
+    def together(self, rows_of: Callable[[ReportTables], pl.DataFrame]) -> pl.DataFrame:
+        """The rows of a frame that each report has."""
+        return pl.concat([rows_of(report) for report in self.report_tables])
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         """The longest rows of `gaps`, longest first, without making the others."""
-        longest = pl.concat([each.longest_gaps(limit, at_least_ns) for each in self.analyses])
+        longest = self.together(lambda report: report.longest_gaps(limit, at_least_ns))
         order = ["duration_ns", "report", "device", "start_ns"]
         return longest.sort(order, descending=[True, False, False, False]).head(limit)
 
     def count_gaps(self, at_least_ns: int) -> int:
         """How many gaps last `at_least_ns` or longer."""
-        return sum(each.count_gaps(at_least_ns) for each in self.analyses)
+        return sum(report.count_gaps(at_least_ns) for report in self.report_tables)
 
     def gap_slices(self, at_least_ns: int) -> Iterator[pl.DataFrame]:
         """The rows of `gaps` that last `at_least_ns` or longer, a slice at a time."""
-        for each in self.analyses:
-            yield from each.gap_slices(at_least_ns)
+        for report in self.report_tables:
+            yield from report.gap_slices(at_least_ns)
 
     @property
     def reports(self) -> tuple[str, ...]:
         """The names of the analysed reports, as in the tables."""
-        return tuple(each.trace.report for each in self.analyses)
-
-    @property
-    def every_report(self) -> tuple[str, ...]:
-        """The names of all reports of the run, also of those that are not analysed whole."""
-        return self.reports if self.digests is None else tuple(d.report for d in self.digests)
+        return tuple(report.trace.report for report in self.report_tables)
 
     @property
     def step_name(self) -> str | None:
         """The range that is one step, of the first report that has steps; None without steps."""
-        return next((each.step_name for each in self.analyses if each.step_name), None)
-
-    @property
-    def step_names(self) -> pl.DataFrame:
-        """`report`, `process`, `name`: the range that is one step, for each process with steps."""
-        return pl.concat([each.step_names for each in self.analyses])
-
-    @property
-    def step_keys(self) -> pl.DataFrame:
-        """`report`, `process`, `device`, `step`: which steps there are."""
-        return pl.concat([each.step_keys for each in self.analyses])
+        return next((report.step_name for report in self.report_tables if report.step_name), None)
 
     @property
     def captures(self) -> pl.DataFrame:
         """`report`, `process`, `capture`, `unprofiled_step_ns`: the processes that captured a
         window of their steps."""
-        return pl.concat(
-            each.trace.captures.select(
-                pl.lit(each.trace.report).alias("report"),
+        return self.together(
+            lambda report: report.trace.captures.select(
+                pl.lit(report.trace.report).alias("report"),
                 os_pid(pl.col("process")).alias("process"),
                 "capture",
                 "unprofiled_step_ns",
             )
-            for each in self.analyses
         )
 
     @property
@@ -238,28 +155,17 @@ class Results(Displayable):
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
 
-    def parts(self) -> pl.DataFrame:
-        """Of what each GPU's time consists: `report`, `device` and the parts of spec §15.7."""
-        return pl.concat([each.parts for each in self.analyses])
-
     @computed_once
-    def judged(self) -> "Results":
-        """The judged part of the run: its steady steps, or all of it where there are none."""
-        judged = [each.judged for each in self.analyses]
-        return Results(judged, origin=self.origin, ranks=self._ranks, whole=self)
-
-    @computed_once
-    def run_steps(self) -> "Results":
-        """All steps after start-up, the long ones too; all of it where no steps are judged."""
-        if self.whole is not self:
-            return self.whole.run_steps
-        steps = [each.run_steps for each in self.analyses]
-        return Results(steps, origin=self.origin, ranks=self._ranks, whole=self)
+    def step_keys(self) -> pl.DataFrame:
+        """`report`, `process`, `device`, `step` of each row of `steps`, without their times."""
+        return self.together(lambda report: report.step_keys)
 
     @computed_once
     def _counts(self) -> dict[tuple[str, int], int]:
         """How many judged steps each GPU has."""
-        return {key: count for each in self.analyses for key, count in each.step_counts.items()}
+        return {
+            key: count for report in self.report_tables for key, count in report.step_counts.items()
+        }
 
     @property
     def of_steps(self) -> bool:
@@ -280,16 +186,110 @@ class Results(Displayable):
         """What a caption says where figures are per step."""
         return "; per step" if self.of_steps else ""
 
-    @property
-    def has_copies(self) -> bool:
-        """Whether any memcpy was recorded."""
-        return any(not each.trace.copy_details.is_empty() for each in self.analyses)
+
+class PartTables(RunTables):
+    """The tables of a part of a run."""
+
+    def __init__(self, run: "Results", report_tables: Sequence[ReportTables]) -> None:
+        super().__init__(report_tables)
+        self._run = run
 
     @property
-    def cuts_steps(self) -> bool:
-        """Whether the window may cut steps, as it was narrowed by a range or a time."""
-        options = self.analyses[0].options
-        return (options.range, options.from_ns, options.to_ns) != (None, None, None)
+    def whole(self) -> "Results":
+        """The run that this is a part of."""
+        return self._run
+
+    @property
+    def ranks_of_run(self) -> Ranks:
+        """The ranks in the judged part."""
+        return self._run.ranks_of_run.judged
+
+
+class Results(Displayable, RunTables):
+    """The tables of one or more analysed reports, each computed when it is first asked for.
+
+    Each is an attribute, e.g. `run.ranks`, with the rows of all reports.
+
+    Attributes:
+        analyses: one per report.
+        origin: where the reports come from.
+        digests: of all reports of the run, where only some were analysed; None where all were.
+        notes: what the reader should know, each note once: first of the run, then of its reports.
+    """
+
+    def __init__(
+        self,
+        analyses: Sequence[Analysis],
+        *,
+        origin: Origin | None = None,
+        notes: Sequence[Note] = (),
+        ranks: Ranks | None = None,
+    ) -> None:
+        """Take the analyses; `ranks` are those of the whole run where only some were analysed."""
+        super().__init__(analyses)
+        self.analyses = tuple(analyses)
+        self.origin = origin or Origin()
+        self.digests = None if ranks is None else ranks.matched.digests
+        self._ranks = ranks
+        of_reports = (note for analysis in analyses for note in analysis.notes)
+        self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
+
+    def _name(self) -> str:
+        return ", ".join(self.reports)
+
+    def _facts(self) -> list[str]:
+        return facts_of(self.accounting, self.steps)
+
+    @property
+    def whole(self) -> "Results":
+        """This run."""
+        return self
+
+    @computed_once
+    def judged(self) -> PartTables:
+        """The judged part of the run: its typical steps, or all of it where there are none."""
+        return PartTables(self, [analysis.judged for analysis in self.analyses])
+
+    @computed_once
+    def run_steps(self) -> PartTables:
+        """All steps after start-up, the long ones too; all of it where no steps are judged."""
+        return PartTables(self, [analysis.run_steps for analysis in self.analyses])
+
+    @computed_once
+    def ranks_of_run(self) -> Ranks:
+        """The ranks of the run."""
+        return self._ranks or Ranks.of([digest(analysis) for analysis in self.analyses])
+
+    @property
+    def many(self) -> bool:
+        """Whether the run has more reports than were analysed: of the others there are digests."""
+        return self.digests is not None
+
+    @property
+    def is_one_rank(self) -> bool:
+        """Whether there is nobody to compare with: one report, of one rank."""
+        return len(self.analyses) == 1 and not self.many and self.analyses[0].is_one_rank
+
+    @computed_once
+    def typical(self) -> "Results":
+        """Of many ranks, the one that stands for all; of few, all of them."""
+        if not self.many or len(self.analyses) == 1:
+            return self
+        name = typical_report(self.ranks_of_run)
+        analyses = [each for each in self.analyses if each.trace.report == name]
+        return Results(analyses[:1], origin=self.origin, notes=self.notes, ranks=self._ranks)
+
+    @computed_once
+    def found(self) -> Findings:
+        """What to change in the run, the largest saving first, with all that is known of it."""
+        if len(self.analyses) == 1 and not self.many:
+            return self.analyses[0].found
+        return find_of_run([JudgedReport(each) for each in self.analyses], self.ranks_of_run)
+
+    @property
+    def every_report(self) -> tuple[str, ...]:
+        """The names of all reports of the run, also of those that are not analysed whole."""
+        return self.reports if self.digests is None else tuple(d.report for d in self.digests)
 
     @property
     def selection(self) -> str:

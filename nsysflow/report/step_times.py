@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.base.units import duration, number
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, RunTables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,16 +24,19 @@ class WithoutProfiler:
     added_ns: int
 
 
-def steps_by_range(results: Results) -> Iterator[tuple[object, pl.DataFrame]]:
+def steps_by_range(results: RunTables) -> Iterator[tuple[object, pl.DataFrame]]:
     """The steps of each range that is a step, with its path."""
     steps = results.table("steps").join(
-        results.step_names, on=["report", "process"], how="left", maintain_order="left"
+        results.together(lambda report: report.step_names),
+        on=["report", "process"],
+        how="left",
+        maintain_order="left",
     )
     for (name,), some in steps.group_by("name", maintain_order=True):
         yield name, some
 
 
-def without_profiler(results: Results, steps: pl.DataFrame) -> WithoutProfiler | None:
+def without_profiler(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
     """What the profiler does to these steps: to the steady ones if there are any, and only of the
     processes that measured a step without it. None where none did."""
     of = ["report", "process"]
@@ -113,7 +116,7 @@ def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     return f"{clause} (before the window {duration(before.step_ns)})" if before else clause
 
 
-def _those(steps: pl.DataFrame, part: Results) -> pl.DataFrame:
+def _those(steps: pl.DataFrame, part: RunTables) -> pl.DataFrame:
     """The steps that a part of the run holds; all where it holds none of them."""
     key = ["report", "process", "device", "step"]
     held = steps.join(part.step_keys, on=key, how="semi")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.tables.validity import (
     WITHOUT_COMMAND_BUFFERS,
@@ -15,7 +16,6 @@ from nsysflow.analysis.tables.validity import (
 )
 from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
-from nsysflow.report.analysed import Analysed
 from nsysflow.report.results import Results
 
 UNRELATED: Final = "unrelated-reports"
@@ -95,7 +95,7 @@ def _not_imported(errors: int) -> str:
     return f"nsys reported {told} while importing the recording"
 
 
-def _with_less(results: Results, analysis: Analysed) -> str:
+def _with_less(results: Results, analysis: Analysis) -> str:
     """What to leave out of the next recording if nsys could not import this one."""
     if not (analysis.trace.backtraces.is_empty() and analysis.trace.samples.is_empty()):
         return f"record again without Python stacks: {WITHOUT_STACKS}"
@@ -104,7 +104,7 @@ def _with_less(results: Results, analysis: Analysed) -> str:
     return "record again with a newer nsys"
 
 
-def _incomplete(results: Results, analysis: Analysed, found: FailedCheck) -> Invalid:
+def _incomplete(results: Results, analysis: Analysis, found: FailedCheck) -> Invalid:
     count, of = number(found.count), number(found.of)
     again = "record again with a newer nsys"
     if found.check is Check.IMPORT_ERRORS:
@@ -125,7 +125,7 @@ def _unrelated(results: Results) -> Iterator[Invalid]:
     names = results.every_report
     if len(names) < 2 or results.origin.ranks or are_named_as_ranks(names):
         return
-    if not results.whole.ranks_of_run.met:
+    if not results.ranks_of_run.met:
         first = names[0]
         path = quote(str(results.origin.paths.get(first, first)))
         yield Invalid(

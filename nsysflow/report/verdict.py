@@ -13,7 +13,7 @@ from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.ledger import LONG, slowest_ledger
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import Results, RunTables, gpu_name
 from nsysflow.report.step_times import steps_by_range, without_profiler
 from nsysflow.report.validity import LET_IT_END, Invalid, failures
 
@@ -78,7 +78,7 @@ class Verdict:
         return f"{gpus}{self.what}{loss}"
 
 
-def verdicts(results: Results) -> tuple[Verdict, ...]:
+def verdicts(results: RunTables) -> tuple[Verdict, ...]:
     """One verdict for all GPUs with the same bound, those with the largest loss first, and GPUs
     that are hardly used last; never empty.
 
@@ -93,7 +93,7 @@ def verdicts(results: Results) -> tuple[Verdict, ...]:
     used = accounting.filter(busy_ns >= HARDLY_USED * busy_ns.max())
     unused = accounting.join(used, on=key, how="anti", maintain_order="left")
     lost_ns = (pl.col("window_ns") - pl.col("compute_ns")).alias("lost_ns")
-    parts = results.parts().join(used.select(*key, lost_ns), on=key)
+    parts = results.together(lambda report: report.parts).join(used.select(*key, lost_ns), on=key)
     parts = parts.sort("lost_ns", *key, descending=[True, False, False]).drop("lost_ns")
     groups: dict[str, list[Row]] = {}
     for row in parts.iter_rows(named=True):
@@ -109,7 +109,7 @@ def _sums(rows: Sequence[Row]) -> dict[str, int]:
     return {column: sum(row[column] for row in rows) for column in columns}
 
 
-def _verdict(results: Results, rows: Sequence[Row], *, alone: bool) -> Verdict:
+def _verdict(results: RunTables, rows: Sequence[Row], *, alone: bool) -> Verdict:
     """The verdict on GPUs of one kind."""
     found = bound_of_parts(_sums(rows))
     total_ns = max(1, sum(found.parts_ns.values()))
@@ -150,7 +150,7 @@ def _loss(found: ViewBound) -> str:
     return f"{names}, {found.loss_pct:.0f} %"
 
 
-def _largest_class(results: Results, rows: Sequence[Row]) -> list[str]:
+def _largest_class(results: RunTables, rows: Sequence[Row]) -> list[str]:
     """`mostly matmul`: the class of kernels with half of the kernel time, communication aside."""
     gpus = pl.DataFrame([{"report": row["report"], "device": row["device"]} for row in rows])
     kernels = results.table("kernels").filter(pl.col("class") != "comm")
@@ -161,23 +161,23 @@ def _largest_class(results: Results, rows: Sequence[Row]) -> list[str]:
     return [f"mostly {sums['class'][-1]}"]
 
 
-def _no_work(results: Results) -> Verdict:
-    by_kineto = all(each.trace.collector == "kineto" for each in results.analyses)
-    if results.origin.on_cpu:
+def _no_work(results: RunTables) -> Verdict:
+    by_kineto = all(each.trace.collector == "kineto" for each in results.report_tables)
+    if results.whole.origin.on_cpu:
         advice = "profile on a machine with a GPU, without --on cpu"
     elif by_kineto:
         advice = (
             "check that ProfilerActivity.CUDA is among the profiler's activities, and that the GPU"
             " is used while it runs"
         )
-    elif results.origin.killed:
+    elif results.whole.origin.killed:
         advice = LET_IT_END
     else:
         advice = "check that --trace includes cuda, and that the GPU is used during the capture"
     return Verdict(what="no GPU work (no kernel, copy or memset in this report)", advice=advice)
 
 
-def _hardly_used(results: Results, used: pl.DataFrame, unused: pl.DataFrame) -> Verdict:
+def _hardly_used(results: RunTables, used: pl.DataFrame, unused: pl.DataFrame) -> Verdict:
     busy_ns = int((unused["window_ns"] - unused["idle_ns"]).sum())
     ops = int(unused["ops"].sum())
     others = used["device"].unique().to_list()
@@ -194,7 +194,7 @@ def _hardly_used(results: Results, used: pl.DataFrame, unused: pl.DataFrame) -> 
     )
 
 
-def _names(results: Results, rows: Iterable[Row]) -> str:
+def _names(results: RunTables, rows: Iterable[Row]) -> str:
     several = len(results.reports) > 1
     return ", ".join(gpu_name(row["report"], row["device"], several=several) for row in rows)
 
@@ -285,7 +285,7 @@ def _typical_steps(results: Results) -> Iterator[str]:
         yield f"Typical steps alone: {first.sentence}"
 
 
-def _slowed(results: Results) -> Iterator[str]:
+def _slowed(results: RunTables) -> Iterator[str]:
     """That the profiler slows the steps by much; of several kinds of steps, those it slows most."""
     if results.unprofiled_step_ns is None:
         return
@@ -303,7 +303,7 @@ def _slowed(results: Results) -> Iterator[str]:
         )
 
 
-def _wrong_times(results: Results) -> Iterator[str]:
+def _wrong_times(results: RunTables) -> Iterator[str]:
     """That operations of graphs have wrong times. One that lasts too long hides what follows it."""
     found = results.table("integrity").filter(pl.col("check").is_in(OF_GRAPHS))
     count = found["count"].max()
@@ -316,7 +316,7 @@ def _wrong_times(results: Results) -> Iterator[str]:
         )
 
 
-def _without_steps(results: Results) -> Iterator[str]:
+def _without_steps(results: RunTables) -> Iterator[str]:
     """That no step is known, and how to say what one is."""
     if results.step_name is None and not results.table("accounting").is_empty():
         yield (

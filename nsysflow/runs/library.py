@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeVar, cast, overload
+from typing import Final, TypeVar, overload
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
@@ -62,7 +62,7 @@ def analyze(
     if isinstance(report, str | PathLike):
         single_report(Path(report))  # a run of several ranks is asked for as a list
         (analysis,) = analyze_reports([Path(report)], chosen, tables=_COMPUTED).analyses
-        return _with_page(cast("Analysis", analysis))
+        return _with_page(analysis)
     if not report:
         raise SelectionError("no report was given", "Give a path, or a list with one per rank")
     paths = [Path(path) for path in report]

@@ -9,7 +9,7 @@ from nsysflow.analysis.analyze import Analysis, analyze
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.ranks.digest import Digest
+from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.selection.windows import domain_names
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
@@ -125,8 +125,8 @@ def digest_report(source: Source, options: Options) -> tuple[Digested, ...]:
     """
     report = load_report(source, options, alone=False)
     analysis = report.analysis
-    digest = None if analysis is None else analysis.digest
-    return (Digested(digest=digest, domains=report.domains),)
+    made = None if analysis is None else digest(analysis)
+    return (Digested(digest=made, domains=report.domains),)
 
 
 def digest_reports(

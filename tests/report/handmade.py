@@ -1,28 +1,27 @@
 """Tables and findings written by hand: columns a test does not name are 0, or null where that is a
 name; `_ms` names the `_ns` column in ms."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.findings import Findings
-from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.comm import COLLECTIVES
-from nsysflow.analysis.tables.copies import EACH_COPY
-from nsysflow.analysis.tables.index import NAMES, declaration
+from nsysflow.analysis.tables.index import TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck
 from nsysflow.analysis.trace import Trace
-from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.results import Results as RealResults
 
 Row = dict[str, Any]
@@ -42,17 +41,30 @@ NOTHING_FOUND: Final = Findings(
 
 
 class Results(RealResults):
-    """A run whose findings are those that its first report was given."""
+    """A run of analyses that may be handmade; its findings are those that its first report was
+    given."""
+
+    def __init__(self, analyses: Sequence["Analysis | Handmade"], **about: Any) -> None:
+        super().__init__(cast("Sequence[Analysis]", analyses), **about)
 
     @property
     def found(self) -> Findings:
-        first = self.analyses[0]
+        first: object = self.analyses[0]
         found: Findings = first.found if isinstance(first, Handmade) else super().found
         return found
 
+    @property
+    def ranks_of_run(self) -> Ranks:
+        analyses: tuple[object, ...] = self.analyses
+        made = [each for each in analyses if isinstance(each, Handmade)]
+        if made and not self.many:
+            return Ranks.of([each.digest for each in made])
+        ranks: Ranks = super().ranks_of_run
+        return ranks
+
 
 @dataclass(frozen=True)
-class Handmade:
+class Handmade(TablesOfReport):
     """An analysis that was never computed: all of it is judged, nothing is replayed or drawn."""
 
     tables: dict[str, pl.DataFrame]
@@ -61,7 +73,6 @@ class Handmade:
     step_name: str | None = None
     notes: tuple[Note, ...] = ()
     failed_checks: tuple[FailedCheck, ...] = ()
-    collectives: pl.DataFrame = field(default_factory=COLLECTIVES.to_frame)
     found: Findings = NOTHING_FOUND
     step_counts: Mapping[tuple[str, int], int] = field(default_factory=dict)
     selected_ns: tuple[tuple[int, int], ...] = ()
@@ -74,14 +85,6 @@ class Handmade:
     @property
     def judged(self) -> "Handmade":
         return self
-
-    @property
-    def subject(self) -> JudgedReport:
-        raise AttributeError("subject")  # tables have no operations
-
-    @property
-    def tracks(self) -> Tracks:
-        raise AttributeError("tracks")
 
     @property
     def parts(self) -> pl.DataFrame:
@@ -123,16 +126,16 @@ class Handmade:
     def step_keys(self) -> pl.DataFrame:
         return self.steps.select("report", "process", "device", "step")
 
-    @property
-    def induced(self) -> pl.DataFrame:
-        """Of the first GPU."""
+    def table(self, name: str) -> pl.DataFrame:
+        """The table of that name; `induced` is that of `syncs`, on the first GPU."""
+        if name == "induced":
+            return self._induced()
+        return self.tables.get(name, declaration(name).schema.to_frame())
+
+    def _induced(self) -> pl.DataFrame:
         numbered = pl.int_range(pl.len(), dtype=pl.UInt32).alias("call")
         waits = self.syncs.filter(pl.col("induced_idle_ns") > 0)
         return waits.with_columns(pl.lit(0, pl.Int32).alias("device"), numbered)
-
-    @property
-    def each_copy(self) -> pl.DataFrame:
-        return EACH_COPY.to_frame()
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         return next(self.gap_slices(at_least_ns)).top_k(limit, by="duration_ns")
@@ -142,11 +145,6 @@ class Handmade:
 
     def count_gaps(self, at_least_ns: int) -> int:
         return next(self.gap_slices(at_least_ns)).height
-
-    def __getattr__(self, name: str) -> pl.DataFrame:
-        if name not in NAMES:  # `subject` and `tracks` too: tables have no operations
-            raise AttributeError(name)
-        return self.tables.get(name, declaration(name).schema.to_frame())
 
 
 def row(**columns: Any) -> Row:
@@ -245,7 +243,8 @@ def two_ranks() -> list[Handmade]:
         made = row(start_ms=start_ms, end_ms=5, report=f"rank{number}", process=10 + number)
         made |= {"device": number, "name": "nccl"}
         collectives = pl.DataFrame([made], schema=COLLECTIVES)
-        found.append(replace(handmade(accounting=[device(9 * MS)]), collectives=collectives))
+        rank = handmade(accounting=[device(9 * MS)])
+        found.append(replace(rank, tables=rank.tables | {"collectives": collectives}))
     return found
 
 

@@ -18,6 +18,7 @@ from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.page import OF_RANKS, quality_lines, rows_shown
+from nsysflow.report.results import Results as RealResults
 from nsysflow.report.results import sorted_by_rank
 from nsysflow.report.step_times import steps_sentence
 from tests.analyses import analysed
@@ -48,7 +49,7 @@ SHOWN = [
 EMPTY = Results([handmade()])
 
 
-def shown(name: str, run: Results, rows: int = 50, at_least_ns: int = 0) -> Block:
+def shown(name: str, run: RealResults, rows: int = 50, at_least_ns: int = 0) -> Block:
     return block_of(name)(run, Limits(rows=rows, at_least_ns=at_least_ns))
 
 
@@ -77,7 +78,7 @@ def test_blocks_are_declared_in_the_order_of_the_tables() -> None:
 @pytest.mark.parametrize("table", SHOWN, ids=lambda table: table.name)
 def test_what_holds_for_every_block(table: Table) -> None:
     run = many() if table.name in OF_RANKS else everything()
-    block, first = shown(table.name, run), shown(table.name, run, 1)  # type: ignore[arg-type]
+    block, first = shown(table.name, run), shown(table.name, run, 1)
     assert {len(row) for row in block.rows} == {len(block.columns)}
     assert 1 <= len(block.title.split()) <= 6
     assert not block.caption.endswith(".")
@@ -262,7 +263,10 @@ def test_without_gpu_work_the_ranges_have_the_time_of_the_host() -> None:
 def ranks(*collectives: pl.DataFrame) -> Block:
     """Of ranks with these communication kernels."""
     run = handmade(accounting=[device(9 * MS)])
-    return shown("ranks", Results([replace(run, collectives=rows) for rows in collectives]))
+    return shown(
+        "ranks",
+        Results([replace(run, tables=run.tables | {"collectives": rows}) for rows in collectives]),
+    )
 
 
 def test_the_caption_says_how_far_the_ranks_collectives_agree() -> None:

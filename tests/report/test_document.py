@@ -12,6 +12,7 @@ from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.captures import Capture, Key, Track
 from nsysflow.compare.document import capture_of
 from nsysflow.report.document import COMPARED, DEAREST, compared_json, report_json, series_json
+from nsysflow.report.results import Results as RealResults
 from tests.analyses import PARTS, analysed, any_trace, few_reports, run_of
 from tests.oracle.model import PlainTrace, to_trace
 from tests.report.handmade import MS, Results, captured, found_of, results, training, valued
@@ -128,7 +129,7 @@ def series(*analyses: nsysflow.Analysis) -> dict[str, Any]:
     return found
 
 
-def read(results: Results) -> Capture:
+def read(results: RealResults) -> Capture:
     return capture_of(compared_json(results).encode(), "run", "report.json")
 
 
@@ -168,7 +169,7 @@ def test_the_series_of_any_trace_is_read_back_whole(model: PlainTrace) -> None:
 
 @few_reports
 def test_the_series_of_a_real_report_is_read_back_whole(name: str) -> None:
-    assert_read_back(analysed(name), list(read(run_of(name)).tracks))  # type: ignore[arg-type]
+    assert_read_back(analysed(name), list(read(run_of(name)).tracks))
 
 
 def test_start_up_is_left_out() -> None:

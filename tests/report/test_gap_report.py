@@ -25,6 +25,7 @@ from nsysflow.report.gap_report import (
     rounded_pct,
     tracks_of,
 )
+from nsysflow.report.results import Results as RealResults
 from tests.analyses import EXAMPLES, analysed, any_trace, few_reports, run_of
 from tests.oracle import gap_report as oracle
 from tests.oracle.gap_report import GROUPS, nearest
@@ -50,16 +51,16 @@ def lines(*tracks: Track) -> list[str]:
     return as_csv(gap_report(tracks)).splitlines()[1:]
 
 
-def report_lines(results: Results) -> list[str]:
+def report_lines(results: RealResults) -> list[str]:
     return lines(*tracks_of(results))
 
 
-def oracle_lines(results: Results) -> list[tuple[Any, ...]]:
+def oracle_lines(results: RealResults) -> list[tuple[Any, ...]]:
     steps, parts = results.table("steps"), results.table("step_parts")
     return oracle.gap_report(parts.to_dicts(), steps.to_dicts())
 
 
-def found_lines(results: Results) -> list[tuple[Any, ...]]:
+def found_lines(results: RealResults) -> list[tuple[Any, ...]]:
     """The same as `oracle_lines`."""
     smaller = Place(*oracle.SMALLER)
     rows = [(row.place or smaller, row.pct) for row in gap_report(tracks_of(results)).rows]
@@ -86,7 +87,7 @@ def test_two_random_ranks_agree_with_the_oracle(one: PlainTrace, other: PlainTra
 @few_reports
 def test_a_real_report_agrees_with_the_oracle(name: str) -> None:
     results = run_of(name)
-    assert found_lines(results) == oracle_lines(results)  # type: ignore[arg-type]
+    assert found_lines(results) == oracle_lines(results)
 
 
 def test_the_order_of_reports_changes_no_line() -> None:

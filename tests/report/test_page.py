@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.analysis.tables.table import Table
 from nsysflow.report.page import Length, Page, compose, rows_shown
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
@@ -15,8 +16,8 @@ def composed(of: RealResults, length: Length = "page", top: int | None = None) -
 
 
 @pytest.mark.parametrize("table", declarations(ABOUT), ids=lambda table: table.name)
-def test_the_full_page_shows_no_fewer_rows(table: object) -> None:
-    assert rows_shown(table, "full") >= rows_shown(table, "page")  # type: ignore[arg-type]
+def test_the_full_page_shows_no_fewer_rows(table: Table) -> None:
+    assert rows_shown(table, "full") >= rows_shown(table, "page")
 
 
 def test_what_took_part_in_the_recording_is_said_as_far_as_it_is_known() -> None:

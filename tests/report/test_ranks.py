@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from nsysflow import Analysis
+from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.report.ranks import Line, RankSummary, heat_map, summarize_ranks
 from nsysflow.report.results import Origin
@@ -16,11 +17,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 def run_with(*, many: bool = True, analysis: Analysis | None = None, **tables: Rows) -> RealResults:
     """A run with these tables of its ranks; the rest is of one report, by default by hand."""
-    kind, one = (RealResults, analysis) if analysis else (Results, training())
-    ranks = Ranks.of([one.digest] * 2) if many else None
+    one = analysis or training()
+    of_one = digest(one) if isinstance(one, Analysis) else one.digest
+    ranks = Ranks.of([of_one] * 2) if many else None
     report = one.trace.report
     origin = Origin(ranks=True, paths={report: Path(report)})
-    run = kind([one], ranks=ranks, origin=origin)
+    run = Results([one], ranks=ranks, origin=origin)
     frames = {name: frame(name, *map(dict, rows)) for name, rows in tables.items()}
     for part in (run, run.judged):
         part._tables |= frames

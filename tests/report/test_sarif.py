@@ -14,6 +14,7 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.report.results import Origin
+from nsysflow.report.results import Results as RealResults
 from nsysflow.report.sarif import Find, sarif_json
 from tests.analyses import few_reports, run_of
 from tests.report.handmade import (
@@ -128,14 +129,14 @@ def nowhere(_name: str) -> None:
     """No file is in the working tree."""
 
 
-def sarif(results: Results) -> Run:
+def sarif(results: RealResults) -> Run:
     return read(sarif_json(results, nowhere))
 
 
 @few_reports
 def test_a_real_report_gives_a_document_that_github_takes(name: str) -> None:
     results = run_of(name)
-    run = sarif(results)  # type: ignore[arg-type]
+    run = sarif(results)
     rows = results.table("findings").to_dicts()
     assert [each.rule_id for each in run.results] == [row["rule"] for row in rows]
     for each, row in zip(run.results, rows, strict=True):

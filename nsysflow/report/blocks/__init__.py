@@ -10,12 +10,12 @@ from importlib import import_module
 from nsysflow.report.blocks.declared import DECLARED
 from nsysflow.report.fields import Limits, declared_block
 from nsysflow.report.layout import Block
-from nsysflow.report.results import Results
+from nsysflow.report.results import RunTables
 
 
-def block_of(table: str) -> Callable[[Results, Limits], Block]:
+def block_of(table: str) -> Callable[[RunTables, Limits], Block]:
     """The function that makes the block of a table."""
     if table in DECLARED:
         return partial(declared_block, DECLARED[table])
-    block: Callable[[Results, Limits], Block] = import_module(f"{__name__}.{table}").block
+    block: Callable[[RunTables, Limits], Block] = import_module(f"{__name__}.{table}").block
     return block

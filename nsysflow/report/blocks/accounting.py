@@ -16,7 +16,7 @@ from nsysflow.report.fields import (
     time_and_share,
 )
 from nsysflow.report.layout import BAR_LETTERS, Block, Column, bar, figure
-from nsysflow.report.results import Results
+from nsysflow.report.results import RunTables
 
 PARTS: Final = (
     ("compute_ns", "compute"),
@@ -30,7 +30,7 @@ _CAUSES: Final = 3
 """So many causes of idle time fit on a line."""
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """A row per GPU: its window, and the parts of it with a bar."""
     table = results.table("accounting")
     # several GPUs have longer names and smaller parts
@@ -54,15 +54,15 @@ def block(results: Results, limits: Limits) -> Block:
     )
 
 
-def _per_step(results: Results, column: str) -> Callable[[Row], str]:
+def _per_step(results: RunTables, column: str) -> Callable[[Row], str]:
     return lambda row: duration(round(row[column] / _steps(results, row)))
 
 
-def _steps(results: Results, row: Row) -> int:
+def _steps(results: RunTables, row: Row) -> int:
     return results.steps_on(row["report"], row["device"])
 
 
-def _part(results: Results, column: str, head: str, letter: str) -> Field[Row]:
+def _part(results: RunTables, column: str, head: str, letter: str) -> Field[Row]:
     def cell(row: Row) -> str:
         steps = _steps(results, row)
         return time_and_share(round(row[column] / steps), round(row["window_ns"] / steps))
@@ -70,7 +70,7 @@ def _part(results: Results, column: str, head: str, letter: str) -> Field[Row]:
     return Column(head=head, right=True, letter=letter), cell
 
 
-def _idle_by_cause(results: Results) -> tuple[str, ...]:
+def _idle_by_cause(results: RunTables) -> tuple[str, ...]:
     """`idle: host code 105 ms 34 %, …`, largest first; nothing without idle time."""
     accounting = results.table("accounting")
     window_ns = int(accounting["window_ns"].sum())

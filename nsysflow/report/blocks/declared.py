@@ -32,7 +32,7 @@ from nsysflow.report.fields import (
 )
 from nsysflow.report.layout import Column, bar, figure, words
 from nsysflow.report.ranks import group_names, rank_namer
-from nsysflow.report.results import Results, sorted_by_rank
+from nsysflow.report.results import RunTables, sorted_by_rank
 from nsysflow.report.step_times import steps_sentence
 
 FEW_SMS: Final = "few SMs active"
@@ -61,7 +61,7 @@ _CLASSES: Final = 4
 _BAR: Final = 20
 
 
-def _of_all_kernels(results: Results) -> tuple[str, ...]:
+def _of_all_kernels(results: RunTables) -> tuple[str, ...]:
     """`by class: ██████▓▓▓▒▒░ matmul 61 %, elementwise 20 %, …`; nothing without kernel time."""
     sums = results.table("kernels").group_by("class").agg(pl.col("total_ns").sum())
     ranked = sums.filter(pl.col("total_ns") > 0).sort("total_ns", "class", descending=[True, False])
@@ -76,7 +76,7 @@ def _of_all_kernels(results: Results) -> tuple[str, ...]:
     return (f"by class: {drawn} {listed}",)
 
 
-def starved_line(results: Results) -> tuple[str, ...]:
+def starved_line(results: RunTables) -> tuple[str, ...]:
     """How long the starved windows are, and would be as CUDA graphs; nothing where there are
     none."""
     windows = results.table("starved").select(
@@ -94,17 +94,17 @@ def starved_line(results: Results) -> tuple[str, ...]:
     )
 
 
-def _idle_time(results: Results, _: Limits) -> Rows:
+def _idle_time(results: RunTables, _: Limits) -> Rows:
     table = sorted_by_rank(results.table("gap_summary"), "gap_summary")
     return Rows(table, len(table))
 
 
-def _longest_gaps(results: Results, limits: Limits) -> Rows:
+def _longest_gaps(results: RunTables, limits: Limits) -> Rows:
     longest = results.longest_gaps(limits.rows, limits.at_least_ns)
     return Rows(longest, results.count_gaps(limits.at_least_ns))
 
 
-def _gpu_of_gap(results: Results, _: pl.DataFrame) -> Fields:
+def _gpu_of_gap(results: RunTables, _: pl.DataFrame) -> Fields:
     return (gpu_field(results),) if results.table("accounting").height > 1 else ()
 
 
@@ -114,7 +114,7 @@ def _waiting_phase(row: Row) -> str:
     return "" if waiting == row["phase"] else waiting or OUTSIDE
 
 
-def _host_code(results: Results, limits: Limits) -> Rows:
+def _host_code(results: RunTables, limits: Limits) -> Rows:
     """The code with the most idle time."""
     window_ns = int(results.table("accounting")["window_ns"].sum())
     ran = functions(results.table("host_stacks"), "phase")
@@ -122,12 +122,12 @@ def _host_code(results: Results, limits: Limits) -> Rows:
     return Rows(worth, len(ran))
 
 
-def _share_of_host_code(results: Results, _: pl.DataFrame) -> Fields:
+def _share_of_host_code(results: RunTables, _: pl.DataFrame) -> Fields:
     whole_ns = int(results.table("host_stacks")["idle_ns"].sum())
     return ((figure("share"), lambda row: share(row["idle_ns"], whole_ns)),)
 
 
-def _what_ran(results: Results) -> str:
+def _what_ran(results: RunTables) -> str:
     """With the part of the time for which that is not known, if there is any."""
     table = results.table("host_stacks")
     rows = table.filter(pl.col("function") == NOT_SAMPLED)
@@ -139,7 +139,7 @@ def _what_ran(results: Results) -> str:
     return f"What ran while the GPU waited{unknown}{results.per_step}{gpus_together(results)}"
 
 
-def _few_sms_first(results: Results, _: Limits) -> Rows:
+def _few_sms_first(results: RunTables, _: Limits) -> Rows:
     """Phases and kernel classes with few SMs active, then the others, by time."""
     table = results.table("gpu_metrics").filter(pl.col("samples") > 0)
     ranked = table.with_columns(few_sms().fill_null(value=False).alias("few_sms")).sort(
@@ -165,7 +165,7 @@ def _memory(row: Row) -> str:
 _ALIKE: Final = ["kind", "operation", "size_bytes"]
 
 
-def _slow_and_typical_links(results: Results, _: Limits) -> Rows:
+def _slow_and_typical_links(results: RunTables, _: Limits) -> Rows:
     """Slow links, then the group in the middle of those alike; those that move most come first."""
     table = results.table("bandwidth").drop_nulls("bus_bytes_per_s")
     typical = _middle_of_those_alike(table)
@@ -188,7 +188,7 @@ def _middle_of_those_alike(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _group_of_ranks(results: Results, _: pl.DataFrame) -> Fields:
+def _group_of_ranks(results: RunTables, _: pl.DataFrame) -> Fields:
     groups = group_names(results.table("rank_groups"))
     return ((words("group"), lambda row: groups.get(row["group"], "")),)
 
@@ -197,12 +197,12 @@ def _speed(bytes_per_s: float) -> str:
     return f"{size(round(bytes_per_s))}/s"
 
 
-def _outliers_of_many(results: Results, _: Limits) -> Rows:
+def _outliers_of_many(results: RunTables, _: Limits) -> Rows:
     table = results.table("rank_outliers")
-    return Rows(table, len(table)) if results.many else Rows(table.clear(), 0)
+    return Rows(table, len(table)) if results.whole.many else Rows(table.clear(), 0)
 
 
-def _rank(results: Results, _: pl.DataFrame) -> Fields:
+def _rank(results: RunTables, _: pl.DataFrame) -> Fields:
     name = rank_namer(results)
     return ((Column(head="rank"), lambda row: name(row["report"], row["device"])),)
 
@@ -282,7 +282,7 @@ _BLOCKS: Final = (
     BlockDeclaration(
         table="steps",
         title="Steps",
-        caption=steps_sentence,
+        caption=lambda tables: steps_sentence(tables.whole),
         fields=(
             gpu_fields,
             measure("step", "step", str),

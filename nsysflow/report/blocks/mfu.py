@@ -5,10 +5,10 @@ import polars as pl
 from nsysflow.base.units import duration, flops, percent
 from nsysflow.report.fields import Limits, gpu_fields, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, words
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import RunTables, gpu_name
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """Steps and phases with their rate; no rows where only the step's is known."""
     table = results.table("mfu")
     shown = table if table.height > _of_steps(results).height else table.clear()
@@ -28,12 +28,12 @@ def block(results: Results, limits: Limits) -> Block:
     )
 
 
-def mfu_sentences(results: Results) -> tuple[str, ...]:
+def mfu_sentences(results: RunTables) -> tuple[str, ...]:
     """`MFU 31 %: 308 TFLOP/s of 989 TFLOP/s (bf16 dense peak)`, one per rank; none where no FLOPs
     are given."""
     several = len(results.reports) > 1
     steps = _of_steps(results)
-    if steps.is_empty() and any(each.options.flops_per_step for each in results.analyses):
+    if steps.is_empty() and any(each.options.flops_per_step for each in results.report_tables):
         return (_why_none(results),)
     sentences = []
     for row in steps.iter_rows(named=True):
@@ -49,7 +49,7 @@ def mfu_sentences(results: Results) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _why_none(results: Results) -> str:
+def _why_none(results: RunTables) -> str:
     """Why there is no MFU although FLOPs per step were given."""
     if results.step_name is None:
         return (
@@ -64,7 +64,7 @@ def _why_none(results: Results) -> str:
     )
 
 
-def _of_steps(results: Results) -> pl.DataFrame:
+def _of_steps(results: RunTables) -> pl.DataFrame:
     """The rows of `mfu` that are of steps, with the GPU's `name`."""
     names = results.table("accounting").select("report", "device", "name")
     first = pl.col("path") == pl.col("path").first().over("report", "process", "device")

@@ -5,10 +5,10 @@ from nsysflow.base.units import duration, number, share
 from nsysflow.report.fields import Limits, make_block, mean_count, more_rows
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.phase_tree import Phase, phase_tree
-from nsysflow.report.results import Results
+from nsysflow.report.results import RunTables
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """The tree with the GPU's time in each phase; only the host's where no GPU work was
     recorded."""
     if results.table("accounting").is_empty():
@@ -52,7 +52,7 @@ def _main_cause(phase: Phase) -> str:
     return CAUSES[phase.main_cause].label if phase.main_cause else ""
 
 
-def _host_times(results: Results, limits: Limits) -> Block:
+def _host_times(results: RunTables, limits: Limits) -> Block:
     phases, others = phase_tree(results, limits.rows)
     return make_block(
         "Ranges",

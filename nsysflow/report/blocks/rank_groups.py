@@ -7,10 +7,10 @@ from nsysflow.base.units import duration, number, share
 from nsysflow.report.fields import Limits, Row, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns, words
 from nsysflow.report.ranks import FROM, group_name, rank_namer, reasons, stragglers, typical_step_ns
-from nsysflow.report.results import Results
+from nsysflow.report.results import RunTables
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """The groups, those with a straggler first; none of a single group, of which the page's first
     lines tell all."""
     groups = results.table("rank_groups").filter(pl.col("collectives") > 0)

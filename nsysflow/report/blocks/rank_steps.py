@@ -6,17 +6,17 @@ from nsysflow.base.units import duration
 from nsysflow.report.fields import Limits, make_block
 from nsysflow.report.layout import Block, Column, figure
 from nsysflow.report.ranks import KEY, Line, heat_map, rank_namer
-from nsysflow.report.results import Results
+from nsysflow.report.results import RunTables
 
 WIDTH = 64
 """Letters of a line: with the names beside it, it fits on most screens."""
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """The heat map of many ranks, stragglers and outliers first; few are in the table of steps. It
     draws all steps, and costs are of the judged ones, as everywhere on the page."""
     table = results.whole.table("rank_steps")
-    if not results.many:
+    if not results.whole.many:
         table = table.clear()
     steps = table["step"].unique().sort()
     reports = table.select("rank", "report", "device").unique("rank", keep="first")
@@ -46,7 +46,7 @@ def block(results: Results, limits: Limits) -> Block:
     )
 
 
-def alone(results: Results) -> list[int]:
+def alone(results: RunTables) -> list[int]:
     """The ranks to show by themselves: stragglers that cost most, and outliers."""
     groups = results.table("rank_groups").filter(pl.col("cost_step_ns") > 0)
     dearest = groups.sort("cost_step_ns", descending=True).head(1)["rank"].drop_nulls()

@@ -3,10 +3,10 @@
 from nsysflow.base.units import duration, number
 from nsysflow.report.fields import Limits, Row, gpu_field, make_block, more_rows, named_rows, value
 from nsysflow.report.layout import Block, figure, without_empty_columns
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import RunTables, gpu_name
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """The ranks, the straggler first; only their numbers of collectives where none could be
     compared."""
     table = results.table("ranks").sort("late_ns", descending=True, nulls_last=True)
@@ -31,7 +31,7 @@ def _compared(row: Row) -> str:
     return f"{number(row['matched'])} of {number(row['collectives'])}"
 
 
-def _agreement(results: Results) -> str:
+def _agreement(results: RunTables) -> str:
     """How well the ranks' clocks agree: a smaller difference is no lateness."""
     table = results.table("ranks")
     apart = results.table("arrivals")["ends_spread_ns"].sort()
@@ -53,7 +53,7 @@ def _agreement(results: Results) -> str:
     )
 
 
-def _largest_skew(results: Results) -> tuple[str, ...]:
+def _largest_skew(results: RunTables) -> tuple[str, ...]:
     """The collective with the largest skew, as a line."""
     arrivals = results.table("arrivals").sort("spread_ns", descending=True).head(1)
     for row in arrivals.iter_rows(named=True):

@@ -18,7 +18,7 @@ from nsysflow.report.fields import (
     value,
 )
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
-from nsysflow.report.results import Results, or_outside
+from nsysflow.report.results import RunTables, or_outside
 
 _PLACE: Final = ("api", "phase", "source", "via")
 
@@ -27,7 +27,7 @@ WORTH: Final = 0.005
 worth a row: a finding is worth twice as much."""
 
 
-def block(results: Results, limits: Limits) -> Block:
+def block(results: RunTables, limits: Limits) -> Block:
     """Waits by call, line and phase: those with the most idle time behind them, and the longest,
     which may have none."""
     grouped = _grouped(results)
@@ -61,7 +61,7 @@ def block(results: Results, limits: Limits) -> Block:
     return without_empty_columns(waits)
 
 
-def _worth_a_row(results: Results, grouped: pl.DataFrame, rows: int) -> pl.DataFrame:
+def _worth_a_row(results: RunTables, grouped: pl.DataFrame, rows: int) -> pl.DataFrame:
     """The waits with the most idle time behind them, and the longest."""
     window_ns = int(results.table("accounting")["window_ns"].sum())
     idle = grouped.filter(pl.col("induced_idle_ns") > WORTH * window_ns)
@@ -74,9 +74,9 @@ def _worth_a_row(results: Results, grouped: pl.DataFrame, rows: int) -> pl.DataF
     return shown
 
 
-def _alone(results: Results) -> dict[tuple[str, ...], int]:
+def _alone(results: RunTables) -> dict[tuple[str, ...], int]:
     """What the findings that are waits save, by place."""
-    found = ((one.finding, one.high_ns) for one in results.found.valued)
+    found = ((one.finding, one.high_ns) for one in results.whole.found.valued)
     return {
         (one.culprit, one.phase or OUTSIDE, one.source, one.via): saved_ns
         for one, saved_ns in found
@@ -84,7 +84,7 @@ def _alone(results: Results) -> dict[tuple[str, ...], int]:
     }
 
 
-def _grouped(results: Results) -> pl.DataFrame:
+def _grouped(results: RunTables) -> pl.DataFrame:
     lines = pl.col("source", "via").fill_null("")
     key = (pl.col("api").cast(pl.String), or_outside("phase"), lines)
     times = pl.col("induced_idle_ns", "blocked_ns", "gpu_busy_ns").sum()

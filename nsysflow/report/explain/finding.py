@@ -2,19 +2,19 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from shlex import join, quote, split
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.tables.index import declaration
+from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import nearest
 from nsysflow.base.units import duration, percent, share
-from nsysflow.report.analysed import Analysed
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import (
     WIDTH_MAX,
@@ -41,19 +41,21 @@ _VIA: Final = ("api", "short_name", "name", "class", "operation", "culprit")
 """The columns in which the call, kernel or class of a finding may stand."""
 
 
-def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Iterable[Block]:
+def gaps_behind(
+    finding: Finding, slices: Iterable[pl.DataFrame], causes: Collection[str]
+) -> Iterable[Block]:
     """The largest gaps of a finding's place and causes, a slice of all gaps at a time.
 
     Args:
         finding: which one.
-        tables: those of the judged part, as attributes.
+        slices: all gaps of the judged part.
         causes: of the gaps; none where the finding is about a busy GPU.
     """
     if not causes:
         return
     wanted = pl.col("cause").is_in([*causes])
     largest, count = [], 0
-    for gaps in tables.gap_slices():
+    for gaps in slices:
         mine = at_its_place(finding, gaps.filter(wanted))
         count += len(mine)
         largest.append(mine.top_k(_ROWS, by="duration_ns"))
@@ -66,7 +68,7 @@ def gaps_behind(finding: Finding, tables: Any, causes: Collection[str]) -> Itera
 
 def rows_behind(
     finding: Finding,
-    tables: Any,
+    tables: TableHolder,
     causes: Collection[str],
     width: int,
 ) -> Iterable[Block]:
@@ -74,14 +76,14 @@ def rows_behind(
 
     Args:
         finding: which one.
-        tables: those of the judged part, as attributes.
+        tables: those of the judged part.
         causes: those that the rows are of, where they have one; none for all.
         width: columns of a line.
     """
     declared = declaration(finding.table)
     if declared.in_slices or declared.scope == "run":
         return
-    table: pl.DataFrame = getattr(tables, finding.table)
+    table = tables.table(finding.table)
     shown = declared.shown.split() or table.columns
     weight = declared.ranked_by or next(name for name in shown if name.endswith(("_ns", "_pct")))
     rows = _about(finding, at_its_place(finding, table)).filter(pl.col(weight) > 0)
@@ -159,7 +161,7 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
             Facts(rows=tuple(_facts(valued, results))),
             Prose(title="Why it costs time", text=explanation.why),
             *rows_behind(finding, analysis.judged, explanation.causes, width),
-            *gaps_behind(finding, analysis.judged, explanation.causes),
+            *gaps_behind(finding, analysis.judged.gap_slices(), explanation.causes),
             Points(title="What to change, in this order", items=finding.change, numbered=True),
             *code_of(explanation),
             Points(title="When to leave it", items=explanation.leave),
@@ -168,7 +170,7 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
     )
 
 
-def _analysis_of(valued: Valued, results: Results) -> Analysed:
+def _analysis_of(valued: Valued, results: Results) -> Analysis:
     """The report in which a finding was found."""
     return next(each for each in results.analyses if each.trace.report == valued.report)
 

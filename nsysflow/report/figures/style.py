@@ -227,7 +227,9 @@ _CUT: Final = ("cut-off", "incomplete")
 
 def whole_steps(results: Results) -> pl.DataFrame:
     """STEPS without those that the recording cut off or lost operations of, with `judged`."""
-    judged = results.judged.step_keys.with_columns(pl.lit(value=True).alias("judged"))
+    judged = results.judged.together(lambda report: report.step_keys).with_columns(
+        pl.lit(value=True).alias("judged")
+    )
     whole = results.table("steps").filter(~pl.col("kind").is_in(_CUT))
     joined = whole.join(judged, on=[*TRACK, "step"], how="left", maintain_order="left")
     return joined.with_columns(pl.col("judged").fill_null(value=False))

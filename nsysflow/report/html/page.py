@@ -114,7 +114,7 @@ def contents(results: Results) -> Contents:
     """What the page shows of a run."""
     page = opening(results, "full")
     tables = tables_shown(results)
-    stacks = results.judged.idle_stacks()
+    stacks = results.judged.table("idle_stacks")
     return Contents(
         version=nsysflow.__version__,
         reports=page.reports,

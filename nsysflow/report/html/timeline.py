@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.concepts import causes_in_full
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.analysis.tracks.tracks import Tracks
-from nsysflow.report.analysed import Analysed
 from nsysflow.report.html.columns import Blobs, Columns
 from nsysflow.report.pictures import Clock, clocks_of, end_of
 from nsysflow.report.results import Results
@@ -56,7 +56,7 @@ def timeline(results: Results, blobs: Blobs) -> dict[str, Any]:
     }
 
 
-def _about(analysis: Analysed, clock: Clock, columns: Columns) -> dict[str, Any]:
+def _about(analysis: Analysis, clock: Clock, columns: Columns) -> dict[str, Any]:
     """One report of the timeline."""
     return {
         "name": analysis.trace.report,
@@ -77,7 +77,7 @@ def _classes(tracks: Sequence[Tracks]) -> list[str]:
     return found.drop_nulls().unique().sort().to_list()
 
 
-def selection_of(analysis: Analysed, clock: Clock) -> list[list[int]]:
+def selection_of(analysis: Analysis, clock: Clock) -> list[list[int]]:
     """The selected parts of the report's time, on the page; empty for all of it."""
     windows = analysis.selected_ns
     shift = clock.origin_ns - clock.zero_ns

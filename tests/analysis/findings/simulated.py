@@ -135,7 +135,7 @@ def _sites(timeline: Timeline, valued: Valued, about: dict[str, Any]) -> Iterato
         yield from (name for name, of in about["sites"].items() if of["kind"] == "graph")
     if finding.changes is None or not finding.changes.removed:
         return
-    recording = recorded(timeline.events)
+    recording = recorded(timeline)
     names = Names(timeline=timeline, recorded=recording)
     starts = recording.program.calls["start_ns"]
     gone = {

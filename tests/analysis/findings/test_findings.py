@@ -6,6 +6,7 @@ import pytest
 
 from nsysflow.analysis.findings import saving
 from nsysflow.analysis.findings.findings import find, largest_after
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.changes import Changes, Removal
 from tests import tiny
 from tests.analyses import analysed
@@ -43,7 +44,7 @@ def test_what_is_not_in_the_replayed_part_of_a_long_report_is_an_upper_bound(
 
 def test_faster_kernels_save_once_the_step_of_gpt2_is_a_graph() -> None:
     of = analysed("h200-gpt2-eager")
-    then = largest_after(of.subject, of.found, Changes(graphs=("train_step",)))
+    then = largest_after(JudgedReport(of), of.found, Changes(graphs=("train_step",)))
     assert then is not None
     assert then.finding.rule == "unfused-elementwise"
     assert then.high_ns > 5_000_000
@@ -52,12 +53,12 @@ def test_faster_kernels_save_once_the_step_of_gpt2_is_a_graph() -> None:
 def test_nothing_is_left_of_a_wait_that_is_removed() -> None:
     of = analysed("nan_check-sync")
     gone = Changes(removed=(Removal(kind="sync", at="nan_check.py:125"),))
-    then = largest_after(of.subject, of.found, gone)
+    then = largest_after(JudgedReport(of), of.found, gone)
     assert then is None or then.finding.rule != "sync-in-loop"
 
 
 def test_without_a_change_the_first_finding_is_the_largest() -> None:
     of = analysed("nan_check-sync")
-    then = largest_after(of.subject, of.found, Changes())
+    then = largest_after(JudgedReport(of), of.found, Changes())
     assert then is not None
     assert (then.finding, then.high_ns) == (of.found.valued[0].finding, of.found.valued[0].high_ns)

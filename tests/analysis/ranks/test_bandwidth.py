@@ -2,6 +2,7 @@
 
 import pytest
 
+from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from tests.analyses import analysed
 from tests.runs_of_ranks import Simulated
@@ -44,7 +45,7 @@ def test_bandwidth_of_the_bus_is_by_nccl_s_factors() -> None:
 
 
 def test_a_real_run_reaches_half_of_nvlink_s_peak() -> None:
-    run = Ranks.of([analysed(f"ddp-bucketed-rank{rank}").digest for rank in (0, 1)])
+    run = Ranks.of([digest(analysed(f"ddp-bucketed-rank{rank}")) for rank in (0, 1)])
     (row,) = run.bandwidth.to_dicts()
     assert row["peak_bytes_per_s"] == 450e9
     assert 40 < row["peak_pct"] < 60
@@ -52,7 +53,7 @@ def test_a_real_run_reaches_half_of_nvlink_s_peak() -> None:
 
 
 def test_kernels_of_a_single_rank_count_with_their_duration() -> None:
-    run = Ranks.of([analysed("ddp-bucketed-rank0").digest])
+    run = Ranks.of([digest(analysed("ddp-bucketed-rank0"))])
     (row,) = run.bandwidth.to_dicts()
     assert (row["group"], row["count"]) == (None, 50)
     assert row["bus_bytes_per_s"] is None

@@ -10,8 +10,7 @@ import pytest
 import nsysflow
 from benchmarks.many_ranks.__main__ import Wanted, make_run
 from benchmarks.many_ranks.simulated import Delay, Kind
-from nsysflow.analysis.ranks import digest
-from nsysflow.analysis.ranks.digest import reduced
+from nsysflow.analysis.ranks.digest import digest, reduced
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.replay import recorded
 from tests.analyses import analysed
@@ -57,14 +56,14 @@ def test_a_run_saves_what_ranks_wait_unless_their_hosts_are_late(
     host_is_late: bool, saved_us: int
 ) -> None:
     ranks = [a_rank(n, late=n == 1, host_is_late=host_is_late) for n in range(3)]
-    found = Ranks.of([each.digest for each in ranks]).judged.rank_groups
+    found = Ranks.of([digest(each) for each in ranks]).judged.rank_groups
     assert found["rank"].to_list() == [1]
     assert found["cost_step_ns"].to_list() == [LATE_US * 1_000]
     assert found["saved_step_ns"].to_list() == [saved_us * 1_000]
 
 
 def test_what_a_run_saves_is_null_if_its_programs_are_not_known() -> None:
-    ranks = [a_rank(n, late=n == 1, host_is_late=False).digest for n in range(2)]
+    ranks = [digest(a_rank(n, late=n == 1, host_is_late=False)) for n in range(2)]
     without = [replace(each, bounds=each.bounds.clear()) for each in ranks]
     assert Ranks.of(without).rank_groups["saved_step_ns"].to_list() == [None]
 
@@ -73,16 +72,16 @@ def test_what_a_run_saves_is_null_if_its_programs_are_not_known() -> None:
 def test_a_long_report_is_not_replayed(
     most: int, saved: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digest, "MOST_OPS", most)
+    monkeypatch.setattr("nsysflow.analysis.ranks.digest.MOST_OPS", most)
     ranks = [a_rank(n, late=n == 1, host_is_late=False) for n in range(2)]
-    found = Ranks.of([each.digest for each in ranks]).judged.rank_groups
+    found = Ranks.of([digest(each) for each in ranks]).judged.rank_groups
     assert found["saved_step_ns"].to_list() == saved
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_reduced_program_goes_on_as_the_whole_one_does(name: str) -> None:
     trace, chosen = plain(name), random.Random(name)
-    program = recorded(nsysflow.analyze(to_trace(trace)).timeline.events).program
+    program = recorded(nsysflow.analyze(to_trace(trace)).timeline).program
     met = sorted(chosen.sample(range(len(program.ops)), len(program.ops) // 5))
     few = reduced(program, met, begun := [op for op in range(len(program.ops)) if op not in met])
     at_most = {few.met[op]: (op, chosen.choice((0, 1_000, 50_000, 1_000_000))) for op in met}
@@ -147,7 +146,7 @@ def begins_of(ranks: Ranks) -> Mapping[int, Mapping[int, int]]:
 @pytest.mark.parametrize("run", ["ddp-bucketed", "ddp-no_overlap"])
 def test_the_savings_of_a_real_run_agree_with_the_oracle(run: str, tmp_path: Path) -> None:
     names = [f"{run}-rank{number}" for number in (0, 1)]
-    ranks = Ranks.of([analysed(name).digest for name in names])
+    ranks = Ranks.of([digest(analysed(name)) for name in names])
     traces = [read_export(sqlite_report(tmp_path, name)) for name in names]
     assert ranks.rank_groups["saved_step_ns"].to_list() == expected(traces, ranks)
 
@@ -161,7 +160,7 @@ def test_the_savings_of_a_made_run_agree_with_the_oracle(kind: Kind, tmp_path: P
         replace(trace, report=f"rank{number}", event_records=(), waits=())
         for number, trace in enumerate(named)
     ]
-    ranks = Ranks.of([nsysflow.analyze(to_trace(trace)).digest for trace in traces])
+    ranks = Ranks.of([digest(nsysflow.analyze(to_trace(trace))) for trace in traces])
     found = ranks.rank_groups["saved_step_ns"].to_list()
     assert found == expected(traces, ranks)
     assert max(filter(None, found)) > 100_000

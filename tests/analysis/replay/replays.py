@@ -73,7 +73,7 @@ def without(kind: str, at: str | None = None) -> Changes:
 
 def replayed(timeline: Timeline, changes: Changes) -> Times:
     """When everything happens after the changes."""
-    names = Names(timeline=timeline, recorded=recorded(timeline.events))
+    names = Names(timeline=timeline, recorded=recorded(timeline))
     return replay(changed(names, changes))
 
 

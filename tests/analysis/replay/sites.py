@@ -64,7 +64,7 @@ def sites() -> list[Site]:
 
 
 def _sites(program: str, timeline: Timeline, about: dict[str, Any]) -> Iterator[Site]:
-    recording, window_ns = recorded(timeline.events), about["window"]
+    recording, window_ns = recorded(timeline), about["window"]
     for name, of in about["sites"].items():
         calls = [start for start, _, site in about["calls"] if site == name]
         yield Site(

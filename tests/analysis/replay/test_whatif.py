@@ -66,7 +66,7 @@ def test_idle_and_busy_time_after_a_change_add_up_to_the_window(name: str) -> No
 
 def test_many_changes_of_one_trace_share_its_program() -> None:
     timeline = analysed("nan_check-sync").timeline
-    program = recorded(timeline.events)
+    program = recorded(timeline)
     found = whatif(timeline, without("sync"))
     assert lengths_after(timeline, program, without("sync")) == found.after
     assert lengths_after(timeline, program, Changes()) == found.before

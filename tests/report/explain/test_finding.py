@@ -1,6 +1,5 @@
 import subprocess
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, Final
 
 import polars as pl
@@ -13,6 +12,7 @@ from nsysflow.analysis.tables.kernels import KERNELS
 from nsysflow.analysis.tables.syncs import SYNCS
 from nsysflow.report.explain.finding import command_lines, gaps_behind, reckoned, rows_behind
 from nsysflow.report.layout import Block
+from tests.report.handmade import Handmade
 
 
 def finding(**fields: Any) -> Finding:
@@ -74,7 +74,7 @@ def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:
 
 
 def gaps(one: Finding, *slices: pl.DataFrame, causes: tuple[str, ...] = ("sync",)) -> list[Block]:
-    return [*gaps_behind(one, SimpleNamespace(gap_slices=lambda: iter(slices)), causes)]
+    return [*gaps_behind(one, slices, causes)]
 
 
 LINE: Final = "x.py:1 in f"
@@ -124,25 +124,27 @@ def test_gaps_of_another_place_or_cause_are_not_behind_it(
 
 
 STEP: Final = {"phase": "step", "source": LINE}
-TABLES: Final = SimpleNamespace(
-    syncs=rows(
-        SYNCS,
-        STEP | {"api": "cudaStreamSynchronize", "induced_idle_ns": 1000},
-        STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 2000},
-        STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
-        STEP | {"api": "cudaFree", "induced_idle_ns": 0},  # costs nothing
-    ),
-    gap_summary=rows(
-        GAP_SUMMARY,
-        {"phase": "step/data", "total_ns": 1000, "cause": "host"},
-        {"phase": "step", "total_ns": 2000, "cause": "sync"},
-    ),
-    kernels=rows(
-        KERNELS,
-        {"name": "sgemm<1>", "short_name": "sgemm", "class": "matmul", "total_ns": 1000},
-        {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
-        {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
-    ),
+TABLES: Final = Handmade(
+    tables={
+        "syncs": rows(
+            SYNCS,
+            STEP | {"api": "cudaStreamSynchronize", "induced_idle_ns": 1000},
+            STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 2000},
+            STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
+            STEP | {"api": "cudaFree", "induced_idle_ns": 0},  # costs nothing
+        ),
+        "gap_summary": rows(
+            GAP_SUMMARY,
+            {"phase": "step/data", "total_ns": 1000, "cause": "host"},
+            {"phase": "step", "total_ns": 2000, "cause": "sync"},
+        ),
+        "kernels": rows(
+            KERNELS,
+            {"name": "sgemm<1>", "short_name": "sgemm", "class": "matmul", "total_ns": 1000},
+            {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
+            {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
+        ),
+    }
 )
 SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
 

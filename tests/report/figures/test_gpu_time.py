@@ -16,7 +16,7 @@ from nsysflow.report.figures.gpu_time import (
 )
 from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.pictures import ALL
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results as RealResults
 from tests.analyses import run_of
 from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
 from tests.report.handmade import MS, device, results
@@ -24,7 +24,7 @@ from tests.report.handmade import MS, device, results
 COLUMNS = {part.colour.light: part.column for part in ALL}
 
 
-def shown_ns(run: Results) -> list[dict[str, float]]:
+def shown_ns(run: RealResults) -> list[dict[str, float]]:
     """The width of each part's bar, of each GPU."""
     (axes,) = drawn(draw_breakdown, run).axes
     found: dict[float, dict[str, float]] = defaultdict(dict)

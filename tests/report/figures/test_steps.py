@@ -8,10 +8,9 @@ from matplotlib.axes import Axes
 from nsysflow.report.figures.steps import GPUS, LOST, draw_idle_over_steps, draw_ranks
 from nsysflow.report.figures.style import COLUMN_MM, LINE, PAGE_MM
 from nsysflow.report.pictures import IDLE
-from nsysflow.report.results import Results
 from tests.analyses import run_of
 from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
-from tests.report.handmade import MS, Handmade, handmade, renamed, results, row
+from tests.report.handmade import MS, Handmade, Results, handmade, renamed, results, row
 from tests.report.test_ranks import many
 
 COLUMNS = {part.colour.light: part.column for part in IDLE}

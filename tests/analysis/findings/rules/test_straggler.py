@@ -8,6 +8,7 @@ from nsysflow.analysis.findings.findings import find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, launched, of_sample
@@ -41,7 +42,7 @@ SLOW = rank("rank1", 2_000, others_us=1_000)
 
 def test_the_rank_that_is_last_is_named_and_what_the_other_waits_is_the_saving() -> None:
     ((subject, one),) = straggler(
-        [FAST, SLOW], Ranks.of([each.whole.digest for each in (FAST, SLOW)])
+        [FAST, SLOW], Ranks.of([digest(each.whole) for each in (FAST, SLOW)])
     )
     assert subject is FAST
     assert one.title == "straggler: rank1 holds up all ranks in 8 of 8 steps"
