@@ -3,7 +3,7 @@
     python -m tests.kills --kills 200 --seed 1
 
 Each kill is a SIGKILL somewhere in a command that writes: a folder, files and a page over older
-ones, a packed report, a kept report. Afterwards each file is whole, as it was or new, and the
+ones, a packed report, kept answers. Afterwards each file is whole, as it was or new, and the
 report is untouched. The next run gives what a run gives that nobody killed, and no scratch file
 stays.
 """
@@ -23,15 +23,14 @@ from typing import Final
 
 import click
 
-from nsysflow.runs.cache import VARIABLE
-from nsysflow.runs.kept_frames import read
+from nsysflow.runs.cache import VARIABLE, unpacked
 from tests.reports import ROOT, sqlite_report
 
 _PROGRAM: Final = (
-    "import nsysflow.runs.loading; nsysflow.runs.loading.WORTH_S = 0; "
+    "import nsysflow.cli.answers; nsysflow.cli.answers.WORTH_S = 0; "
     "from nsysflow.cli.main import main; main()"
 )
-"""The command line, with a cache that keeps small reports, too."""
+"""The command line, with a cache that keeps answers on small reports, too."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Task:
         command: the command before the report.
         words: what follows the report.
         over: whether the same command wrote another report's files there before.
-        keeps: whether the report is to be kept anew each time.
+        keeps: whether the answers are to be kept anew each time.
     """
 
     command: str
@@ -94,7 +93,7 @@ class Place:
             whole = (self._old.get(name), self._new.get(name))
             assert checksum in whole, f"{name} is neither as it was nor new"
         for file in self._cache.glob("*.kept"):
-            read(file, True)
+            unpacked(file.read_bytes())
         self._check_inputs()
 
     def go_on(self) -> None:

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.text import Text
 
 from nsysflow.analysis.load import load
 from nsysflow.base.atomic import remove_leftovers
 from nsysflow.base.errors import OutputError
 from nsysflow.cli.main import main
+from nsysflow.runs.cache import MOST_LINES, Answer
 from tests.disks import full_disk, mounted, names, read_only_disk
 from tests.reports import PACKED
-from tests.runs.keeping import kept_in, wait
-from tests.runs.keeping import load as keep
+from tests.runs.keeping import kept_in
 
 REPORT = str(PACKED["nan_check-sync"])
 
@@ -62,7 +63,6 @@ def test_a_cache_without_room_is_no_matter(disk: Path, monkeypatch: pytest.Monke
     expected = run(["analyze", REPORT, "--no-files"], disk)
     kept_in(disk, monkeypatch)
     done = run(["analyze", REPORT, "--no-files"], disk)
-    wait()
     assert (done.exit_code, done.output) == (0, expected.output)
     assert names(disk) == before
     for words in ([], ["--prune"], ["--clear"]):
@@ -79,11 +79,12 @@ def test_no_place_for_temporary_files_is_said(disk: Path, monkeypatch: pytest.Mo
     assert names(disk) == before
 
 
-def test_a_disk_that_fills_while_a_report_is_kept_keeps_nothing(
+def test_a_disk_that_fills_while_an_answer_is_kept_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with mounted(tmp_path / "small") as disk:
-        kept_in(disk, monkeypatch)
+        store = kept_in(disk, monkeypatch)
         (disk / "filler").write_bytes(bytes(200_000))
-        keep(PACKED["h200-train"])
+        long = Answer.of([Text("x" * 10_000)] * MOST_LINES)
+        store.keep("0" * 32, [Path(REPORT)], {"page": long})
         assert names(disk) == ["filler"]

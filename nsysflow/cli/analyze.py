@@ -194,8 +194,7 @@ def analyze(**typed: Any) -> None:
     printed, exports, look = asked.printed, asked.exports, asked.look
     use_one_thread_for(asked.reports)  # before anything imports polars
     asked.check()
-    from nsysflow.cli.printed import print_page
-    from nsysflow.runs.analyze import PAGE
+    from nsysflow.cli.answers import ReportAnswers, likely_answers
     from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
@@ -209,25 +208,36 @@ def analyze(**typed: Any) -> None:
         raise click.UsageError(msg)
     chosen = _folder_of(reports, asked.folder, force=asked.force) if asked.writes else None
 
+    answers = ReportAnswers(reports, look, strict=asked.workers.strict)
+
     def analyzed() -> "Results":
         return analyze_with_options(
             reports,
             look,
-            # summary.md is a page: its tables of judged steps are computed on all cores too
-            tables=(*ABOUT, *PAGE) if asked.writes else (*printed.tables, *exports.tables),
+            tables=_tables_of_files() if asked.writes else (*printed.tables, *exports.tables),
             folder=chosen,
             html=asked.html,
             workers=asked.workers,
         )
 
-    if not (asked.writes or printed.alone or exports.asked):
-        print_page(reports, look, analyzed, full=printed.full)
+    name = printed.answer_name(look)
+    if name is not None and not (asked.writes or exports.asked):
+        answers.show(name, lambda: printed.answer(analyzed(), look))
         return
     results = analyzed()
     printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:
         click.echo(f"wrote {chosen}: {_files_in(chosen, html=asked.html)}", err=True)
+        answers.keep(lambda: likely_answers(results, look))
+
+
+def _tables_of_files() -> tuple[str, ...]:
+    """What is computed on all cores where files are written. summary.md is a page: its tables of
+    judged steps are among them."""
+    from nsysflow.runs.analyze import PAGE
+
+    return (*ABOUT, *PAGE)
 
 
 def _folder_of(reports: Sequence[Path], folder: Path | None, *, force: bool) -> Path:

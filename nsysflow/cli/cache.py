@@ -1,4 +1,4 @@
-"""`nsysflow cache`: the reports and pages that are kept; and `--no-cache`, to do without them."""
+"""`nsysflow cache`: the answers that are kept; and `--no-cache`, to do without them."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def _without(ctx: click.Context, _param: click.Parameter, typed: bool) -> None:
 
 @contextmanager
 def _switched_off() -> Iterator[None]:
-    """Keep and look up nothing until the command ends, in processes that it starts, too."""
+    """Keep and look up nothing until the command ends."""
     from nsysflow.runs.cache import OFF, VARIABLE
 
     before = os.environ.get(VARIABLE)
@@ -46,7 +46,7 @@ def cache_option(command: Decorated) -> Decorated:
         is_flag=True,
         expose_value=False,
         callback=_without,
-        help="Read the report itself, and keep nothing of it for the next time.",
+        help="Analyse the report anew, and keep nothing of it for the next time.",
     )(command)
 
 
@@ -58,12 +58,13 @@ def cache_option(command: Decorated) -> Decorated:
 )
 @click.option("--clear", is_flag=True, help="Remove all of them.")
 def cache(*, prune: bool, clear: bool) -> None:
-    """Show which reports are kept to be read faster.
+    """Show of which reports answers are kept.
 
-    A report that takes more than a quarter of a second to load is kept in your cache folder, in the
-    form in which nsysflow works with it; so is a page that takes more than a second. They are
-    looked up by size, time and content of the report, so one that changed is read again. The
-    longest unused make room for new ones; NSYSFLOW_CACHE names another folder, or is off.
+    What an analysis of more than a second prints is kept in your cache folder. Where it writes its
+    files, the page, each finding in full and the tables are kept, so that the next question is
+    answered at once. Answers are looked up by size, time and content of the report, so one that
+    changed is analysed again, and by options. The longest unused make room for new ones;
+    NSYSFLOW_CACHE names another folder, or is off.
 
     \b
     Example:
@@ -80,7 +81,7 @@ def cache(*, prune: bool, clear: bool) -> None:
         click.echo(f"nothing is kept: {VARIABLE} is off")
     elif prune or clear:
         removed = store.clear() if clear else store.prune()
-        click.echo(f"removed {len(removed)} from {store.folder}; {_sum(store.held())}")
+        click.echo(f"removed {len(removed)} from {store.folder}; {_sum(store.entries())}")
     else:
         _show(store)
 
@@ -93,22 +94,22 @@ def _show(store: "Store") -> None:
     from nsysflow.base.units import size
     from nsysflow.report.layout import figure, set_in_columns, words
 
-    held = store.held()
+    entries = store.entries()
     limit = size(store.most_bytes)
-    click.echo(f"{store.folder}: {_sum(held)}, at most {limit} or a tenth of the free space")
+    click.echo(f"{store.folder}: {_sum(entries)}, at most {limit} or a tenth of the free space")
     rows = []
-    for entry in held[:_SHOWN]:
+    for entry in entries[:_SHOWN]:
         used = datetime.fromtimestamp(entry.used_s).strftime(_DAY)
-        rows.append((size(entry.size), used, entry.of or "(damaged)"))
+        rows.append((size(entry.size), used, entry.reports or "(damaged)"))
     if rows:
         columns = (figure("size"), words("last used"), words("what"))
         for line in set_in_columns(columns, rows, line_width()):
             click.echo(line)
-    if held[_SHOWN:]:
-        click.echo(f"longer unused: {_sum(held[_SHOWN:])}")
+    if entries[_SHOWN:]:
+        click.echo(f"longer unused: {_sum(entries[_SHOWN:])}")
 
 
-def _sum(held: "Sequence[CacheEntry]") -> str:
+def _sum(entries: "Sequence[CacheEntry]") -> str:
     from nsysflow.base.units import size
 
-    return f"{len(held)} kept ({size(sum(entry.size for entry in held))})"
+    return f"{len(entries)} kept ({size(sum(entry.size for entry in entries))})"

@@ -12,7 +12,6 @@ import click
 
 from nsysflow.base.errors import CheckError, ExitCode, OutputError, SelectionError, WrongBudget
 from nsysflow.base.progress import progress
-from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, step_option
 from nsysflow.cli.settings import configured, place_of
 
@@ -114,7 +113,6 @@ class _Shown:
     help="Write the figures of REPORT to the --baseline file, and judge nothing.",
 )
 @step_option
-@cache_option
 @option("--json", "as_json", section=_PRINTED, is_flag=True, help="Print a JSON document.")
 @option("--junit", section=_PRINTED, type=_PATH, metavar="FILE", help="Write JUnit XML to FILE.")
 @option(

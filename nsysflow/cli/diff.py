@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import click
 
 from nsysflow.base.progress import progress
-from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ def spread(args: Sequence[str]) -> list[str]:
     metavar="REPORT...",
     help="Captures from after the change.",
 )
-@cache_option
 @option("--step", section=_SIDES, metavar="NVTX", help="Take this range as one step.")
 @option(
     "--force",

@@ -15,6 +15,7 @@ from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
 
 if TYPE_CHECKING:
+    from nsysflow.cli.output import Printout
     from nsysflow.report.explain.pages import Explained
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
@@ -62,7 +63,7 @@ def explain(
 def _list_names() -> None:
     from nsysflow.report.explain.pages import contents
 
-    _print([contents()])
+    _printout([contents()]).show()
 
 
 def _explain_name(typed: str) -> None:
@@ -78,7 +79,7 @@ def _explain_name(typed: str) -> None:
         seen = f"nothing is called {typed!r}"
         advice = "Before a report, name the number of its finding"
         raise UnknownName(seen, advice, f"nsysflow explain 1 {quote(typed)}")
-    _print(pages_asked_for(typed))
+    _printout(pages_asked_for(typed)).show()
 
 
 def _explain_finding(reports: tuple[Path, ...], number: int, look: AnalyzeOptions) -> None:
@@ -87,23 +88,29 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: AnalyzeOption
     Raises:
         UnknownName: it has no finding of that number.
     """
-    from nsysflow.base.screen import line_width
-    from nsysflow.report.explain.finding import numbered_finding
+    from nsysflow.cli.answers import ReportAnswers, finding_name
     from nsysflow.runs.sources import newest_run
 
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    # with kernels, their grids are read too: some rules need them
-    results = analyze_with_options(reports, look, tables=("kernels",), folder=None)
-    _print([numbered_finding(results, number, line_width())])
+
+    def explained() -> "Printout":
+        from nsysflow.base.screen import line_width
+        from nsysflow.report.explain.finding import numbered_finding
+
+        # with kernels, their grids are read too: some rules need them
+        results = analyze_with_options(reports, look, tables=("kernels",), folder=None)
+        return _printout([numbered_finding(results, number, line_width())])
+
+    ReportAnswers(reports, look).show(finding_name(number), explained)
 
 
-def _print(explained: "Iterable[Explained]") -> None:
+def _printout(explained: "Iterable[Explained]") -> "Printout":
     from rich.text import Text
 
-    from nsysflow.base.screen import console, line_width
-    from nsysflow.cli.output import print_lines
+    from nsysflow.base.screen import line_width
+    from nsysflow.cli.output import Printout
     from nsysflow.report.explain.pages import set_explained
 
     lines: list[Text] = []
@@ -113,4 +120,4 @@ def _print(explained: "Iterable[Explained]") -> None:
             if lines
             else set_explained(page, line_width())
         )
-    print_lines(console(), lines)
+    return Printout(lines=lines)

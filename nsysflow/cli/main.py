@@ -120,12 +120,12 @@ def demo() -> None:
     Example:
         nsysflow demo
     """
-    from nsysflow.cli.output import show_page
+    from nsysflow.cli.output import page_printout
     from nsysflow.runs.analyze import analyze_demo
 
     with progress("analysing"):
         results = analyze_demo()
-    show_page(results, top=None, at_least_ns=0)
+    page_printout(results, full=False, top=None, at_least_ns=0).show()
     click.echo("\nNow yours: nsysflow profile -- python train.py")
 
 

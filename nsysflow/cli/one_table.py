@@ -1,7 +1,7 @@
 """`--table`: which rows and columns are printed, in which form, and what was left out."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final, Literal
@@ -13,7 +13,7 @@ from rich.text import Text
 from nsysflow.analysis.tables.index import declaration
 from nsysflow.base.names import near_or_all
 from nsysflow.base.screen import console, line_width
-from nsysflow.cli.output import print_lines, stdout
+from nsysflow.cli.output import Printout, stdout
 from nsysflow.report.markdown import table_lines
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
 from nsysflow.report.results import Results, sorted_by_rank
@@ -40,6 +40,11 @@ class Style:
     columns: tuple[str, ...] | None = None
     wide: bool = False
     top: int | None = None
+
+    @property
+    def for_people(self) -> bool:
+        """Whether it is printed as text, and not as a file for programs."""
+        return self.form in ("table", "md")
 
 
 def style_of(
@@ -69,26 +74,33 @@ def _columns_of(name: str, typed: str) -> tuple[str, ...] | None:
     return wanted or None
 
 
-def show_table(results: Results, name: str, style: Style, *, at_least_ns: int) -> None:
-    """Print one table. As Parquet, `copies` and `comm` have a row for each copy and kernel.
+def table_printout(results: Results, name: str, style: Style, *, at_least_ns: int) -> Printout:
+    """One table for people."""
+    table = _rows(results, name, style, at_least_ns)
+    if style.form == "md":
+        lines = map(Text, table_lines(readable_block(_chosen(table, style.columns), name)))
+        return Printout(lines=lines, remarks=_why_empty(table, name, at_least_ns))
+    if table.is_empty():
+        return Printout(lines=(), remarks=_why_empty(table, name, at_least_ns))
+    return _for_people(table, name, style)
+
+
+def print_for_programs(results: Results, name: str, style: Style, *, at_least_ns: int) -> None:
+    """Print one table as CSV or Parquet. As Parquet, `copies` and `comm` have a row for each copy
+    and kernel.
 
     Raises:
         click.UsageError: Parquet would go to a terminal.
     """
     table = _rows(results, name, style, at_least_ns)
-    if table.is_empty():
-        _say_why_empty(name, at_least_ns)
-    if style.form == "csv":
-        with stdout() as out:
-            write_csv(_chosen(table, style.columns), out)
-    elif style.form == "parquet":
-        _print_parquet(_chosen(table, style.columns))
-    elif style.form == "md":
-        print_lines(
-            console(), map(Text, table_lines(readable_block(_chosen(table, style.columns), name)))
-        )
-    elif not table.is_empty():
-        _print_for_people(table, name, style)
+    for remark in _why_empty(table, name, at_least_ns):
+        click.echo(remark, err=True)
+    chosen = _chosen(table, style.columns)
+    if style.form == "parquet":
+        _print_parquet(chosen)
+        return
+    with stdout() as out:
+        write_csv(chosen, out)
 
 
 def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.DataFrame:
@@ -117,10 +129,9 @@ def _print_parquet(table: pl.DataFrame) -> None:
         out.write(whole.getvalue())
 
 
-def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
-    screen = console()
+def _for_people(table: pl.DataFrame, name: str, style: Style) -> Printout:
     shown = table
-    if style.top is None and screen.is_terminal:
+    if style.top is None and console().is_terminal:
         shown = table.head(_ROWS_OF_A_SCREEN)
     width = line_width()
     if style.columns is not None:
@@ -132,24 +143,29 @@ def _print_for_people(table: pl.DataFrame, name: str, style: Style) -> None:
             shown, declaration(name).shown.split() or table.columns, width - 2
         )
     block = readable_block(shown.select(columns), name)
-    print_lines(screen, set_block(block, None if style.wide else width))
-    _say_what_is_left_out(table, shown, columns, style)
+    return Printout(
+        lines=set_block(block, None if style.wide else width),
+        remarks=tuple(_left_out(table, shown, columns, style)),
+    )
 
 
-def _say_what_is_left_out(
+def _left_out(
     table: pl.DataFrame, shown: pl.DataFrame, columns: Sequence[str], style: Style
-) -> None:
-    """Say on stderr which columns and how many rows are not there, and how to get them."""
+) -> Iterator[str]:
+    """Which columns and how many rows are not there, and how to get them."""
     if len(table) > len(shown):
         more = len(table) - len(shown)
-        click.echo(f"{more:,} more rows; --top {len(table)} shows all", err=True)
+        yield f"{more:,} more rows; --top {len(table)} shows all"
     hidden = [name for name in columns_with_values(table) if name not in columns]
     if hidden and style.columns is None:
         how = "--wide shows all columns, --columns A,B,C chooses"
-        click.echo(f"not shown: {', '.join(hidden)}; {how}", err=True)
+        yield f"not shown: {', '.join(hidden)}; {how}"
 
 
-def _say_why_empty(name: str, at_least_ns: int) -> None:
+def _why_empty(table: pl.DataFrame, name: str, at_least_ns: int) -> tuple[str, ...]:
+    """Why a table has no rows; nothing where it has some."""
+    if not table.is_empty():
+        return ()
     short = at_least_ns and name == "gaps"
     why = "no gap is as long as --min-gap-us" if short else declaration(name).filled_by
-    click.echo(f"{name} has no rows: {why}", err=True)
+    return (f"{name} has no rows: {why}",)

@@ -1,12 +1,14 @@
-"""Print to stdout: the page, report.json or the gaps."""
+"""Print to stdout: the page, a table, report.json or the gaps."""
 
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from errno import EPIPE
 from os import strerror
 from typing import BinaryIO
 
+import click
 from rich.console import Console
 from rich.text import Text
 
@@ -17,17 +19,30 @@ from nsysflow.report.results import Results
 from nsysflow.report.terminal import page
 
 
-def show_page(results: Results, *, full: bool = False, top: int | None, at_least_ns: int) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Printout:
+    """What a command prints.
+
+    Attributes:
+        lines: to stdout.
+        remarks: on them, to stderr, when they are printed.
+    """
+
+    lines: Iterable[Text]
+    remarks: tuple[str, ...] = ()
+
+    def show(self) -> None:
+        """Print it."""
+        print_lines(console(), self.lines)
+        for remark in self.remarks:
+            click.echo(remark, err=True)
+
+
+def page_printout(results: Results, *, full: bool, top: int | None, at_least_ns: int) -> Printout:
     """The page, as wide as the terminal: one screen, or all of it."""
-    print_lines(console(), page_lines(results, full=full, top=top, at_least_ns=at_least_ns))
-
-
-def page_lines(
-    results: Results, *, full: bool, top: int | None, at_least_ns: int
-) -> Iterator[Text]:
-    """The page, as wide as the terminal, line by line."""
     length: Length = "full" if full else "page"
-    return page(results, width=line_width(), length=length, top=top, at_least_ns=at_least_ns)
+    lines = page(results, width=line_width(), length=length, top=top, at_least_ns=at_least_ns)
+    return Printout(lines=[*lines])
 
 
 def show_json(results: Results) -> None:

@@ -1,7 +1,6 @@
-"""What `analyze` prints: the page, also one that was printed before, or one other thing instead."""
+"""What `analyze` prints: the page, or one other thing instead."""
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,13 +9,13 @@ import click
 
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.catalog.options import OneOf
+from nsysflow.cli.answers import PAGE, table_name
 from nsysflow.cli.options import Decorated, add_options, option
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from nsysflow.cli.analyze_options import AnalyzeOptions
     from nsysflow.cli.one_table import Form, Style
+    from nsysflow.cli.output import Printout
     from nsysflow.report.results import Results
 
 
@@ -146,23 +145,43 @@ class Printed:
         if self._table is not None:
             self._style(self._table, top=None)
 
+    def answer_name(self, look: "AnalyzeOptions") -> str | None:
+        """The name of the answer that it is; None for what is no text for people."""
+        if self._table is not None:
+            style = self._style(self._table, top=look.top)
+            return table_name(self._table, style) if style.for_people else None
+        if self.alone:
+            return None
+        return f"{PAGE} in full" if self.full else PAGE
+
+    def answer(self, results: "Results", look: "AnalyzeOptions") -> "Printout":
+        """The page or the table."""
+        if self._table is not None:
+            from nsysflow.cli.one_table import table_printout
+
+            style = self._style(self._table, top=look.top)
+            return table_printout(results, self._table, style, at_least_ns=look.at_least_ns)
+        from nsysflow.cli.output import page_printout
+
+        return page_printout(results, full=self.full, top=look.top, at_least_ns=look.at_least_ns)
+
     def show(self, results: "Results", look: "AnalyzeOptions", reports: Sequence[Path]) -> None:
         """Print it, or write the file that is given instead."""
-        from nsysflow.cli.output import show_json, show_page
-
         if self.gaps_csv is not None:
             _give_gaps(results, self.gaps_csv, reports, look.at_least_ns)
         elif self.flamegraph is not None:
             _draw(results, self.flamegraph, reports)
-        elif self._table is not None:
-            from nsysflow.cli.one_table import show_table
+        elif self.as_json:
+            from nsysflow.cli.output import show_json
+
+            show_json(results)
+        elif self.answer_name(look) is None and self._table is not None:
+            from nsysflow.cli.one_table import print_for_programs
 
             style = self._style(self._table, top=look.top)
-            show_table(results, self._table, style, at_least_ns=look.at_least_ns)
-        elif self.as_json:
-            show_json(results)
+            print_for_programs(results, self._table, style, at_least_ns=look.at_least_ns)
         else:
-            show_page(results, full=self.full, top=look.top, at_least_ns=look.at_least_ns)
+            self.answer(results, look).show()
 
     @property
     def _instead(self) -> list[bool]:
@@ -202,67 +221,3 @@ def _draw(results: "Results", target: Path, reports: Sequence[Path]) -> None:
     write_text(draw(results, target), target, reports)
     opened = "speedscope.app" if target.suffix == ".json" else "a browser"
     click.echo(f"wrote {target}: open it in {opened}", err=True)
-
-
-WORTH_S: Final = 1.0
-"""A page that takes less is made anew."""
-
-
-def print_page(
-    reports: tuple[Path, ...],
-    look: "AnalyzeOptions",
-    analyzed: Callable[[], "Results"],
-    *,
-    full: bool,
-) -> None:
-    """Print the page of reports, the kept one if it was printed before.
-
-    Args:
-        reports: what was typed.
-        look: how it is looked at.
-        analyzed: analyses the reports.
-        full: whether the page is longer than a screen.
-    """
-    from nsysflow.base.screen import console
-    from nsysflow.cli.output import page_lines, print_lines
-
-    def made() -> Iterator["Text"]:
-        return page_lines(analyzed(), full=full, top=look.top, at_least_ns=look.at_least_ns)
-
-    typed = sorted(click.get_current_context().params.items())
-    print_lines(console(), kept_lines(reports, [look.options(), typed], made))
-
-
-def kept_lines(
-    reports: Sequence[Path], asked: Sequence[object], make: Callable[[], Iterable["Text"]]
-) -> list["Text"]:
-    """The kept page; or the one that is made now, which is kept if that takes long.
-
-    Args:
-        reports: what was typed.
-        asked: all else that the page depends on, as values whose `repr` says all of them.
-        make: makes the page.
-    """
-    from nsysflow.base.screen import line_width
-    from nsysflow.runs.cache import Store, lines_of, page_key, page_of
-    from nsysflow.runs.sources import distinct_sources
-
-    store = Store.here()
-    if store is None:
-        return [*make()]
-
-    def name_it() -> str | None:
-        sources = distinct_sources(reports)
-        files = [source.path for source in sources]
-        return page_key(files, [sources, *asked, line_width(), Path.cwd()])
-
-    key = name_it()
-    kept = None if key is None else store.page(key)
-    if kept is not None:
-        return lines_of(kept)
-    begin_s = time.monotonic()
-    lines = [*make()]
-    worth = time.monotonic() - begin_s >= WORTH_S
-    if worth and key is not None and key == name_it():  # did a report change meanwhile?
-        store.put_page(key, page_of(reports, lines))
-    return lines

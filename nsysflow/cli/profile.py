@@ -282,12 +282,16 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
 
 def _show(folder: Path, look: AnalyzeOptions) -> None:
     """Write the tables to the run's folder and the page to stdout."""
-    from nsysflow.cli.output import show_page
+    from nsysflow.cli.answers import ReportAnswers, likely_answers
+    from nsysflow.cli.output import page_printout
 
+    answers = ReportAnswers([folder], look)
     with _kept(folder):
         results = analyze_with_options([folder], look, tables=tuple(ABOUT), folder=folder)
+    answers.keep(lambda: likely_answers(results, look))
+    page = page_printout(results, full=False, top=look.top, at_least_ns=look.at_least_ns)
     try:
-        show_page(results, top=look.top, at_least_ns=look.at_least_ns)
+        page.show()
     except BrokenPipeError:  # the run is recorded: the exit code stays the program's
         discard(sys.stdout)
 

@@ -10,7 +10,6 @@ import click
 
 from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.analyze_options import analyze_with_options
-from nsysflow.cli.cache import cache_option
 
 if TYPE_CHECKING:
     from nsysflow.runs.page_file import RunPage
@@ -25,7 +24,6 @@ webbrowser finds there is a text browser, which cannot show the page."""
 @click.command()
 @click.argument("run", required=False, type=_PATH)
 @click.option("--no-browser", is_flag=True, help="Only write the page, and print where it is.")
-@cache_option
 @click.pass_context
 def show(ctx: click.Context, /, run: Path | None, *, no_browser: bool) -> None:
     """Open a report in the browser: its timeline, findings and tables.

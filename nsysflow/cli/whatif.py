@@ -9,7 +9,6 @@ import click
 from nsysflow.base.names import nearest
 from nsysflow.base.progress import progress
 from nsysflow.cli import completion
-from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, option, own_option, step_options
 
 if TYPE_CHECKING:
@@ -149,7 +148,6 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
 )
 @step_options
 @own_option
-@cache_option
 @option("--json", "as_json", section="What to print", is_flag=True, help="Print a JSON document.")
 def whatif(
     report: Path,

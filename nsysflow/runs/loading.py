@@ -1,22 +1,20 @@
-"""Load a report of any kind, from the cache where it is kept there."""
+"""Load a report of any kind, exporting it first where it is an `.nsys-rep`."""
 
-import time
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 from typing import Final
 
+import polars as pl
+
+from nsysflow.analysis import schema
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import dispatch
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.trace import Trace
-from nsysflow.base.names import report_name
 from nsysflow.nsys.run import exporter
-from nsysflow.runs.cache import Store, fingerprint
-from nsysflow.runs.kept_frames import about, frames_of, without_shapes
 
-WORTH_S: Final = 0.25
-"""A report that loads faster is not kept: to read what was kept of it takes a tenth of a second."""
+_GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 
 def load(
@@ -28,9 +26,6 @@ def load(
 ) -> Trace:
     """A report as canonical frames, whatever kind of report it is.
 
-    The frames of a report that took long to load are kept in the user's cache folder, and a later
-    call reads them from there (`nsysflow cache`).
-
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
             export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
@@ -38,8 +33,7 @@ def load(
         shapes: also give how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
             quarter of the time of a big SQLite export.
-        scratch: where large frames are kept, these and all made of them; None for memory. With a
-            scratch the cache is not used, as frames from the cache would be in memory.
+        scratch: where large frames are kept, these and all made of them; None for memory.
 
     Raises:
         NotAReport: it is none of these.
@@ -50,31 +44,19 @@ def load(
         OutputError: no space is left to unpack or export it.
         CaptureError: the nsys asked for does not start.
     """
-    path, asked = Path(path), Path(nsys) if nsys is not None else None
-    store = Store.here() if scratch is None else None
-    if store is None:
-        return _read(path, asked, shapes, scratch)
-    key = fingerprint(path, asked)
-    kept = None if key is None else store.get(key, shapes)
-    if kept is not None:
-        return replace(kept, report=report_name(path))
-    begin_s = time.monotonic()
-    trace = _read(path, asked, shapes)
-    worth = time.monotonic() - begin_s >= WORTH_S
-    if worth and key is not None and key == fingerprint(path, asked):  # did it change meanwhile?
-        _keep(store, key, shapes, trace, path)
-    return trace
+    export = exporter(Path(nsys) if nsys is not None else None)
+    trace = dispatch.load(Path(path), export=export, shapes=shapes, scratch=scratch)
+    return replace(trace, shapes=_without_shapes(trace.shapes, shapes))
 
 
-def _read(path: Path, nsys: Path | None, shapes: Shapes, scratch: Scratch | None = None) -> Trace:
-    """The report itself. Some loaders cannot leave out how kernels were launched."""
-    trace = dispatch.load(path, export=exporter(nsys), shapes=shapes, scratch=scratch)
-    return replace(trace, shapes=without_shapes(trace.shapes, shapes))
+def _without_shapes(frame: pl.DataFrame, asked: Shapes) -> pl.DataFrame:
+    """SHAPES with null in the columns that were not asked for: some loaders cannot leave them
+    out."""
+    return frame.with_columns(
+        pl.lit(None, schema.SHAPES[name]).alias(name) for name in _not_asked(asked)
+    )
 
 
-def _keep(store: Store, key: str, shapes: Shapes, trace: Trace, path: Path) -> None:
-    """Keep a trace, in a thread: it takes a quarter of the loading, and the analysis need not wait.
-    Python ends when the thread has ended."""
-    said = about(trace, path)
-    if said is not None:
-        Thread(target=store.put, args=(key, shapes, frames_of(trace), said)).start()
+def _not_asked(asked: Shapes) -> Collection[str]:
+    wanted = {True: tuple(schema.SHAPES), "grid": _GRID, False: ()}[asked]
+    return [name for name in schema.SHAPES if name not in wanted]

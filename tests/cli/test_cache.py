@@ -6,12 +6,16 @@ import pytest
 from nsysflow.runs.cache import VARIABLE
 from tests.cli.running import refused, run
 from tests.reports import sqlite_report
-from tests.runs.keeping import kept_in, load
+from tests.runs.keeping import kept_in
+
+
+def print_page(report: Path) -> None:
+    run("analyze", report, "--no-files")
 
 
 @pytest.fixture
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A report; what is loaded is kept from now on."""
+    """A report; every answer on it is kept from now on."""
     kept_in(tmp_path / "cache", monkeypatch)
     return sqlite_report(tmp_path)
 
@@ -19,21 +23,21 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_it_lists_what_was_used_last_and_sums_up_the_others(
     report: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load(report)
+    print_page(report)
     first, head, row = run("cache").stdout.splitlines()
     assert "cache: 1 kept (" in first
     assert head.split() == ["size", "last", "used", "what"]
     assert row.endswith(report.name)
     monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
-    load(report.rename(report.with_name("other.sqlite")))
-    load(sqlite_report(report.parent, "h200-ddp-rank1"))
+    print_page(report.rename(report.with_name("other.sqlite")))  # a page of its own: it has the name
+    print_page(sqlite_report(report.parent, "h200-ddp-rank1"))
     *_, row, rest = run("cache").stdout.splitlines()
     assert row.endswith(".sqlite")
-    assert rest.startswith("longer unused: 1 kept (")
+    assert rest.startswith("longer unused: 2 kept (")
 
 
 def test_prune_keeps_what_is_of_use_and_clear_does_not(report: Path) -> None:
-    load(report)
+    print_page(report)
     assert "cannot be combined" in refused("cache", "--prune", "--clear")
     assert run("cache", "--prune").stdout.startswith("removed 0 from ")
     assert run("cache", "--clear").stdout.startswith("removed 1 from ")

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -17,6 +17,7 @@ from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.tables.validity import Check, FailedCheck
+from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.terminal import page
@@ -34,7 +35,6 @@ from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
 from tests.exports import write_export
 from tests.reports import PACKED, sqlite_report
-from tests.runs.keeping import assert_same
 from tests.runs.runs import RUN
 
 
@@ -216,6 +216,17 @@ def test_a_report_loaded_to_disk_has_the_same_frames(name: str, fast_disk: Path)
     on_disk = load(PACKED[name], scratch=scratch)
     assert on_disk.scratch is scratch
     assert_same(replace(on_disk, scratch=None), load(PACKED[name]))
+
+
+def assert_same(found: Trace, expected: Trace) -> None:
+    """Every frame, type and word of the two is equal."""
+    for field in fields(Trace):
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(other, pl.DataFrame):
+            assert one.schema == other.schema, field.name
+            assert one.equals(other), field.name
+        else:
+            assert one == other, field.name
 
 
 def test_files_are_equal_from_disk(

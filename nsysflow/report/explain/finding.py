@@ -1,6 +1,6 @@
 """One finding in full: what it saves, where it is, what it rests on, what to change."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import join, quote, split
 from typing import Final
 
@@ -42,28 +42,31 @@ _VIA: Final = ("api", "short_name", "name", "class", "operation", "culprit")
 
 
 def gaps_behind(
-    finding: Finding, slices: Iterable[pl.DataFrame], causes: Collection[str]
-) -> Iterable[Block]:
-    """The largest gaps of a finding's place and causes, a slice of all gaps at a time.
+    asked: Mapping[int, tuple[Finding, Collection[str]]], slices: Iterable[pl.DataFrame]
+) -> dict[int, Block]:
+    """The largest gaps of each finding's place and causes, where there are any. All findings share
+    one pass over the gaps.
 
     Args:
-        finding: which one.
+        asked: findings of one report by number, with the causes of their gaps; none where a finding
+            is about a busy GPU.
         slices: all gaps of the judged part.
-        causes: of the gaps; none where the finding is about a busy GPU.
     """
-    if not causes:
-        return
-    wanted = pl.col("cause").is_in([*causes])
-    largest, count = [], 0
-    for gaps in slices:
-        mine = at_its_place(finding, gaps.filter(wanted))
-        count += len(mine)
-        largest.append(mine.top_k(_ROWS, by="duration_ns"))
-    rows = pl.concat(largest).top_k(_ROWS, by="duration_ns").sort("duration_ns", descending=True)
-    if rows.is_empty():
-        return
-    shown = readable_block(rows.select(_OF_GAPS), "Largest gaps behind it")
-    yield _with_more(shown, count - len(rows), "gaps")
+    with_causes = {number: wanted for number, wanted in asked.items() if wanted[1]}
+    largest: dict[int, list[pl.DataFrame]] = {number: [] for number in with_causes}
+    counts = dict.fromkeys(with_causes, 0)
+    for gaps in slices if with_causes else ():
+        for number, (finding, causes) in with_causes.items():
+            mine = at_its_place(finding, gaps.filter(pl.col("cause").is_in([*causes])))
+            counts[number] += len(mine)
+            largest[number].append(mine.top_k(_ROWS, by="duration_ns"))
+    blocks = {}
+    for number, slices in largest.items():
+        rows = pl.concat(slices).top_k(_ROWS, by="duration_ns").sort("duration_ns", descending=True)
+        if not rows.is_empty():
+            shown = readable_block(rows.select(_OF_GAPS), "Largest gaps behind it")
+            blocks[number] = _with_more(shown, counts[number] - len(rows), "gaps")
+    return blocks
 
 
 def rows_behind(
@@ -142,14 +145,31 @@ _NAME: Final = 50
 """So long a part of a kernel's name is shown in a sentence."""
 
 
-def explain_finding(results: Results, number: int, width: int) -> Explained:
-    """One finding in full.
+def explain_findings(
+    results: Results, width: int, numbers: Collection[int] | None = None
+) -> dict[int, Explained]:
+    """Findings in full, by number.
 
     Args:
         results: the run.
-        number: of the finding, from 1.
         width: columns of a line.
+        numbers: which ones, from 1; None for all.
     """
+    valued = dict(enumerate(results.found.valued, start=1))
+    chosen = {number: valued[number] for number in numbers or valued}
+    gaps: dict[int, Block] = {}
+    for analysis in results.analyses:
+        asked = {
+            number: (one.finding, explanations()[one.finding.rule].causes)
+            for number, one in chosen.items()
+            if one.report == analysis.trace.report
+        }
+        gaps |= gaps_behind(asked, analysis.judged.gap_slices())
+    return {number: _explained(results, number, gaps.get(number), width) for number in chosen}
+
+
+def _explained(results: Results, number: int, gaps: Block | None, width: int) -> Explained:
+    """One finding in full, with its largest gaps."""
     found = results.found
     valued = found.valued[number - 1]
     finding, analysis = valued.finding, _analysis_of(valued, results)
@@ -161,7 +181,7 @@ def explain_finding(results: Results, number: int, width: int) -> Explained:
             Facts(rows=tuple(_facts(valued, results))),
             Prose(title="Why it costs time", text=explanation.why),
             *rows_behind(finding, analysis.judged, explanation.causes, width),
-            *gaps_behind(finding, analysis.judged.gap_slices(), explanation.causes),
+            *([] if gaps is None else [gaps]),
             Points(title="What to change, in this order", items=finding.change, numbered=True),
             *code_of(explanation),
             Points(title="When to leave it", items=explanation.leave),
@@ -338,7 +358,7 @@ def numbered_finding(results: Results, number: int, width: int) -> Explained:
     count = len(results.found.valued)
     if not 1 <= number <= count:
         raise UnknownName(*_no_such(number, count, results))
-    return explain_finding(results, number, width)
+    return explain_findings(results, width, [number])[number]
 
 
 def _no_such(number: int, count: int, results: Results) -> tuple[str, str]:

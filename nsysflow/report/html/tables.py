@@ -11,8 +11,8 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.analysis.tables.table import Table
 from nsysflow.report.document import plain
-from nsysflow.report.explain.finding import at_its_place, explain_finding
-from nsysflow.report.explain.pages import WIDTH_MAX, Part
+from nsysflow.report.explain.finding import at_its_place, explain_findings
+from nsysflow.report.explain.pages import WIDTH_MAX, Explained, Part
 from nsysflow.report.findings import Suggestion, Suggestions
 from nsysflow.report.html.columns import Blobs, packed
 from nsysflow.report.layout import Block, without_empty_columns
@@ -217,14 +217,17 @@ class FindingShown:
 
 def findings_shown(results: Results, found: Suggestions) -> tuple[FindingShown, ...]:
     """All findings of a run."""
-    each = zip(found.rows, results.found.valued, places_of(results), strict=True)
-    return tuple(_finding(results, *one) for one in each)
+    explained = explain_findings(results, WIDTH_MAX)
+    rows = zip(found.rows, results.found.valued, places_of(results), strict=True)
+    return tuple(
+        _finding(suggestion, valued, place, explained[suggestion.number])
+        for suggestion, valued, place in rows
+    )
 
 
 def _finding(
-    results: Results, suggestion: Suggestion, valued: Valued, place: Place | None
+    suggestion: Suggestion, valued: Valued, place: Place | None, explained: Explained
 ) -> FindingShown:
-    explained = explain_finding(results, suggestion.number, WIDTH_MAX)
     return FindingShown(
         number=suggestion.number,
         saving=suggestion.saving,

@@ -74,7 +74,7 @@ def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:
 
 
 def gaps(one: Finding, *slices: pl.DataFrame, causes: tuple[str, ...] = ("sync",)) -> list[Block]:
-    return [*gaps_behind(one, slices, causes)]
+    return [*gaps_behind({1: (one, causes)}, slices).values()]
 
 
 LINE: Final = "x.py:1 in f"

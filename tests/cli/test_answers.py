@@ -1,0 +1,123 @@
+"""An answer on a report is made once for the same question, or with the files of an analysis."""
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from click.testing import CliRunner
+
+from nsysflow.analysis.tables.index import ABOUT
+from nsysflow.cli import answers
+from nsysflow.cli.main import main
+from nsysflow.runs import analyze
+from nsysflow.runs.cache import VARIABLE
+from tests.reports import sqlite_report
+from tests.runs.keeping import kept_in
+
+
+@pytest.fixture
+def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A report; every answer on it is kept from now on."""
+    kept_in(tmp_path / "cache", monkeypatch)
+    return str(sqlite_report(tmp_path))
+
+
+@pytest.fixture
+def analyses(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Counts the analyses."""
+    counted = Mock(side_effect=analyze.analyze_reports)
+    monkeypatch.setattr(analyze, "analyze_reports", counted)
+    return counted
+
+
+def said(*words: str) -> tuple[str, str]:
+    """What a command prints to stdout and stderr."""
+    done = CliRunner().invoke(main, [*words])
+    assert done.exit_code == 0, done.output
+    return done.stdout, done.stderr
+
+
+def page(*words: str) -> str:
+    return said("analyze", "--no-files", *words)[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["analyze", "--no-files"],
+        ["analyze", "--no-files", "--full"],
+        ["analyze", "--table", "syncs"],
+        ["analyze", "--table", "starved"],  # without rows: a remark alone
+        ["analyze", "--table", "kernels", "--wide", "--top", "2"],
+        ["analyze", "--table", "kernels", "--format", "md"],
+        ["explain", "1"],
+    ],
+    ids=" ".join,
+)
+def test_the_second_answer_is_the_first_one_and_takes_no_analysis(
+    words: list[str], report: str, analyses: Mock
+) -> None:
+    first = said(*words, report)
+    assert any(first)
+    assert (said(*words, report), analyses.call_count) == (first, 1)
+
+
+def test_after_the_files_are_written_page_findings_and_tables_take_no_analysis(
+    tmp_path: Path, analyses: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_in(tmp_path / "cache", monkeypatch)
+    report = str(sqlite_report(tmp_path, "nan_check-sync"))
+    questions = [
+        ["analyze", "--no-files", report],
+        *(["explain", str(number), report] for number in (1, 2)),
+        *(["analyze", "--table", name, report] for name in ABOUT if name != "gaps"),
+    ]
+    said("analyze", report)
+    kept = [said(*words) for words in questions]
+    assert analyses.call_count == 1
+    monkeypatch.setenv(VARIABLE, "off")
+    assert [said(*words) for words in questions] == kept
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--full"],
+        ["--top", "1"],
+        ["--skip", "1"],
+        ["--strict"],
+        ["--no-cache"],
+        ["--table", "steps"],
+        ["--json"],
+    ],
+    ids=" ".join,
+)
+def test_another_question_is_answered_anew(words: list[str], report: str, analyses: Mock) -> None:
+    page(report)
+    page(report, *words)
+    assert analyses.call_count == 2
+
+
+def test_another_width_is_another_answer(
+    report: str, analyses: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page(report)
+    monkeypatch.setenv("COLUMNS", "60")
+    page(report)
+    assert analyses.call_count == 2
+
+
+def test_a_report_that_changed_gets_a_new_answer(report: str) -> None:
+    first = page(report)
+    Path(report).write_bytes(sqlite_report(Path(report).parent, "h200-ddp-rank1").read_bytes())
+    assert page(report) != first
+
+
+def test_an_answer_that_is_made_fast_is_not_kept(
+    report: str, analyses: Mock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "WORTH_S", 1000)
+    said("analyze", report)
+    page(report)
+    page(report)
+    assert analyses.call_count == 3
