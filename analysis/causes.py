@@ -23,6 +23,7 @@ class Cause:
         kind: where its time is found.
         meaning: what it means, for the spec and for help.
         label: the words for it on screens.
+        bound: the verdict's word where most of the time is idle for this cause.
         calls: which CUDA calls make it, as a pattern on the whole name without version suffix; None
             where no name decides. Of two causes that match, the first one counts.
         calls_not: which of these do not, as a pattern on a part of the name.
@@ -33,6 +34,7 @@ class Cause:
     kind: Kind
     meaning: str
     label: str
+    bound: str
     calls: str | None = None
     calls_not: str | None = None
     claim: int | None = None
@@ -44,6 +46,7 @@ DECLARED: Final = (
         kind="profiler",
         meaning="the profiler's own work held either thread",
         label="profiler",
+        bound="profiler-bound",
         claim=0,
     ),
     Cause(
@@ -51,6 +54,7 @@ DECLARED: Final = (
         kind="stall",
         meaning="the host was blocked in an explicit synchronization",
         label="waiting in a sync",
+        bound="sync-bound",
         calls=r"cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize",
         claim=1,
     ),
@@ -59,6 +63,7 @@ DECLARED: Final = (
         kind="stall",
         meaning="the host was blocked in a copy: pageable memory, or a synchronous memcpy",
         label="waiting in a copy",
+        bound="copy-bound",
         calls=r"(?:cuda|cu)Memcpy.*",
         calls_not=r"Async",
         claim=1,
@@ -68,6 +73,7 @@ DECLARED: Final = (
         kind="stall",
         meaning="device or pinned memory was being allocated or freed",
         label="allocating memory",
+        bound="allocation-bound",
         calls=(
             r"cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister"
             r"|cudaMemPool.*|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*"
@@ -80,6 +86,7 @@ DECLARED: Final = (
         kind="call",
         meaning="GPU code was being loaded, linked or compiled on first use",
         label="loading GPU code",
+        bound="bound by loading code",
         calls=(
             r"cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload|cudaLibraryLoad.*"
             r"|cudaLibraryUnload|cuLink.*"
@@ -91,6 +98,7 @@ DECLARED: Final = (
         kind="other call",
         meaning="another CUDA call",
         label="other CUDA calls",
+        bound="bound by other CUDA calls",
         claim=5,
     ),
     Cause(
@@ -98,12 +106,14 @@ DECLARED: Final = (
         kind="host",
         meaning="application code outside CUDA: Python, data loading, the framework",
         label="host code",
+        bound="host-bound",
     ),
     Cause(
         name="launch",
         kind="launch",
         meaning="launch overhead: launch calls, and the framework's code between them",
         label="launch overhead",
+        bound="launch-bound",
         calls=r"(?:cuda|cu)(?:Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*",
         calls_not=r"LaunchHostFunc$",
         claim=4,
@@ -113,18 +123,21 @@ DECLARED: Final = (
         kind="queue",
         meaning="the work was queued, and started up to 10 us later",
         label="queue delay",
+        bound="bound by queue delay",
     ),
     Cause(
         name="dependency",
         kind="queue",
         meaning="the work was queued, and waited longer: for an event, another stream or GPU",
         label="waiting for GPU work",
+        bound="dependency-bound",
     ),
     Cause(
         name="unknown",
         kind="unknown",
         meaning="the launch of the work is not in the report",
         label="launch not recorded",
+        bound="unexplained",
     ),
 )
 """All causes, in the order that breaks ties."""

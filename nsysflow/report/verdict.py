@@ -28,17 +28,7 @@ WORDS: Final = {
     "compute": "compute-bound",
     "communication": "communication-bound",
     "copies": "copy-bound",
-    "host": "host-bound",
-    "launch": "launch-bound",
-    "sync": "sync-bound",
-    "blocking_copy": "copy-bound",
-    "alloc": "allocation-bound",
-    "module_load": "bound by loading code",
-    "api": "bound by other CUDA calls",
-    "dependency": "dependency-bound",
-    "queue_delay": "bound by queue delay",
-    "profiler": "profiler-bound",
-    "unknown": "unexplained",
+    **{name: cause.bound for name, cause in CAUSES.items()},
 }
 """The verdict's word for each part of the time."""
 
