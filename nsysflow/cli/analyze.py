@@ -190,45 +190,45 @@ def analyze(**typed: Any) -> None:
         nsysflow analyze report.sqlite --figures figures
         nsysflow analyze report.sqlite --flops-per-step 4.1e12 --flops-dtype bf16
     """
-    asked = AnalyzeCommand.of(typed)
-    printed, exports, look = asked.printed, asked.exports, asked.look
-    use_one_thread_for(asked.reports)  # before anything imports polars
-    asked.check()
+    command = AnalyzeCommand.of(typed)
+    printed, exports, look = command.printed, command.exports, command.look
+    use_one_thread_for(command.reports)  # before anything imports polars
+    command.check()
     from nsysflow.cli.answers import ReportAnswers, likely_answers
     from nsysflow.runs.paths import is_pattern
     from nsysflow.runs.sources import newest_run
 
     look.options()  # a mistake in them shows before anything is read
-    reports = asked.reports
+    reports = command.reports
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
-    if asked.writes and asked.folder is None and (len(reports) > 1 or is_pattern(reports[0])):
+    if command.writes and command.folder is None and (len(reports) > 1 or is_pattern(reports[0])):
         msg = "several reports need -o DIR for the files, or --no-files"
         raise click.UsageError(msg)
-    chosen = _folder_of(reports, asked.folder, force=asked.force) if asked.writes else None
+    chosen = _folder_of(reports, command.folder, force=command.force) if command.writes else None
 
-    answers = ReportAnswers(reports, look, strict=asked.workers.strict)
+    answers = ReportAnswers(reports, look, strict=command.workers.strict)
 
     def analyzed() -> "Results":
         return analyze_with_options(
             reports,
             look,
-            tables=_tables_of_files() if asked.writes else (*printed.tables, *exports.tables),
+            tables=_tables_of_files() if command.writes else (*printed.tables, *exports.tables),
             folder=chosen,
-            html=asked.html,
-            workers=asked.workers,
+            html=command.html,
+            workers=command.workers,
         )
 
     name = printed.answer_name(look)
-    if name is not None and not (asked.writes or exports.asked):
+    if name is not None and not (command.writes or exports.asked):
         answers.show(name, lambda: printed.answer(analyzed(), look))
         return
     results = analyzed()
     printed.show(results, look, reports)
     exports.write(results, reports)
     if chosen is not None:
-        click.echo(f"wrote {chosen}: {_files_in(chosen, html=asked.html)}", err=True)
+        click.echo(f"wrote {chosen}: {_files_in(chosen, html=command.html)}", err=True)
         answers.keep(lambda: likely_answers(results, look))
 
 

@@ -78,7 +78,7 @@ def table_printout(results: Results, name: str, style: Style, *, at_least_ns: in
     """One table for people."""
     table = _rows(results, name, style, at_least_ns)
     if style.form == "md":
-        lines = map(Text, table_lines(readable_block(_chosen(table, style.columns), name)))
+        lines = map(Text, table_lines(readable_block(_with_columns(table, style.columns), name)))
         return Printout(lines=lines, remarks=_why_empty(table, name, at_least_ns))
     if table.is_empty():
         return Printout(lines=(), remarks=_why_empty(table, name, at_least_ns))
@@ -95,7 +95,7 @@ def print_for_programs(results: Results, name: str, style: Style, *, at_least_ns
     table = _rows(results, name, style, at_least_ns)
     for remark in _why_empty(table, name, at_least_ns):
         click.echo(remark, err=True)
-    chosen = _chosen(table, style.columns)
+    chosen = _with_columns(table, style.columns)
     if style.form == "parquet":
         _print_parquet(chosen)
         return
@@ -115,7 +115,7 @@ def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.Dat
     return table if style.top is None else table.head(style.top)
 
 
-def _chosen(table: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
+def _with_columns(table: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
     return table if columns is None else table.select(columns)
 
 

@@ -43,7 +43,7 @@ def show(ctx: click.Context, /, run: Path | None, *, no_browser: bool) -> None:
     if not shown.is_current:
         _write(ctx, shown)
     click.echo(shown.page)
-    if not no_browser and not _opened(shown.page):
+    if not no_browser and not _open_in_browser(shown.page):
         click.echo(_how_to_copy(shown.page), err=True)
 
 
@@ -60,7 +60,7 @@ def _write(ctx: click.Context, shown: "RunPage") -> None:
     )
 
 
-def _opened(page: Path) -> bool:
+def _open_in_browser(page: Path) -> bool:
     """Whether a browser was started with the page."""
     import webbrowser
 

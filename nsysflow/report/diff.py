@@ -20,11 +20,13 @@ from nsysflow.report.markdown import block_lines, escaped
 from nsysflow.report.terminal import sentence_lines, set_block
 
 
-def title(found: Comparison) -> str:
+def title(comparison: Comparison) -> str:
     """What is compared: names, GPUs, captures and steps."""
-    first = found.base[0]
+    first = comparison.base[0]
     gpus = ", ".join(dict.fromkeys(first.gpus))
-    return " · ".join([f"{_names(found.base)} → {_names(found.new)}", gpus, _counts(found)])
+    return " · ".join(
+        [f"{_names(comparison.base)} → {_names(comparison.new)}", gpus, _counts(comparison)]
+    )
 
 
 def _names(side: Sequence[Capture]) -> str:
@@ -33,27 +35,32 @@ def _names(side: Sequence[Capture]) -> str:
     return f"{side[0].name} and {len(side) - 1} more"
 
 
-def _counts(found: Comparison) -> str:
+def _counts(comparison: Comparison) -> str:
     """How many steps there are on each side."""
-    if not found.has_steps:
+    if not comparison.has_steps:
         return "whole windows, no steps"
-    steps = [sum(len(each.slowest.steps) for each in side) for side in (found.base, found.new)]
+    steps = [
+        sum(len(capture.slowest.steps) for capture in side)
+        for side in (comparison.base, comparison.new)
+    ]
     ours, theirs = steps
     same = ours == theirs
     counted = f"{ours} step{'s' * (ours != 1)} each" if same else f"{ours} and {theirs} steps"
-    captures = len(found.base), len(found.new)
+    captures = len(comparison.base), len(comparison.new)
     if captures == (1, 1):
         return counted
     alike = captures[0] == captures[1]
-    of = f"{captures[0]} captures" if alike else f"{captures[0]} and {captures[1]} captures"
-    return f"{of}, {counted}"
+    counted_captures = (
+        f"{captures[0]} captures" if alike else f"{captures[0]} and {captures[1]} captures"
+    )
+    return f"{counted_captures}, {counted}"
 
 
-def headline(found: Comparison) -> str:
+def headline(comparison: Comparison) -> str:
     """The verdict in a sentence."""
-    change = found.change
+    change = comparison.change
     if change.verdict == "not enough steps":
-        return _not_enough(found)
+        return _not_enough(comparison)
     how = f"{_by(change)} ({_interval(change)})"
     if change.verdict == "no significant change":
         return f"No significant change: a step takes {how}"
@@ -63,10 +70,10 @@ def headline(found: Comparison) -> str:
     return f"{word}: a step takes {how}"
 
 
-def _not_enough(found: Comparison) -> str:
-    change = found.change
+def _not_enough(comparison: Comparison) -> str:
+    change = comparison.change
     unit = "captures" if change.unit == "run" else "steps"
-    if not found.has_steps and change.unit == "step":
+    if not comparison.has_steps and change.unit == "step":
         return (
             "Not enough to tell: no step is known, so each capture counts once; name the range that"
             " is one step with --step, or compare three captures a side"
@@ -98,10 +105,10 @@ def signed_pct(value: float) -> str:
     return f"{'-' if value < 0 else '+'}{_pct(abs(value))}"
 
 
-def remarks(found: Comparison) -> Iterator[str]:
+def remarks(comparison: Comparison) -> Iterator[str]:
     """What to keep in mind, a sentence each."""
-    yield from (f"Forced in spite of {each}" for each in found.obstacles)
-    change = found.change
+    yield from (f"Forced in spite of {each}" for each in comparison.obstacles)
+    change = comparison.change
     if change.unit == "step" and change.verdict in ("better", "worse"):
         yield (
             "Captures of an unchanged program differ, too. To tell a change from that, compare"
@@ -110,9 +117,9 @@ def remarks(found: Comparison) -> Iterator[str]:
     if change.verdict == "no significant change" and change.detectable_pct is not None:
         unit = "captures" if change.unit == "run" else "steps"
         yield f"These {unit} cannot show a change below {_pct(change.detectable_pct)}"
-    yield from found.remarks
-    total = found.bridge.total
-    if found.contradicts:
+    yield from comparison.remarks
+    total = comparison.bridge.total
+    if comparison.contradicts:
         mean, typical = ("longer", "shorter") if total.change_ns > 0 else ("shorter", "longer")
         yield (
             f"The mean step got {duration(abs(total.change_ns))} {mean}, the typical one {typical}:"
@@ -120,21 +127,21 @@ def remarks(found: Comparison) -> Iterator[str]:
         )
 
 
-def not_comparable(found: Comparison) -> str:
+def not_comparable(comparison: Comparison) -> str:
     """What an error says of sides that should not be compared."""
-    why = "; ".join(found.obstacles)
-    return f"{_names(found.base)} and {_names(found.new)} cannot be compared: {why}"
+    why = "; ".join(comparison.obstacles)
+    return f"{_names(comparison.base)} and {_names(comparison.new)} cannot be compared: {why}"
 
 
-def require_comparable(found: Iterable[Comparison | None], *, force: bool) -> None:
+def require_comparable(comparisons: Iterable[Comparison | None], *, force: bool) -> None:
     """Check that nothing keeps the sides from being compared, unless we are forced.
 
     Raises:
         SelectionError: something does.
     """
-    for each in found:
-        if each is not None and each.obstacles and not force:
-            raise SelectionError(not_comparable(each), "Add --force to compare them anyway")
+    for comparison in comparisons:
+        if comparison is not None and comparison.obstacles and not force:
+            raise SelectionError(not_comparable(comparison), "Add --force to compare them anyway")
 
 
 def times(count: float) -> str:
@@ -152,26 +159,26 @@ _BAR: Final = 20
 _PARTS: Final = {"communication": "exposed communication", "copies": "exposed copies"}
 
 
-def blocks(found: Comparison, *, full: bool) -> list[Block]:
+def blocks(comparison: Comparison, *, full: bool) -> list[Block]:
     """All blocks that have rows."""
     rows = None if full else ROWS
-    least_ns = 0.0 if full else least_of(found)
-    things = [thing for part in found.bridge.parts for thing in part.things]
+    least_ns = 0.0 if full else least_of(comparison)
+    things = [thing for part in comparison.bridge.parts for thing in part.things]
     waits = [each for each in things if each.what.part == "idle"]
     others = [each for each in things if each.what.part != "idle"]
     every = [
-        _bridge(found, least_ns),
-        _phases(found, rows),
+        _bridge(comparison, least_ns),
+        _phases(comparison, rows),
         _things("Kernels and copies", others, least_ns, rows, _kernel),
         _things("Waits", waits, least_ns, rows, _wait),
-        _ranks(found),
+        _ranks(comparison),
     ]
     return [without_empty_columns(each) for each in every if each.rows]
 
 
-def least_of(found: Comparison) -> float:
+def least_of(comparison: Comparison) -> float:
     """The smallest change that a screen shows."""
-    total = found.bridge.total
+    total = comparison.bridge.total
     return LEAST_PCT / 100 * max(total.base_ns, total.new_ns)
 
 
@@ -182,17 +189,17 @@ def label(part: Part) -> str:
     return f"idle: {CAUSES[part.kind].label}" if part.part == "idle" else _PARTS[part.part]
 
 
-def _bridge(found: Comparison, least_ns: float) -> Block:
+def _bridge(comparison: Comparison, least_ns: float) -> Block:
     """From the mean step of the base to that of the new side."""
-    total, parts = found.bridge.total, found.bridge.parts
-    shown, rest = large_and_small(parts, least_ns)
+    total, parts = comparison.bridge.total, comparison.bridge.parts
+    large, small = large_and_small(parts, least_ns)
     widest = max((abs(each.change.change_ns) for each in parts), default=0)
-    rows = [(label(each), *_cells(each.change), _bar(each.change, widest)) for each in shown]
-    if rest:
-        changed_ns = sum(each.change_ns for each in rest)
-        base, new = (round(sum(getattr(each, f"{side}_ns") for each in rest)) for side in _SIDES)
+    rows = [(label(each), *_cells(each.change), _bar(each.change, widest)) for each in large]
+    if small:
+        changed_ns = sum(each.change_ns for each in small)
+        base, new = (round(sum(getattr(each, f"{side}_ns") for each in small)) for side in _SIDES)
         rows.append(
-            (f"{len(rest)} more", duration(base), duration(new), signed(changed_ns), "", "")
+            (f"{len(small)} more", duration(base), duration(new), signed(changed_ns), "", "")
         )
     rows.append(("step", *_cells(total), ""))
     return Block(
@@ -242,9 +249,9 @@ def _bar(change: Delta, widest: int) -> str:
     return ("█" if change.clear else "░") * length
 
 
-def _phases(found: Comparison, rows: int | None) -> Block:
+def _phases(comparison: Comparison, rows: int | None) -> Block:
     """The same difference by phase."""
-    changed = [(name, each) for name, each in found.bridge.phases.items() if each.change_ns]
+    changed = [(name, each) for name, each in comparison.bridge.phases.items() if each.change_ns]
     shown = changed[:rows]
     return Block(
         title="Phases",
@@ -309,9 +316,9 @@ def _wait(thing: Item) -> tuple[str, ...]:
     return what, ", ".join(filter(None, where))
 
 
-def _ranks(found: Comparison) -> Block:
+def _ranks(comparison: Comparison) -> Block:
     """The change of each rank; nothing where there is one."""
-    several = found.tracks if len(found.tracks) > 1 else []
+    several = comparison.tracks if len(comparison.tracks) > 1 else []
     return Block(
         title="Ranks",
         caption="the bridge compares the slowest rank of each side",
@@ -320,31 +327,31 @@ def _ranks(found: Comparison) -> Block:
     )
 
 
-def _rank(of: TrackChange) -> tuple[str, ...]:
-    shift = of.change.shift_pct
+def _rank(track: TrackChange) -> tuple[str, ...]:
+    shift = track.change.shift_pct
     return (
-        f"{of.new.report} GPU {of.new.device}",
-        duration(round(of.base_ns)),
-        duration(round(of.new_ns)),
+        f"{track.new.report} GPU {track.new.device}",
+        duration(round(track.base_ns)),
+        duration(round(track.new_ns)),
         ("-" if shift < 0 else "+") + (percent(abs(shift)) or "0 %"),
-        of.change.verdict,
+        track.change.verdict,
     )
 
 
-def page(found: Comparison, *, width: int, full: bool) -> Iterator[Text]:
+def page(comparison: Comparison, *, width: int, full: bool) -> Iterator[Text]:
     """The lines of a terminal.
 
     Args:
-        found: the comparison.
+        comparison: the comparison.
         width: columns to fill.
         full: whether to show all rows.
     """
-    yield from sentence_lines(printable(title(found)), width)
+    yield from sentence_lines(printable(title(comparison)), width)
     yield Text()
-    yield from sentence_lines(printable(headline(found)), width, style="bold")
-    for remark in remarks(found):
+    yield from sentence_lines(printable(headline(comparison)), width, style="bold")
+    for remark in remarks(comparison):
         yield from sentence_lines(printable(remark), width)
-    for block in blocks(found, full=full):
+    for block in blocks(comparison, full=full):
         yield from set_block(block, width)
 
 
@@ -355,11 +362,11 @@ MARK: Final = "<!-- nsysflow diff -->"
 """The first line of the Markdown: a comment in a pull request is found by it, and updated."""
 
 
-def markdown(found: Comparison) -> str:
+def markdown(comparison: Comparison) -> str:
     """The same for a pull request: the verdict and the bridge, the rest folded."""
-    first, *rest = blocks(found, full=False)
-    lines = [MARK, f"### {escaped(headline(found))}", "", escaped(title(found)), ""]
-    lines += [line for remark in remarks(found) for line in (f"- {escaped(remark)}",)]
+    first, *rest = blocks(comparison, full=False)
+    lines = [MARK, f"### {escaped(headline(comparison))}", "", escaped(title(comparison)), ""]
+    lines += [line for remark in remarks(comparison) for line in (f"- {escaped(remark)}",)]
     lines += ["", *block_lines(first, heading=_HEADING)]
     folded = [line for block in rest for line in block_lines(block, heading=_HEADING)]
     if folded:
@@ -433,13 +440,13 @@ def _median_ns(stage: Stage) -> int:
     return round(median(stage.capture.slowest.duration_ns))
 
 
-def _shift(found: Comparison | None) -> float | None:
-    return None if found is None else round(found.change.shift_pct, 6)
+def _shift(comparison: Comparison | None) -> float | None:
+    return None if comparison is None else round(comparison.change.shift_pct, 6)
 
 
-def _mostly(found: Comparison) -> str:
+def _mostly(comparison: Comparison) -> str:
     """The part that changed most, in words; empty if nothing changed."""
-    first = next(iter(found.bridge.parts), None)
+    first = next(iter(comparison.bridge.parts), None)
     if first is None or not first.change.change_ns:
         return ""
     return f"{signed(first.change.change_ns)} {label(first)}"

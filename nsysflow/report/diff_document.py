@@ -17,25 +17,25 @@ SCHEMA_VERSION: Final = 1
 """Additions keep it, a change of meaning raises it."""
 
 
-def diff_json(found: Comparison) -> str:
+def diff_json(comparison: Comparison) -> str:
     """The comparison as one JSON document; times are ns."""
-    return json.dumps(diff_document(found), indent=1, ensure_ascii=False, allow_nan=False)
+    return json.dumps(diff_document(comparison), indent=1, ensure_ascii=False, allow_nan=False)
 
 
-def diff_document(found: Comparison) -> dict[str, Any]:
+def diff_document(comparison: Comparison) -> dict[str, Any]:
     """The same as a value."""
     return {
         "schema": SCHEMA_VERSION,
-        "text": headline(found),
-        "remarks": list(remarks(found)),
-        "obstacles": list(found.obstacles),
-        "base": _side(found.base),
-        "new": _side(found.new),
-        "change": _change(found.change),
+        "text": headline(comparison),
+        "remarks": list(remarks(comparison)),
+        "obstacles": list(comparison.obstacles),
+        "base": _side(comparison.base),
+        "new": _side(comparison.new),
+        "change": _change(comparison.change),
         "bridge": {
-            **_delta(found.bridge.total),
-            "parts": [_part(each) for each in found.bridge.parts],
-            "phases": _phases(found.bridge.phases),
+            **_delta(comparison.bridge.total),
+            "parts": [_part(each) for each in comparison.bridge.parts],
+            "phases": _phases(comparison.bridge.phases),
         },
         "ranks": [
             {
@@ -46,7 +46,7 @@ def diff_document(found: Comparison) -> dict[str, Any]:
                 "new_ns": round(each.new_ns),
                 **_change(each.change),
             }
-            for each in found.tracks
+            for each in comparison.tracks
         ],
     }
 
@@ -119,11 +119,11 @@ def _thing(thing: Item) -> dict[str, Any]:
     }
 
 
-def diff_csv(found: Comparison) -> str:
+def diff_csv(comparison: Comparison) -> str:
     """A row per kernel, copy and wait; their changes sum to that of the mean step."""
     rows = [
         {"part": part.part, "kind": part.kind, **_thing(each)}
-        for part in found.bridge.parts
+        for part in comparison.bridge.parts
         for each in part.things
     ]
     return csv_of(rows)

@@ -37,22 +37,22 @@ def judged_json(results: Results, devices_of: Callable[[pl.DataFrame], Sequence[
         results: the run.
         devices_of: makes the rows of `devices` from an accounting.
     """
-    judged, found = results.judged, results.found
+    judged, findings = results.judged, results.found
     devices = [
         {**row, "steps": judged.steps_on(row["report"], row["device"])}
         for row in devices_of(judged.table("accounting"))
     ]
     phases, left_out = phase_tree(judged, PHASES)
-    held = {
+    contents = {
         "of_steps": judged.of_steps,
         "steps": judged.step_count,
-        "step_ns": found.typical_step_ns,
+        "step_ns": findings.typical_step_ns,
         "window_ns": sum(row["window_ns"] for row in devices),
         "devices": devices,
         "phases": [{**asdict(each), "time_ns": each.time_ns} for each in phases],
         "phases_left_out": left_out,
     }
-    return json.dumps(held, ensure_ascii=False, allow_nan=False)
+    return json.dumps(contents, ensure_ascii=False, allow_nan=False)
 
 
 COMPARED: Final = ("steady", "one-off")
@@ -71,22 +71,22 @@ def series_json(results: Results) -> str:
     gpus, ranges = _gpus(results), _step_ranges(results)
     tracks = []
     for (report, process, device), rows in parts.group_by(*_TRACK, maintain_order=True):
-        about = {
+        track = {
             "report": report,
             "process": process,
             "device": device,
             "gpu": gpus.get((report, device)),
             **ranges.get((report, process), _NO_STEPS),
         }
-        tracks.append(_track(about, rows, number))
+        tracks.append(_track(track, rows, number))
     named = [json.dumps(row, ensure_ascii=False) for row in names.rows(named=True)]
     classes = results.analyses[0].options.kernel_classes
-    held = {
+    parts_of_document = {
         "unit": json.dumps(_unit(parts, classes)),
         "names": _list(named),
         "tracks": _list(tracks),
     }
-    return _object(held)
+    return _object(parts_of_document)
 
 
 _NO_STEPS: Final[dict[str, Any]] = {"step_name": None, "unprofiled_step_ns": None}
@@ -126,7 +126,7 @@ def _unit(parts: pl.DataFrame, classes: Rules) -> str | None:
     return most["unit"][0] if len(most) else None
 
 
-def _track(about: dict[str, Any], rows: pl.DataFrame, number: dict[str, int]) -> str:
+def _track(track: dict[str, Any], rows: pl.DataFrame, number: dict[str, int]) -> str:
     """One process on one GPU: its steps, and a row per part with what it took of each."""
     steps = (
         rows.group_by("step")
@@ -142,22 +142,24 @@ def _track(about: dict[str, Any], rows: pl.DataFrame, number: dict[str, int]) ->
         "kinds": steps["kind_of_step"].to_list(),
         "duration_ns": steps["ns"].to_list(),
     }
-    held = {name: json.dumps(value, ensure_ascii=False) for name, value in (about | series).items()}
-    return _object(held | {"rows": _list(lines)})
+    fields = {
+        name: json.dumps(value, ensure_ascii=False) for name, value in (track | series).items()
+    }
+    return _object(fields | {"rows": _list(lines)})
 
 
 def _row(row: dict[str, Any], number: dict[str, int], steps: int) -> str:
     """A part as JSON. `at` is left out where it is in every step, `duration_ns` where it adds
     nothing; `count` is one number where it is the same in each."""
-    kept = {**row, "name": number[row["name"]]}
-    del kept["short_name"]
+    fields = {**row, "name": number[row["name"]]}
+    del fields["short_name"]
     if len(row["at"]) == steps:
-        del kept["at"]
+        del fields["at"]
     if row["part"] == "idle" or row["duration_ns"] == row["ns"]:
-        del kept["duration_ns"]
+        del fields["duration_ns"]
     if len(set(row["count"])) == 1:
-        kept["count"] = row["count"][0]
-    known = {name: value for name, value in kept.items() if value is not None}
+        fields["count"] = row["count"][0]
+    known = {name: value for name, value in fields.items() if value is not None}
     return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -276,16 +278,16 @@ def _of_many(results: Results) -> dict[str, Any]:
 
 def verdict(results: Results) -> dict[str, Any]:
     """Whether the recording can be judged, what is concluded, and where to change it first."""
-    found = judge(results)
+    judgement = judge(results)
     first = next((each.finding for each in results.found.valued), None)
     return {
-        "valid": found.valid,
-        "why": found.why,
-        "bound": found.bound,
-        "bound_pct": found.bound_pct,
+        "valid": judgement.valid,
+        "why": judgement.why,
+        "bound": judgement.bound,
+        "bound_pct": judgement.bound_pct,
         "phase": first.phase if first else None,
         "source": (first.source or None) if first else None,
-        "text": found.text,
+        "text": judgement.text,
     }
 
 
@@ -319,13 +321,13 @@ def _phases(results: Results, most: int | None) -> str:
 
 def _steps(results: Results, most: int | None) -> str:
     """The steps with the name of their range, and what each process says of its window."""
-    about = {
+    fields = {
         "name": json.dumps(results.step_name, ensure_ascii=False),
         "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
         "captures": _json_rows(results.captures),
         "rows": _json_rows(results.table("steps")[:most]),
     }
-    return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in about.items()) + "}"
+    return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in fields.items()) + "}"
 
 
 def _dearest(name: str, results: Results, most: int | None) -> str:

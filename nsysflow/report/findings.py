@@ -50,17 +50,17 @@ class Suggestions:
 
 def suggestions(results: Results, limit: int) -> Suggestions:
     """What to change first."""
-    found = results.found
+    findings = results.found
     several = len(results.reports) > 1
     rows = tuple(
         Suggestion(
             number=index,
-            saving=saving_of(one),
-            title=f"{one.report}: {one.finding.title}" if several else one.finding.title,
-            change=one.finding.change[0],
-            steps=_steps(one, found.steps) if found.of_steps else "",
+            saving=saving_of(valued),
+            title=f"{valued.report}: {valued.finding.title}" if several else valued.finding.title,
+            change=valued.finding.change[0],
+            steps=_steps(valued, findings.steps) if findings.of_steps else "",
         )
-        for index, one in enumerate(found.valued[:limit], start=1)
+        for index, valued in enumerate(findings.valued[:limit], start=1)
     )
     return Suggestions(caption=_caption(results), rows=rows, more=_more(results, len(rows)))
 
@@ -77,14 +77,14 @@ def saving_of(valued: Valued) -> str:
 
 def _caption(results: Results) -> str:
     """What savings are of, what all save together, and how the profiler inflates them."""
-    found = results.found
-    of = "per step, each after those above" if found.of_steps else "of the whole window"
-    parts = [of]
-    if found.together_ns is not None:
-        left = duration(found.step_ns - found.together_ns)
-        parts.append(f"all together {duration(found.step_ns)} → {left}")
-    if found.of_steps:
-        parts += _without_profiler(results, found.step_ns)
+    findings = results.found
+    whole = "per step, each after those above" if findings.of_steps else "of the whole window"
+    parts = [whole]
+    if findings.together_ns is not None:
+        left = duration(findings.step_ns - findings.together_ns)
+        parts.append(f"all together {duration(findings.step_ns)} → {left}")
+    if findings.of_steps:
+        parts += _without_profiler(results, findings.step_ns)
     return "; ".join(parts)
 
 

@@ -97,12 +97,12 @@ def _levels(row: dict[str, Any], own: Collection[str]) -> Iterator[tuple[Place, 
 
 def _level(frame: str, own: Collection[str]) -> tuple[Place, int | None]:
     """A frame of a stack. Lines of one function share a box, which is what people look for."""
-    found = _FRAME.fullmatch(frame)
-    if found is None:
+    parts = _FRAME.fullmatch(frame)
+    if parts is None:
         kind: Kind = "unknown" if frame == NOT_SAMPLED else "library"
         return Place(name=frame, kind=kind), None
-    kind = "own" if found["file"] in own else "library"
-    return Place(name=found["function"], file=found["file"], kind=kind), int(found["line"])
+    kind = "own" if parts["file"] in own else "library"
+    return Place(name=parts["function"], file=parts["file"], kind=kind), int(parts["line"])
 
 
 def _add(root: Box, path: Iterable[tuple[Place, int | None]], ns: int) -> None:
@@ -164,8 +164,8 @@ def svg(idle_stacks: pl.DataFrame, own: Collection[str], heading: Heading) -> st
         heading: what it is of.
     """
     root = boxes(idle_stacks, own)
-    laid = list(_laid(root))
-    height = _TOP + ROW * (1 + max(each.depth for each in laid)) + MARGIN
+    placed = list(_placed_boxes(root))
+    height = _TOP + ROW * (1 + max(box.depth for box in placed)) + MARGIN
     about = f"{heading.about} · {heading.time(root.ns)} idle in host code and launches"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
@@ -178,7 +178,7 @@ def svg(idle_stacks: pl.DataFrame, own: Collection[str], heading: Heading) -> st
         f'<text class="about" x="{MARGIN}" y="57">Width: idle time. From the top: phase, cause,'
         " functions, the caller first. Click a box to enlarge it, the top one to go back.</text>",
         *_legend(),
-        *(_drawn(each, root.ns, heading) for each in laid),
+        *(_box_svg(box, root.ns, heading) for box in placed),
         f"<script><![CDATA[\n{_file('use.js')}]]></script>",
         "</svg>",
     ]
@@ -186,7 +186,7 @@ def svg(idle_stacks: pl.DataFrame, own: Collection[str], heading: Heading) -> st
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Laid:
+class _PlacedBox:
     """A box and where it lies: `left_ns` of all idle time are to its left."""
 
     box: Box
@@ -194,31 +194,31 @@ class _Laid:
     depth: int
 
 
-def _laid(root: Box) -> Iterator[_Laid]:
+def _placed_boxes(root: Box) -> Iterator[_PlacedBox]:
     """Every box that is wide enough to be seen, each before those below it."""
     least_ns = root.ns * _NARROWEST
-    waiting = [_Laid(box=root, left_ns=0, depth=0)]
+    waiting = [_PlacedBox(box=root, left_ns=0, depth=0)]
     while waiting:
-        laid = waiting.pop()
-        yield laid
-        left_ns = laid.left_ns
-        for child in laid.box.widest_first:
+        placed = waiting.pop()
+        yield placed
+        left_ns = placed.left_ns
+        for child in placed.box.widest_first:
             if child.ns >= least_ns:
-                waiting.append(_Laid(box=child, left_ns=left_ns, depth=laid.depth + 1))
+                waiting.append(_PlacedBox(box=child, left_ns=left_ns, depth=placed.depth + 1))
             left_ns += child.ns
 
 
-def _drawn(laid: _Laid, all_ns: int, heading: Heading) -> str:
+def _box_svg(placed: _PlacedBox, all_ns: int, heading: Heading) -> str:
     """A box: an inner SVG, which cuts off what sticks out of it."""
-    box, inner = laid.box, WIDTH - 2 * MARGIN
-    x, width = (inner * ns / all_ns for ns in (laid.left_ns, box.ns))
+    box, inner = placed.box, WIDTH - 2 * MARGIN
+    x, width = (inner * ns / all_ns for ns in (placed.left_ns, box.ns))
     name = _name(box)
     time = f"{heading.time(box.ns)}, {share(box.ns, all_ns)}"
     return (
-        f'<svg class="box {box.place.kind}" x="{MARGIN + x:.3f}" y="{_TOP + ROW * laid.depth}"'
+        f'<svg class="box {box.place.kind}" x="{MARGIN + x:.3f}" y="{_TOP + ROW * placed.depth}"'
         f' width="{width:.3f}" height="{ROW - 1}"><title>{_text(name)}\n{_text(time)}</title>'
         f'<rect width="100%" height="100%"/>'
-        f'<text x="3" y="12.5">{_text(_cut(name, int((width - 6) / _LETTER)))}</text></svg>'
+        f'<text x="3" y="12.5">{_text(_shortened(name, int((width - 6) / _LETTER)))}</text></svg>'
     )
 
 
@@ -231,7 +231,7 @@ def _name(box: Box) -> str:
     return f"{place.name} ({place.file}{line})"
 
 
-def _cut(name: str, letters: int) -> str:
+def _shortened(name: str, letters: int) -> str:
     """As much of a name as there is room for; its start says most."""
     if len(name) <= letters:
         return name

@@ -106,14 +106,14 @@ def _in_typical_steps(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 def _track(gpu: str, rows: pl.DataFrame) -> Track:
     step_ns = rows.group_by("step").agg(pl.col("ns").sum()).sort("step")["ns"].to_list()
     idle = rows.filter(pl.col("part") == "idle")
-    what = ("phase", "kind", "name", "source", "via")
-    sums = idle.group_by(*what, "step").agg(pl.col("ns").sum())
-    found: dict[Place, dict[Part, list[int]]] = defaultdict(dict)
+    key = ("phase", "kind", "name", "source", "via")
+    sums = idle.group_by(*key, "step").agg(pl.col("ns").sum())
+    idle_ns: dict[Place, dict[Part, list[int]]] = defaultdict(dict)
     for row in sums.iter_rows(named=True):
         part = (row["kind"], row["name"] if row["kind"] in _NAMED else "")
-        series = found[_place(row)].setdefault(part, [0] * len(step_ns))
+        series = idle_ns[_place(row)].setdefault(part, [0] * len(step_ns))
         series[row["step"]] += row["ns"]
-    return Track(gpu=gpu, has_steps=rows["has_steps"][0], step_ns=step_ns, idle_ns=found)
+    return Track(gpu=gpu, has_steps=rows["has_steps"][0], step_ns=step_ns, idle_ns=idle_ns)
 
 
 def _place(row: Mapping[str, Any]) -> Place:
@@ -222,14 +222,14 @@ class GapReport:
 def gap_report(tracks: Sequence[Track]) -> GapReport:
     """The gap report of a run."""
     places = sorted({place for track in tracks for place in track.idle_ns})
-    found = [
+    rows = [
         _largest(place, [(track, track.idle_ns.get(place, {})) for track in tracks])
         for place in places
     ]
-    listed = [row for row in found if is_listed(row.ns, row.low_ns, row.step_ns)]
+    listed = [row for row in rows if is_listed(row.ns, row.low_ns, row.step_ns)]
     small = {*places} - {row.place for row in listed}
-    rest = (
-        [_largest(None, [(track, _together(track, small)) for track in tracks])] if tracks else []
+    sum_of_others = (
+        [_largest(None, [(track, _summed(track, small)) for track in tracks])] if tracks else []
     )
     slowest = max(tracks, key=lambda track: median(track.step_ns), default=None)
     return GapReport(
@@ -238,8 +238,8 @@ def gap_report(tracks: Sequence[Track]) -> GapReport:
         has_steps=any(track.has_steps for track in tracks),
         steps=len(slowest.step_ns) if slowest else 0,
         step_ns=median(slowest.step_ns) if slowest else 0,
-        idle_ns=median(_sums(slowest, _together(slowest, places))) if slowest else 0,
-        rows=(*listed, *rest),
+        idle_ns=median(_sums(slowest, _summed(slowest, places))) if slowest else 0,
+        rows=(*listed, *sum_of_others),
     )
 
 
@@ -248,31 +248,31 @@ def share_of(ns: float, step_ns: float) -> float:
     return ns / step_ns if step_ns else 0.0
 
 
-def _together(track: Track, places: Iterable[Place]) -> _Series:
+def _summed(track: Track, places: Iterable[Place]) -> _Series:
     """The idle time at several places, as one row whose parts do not matter."""
     rows = [series for place in places for series in track.idle_ns.get(place, {}).values()]
     return {("", ""): [sum(step) for step in zip(*rows, strict=True)]} if rows else {}
 
 
-def _largest(place: Place | None, found: Iterable[tuple[Track, _Series]]) -> GapReportRow:
+def _largest(place: Place | None, idle_of_tracks: Iterable[tuple[Track, _Series]]) -> GapReportRow:
     """The row of the process and GPU where it is the largest share of a step: of a straggler, that
     others wait for, rather than of the middle one."""
-    rows = [_row(track, place, series) for track, series in found]
+    rows = [_row(track, place, series) for track, series in idle_of_tracks]
     return max(rows, key=lambda row: (row.share, row.low_ns or 0, row.ns))
 
 
 def _row(track: Track, place: Place | None, series: _Series) -> GapReportRow:
     values = _sums(track, series)
-    found, step_ns = typical([values]), median(track.step_ns)
+    typical_ns, step_ns = typical([values]), median(track.step_ns)
     scale = (COARSE_SCALE,) if place is None else ()
     return GapReportRow(
         place=place,
-        ns=found.value,
-        low_ns=found.low,
-        high_ns=found.high,
+        ns=typical_ns.value,
+        low_ns=typical_ns.low,
+        high_ns=typical_ns.high,
         step_ns=step_ns,
-        pct=rounded_pct(found.value, step_ns, *scale),
-        parts={part: sum(each) for part, each in series.items()},
+        pct=rounded_pct(typical_ns.value, step_ns, *scale),
+        parts={part: sum(steps) for part, steps in series.items()},
     )
 
 
@@ -315,7 +315,7 @@ def as_markdown(report: GapReport) -> str:
     """The Markdown: the same rows with their times and intervals, and how to read them."""
     if not report.tracks:
         return "# No GPU work was recorded\n"
-    return "\n".join([*_head(report), *table_lines(_table(report)), "", *_foot(report)]) + "\n"
+    return "\n".join([*_head(report), *table_lines(_table(report)), "", *_footnotes(report)]) + "\n"
 
 
 def _head(report: GapReport) -> Iterator[str]:
@@ -323,17 +323,17 @@ def _head(report: GapReport) -> Iterator[str]:
     of = "of a step of" if report.has_steps else "of a window of"
     share = percent(100 * share_of(report.idle_ns, report.step_ns))
     yield from (f"# {gpus}: idle {share} {of} {duration(round(report.step_ns))}", "")
-    yield from (f"{_what(report)}", "")
+    yield from (f"{_basis(report)}", "")
 
 
-def _what(report: GapReport) -> str:
+def _basis(report: GapReport) -> str:
     """Of what the figures are."""
     if not report.has_steps:
         return "No steps are known: these are the idle times of the whole window."
-    of = f"Per step, the median of {report.steps} typical steps."
+    steps = f"Per step, the median of {report.steps} typical steps."
     if report.tracks == 1:
-        return of
-    return f"{of} Of {report.tracks} ranks, each row has the one where it is the largest share."
+        return steps
+    return f"{steps} Of {report.tracks} ranks, each row has the one where it is the largest share."
 
 
 def _table(report: GapReport) -> Block:
@@ -371,12 +371,12 @@ def _why(row: GapReportRow) -> str:
         return ""
     whole = sum(row.parts.values())
     parts = sorted(row.parts.items(), key=lambda part: (-part[1], part[0]))
-    shown = [
+    parts_in_words = [
         f"{call or CAUSES[cause].label} {percent(100 * ns / whole)}"
         for (cause, call), ns in parts
         if 100 * ns >= whole
     ]
-    return f"{row.place.cause}: {', '.join(shown)}"
+    return f"{row.place.cause}: {', '.join(parts_in_words)}"
 
 
 def _interval(row: GapReportRow) -> str:
@@ -385,13 +385,13 @@ def _interval(row: GapReportRow) -> str:
     return f"{duration(round(row.low_ns))} to {duration(round(row.high_ns))}"
 
 
-def _foot(report: GapReport) -> Iterator[str]:
-    of = "a step" if report.has_steps else "the window"
+def _footnotes(report: GapReport) -> Iterator[str]:
+    whole = "a step" if report.has_steps else "the window"
     yield (
         "A row is the idle time of the GPU while the host was at one place. During"
         f" `{LAUNCHING}`, the GPU waits for host code and launch calls, or starts the work. During"
         f" `{WAITING}`, the host waits in a sync or a copy. An interval is empty if there are too"
-        f" few steps to tell. The last row sums what is below {_LISTED} of {of}, or may be."
+        f" few steps to tell. The last row sums what is below {_LISTED} of {whole}, or may be."
     )
     yield ""
     yield (

@@ -120,16 +120,16 @@ def shorten(text: str, width: int) -> str:
     return (
         text
         if cell_len(text) <= width
-        else _cut(text, width, width - 1 if "/" in text else width // 2)
+        else _with_ellipsis(text, width, width - 1 if "/" in text else width // 2)
     )
 
 
 def shorten_middle(text: str, width: int) -> str:
     """A sentence in `width` cells, cut in the middle: it says at both ends what it is about."""
-    return text if cell_len(text) <= width else _cut(text, width, width // 2)
+    return text if cell_len(text) <= width else _with_ellipsis(text, width, width // 2)
 
 
-def _cut(text: str, width: int, tail: int) -> str:
+def _with_ellipsis(text: str, width: int, tail: int) -> str:
     head = width - 1 - tail
     # set_cell_size pads where a double-width letter would be cut in two
     return set_cell_size(text, head) + "…" + set_cell_size(text[::-1], tail)[::-1]
@@ -148,14 +148,14 @@ def set_in_columns(
     table = [[column.titled for column in columns], *([printable(c) for c in row] for row in rows)]
     widths = [max(map(cell_len, cells)) for cells in zip(*table, strict=True)]
     if width is not None:
-        kept = _kept(columns, widths, width)
+        kept = _columns_that_fit(columns, widths, width)
         columns = [columns[index] for index in kept]
         table = [[row[index] for index in kept] for row in table]
         widths = _fitted(columns, [widths[index] for index in kept], width)
     return [_line(columns, row, widths) for row in table]
 
 
-def _kept(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+def _columns_that_fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     """Which columns to show: all, or without spare ones, the last of which goes first."""
     kept = list(range(len(columns)))
     least = [

@@ -35,18 +35,19 @@ _HEADS: Final = {"induced_idle_ns": "idle behind it", "copy_label": "copy", "pat
 
 def readable_block(table: pl.DataFrame, title: str) -> Block:
     """A table in human units, without its empty columns and a `report` that is always the same."""
-    kept = [
+    columns = [
         series
         for series in table
-        if series.null_count() < len(series) and not (series.name == "report" and _same(series))
+        if series.null_count() < len(series)
+        and not (series.name == "report" and _is_constant(series))
     ]
     return Block(
         title=title,
         columns=tuple(
             figure(head(series.name)) if series.dtype.is_numeric() else words(head(series.name))
-            for series in kept
+            for series in columns
         ),
-        rows=tuple(zip(*(_cells(series) for series in kept), strict=True)),
+        rows=tuple(zip(*(_cells(series) for series in columns), strict=True)),
     )
 
 
@@ -61,7 +62,7 @@ def columns_that_fit(table: pl.DataFrame, by_weight: Sequence[str], width: int) 
     chosen: list[str] = []
     left = width
     for name in by_weight:
-        if not _tells(table[name]):
+        if not _has_information(table[name]):
             continue
         needed = _least_width(table[name].head(_MEASURED_ROWS)) + _GAP
         if not chosen or (needed <= left and len(chosen) < MOST_COLUMNS):
@@ -82,9 +83,11 @@ def head(name: str) -> str:
     return name.removesuffix("_ns").removesuffix("_pct").replace("_", " ")
 
 
-def _tells(series: pl.Series) -> bool:
+def _has_information(series: pl.Series) -> bool:
     """Whether a column says anything: some row has a value, and a number is not always 0."""
-    if series.null_count() == len(series) or (series.name in _SAME_FOR_ALL and _same(series)):
+    if series.null_count() == len(series) or (
+        series.name in _SAME_FOR_ALL and _is_constant(series)
+    ):
         return False
     return not (
         series.dtype.is_numeric() and series.name.endswith("_ns") and not (series != 0).any()
@@ -97,7 +100,7 @@ def _least_width(series: pl.Series) -> int:
     return longest if series.dtype.is_numeric() else min(longest, _READABLE)
 
 
-def _same(series: pl.Series) -> bool:
+def _is_constant(series: pl.Series) -> bool:
     return series.n_unique() == 1
 
 

@@ -74,13 +74,15 @@ def phase_names(keys: Iterable[_Key]) -> list[tuple[str, ...]]:
 
 def phase_tree(results: RunTables, limit: int) -> tuple[list[Phase], int]:
     """At most `limit` phases in tree order, the longest sibling first; how many were left out."""
-    rows = {(row["path"], row["depth"]): row for row in _merged(results)}
+    rows = {(row["path"], row["depth"]): row for row in _phases_by_path(results)}
     paths = _Paths(rows)
     time_ns = {key: row["busy_ns"] + row["idle_ns"] for key, row in rows.items()}
-    rest = _rest(results, [rows[key] for key in paths.children.get(None, [])])
-    nested_ns = {key: sum(map(time_ns.__getitem__, of)) for key, of in paths.children.items()}
+    outside = _outside_ranges(results, [rows[key] for key in paths.children.get(None, [])])
+    nested_ns = {
+        key: sum(map(time_ns.__getitem__, children)) for key, children in paths.children.items()
+    }
     nested_ns[None] = nested_ns.get(None, 0) + sum(
-        each["busy_ns"] + each["idle_ns"] for each in rest.values()
+        sums["busy_ns"] + sums["idle_ns"] for sums in outside.values()
     )
 
     def longest(key: _Key) -> tuple[int, int]:
@@ -88,11 +90,13 @@ def phase_tree(results: RunTables, limit: int) -> tuple[list[Phase], int]:
         return -time_ns[key], -rows[key]["host_wall_ns"]
 
     # a phase is never longer than the one around it, which comes first on a tie
-    kept = set(sorted(rows, key=lambda key: (-time_ns[key], key[1], longest(key), key[0]))[:limit])
+    chosen = set(
+        sorted(rows, key=lambda key: (-time_ns[key], key[1], longest(key), key[0]))[:limit]
+    )
 
     def walk(around: _Key | None) -> Iterator[Phase]:
         for key in sorted(paths.children.get(around, ()), key=lambda key: (longest(key), key)):
-            if key in kept:
+            if key in chosen:
                 yield Phase(
                     names=paths.names[key],
                     siblings_ns=nested_ns[around],
@@ -114,10 +118,10 @@ def phase_tree(results: RunTables, limit: int) -> tuple[list[Phase], int]:
             busy_ns=sums["busy_ns"],
             idle_ns=sums["idle_ns"],
         )
-        for name, sums in rest.items()
-        if any(sums[each] for each in _REST)
+        for name, sums in outside.items()
+        if any(sums[column] for column in _REST)
     ]
-    return [*walk(None), *others], len(rows) - len(kept)
+    return [*walk(None), *others], len(rows) - len(chosen)
 
 
 class _Paths:
@@ -143,7 +147,7 @@ class _Paths:
         return None
 
 
-def _merged(results: RunTables) -> Iterator[dict[str, Any]]:
+def _phases_by_path(results: RunTables) -> Iterator[dict[str, Any]]:
     """The phases of all processes and reports, by path."""
     longest_first = results.table("phases").sort(-pl.col("busy_ns") - pl.col("idle_ns"))
     sums = [*_SUMS, *(f"{cause}_ns" for cause in CAUSES)]
@@ -158,7 +162,7 @@ def _main_cause(row: Mapping[str, Any]) -> str:
     return most if row[f"{most}_ns"] else ""
 
 
-def _rest(results: RunTables, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+def _outside_ranges(results: RunTables, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """What belongs to no range: work and idle time outside all of them, and idle time before work
     whose launch was not recorded."""
     unknown = pl.col("unknown_ns").sum()

@@ -141,14 +141,14 @@ def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
 
 
 def _straggler(
-    results: RunTables, found: pl.DataFrame, groups: pl.DataFrame, step_ns: int
+    results: RunTables, held_up: pl.DataFrame, groups: pl.DataFrame, step_ns: int
 ) -> _Delay | None:
     """The straggler of the group where it starts."""
-    if found.is_empty():
+    if held_up.is_empty():
         return None
-    row = found.row(0, named=True)
-    mine = pl.col("rank") == row["rank"]
-    if len(own := found.filter(mine, ~PASSED_ON)):
+    row = held_up.row(0, named=True)
+    of_rank = pl.col("rank") == row["rank"]
+    if len(own := held_up.filter(of_rank, ~PASSED_ON)):
         row = where_it_starts(own, groups)
     name = rank_namer(results)(row["report"], row["device"])
     held = f"the other {number(row['ranks'] - 1)} ranks" if row["ranks"] > 2 else "the other rank"
@@ -162,8 +162,8 @@ def _straggler(
         )
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
-    others = found.filter(pl.col("group") != row["group"])
-    same = others.filter(mine | follows(*found.filter(mine)["group"]))
+    others = held_up.filter(pl.col("group") != row["group"])
+    same = others.filter(of_rank | follows(*held_up.filter(of_rank)["group"]))
     sentences += _groups_that_wait(len(same), group_name(row))
     if left := len(others) - len(same):
         noun = "more group has a straggler" if left == 1 else "more groups have stragglers"
@@ -190,12 +190,12 @@ def _how_often(row: dict[str, Any]) -> str:
 
 
 def _because(row: dict[str, Any], groups: dict[int, str]) -> str:
-    found = reasons(row, BECAUSE)
+    late_reasons = reasons(row, BECAUSE)
     through = groups.get(row["through"], "")
     clauses = [
         (f"it waits for {through}" if through and clause == BECAUSE["cost_group_ns"] else clause)
-        + (f" ({part})" if len(found) > 1 else "")
-        for clause, part in found
+        + (f" ({part})" if len(late_reasons) > 1 else "")
+        for clause, part in late_reasons
     ]
     return " and ".join(clauses)
 

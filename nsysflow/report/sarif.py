@@ -43,52 +43,54 @@ def found_results(results: Results, find: Find) -> list[dict[str, Any]]:
     prints = _fingerprints(results.found.valued)
     return [
         {
-            "ruleId": one.finding.rule,
-            "level": "warning" if one.pct >= WARNING_PCT else "note",
-            "message": {"text": _message(one, of_steps=results.found.of_steps)},
-            "locations": [_location(one, results, recorded[one.report], find)],
-            **_related(one),
+            "ruleId": valued.finding.rule,
+            "level": "warning" if valued.pct >= WARNING_PCT else "note",
+            "message": {"text": _message(valued, of_steps=results.found.of_steps)},
+            "locations": [_location(valued, results, recorded[valued.report], find)],
+            **_related(valued),
             "partialFingerprints": {FINGERPRINT: fingerprint},
-            "rank": min(100.0, round(one.pct, 6)),
-            "properties": _properties(number, one, results),
+            "rank": min(100.0, round(valued.pct, 6)),
+            "properties": _properties(number, valued, results),
         }
-        for number, (one, fingerprint) in enumerate(
+        for number, (valued, fingerprint) in enumerate(
             zip(results.found.valued, prints, strict=True), start=1
         )
     ]
 
 
-def _message(one: Valued, *, of_steps: bool) -> str:
+def _message(valued: Valued, *, of_steps: bool) -> str:
     """What happens where, what it costs, and the first thing to try."""
-    known = one.high_ns or one.later_ns
+    known = valued.high_ns or valued.later_ns
     a_step = " a step" if of_steps else ""
-    saving = f"{saving_of(one)}{a_step}" if known else "saving not estimated"
-    return f"{one.finding.title}; {saving}. Try first: {one.finding.change[0]}."
+    saving = f"{saving_of(valued)}{a_step}" if known else "saving not estimated"
+    return f"{valued.finding.title}; {saving}. Try first: {valued.finding.change[0]}."
 
 
 def _location(
-    one: Valued, results: Results, recorded: Mapping[str, str], find: Find
+    valued: Valued, results: Results, recorded: Mapping[str, str], find: Find
 ) -> dict[str, Any]:
     """The line of the program; without one the report."""
-    line = SourceLine.of(one.finding.source)
+    line = SourceLine.of(valued.finding.source)
     if line is None or line.file.startswith("<"):
-        path = results.origin.paths.get(one.report, Path(one.report))
-        there = find(str(path.absolute()))
-        return _physical(there or path.name, 1, in_tree=there is not None)
-    there = find(recorded.get(line.file, line.file)) or find(line.file)
-    place = _physical(there or line.file, line.number, in_tree=there is not None)
+        path = results.origin.paths.get(valued.report, Path(valued.report))
+        file = find(str(path.absolute()))
+        return _physical(file or path.name, 1, in_tree=file is not None)
+    file = find(recorded.get(line.file, line.file)) or find(line.file)
+    place = _physical(file or line.file, line.number, in_tree=file is not None)
     if line.function:
         place["logicalLocations"] = [{"name": line.function, "kind": "function"}]
     return place
 
 
-def _related(one: Valued) -> dict[str, Any]:
+def _related(valued: Valued) -> dict[str, Any]:
     """The framework's line, where the program only calls that framework."""
-    via = SourceLine.of(one.finding.via)
+    via = SourceLine.of(valued.finding.via)
     if via is None:
         return {}
     place = _physical(via.file, via.number, in_tree=False)
-    return {"relatedLocations": [{**place, "message": {"text": f"reached in {one.finding.via}"}}]}
+    return {
+        "relatedLocations": [{**place, "message": {"text": f"reached in {valued.finding.via}"}}]
+    }
 
 
 def _physical(file: str, number: int, *, in_tree: bool) -> dict[str, Any]:
@@ -105,43 +107,45 @@ def _physical(file: str, number: int, *, in_tree: bool) -> dict[str, Any]:
 def _fingerprints(valued: tuple[Valued, ...]) -> list[str]:
     """The same for the same place of the program in each capture: of the rule, the phase and the
     function, not of lines and times. Several at one place are numbered in the order of lines."""
-    marks = [_mark(one) for one in valued]
+    marks = [_mark(finding) for finding in valued]
     order = sorted(range(len(valued)), key=lambda index: _by_line(valued[index]))
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     numbered = [""] * len(valued)
     for index in order:
-        seen[marks[index]] += 1
-        numbered[index] = f"{marks[index]}:{seen[marks[index]]}"
+        counts[marks[index]] += 1
+        numbered[index] = f"{marks[index]}:{counts[marks[index]]}"
     return numbered
 
 
-def _mark(one: Valued) -> str:
-    line = SourceLine.of(one.finding.source)
+def _mark(valued: Valued) -> str:
+    line = SourceLine.of(valued.finding.source)
     where = "" if line is None else line.function or line.file
-    return sha256("\0".join((one.finding.rule, one.finding.phase, where)).encode()).hexdigest()[:16]
+    return sha256(
+        "\0".join((valued.finding.rule, valued.finding.phase, where)).encode()
+    ).hexdigest()[:16]
 
 
-def _by_line(one: Valued) -> tuple[str, int, str, str]:
-    line = SourceLine.of(one.finding.source)
+def _by_line(valued: Valued) -> tuple[str, int, str, str]:
+    line = SourceLine.of(valued.finding.source)
     file, number = ("", 0) if line is None else (line.file, line.number)
-    return file, number, one.finding.via, one.finding.culprit
+    return file, number, valued.finding.via, valued.finding.culprit
 
 
-def _properties(number: int, one: Valued, results: Results) -> dict[str, Any]:
+def _properties(number: int, valued: Valued, results: Results) -> dict[str, Any]:
     """The numbers, named as in findings.csv, and how to see the finding in full."""
-    finding = one.finding
+    finding = valued.finding
     return {
         "finding": number,
-        "report": one.report,
+        "report": valued.report,
         "process": finding.process,
         "device": finding.device,
         "phase": finding.phase,
         "culprit": finding.culprit,
-        "saving_low_ns": one.low_ns,
-        "saving_high_ns": one.high_ns,
-        "saving_pct": round(one.pct, 6),
-        "later_ns": one.later_ns,
-        "step_ns": one.step_ns,
+        "saving_low_ns": valued.low_ns,
+        "saving_high_ns": valued.high_ns,
+        "saving_pct": round(valued.pct, 6),
+        "later_ns": valued.later_ns,
+        "step_ns": valued.step_ns,
         "method": finding.method,
         "steps": finding.steps,
         "evidence": [*finding.evidence],
@@ -152,32 +156,32 @@ def _properties(number: int, one: Valued, results: Results) -> dict[str, Any]:
 
 def rules() -> list[dict[str, Any]]:
     """All rules, also those that found nothing here: GitHub expects the same list each time."""
-    return [_rule(name, one) for name, one in explanations().items()]
+    return [_rule(name, explanation) for name, explanation in explanations().items()]
 
 
-def _rule(name: str, one: Explanation) -> dict[str, Any]:
-    shown = "\n".join(_help(name, one))
+def _rule(name: str, explanation: Explanation) -> dict[str, Any]:
+    text = "\n".join(_help(name, explanation))
     return {
         "id": name,
         "name": "".join(word.capitalize() for word in name.split("-")),
-        "shortDescription": {"text": _sentence(one.about)},
-        "fullDescription": {"text": one.why},
-        "help": {"text": shown, "markdown": shown},
+        "shortDescription": {"text": _sentence(explanation.about)},
+        "fullDescription": {"text": explanation.why},
+        "help": {"text": text, "markdown": text},
         "defaultConfiguration": {"level": "note"},
         "properties": {"tags": ["performance", "gpu"], "problem.severity": "recommendation"},
     }
 
 
-def _help(name: str, one: Explanation) -> Iterator[str]:
+def _help(name: str, explanation: Explanation) -> Iterator[str]:
     """What it is, why it costs time, what to change: Markdown that reads well as it is."""
-    yield f"# {name}: {one.about}"
-    yield from ("", one.why)
-    yield from _code("Before", one.before)
-    yield from _code("After", one.after)
-    yield from _points("Sure signs", one.signs)
-    yield from _points("When to leave it", one.leave)
+    yield f"# {name}: {explanation.about}"
+    yield from ("", explanation.why)
+    yield from _code("Before", explanation.before)
+    yield from _code("After", explanation.after)
+    yield from _points("Sure signs", explanation.signs)
+    yield from _points("When to leave it", explanation.leave)
     yield from ("", "On your machine:", "", "```sh", f"nsysflow explain {name}")
-    yield from (f"nsysflow analyze REPORT --table {table}" for table in one.tables)
+    yield from (f"nsysflow analyze REPORT --table {table}" for table in explanation.tables)
     yield "```"
 
 

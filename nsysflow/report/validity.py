@@ -50,49 +50,59 @@ class Invalid:
 
 def failures(results: Results) -> tuple[Invalid, ...]:
     """The checks that failed, the weightiest first; none where the recording can be judged."""
-    failed = [(each, found) for each in results.analyses for found in each.failed_checks]
-    blind = [found for _, found in failed if found.check is Check.NO_KERNELS]
-    if blind and len(blind) == len(results.analyses) and not results.origin.on_cpu:
-        return (_no_kernels(results, blind[0]),)
-    rest = [_incomplete(results, *each) for each in failed if each[1].check is not Check.NO_KERNELS]
+    failed = [
+        (analysis, check) for analysis in results.analyses for check in analysis.failed_checks
+    ]
+    without_kernels = [check for _, check in failed if check.check is Check.NO_KERNELS]
+    if (
+        without_kernels
+        and len(without_kernels) == len(results.analyses)
+        and not results.origin.on_cpu
+    ):
+        return (_no_kernels(results, without_kernels[0]),)
+    rest = [
+        _incomplete(results, *analysis)
+        for analysis in failed
+        if analysis[1].check is not Check.NO_KERNELS
+    ]
     return (*_unrelated(results), *rest)
 
 
-def _no_kernels(results: Results, found: FailedCheck) -> Invalid:
+def _no_kernels(results: Results, failed: FailedCheck) -> Invalid:
     first = results.analyses[0]
     if errors := import_errors(first.trace):
-        sentence, again = _not_imported(errors), _with_less(results, first)
-    elif results.origin.killed and found.count:
+        sentence, advice = _not_imported(errors), _with_less(results, first)
+    elif results.origin.killed and failed.count:
         sentence = "os._exit or a signal ended the program, so nsys could not save its kernels"
-        again = LET_IT_END
+        advice = LET_IT_END
     else:
-        sentence, again = _not_seen(results, found)
+        sentence, advice = _not_seen(results, failed)
     return Invalid(
-        why=str(Check.NO_KERNELS), sentence=f"No kernel in this report: {sentence}", advice=again
+        why=str(Check.NO_KERNELS), sentence=f"No kernel in this report: {sentence}", advice=advice
     )
 
 
-def _not_seen(results: Results, found: FailedCheck) -> tuple[str, str]:
+def _not_seen(results: Results, failed: FailedCheck) -> tuple[str, str]:
     """Why nsys saw no kernel, and what to do next."""
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
     version = results.origin.versions.get("driver", "")
     driver = f"the driver ({version})" if version else "the driver"
-    again = "record again with a newer nsys"
-    if found.count:
+    advice = "record again with a newer nsys"
+    if failed.count:
         sentence = f"{nsys} is probably older than {driver}"
-    elif found.of:
+    elif failed.of:
         sentence = f"either the program launches none, or {nsys} is older than {driver}"
-        again = f"if it should launch some, {again}"
+        advice = f"if it should launch some, {advice}"
     else:
         sentence = f"{nsys} is probably older than {driver}"
-        again += ", and with cuda in --trace"
-    return sentence, again
+        advice += ", and with cuda in --trace"
+    return sentence, advice
 
 
 def _not_imported(errors: int) -> str:
-    told = "an error" if errors == 1 else f"{number(errors)} errors"
-    return f"nsys reported {told} while importing the recording"
+    reported = "an error" if errors == 1 else f"{number(errors)} errors"
+    return f"nsys reported {reported} while importing the recording"
 
 
 def _with_less(results: Results, analysis: Analysis) -> str:
@@ -104,20 +114,20 @@ def _with_less(results: Results, analysis: Analysis) -> str:
     return "record again with a newer nsys"
 
 
-def _incomplete(results: Results, analysis: Analysis, found: FailedCheck) -> Invalid:
-    count, of = number(found.count), number(found.of)
-    again = "record again with a newer nsys"
-    if found.check is Check.IMPORT_ERRORS:
-        what, again = _not_imported(found.count), _with_less(results, analysis)
-    elif found.check is Check.UNSTAMPED:
-        what = f"{count} of {of} operations are stamped 0"
+def _incomplete(results: Results, analysis: Analysis, failed: FailedCheck) -> Invalid:
+    count, total = number(failed.count), number(failed.of)
+    advice = "record again with a newer nsys"
+    if failed.check is Check.IMPORT_ERRORS:
+        what, advice = _not_imported(failed.count), _with_less(results, analysis)
+    elif failed.check is Check.UNSTAMPED:
+        what = f"{count} of {total} operations are stamped 0"
     else:
-        when = f"from {instant(found.start_ns)} to {instant(found.end_ns)}"
-        what = f"{count} of {of} launches have no operation ({when})"
-        again = "record again, for a shorter time or fewer steps"
+        when = f"from {instant(failed.start_ns)} to {instant(failed.end_ns)}"
+        what = f"{count} of {total} launches have no operation ({when})"
+        advice = "record again, for a shorter time or fewer steps"
     where = f" in {analysis.trace.report}" if len(results.analyses) > 1 else ""
     sentence = f"Incomplete capture{where}: {what}"
-    return Invalid(why=str(found.check), sentence=sentence, advice=again)
+    return Invalid(why=str(failed.check), sentence=sentence, advice=advice)
 
 
 def _unrelated(results: Results) -> Iterator[Invalid]:

@@ -101,23 +101,23 @@ def _sums(rows: Sequence[Row]) -> dict[str, int]:
 
 def _verdict(results: RunTables, rows: Sequence[Row], *, alone: bool) -> Verdict:
     """The verdict on GPUs of one kind."""
-    found = bound_of_parts(_sums(rows))
-    total_ns = max(1, sum(found.parts_ns.values()))
-    computes = found.names[:1] == ("compute",)
-    about = [f"{len(rows)} GPUs"] if len(rows) > 1 else []
-    if found.pct is not None:
-        about.append(f"{found.pct:.0f} %")
+    bound = bound_of_parts(_sums(rows))
+    total_ns = max(1, sum(bound.parts_ns.values()))
+    computes = bound.names[:1] == ("compute",)
+    remarks = [f"{len(rows)} GPUs"] if len(rows) > 1 else []
+    if bound.pct is not None:
+        remarks.append(f"{bound.pct:.0f} %")
     if computes:
-        about += _largest_class(results, rows)
+        remarks += _largest_class(results, rows)
     else:
-        about.append(f"{whole_percent(found.parts_ns['compute'], total_ns)} computing")
-    loss = _loss(found)
+        remarks.append(f"{whole_percent(bound.parts_ns['compute'], total_ns)} computing")
+    loss = _loss(bound)
     return Verdict(
         gpus="" if alone else _names(results, rows),
-        what=f"{bound_word(found.names)} ({', '.join(about)})",
-        loss=loss if computes or not found.names else "",
-        bound="+".join(found.names) or None,
-        bound_pct=found.pct,
+        what=f"{bound_word(bound.names)} ({', '.join(remarks)})",
+        loss=loss if computes or not bound.names else "",
+        bound="+".join(bound.names) or None,
+        bound_pct=bound.pct,
     )
 
 
@@ -132,12 +132,12 @@ def bound_word(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(others), last]))
 
 
-def _loss(found: ViewBound) -> str:
+def _loss(bound: ViewBound) -> str:
     """`host and launch, 22 %`; empty where it is not worth a remark."""
-    if not found.loss or found.loss_pct is None or found.loss_pct < WORTH_PCT:
+    if not bound.loss or bound.loss_pct is None or bound.loss_pct < WORTH_PCT:
         return ""
-    names = "host and launch" if len(found.loss) > 1 else LOSSES[found.loss[0]]
-    return f"{names}, {found.loss_pct:.0f} %"
+    names = "host and launch" if len(bound.loss) > 1 else LOSSES[bound.loss[0]]
+    return f"{names}, {bound.loss_pct:.0f} %"
 
 
 def _largest_class(results: RunTables, rows: Sequence[Row]) -> list[str]:
@@ -255,11 +255,13 @@ def _remarks(results: Results) -> Iterator[str]:
 
 def _verdicts(results: Results) -> tuple[Verdict, ...]:
     """The verdicts on a run; of many ranks, on the typical one."""
-    found = verdicts(results.typical.run_steps)
+    typical = verdicts(results.typical.run_steps)
     if not results.many:
-        return found
+        return typical
     name = f"{results.typical.reports[0]}, the typical rank"
-    return tuple(replace(each, gpus=", ".join(filter(None, [name, each.gpus]))) for each in found)
+    return tuple(
+        replace(verdict, gpus=", ".join(filter(None, [name, verdict.gpus]))) for verdict in typical
+    )
 
 
 LONG_PCT: Final = 5

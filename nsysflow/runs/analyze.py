@@ -42,7 +42,9 @@ def reports_in_full(ranks: Ranks) -> frozenset[str]:
     """The reports to look at whole, by name: the typical rank's, and those of the outliers."""
     outlying = dict.fromkeys(map(ranks.report_of, ranks.outlying))
     typical = typical_report(ranks)
-    return frozenset([typical, *islice((one for one in outlying if one != typical), OUTLIERS)])
+    return frozenset(
+        [typical, *islice((report for report in outlying if report != typical), OUTLIERS)]
+    )
 
 
 def notes_of_others(digests: Sequence[Digest], whole: Collection[str]) -> list[Note]:
@@ -59,11 +61,11 @@ def notes_of_others(digests: Sequence[Digest], whole: Collection[str]) -> list[N
     )
     return [
         *(
-            Note(NoteKind.UNFIT_RANKS, f"{_some(names)} cannot be judged: {check}")
+            Note(NoteKind.UNFIT_RANKS, f"{_short_list(names)} cannot be judged: {check}")
             for check, names in unfit.items()
         ),
         *(
-            Note(kind, f"{_some(name for name, _ in found)}: {found[0][1]}")
+            Note(kind, f"{_short_list(name for name, _ in found)}: {found[0][1]}")
             for kind, found in noted.items()
         ),
     ]
@@ -77,7 +79,7 @@ def _by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return found
 
 
-def _some(names: Iterable[str]) -> str:
+def _short_list(names: Iterable[str]) -> str:
     return some_of([*dict.fromkeys(names)], _MOST_NAMES)
 
 

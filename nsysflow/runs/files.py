@@ -39,7 +39,7 @@ def output_folder(reports: Sequence[Path], folder: Path | None, *, force: bool) 
         OutputError: the folder cannot be written, nsysflow did not make it, or there is none
             beside a pattern.
     """
-    chosen = folder if folder is not None else _beside(reports[0])
+    chosen = folder if folder is not None else _folder_beside(reports[0])
     check_folder(chosen, force=force or is_run(chosen))
     return chosen
 
@@ -56,7 +56,7 @@ def check_folder(folder: Path, *, force: bool) -> None:
         raise OutputError(f"{folder} is a file", "Name another folder with -o DIR")
     effective = os.access in os.supports_effective_ids
     if not os.access(there, os.W_OK | os.X_OK, effective_ids=effective):
-        raise _not_written(folder, f"{there} is not a folder that you may write to")
+        raise _write_error(folder, f"{there} is not a folder that you may write to")
     if exists and not (folder / MARK).is_file() and not force:
         raise OutputError(
             f"{folder} exists and was not made by nsysflow (it holds no {MARK}); nothing was"
@@ -108,7 +108,7 @@ def writing(folder: Path) -> Iterator[Path]:
         with staged_folder(folder, last=MARK, stale=stale) as scratch:
             yield scratch
     except OSError as error:
-        raise _not_written(folder, _reason(error)) from error
+        raise _write_error(folder, _reason(error)) from error
 
 
 def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_least_ns: int) -> int:
@@ -117,7 +117,7 @@ def write_gaps(results: Results, file: Path, reports: Sequence[Path], *, at_leas
     Raises:
         OutputError: the file cannot be written, or is one of the reports.
     """
-    with _written_whole(file, reports) as scratch, scratch.open("wb") as out:
+    with _whole_file(file, reports) as scratch, scratch.open("wb") as out:
         return write_gaps_csv(results, out, at_least_ns=at_least_ns)
 
 
@@ -130,7 +130,7 @@ def write_perfetto(results: Results, file: Path, reports: Sequence[Path]) -> int
     """
     from nsysflow.report.perfetto.trace import write_trace
 
-    with _written_whole(file, reports) as scratch, scratch.open("wb") as out:
+    with _whole_file(file, reports) as scratch, scratch.open("wb") as out:
         return write_trace(results, out)
 
 
@@ -140,12 +140,12 @@ def write_text(text: str, file: Path, reports: Sequence[Path]) -> None:
     Raises:
         OutputError: the file cannot be written, or is one of the reports.
     """
-    with _written_whole(file, reports) as scratch:
+    with _whole_file(file, reports) as scratch:
         scratch.write_text(text, encoding="utf-8")
 
 
 @contextmanager
-def _written_whole(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
+def _whole_file(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
     """A scratch file that becomes `file`.
 
     Raises:
@@ -157,10 +157,10 @@ def _written_whole(file: Path, reports: Sequence[Path]) -> Iterator[Path]:
         with staged_file(file) as scratch:
             yield scratch
     except OSError as error:
-        raise _not_written(file, _reason(error), "Make room, or name another file") from error
+        raise _write_error(file, _reason(error), "Make room, or name another file") from error
 
 
-def _beside(report: Path) -> Path:
+def _folder_beside(report: Path) -> Path:
     if is_pattern(report):
         raise OutputError(
             f"there is no one place beside {report} for the files",
@@ -180,7 +180,7 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)  # polars' errors have no strerror
 
 
-def _not_written(target: Path, reason: str, advice: str = _ELSEWHERE) -> OutputError:
+def _write_error(target: Path, reason: str, advice: str = _ELSEWHERE) -> OutputError:
     return OutputError(f"cannot write {target}: {reason}; nothing was written", advice)
 
 

@@ -29,7 +29,7 @@ def test_it_lists_what_was_used_last_and_sums_up_the_others(
     assert head.split() == ["size", "last", "used", "what"]
     assert row.endswith(report.name)
     monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
-    print_page(report.rename(report.with_name("other.sqlite")))  # a page of its own: it has the name
+    print_page(report.rename(report.with_name("other.sqlite")))  # another page
     print_page(sqlite_report(report.parent, "h200-ddp-rank1"))
     *_, row, rest = run("cache").stdout.splitlines()
     assert row.endswith(".sqlite")

@@ -32,7 +32,7 @@ def block(results: RunTables, limits: Limits) -> Block:
     def cost(line: Line) -> str:
         return duration(max(costs.get(rank, 0) for rank in line.ranks))
 
-    lines = heat_map(table, alone(results), limits.rows, WIDTH)
+    lines = heat_map(table, conspicuous_ranks(results), limits.rows, WIDTH)
     span = f"step {steps[0]} to {steps[-1]}, longer by {KEY} of a step" if len(steps) else ""
     return make_block(
         "Ranks by step",
@@ -46,7 +46,7 @@ def block(results: RunTables, limits: Limits) -> Block:
     )
 
 
-def alone(results: RunTables) -> list[int]:
+def conspicuous_ranks(results: RunTables) -> list[int]:
     """The ranks to show by themselves: stragglers that cost most, and outliers."""
     groups = results.table("rank_groups").filter(pl.col("cost_step_ns") > 0)
     dearest = groups.sort("cost_step_ns", descending=True).head(1)["rank"].drop_nulls()

@@ -32,7 +32,7 @@ def block(results: RunTables, limits: Limits) -> Block:
     which may have none."""
     grouped = _grouped(results)
     steps = results.step_count
-    alone = _alone(results)
+    alone = _savings_by_place(results)
     shown = _worth_a_row(results, grouped, limits.rows)
 
     def time(column: str) -> Callable[[Row], str]:
@@ -74,7 +74,7 @@ def _worth_a_row(results: RunTables, grouped: pl.DataFrame, rows: int) -> pl.Dat
     return shown
 
 
-def _alone(results: RunTables) -> dict[tuple[str, ...], int]:
+def _savings_by_place(results: RunTables) -> dict[tuple[str, ...], int]:
     """What the findings that are waits save, by place."""
     found = ((one.finding, one.high_ns) for one in results.whole.found.valued)
     return {

@@ -65,18 +65,18 @@ class Bar:
         return tuple(self.from_ns + end for end in ends)
 
 
-def draw(found: Comparison) -> Figure | None:
+def draw(comparison: Comparison) -> Figure | None:
     """From the base's step to the new one, a bar per part; None where nothing changed."""
-    bars = list(bars_of(found.bridge, least_of(found)))
+    bars = list(bars_of(comparison.bridge, least_of(comparison)))
     if not any(bar.change_ns for bar in bars):
         return None
-    there = {bar.key.label for bar in bars if bar.change_ns}
+    labels = {bar.key.label for bar in bars if bar.change_ns}
     sheet = Sheet(
-        title=headline(found),
-        about=f"{title(found)} · {_HOW}",
+        title=headline(comparison),
+        about=f"{title(comparison)} · {_HOW}",
         width_mm=PAGE_MM,
         body_mm=_AXES_MM + _BAR_MM * len(bars),
-        keys=[key for key in (_SHORTER, _LONGER) if key.label in there],
+        keys=[key for key in (_SHORTER, _LONGER) if key.label in labels],
     )
     figure = sheet.figure()
     axes = figure.subplots()

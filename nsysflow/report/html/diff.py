@@ -103,23 +103,23 @@ _WORDS: Final = (
 )
 
 
-def diff_html(found: Comparison) -> str:
+def diff_html(comparison: Comparison) -> str:
     """The page, as one HTML file."""
-    head_, tail = around(DIFF, f"nsysflow: {title(found)}")
-    held = {
-        **diff_document(found),
-        "title": title(found),
+    head_, tail = around(DIFF, f"nsysflow: {title(comparison)}")
+    contents = {
+        **diff_document(comparison),
+        "title": title(comparison),
         "outside": OUTSIDE,
-        "labels": {f"{each.part}/{each.kind}": label(each) for each in found.bridge.parts},
-        "steps": {"base": _steps(found.base), "new": _steps(found.new)},
+        "labels": {f"{each.part}/{each.kind}": label(each) for each in comparison.bridge.parts},
+        "steps": {"base": _steps(comparison.base), "new": _steps(comparison.new)},
         "short_names": {
             thing.what.name: thing.short_name
-            for part in found.bridge.parts
+            for part in comparison.bridge.parts
             for thing in part.things
         },
         "tables": _tables(),
     }
-    return (head_ + json_data("diff", msgspec.json.encode(held)) + tail).decode()
+    return (head_ + json_data("diff", msgspec.json.encode(contents)) + tail).decode()
 
 
 def _steps(side: Sequence[Capture]) -> list[dict[str, Any]]:
