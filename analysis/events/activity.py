@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.events.busy import BusyTime
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
-from nsysflow.analysis.events.events import NUMBERED_CALLS, OPERATIONS, Calls, Events
+from nsysflow.analysis.events.events import NUMBERED_CALLS, OPERATIONS, Calls, Events, Operations
 from nsysflow.analysis.events.graphs import capture_began
 from nsysflow.analysis.frames.intervals import Axis, Cover, merge
 from nsysflow.analysis.schema import COPY_DETAILS, COPY_LABEL
@@ -87,7 +87,7 @@ def copies(events: Events) -> Copies:
     return ops.with_columns(label.cast(COPY_LABEL).alias("copy_label")).drop("blocks")
 
 
-def _blocks(events: Events, copies: pl.DataFrame) -> pl.Series:
+def _blocks(events: Events, copies: Operations) -> pl.Series:
     """Whether the copy's call ended no earlier than the copy, or a sync follows on its thread."""
     axis = events.axis
     calls = events.calls.select("call", "class", "thread_no", "start_ns")
@@ -247,7 +247,7 @@ def kernel_launches() -> pl.Expr:
     return name.str.contains(_KERNEL_LAUNCH) & ~name.str.contains(_NO_KERNEL)
 
 
-def _with_id(calls: pl.DataFrame) -> pl.DataFrame:
+def _with_id(calls: LostLaunches) -> LostLaunches:
     """The launches by process and correlation id, the outermost call of each; those without an id
     are left out, since nothing can be said of them."""
     order = ["process", "start_ns", pl.col("end_ns").neg(), "correlation"]
@@ -257,14 +257,14 @@ def _with_id(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _kernel_launches(events: Events) -> pl.DataFrame:
+def _kernel_launches(events: Events) -> LostLaunches:
     """All kernel launches outside stream capture."""
     names = events.calls.select(pl.col("name").unique()).filter(kernel_launches())
     calls = with_process(events.calls.join(names, on="name", how="semi"), events)
     return _with_id(outside_capture(calls, events))
 
 
-def _in_stretches(launches: pl.DataFrame, candidates: pl.DataFrame) -> pl.DataFrame:
+def _in_stretches(launches: LostLaunches, candidates: LostLaunches) -> pl.DataFrame:
     """`launches` with `lost`: whether each is one of a stretch of `candidates`."""
     keys = candidates.select("process", "correlation", pl.lit(value=True).alias("alone"))
     marked = launches.join(keys, on=["process", "correlation"], how="left", maintain_order="left")

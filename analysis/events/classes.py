@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -24,6 +24,22 @@ and `--framework-gap-us`. No other rule looks ahead."""
 
 LAZY_LOAD_NS: Final = 1_000_000
 """A kernel's first launch call over 1 ms spent that time loading its code (spec §3)."""
+
+
+CLASSED_CALLS: Final = pl.Schema(
+    {
+        "call": pl.UInt32(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "correlation": pl.Int64(),
+        "name": pl.Categorical(),
+        "thread_no": pl.UInt32(),
+        "class": CAUSE,
+    }
+)
+"""A row per CUDA call, numbered `call`, sorted by thread and start, longest first, none of negative
+length."""
+ClassedCalls = Annotated[pl.DataFrame, CLASSED_CALLS]
 
 
 def class_by_name(name: pl.Expr) -> pl.Expr:
@@ -45,7 +61,7 @@ def makes(cause: Cause, name: pl.Expr) -> pl.Expr:
     return makes_it & ~name.str.contains(cause.calls_not) if cause.calls_not else makes_it
 
 
-def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:
+def with_class_by_name(calls: pl.DataFrame) -> ClassedCalls:
     """`calls` plus `class`; each distinct name is classified once."""
     names = calls.select(pl.col("name").unique())
     classes = names.select(class_by_name(_text())).to_series()
@@ -54,7 +70,7 @@ def with_class_by_name(calls: pl.DataFrame) -> pl.DataFrame:
     return calls.with_columns(table.gather(calls["name"].to_physical()).alias("class"))
 
 
-def refine_classes(calls: pl.DataFrame, ops: pl.DataFrame, pageable: pl.Series) -> pl.DataFrame:
+def refine_classes(calls: ClassedCalls, ops: pl.DataFrame, pageable: pl.Series) -> ClassedCalls:
     """`calls` with `class` corrected by the operations that they launched.
 
     A launch of a copy from or to pageable memory is a `blocking_copy`. The first launch of a kernel
@@ -80,11 +96,11 @@ def _text() -> pl.Expr:
     return pl.col("name").cast(pl.String)
 
 
-def _rows(calls: pl.DataFrame, rows: pl.Series) -> pl.DataFrame:
+def _rows(calls: ClassedCalls, rows: pl.Series) -> ClassedCalls:
     return calls[rows.unique().sort()]
 
 
-def _first_slow_launches(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.Series:
+def _first_slow_launches(calls: ClassedCalls, ops: pl.DataFrame) -> pl.Series:
     """Rows of `calls` over 1 ms that are the first launch of their kernel in their process.
 
     If two begin together, the longer counts, then the one with the smaller correlation id.

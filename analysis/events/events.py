@@ -7,8 +7,10 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.events.classes import (
+    CLASSED_CALLS,
     PART,
     SYNC_AFTER_NS,
+    ClassedCalls,
     parts_of,
     refine_classes,
     with_class_by_name,
@@ -19,7 +21,7 @@ from nsysflow.analysis.frames.lookup import dense, distinct, greatest, scatter_t
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.schema import CAUSE, OPS, OVERHEAD, RANGES, os_pid, os_tid, process_of
+from nsysflow.analysis.schema import OPS, OVERHEAD, RANGES, os_pid, os_tid, process_of
 from nsysflow.analysis.trace import Trace
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
@@ -59,20 +61,9 @@ launched it, `place` its start on the device axis, `first` whether it is its cal
 Operations = Annotated[pl.DataFrame, OPERATIONS]
 
 NUMBERED_CALLS: Final = pl.Schema(
-    {
-        "call": pl.UInt32(),
-        "start_ns": pl.Int64(),
-        "end_ns": pl.Int64(),
-        "correlation": pl.Int64(),
-        "name": pl.Categorical(),
-        "thread_no": pl.UInt32(),
-        "class": CAUSE,
-        "source": pl.Categorical(),
-        "via": pl.Categorical(),
-    }
+    {**CLASSED_CALLS, "source": pl.Categorical(), "via": pl.Categorical()}
 )
-"""A row per CUDA call, numbered `call`, sorted by thread and start, longest first, none of negative
-length. `source` and `via` are the lines of its backtrace (spec §11)."""
+"""A row per CUDA call. `source` and `via` are the lines of its backtrace (spec §11)."""
 Calls = Annotated[pl.DataFrame, NUMBERED_CALLS]
 
 NUMBERED_RANGES: Final = pl.Schema({**RANGES, "thread_no": pl.UInt32(), "ended": pl.Boolean()})
@@ -249,7 +240,7 @@ def _with_number(rows: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
 
 def _calls(
     calls: pl.DataFrame, threads: Threads, axis: Axis, scratch: Scratch | None
-) -> pl.DataFrame:
+) -> ClassedCalls:
     """Calls on the thread axis, outermost first, with their class by name."""
     place = axis.at(pl.col("thread_no"), pl.col("start_ns"))
     numbered = _numbered(calls, threads).drop("process", "thread")
@@ -274,7 +265,7 @@ def _thread_by_thread(calls: pl.DataFrame, threads: int, scratch: Scratch | None
     return calls[rows] if scratch is None else scratch.gathered(calls, rows)
 
 
-def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
+def _with_launches(ops: pl.DataFrame, calls: ClassedCalls, threads: Threads) -> pl.DataFrame:
     """`ops` with the outermost call of their (process, correlation) as their launch."""
     call = _launch_calls(*_correlation_keys(ops, calls, threads), calls)
     return ops.with_columns(
@@ -286,7 +277,7 @@ def _with_launches(ops: pl.DataFrame, calls: pl.DataFrame, threads: Threads) -> 
 
 
 def _correlation_keys(
-    ops: pl.DataFrame, calls: pl.DataFrame, threads: Threads
+    ops: pl.DataFrame, calls: ClassedCalls, threads: Threads
 ) -> tuple[pl.Series, pl.Series]:
     """Keys of (process, correlation id) of the operations and of the calls; null without id."""
     processes = threads.select("process", "process_no").unique()
@@ -315,7 +306,7 @@ def _renumbered(ops: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, p
     return ops.with_columns(number.head(len(ops))), calls.with_columns(number.tail(len(calls)))
 
 
-def _launch_calls(asked: pl.Series, known: pl.Series, calls: pl.DataFrame) -> pl.Series:
+def _launch_calls(asked: pl.Series, known: pl.Series, calls: ClassedCalls) -> pl.Series:
     """The row in `calls` of each key, the outermost if several calls have it."""
     launches = pl.DataFrame({"key": known, "call": calls["call"]})
     if known.null_count():
@@ -346,7 +337,7 @@ def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
     return copies.filter(pageable.fill_null(value=False))["call"]
 
 
-def _sorted_ops(ops: pl.DataFrame, axis: Axis, scratch: Scratch | None) -> pl.DataFrame:
+def _sorted_ops(ops: pl.DataFrame, axis: Axis, scratch: Scratch | None) -> Operations:
     """Operations on the device axis, with their part in the accounting."""
     devices = ops.select(pl.col("device").unique().sort()).with_row_index("device_no")
     ops = _with_number(ops, devices.select("device", "device_no"))

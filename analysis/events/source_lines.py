@@ -6,14 +6,14 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import STALLS
-from nsysflow.analysis.events.classes import SYNC_AFTER_NS
+from nsysflow.analysis.events.classes import SYNC_AFTER_NS, ClassedCalls
 from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
 from nsysflow.analysis.trace import Trace
 
 
 def with_sources(
-    calls: pl.DataFrame, threads: pl.DataFrame, axis: Axis, trace: Trace, own: tuple[str, ...]
+    calls: ClassedCalls, threads: pl.DataFrame, axis: Axis, trace: Trace, own: tuple[str, ...]
 ) -> pl.DataFrame:
     """`calls` plus `source` and `via`, the lines of its backtrace (`stack_sources`).
 
@@ -119,7 +119,7 @@ def _generated() -> pl.Expr:
     return string & called & ~string.shift(-1)
 
 
-def _with_stacks(calls: pl.DataFrame, backtraces: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def _with_stacks(calls: ClassedCalls, backtraces: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """Per call `thread_no`, `correlation`, `start` and `end` on the axis, and `stack` of a
     backtrace taken when it started."""
     key, thread = ["thread_no", "start_ns"], pl.col("thread_no")
@@ -184,7 +184,7 @@ def _seen(trace: Trace) -> pl.DataFrame:
 
 
 def _of_what_ran(
-    calls: pl.DataFrame, stack: pl.Series, seen: pl.DataFrame, axis: Axis
+    calls: ClassedCalls, stack: pl.Series, seen: pl.DataFrame, axis: Axis
 ) -> pl.Series:
     """`stack`, of each call; a stall without one takes the first that was seen inside it."""
     asked = stack.is_null() & calls["class"].is_in(STALLS)

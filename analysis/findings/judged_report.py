@@ -13,6 +13,7 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.steps.kinds import Steps
 from nsysflow.analysis.tables.launches import launch_counts
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.syncs import without_inner
@@ -227,7 +228,7 @@ class JudgedReport:
         return kernels_in_order(self.view)
 
     @computed_once
-    def judged_steps(self) -> pl.DataFrame:
+    def judged_steps(self) -> Steps:
         """The steps that are judged: rows of `timeline.steps`; none where a window is judged."""
         return self.view.steps if self.view.of_steps else self.view.steps.clear()
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.kernel_classes import Rules, class_of
 from nsysflow.base.peaks import PEAKS, Unit
@@ -151,7 +152,7 @@ def kernels_in_order(view: View) -> pl.DataFrame:
     return kernels.with_columns(run.alias("run")).drop("tuned", "attention", "optimizer", "tiny")
 
 
-def _by_lane(ops: pl.DataFrame) -> pl.DataFrame:
+def _by_lane(ops: PlacedOps) -> pl.DataFrame:
     """The kernels, stream by stream; operations are in the order of their start."""
     stream = ["device_no", "process", "stream"]
     ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")

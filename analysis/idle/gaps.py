@@ -98,7 +98,7 @@ def with_launches(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
     )
 
 
-def _previous(ops: pl.DataFrame, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
+def _previous(ops: Operations, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
     """The operation that ends where each gap begins; the one launched last, if several do."""
     reaching = (pl.col("reach") >= pl.col("before")).fill_null(value=True)
     frontier = walked.filter(reaching).select("op", "reach")

@@ -8,7 +8,7 @@ from typing import Final, Self
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import Calls, Events
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -78,7 +78,7 @@ def between_calls(ns: Mapping[str, pl.Series], length: pl.Series) -> tuple[pl.Se
 
 def host_time(
     events: Events,
-    calls: pl.DataFrame,
+    calls: Calls,
     lanes: pl.DataFrame,
     asked: pl.DataFrame,
     *,
@@ -164,9 +164,7 @@ def _overhead(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
     return _claims(rows.with_columns(pl.lit("profiler", CAUSE).alias("cause")), events.axis)
 
 
-def _calls_of_single_lanes(
-    events: Events, calls: pl.DataFrame, lanes: pl.DataFrame
-) -> pl.DataFrame:
+def _calls_of_single_lanes(events: Events, calls: Calls, lanes: pl.DataFrame) -> pl.DataFrame:
     single = lanes.filter(pl.col("other_no").is_null())
     lane_of_thread = events.threads.join(single, on="thread_no", how="left", maintain_order="left")[
         "lane"
@@ -181,7 +179,7 @@ def _calls_of_single_lanes(
 
 
 def _calls_of_paired_lanes(
-    axis: Axis, calls: pl.DataFrame, lanes: pl.DataFrame, asked: pl.DataFrame
+    axis: Axis, calls: Calls, lanes: pl.DataFrame, asked: pl.DataFrame
 ) -> pl.DataFrame:
     """Calls of two-thread lanes, only those that a gap needs.
 
@@ -204,7 +202,7 @@ def _calls_of_paired_lanes(
     return _call_claims(calls[needed["row"]].with_columns(needed["lane"]), axis)
 
 
-def _calls_within(axis: Axis, calls: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
+def _calls_within(axis: Axis, calls: Calls, asked: pl.DataFrame) -> pl.DataFrame:
     """`lane`, `row` of the calls that reach into the time that a gap needs."""
     places = _on_thread_axis(axis, calls)
     asked = asked.select(
@@ -218,7 +216,7 @@ def _calls_within(axis: Axis, calls: pl.DataFrame, asked: pl.DataFrame) -> pl.Da
     return asked.select("lane", rows).explode("row").drop_nulls()
 
 
-def _last_calls_before(axis: Axis, calls: pl.DataFrame, asked: pl.DataFrame) -> pl.DataFrame:
+def _last_calls_before(axis: Axis, calls: Calls, asked: pl.DataFrame) -> pl.DataFrame:
     """`lane`, `row` of the last non-`api` call that ended before each gap."""
     calls = calls.select("class", "thread_no", "start_ns", "end_ns").with_row_index("row")
     calls = calls.filter(pl.col("class") != "api")

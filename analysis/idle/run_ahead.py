@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import Calls, Events
 from nsysflow.analysis.frames.intervals import Cover
 from nsysflow.analysis.frames.lookup import enum_from_index
 from nsysflow.analysis.frames.parallel import side_by_side
@@ -386,7 +386,7 @@ def _charges(hosts: HostTime, stalled: pl.DataFrame) -> Charges:
     )
 
 
-def _stall_causes(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
+def _stall_causes(calls: Calls, charges: Charges) -> pl.DataFrame:
     """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
     start = calls["start_ns"].gather(charges["call"])
     ranked = charges.with_columns(start.alias("start")).sort("gap", -pl.col("ns"), "start", "call")
@@ -399,7 +399,7 @@ def _stall_causes(calls: pl.DataFrame, charges: pl.DataFrame) -> pl.DataFrame:
     return ranked.group_by("gap", maintain_order=True).agg(columns)
 
 
-def _with_largest_cause(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
+def _with_largest_cause(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> CausedGaps:
     """`gaps` with their parts, which are 0 where missing, and `cause`."""
     columns = []
     for frame in parts:

@@ -21,7 +21,7 @@ from nsysflow.analysis.load.marks import (
     with_auto_domain,
 )
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
-from nsysflow.analysis.load.sampled import gpu_samples, stacks
+from nsysflow.analysis.load.sampled import gpu_samples, recorded_stacks
 from nsysflow.analysis.notes import Note
 from nsysflow.analysis.schema import os_pid, process_of
 from nsysflow.analysis.trace import Trace
@@ -57,7 +57,7 @@ def short_name() -> pl.Expr:
 def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     """The canonical frames of an export, named `report`; the largest are kept in `scratch`."""
     process = _only_process(raw)
-    backtraces, samples, frames = stacks(raw)
+    stacks = recorded_stacks(raw)
     marks = _marks_of_ours(raw, process)
     captures = first_of_each(marks.select("process", "text").rows())
     ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
@@ -77,9 +77,9 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         threads=_threads(raw),
         devices=_devices(raw.gpus, ops),
         diagnostics=raw.diagnostics,
-        backtraces=backtraces,
-        samples=samples,
-        frames=frames,
+        backtraces=stacks.backtraces,
+        samples=stacks.samples,
+        frames=stacks.frames,
         gpu_samples=gpu_samples(raw),
         captures=capture_rows(captures),
         flops=flops_rows(captures),

@@ -273,19 +273,7 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
         opened(report, export) as (source, shown),
         temporary_folder(shown, "packed") as folder,
     ):
-        begins = b"" if source.is_dir() else _beginning(source)
-        if is_json(begins):
-            raise NotAReport(
-                f"{shown} is a trace of torch.profiler, and only an SQLite export of nsys can be"
-                " packed",
-                *record_again(collector="nsys"),
-            )
-        if begins != MAGIC:
-            raise NotAReport(
-                f"{shown} is not an SQLite export, and only those can be packed",
-                "Export a report",
-                "nsys export --type sqlite REPORT.nsys-rep",
-            )
+        _require_export(source, shown)
         if out.exists() and out.samefile(shown):
             raise OutputError(
                 f"{out} is the report itself",
@@ -301,6 +289,27 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
                 scratch.open("wb") as packed,
             ):
                 pack_into(plain, packed, suffix.removeprefix(".sqlite"))
+
+
+def _require_export(source: Path, shown: str) -> None:
+    """Refuse what is no SQLite export of nsys.
+
+    Raises:
+        NotAReport: it is a trace of torch.profiler, or something else.
+    """
+    begins = b"" if source.is_dir() else _beginning(source)
+    if is_json(begins):
+        raise NotAReport(
+            f"{shown} is a trace of torch.profiler, and only an SQLite export of nsys can be"
+            " packed",
+            *record_again(collector="nsys"),
+        )
+    if begins != MAGIC:
+        raise NotAReport(
+            f"{shown} is not an SQLite export, and only those can be packed",
+            "Export a report",
+            "nsys export --type sqlite REPORT.nsys-rep",
+        )
 
 
 def _beginning(path: Path) -> bytes:

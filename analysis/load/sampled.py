@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Final
 
@@ -48,14 +49,33 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
 _RECORDED: Final = msgspec.json.Decoder(_Recorded, strict=False)
 
 
-def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """`schema.BACKTRACES`, `schema.SAMPLES` and `schema.FRAMES`.
+@dataclass(frozen=True, kw_only=True)
+class RecordedStacks:
+    """The stacks of a report.
+
+    Attributes:
+        backtraces: `schema.BACKTRACES`, those of calls.
+        samples: `schema.SAMPLES`, those of threads at instants.
+        frames: `schema.FRAMES`, of both.
+    """
+
+    backtraces: pl.DataFrame
+    samples: pl.DataFrame
+    frames: pl.DataFrame
+
+
+def recorded_stacks(raw: Raw) -> RecordedStacks:
+    """The stacks of an export.
 
     Each distinct text is parsed once: a training loop has some thousands, however long it runs.
     Samples of threads without a CUDA call explain no idle time.
     """
     if raw.backtraces.is_empty() and raw.python_samples.is_empty():
-        return schema.BACKTRACES.to_frame(), schema.SAMPLES.to_frame(), schema.FRAMES.to_frame()
+        return RecordedStacks(
+            backtraces=schema.BACKTRACES.to_frame(),
+            samples=schema.SAMPLES.to_frame(),
+            frames=schema.FRAMES.to_frame(),
+        )
     calling = raw.calls.select(pl.col("globalTid").unique())
     samples = raw.python_samples.join(calling, on="globalTid", how="semi", maintain_order="left")
     marks = [frame.drop_nulls("jsonText") for frame in (raw.backtraces, samples)]
@@ -71,7 +91,8 @@ def stacks(raw: Raw) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         .select(pl.col("start").alias(time), pl.col("globalTid").alias("thread"), "stack")
         for frame, time in zip(marks, ("start_ns", "time_ns"), strict=True)
     )
-    return backtraces, samples, _frames(numbers, raw.strings)
+    frames = _frames(numbers, raw.strings)
+    return RecordedStacks(backtraces=backtraces, samples=samples, frames=frames)
 
 
 def stack_frames(text: str) -> Stack:

@@ -237,7 +237,7 @@ def _with_paths(nodes: Nodes, ranges: PhaseRanges) -> tuple[Tree, Paths]:
 _OF_RANGE: Final = ("name", "process", "start_ns", "captured_ns")
 
 
-def _level_of_paths(here: pl.DataFrame, outer: pl.DataFrame, *, first_path: int) -> pl.DataFrame:
+def _level_of_paths(here: pl.DataFrame, outer: Paths, *, first_path: int) -> Paths:
     """`PATHS` one level below `outer`, siblings in the order of their first appearance."""
     above = outer.select(pl.col("path").alias("parent_path"), pl.col("joined", "names", "key"))
     number = pl.col("path").cast(pl.String).str.zfill(9)

@@ -230,7 +230,7 @@ def _opened(
     )
 
 
-def _nodes(replayed: pl.DataFrame) -> pl.DataFrame:
+def _nodes(replayed: pl.DataFrame) -> Nodes:
     """`Replays.nodes`: each on top of the one around it, the outermost on its launch's."""
     around = replayed.select("call", pl.col("leaf").alias("outer"), pl.col("node").alias("parent"))
     on_top = replayed.join(around, on=["call", "outer"], how="left", maintain_order="left")

@@ -133,7 +133,7 @@ class OpenRanges:
         return only.to_series().gather(last_at_or_before(steps["place"], places))
 
 
-def _slots(events: Events, history: pl.DataFrame) -> pl.DataFrame:
+def _slots(events: Events, history: History) -> pl.DataFrame:
     """`OpenRanges.slots`: the parts of each thread's history in which a range was open."""
     axis = events.axis
     length = pl.col("place").shift(-1) - pl.col("place")
@@ -150,7 +150,7 @@ def _slots(events: Events, history: pl.DataFrame) -> pl.DataFrame:
 
 
 def _process_spans(
-    events: Events, ranges: pl.DataFrame, *, first_node: int
+    events: Events, ranges: PhaseRanges, *, first_node: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Which start/end range covers each instant of a process, on the process axis; and their nodes.
 

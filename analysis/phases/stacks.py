@@ -105,7 +105,7 @@ def thread_stacks(ranges: PhaseRanges) -> tuple[Nodes, History]:
     return pl.concat([nodes, mixed_nodes]), history
 
 
-def _with_parents(ranges: pl.DataFrame) -> pl.DataFrame:
+def _with_parents(ranges: PhaseRanges) -> pl.DataFrame:
     """`ranges` plus `node`, `depth`, `parent` and `parent_end`, on the assumption that they nest.
 
     A range's depth is the number of ranges that began before it and had not ended; its parent is
@@ -123,7 +123,7 @@ def _with_parents(ranges: pl.DataFrame) -> pl.DataFrame:
     return deep.join_asof(outer, on="node", by="depth", check_sortedness=False)
 
 
-def _nested_history(ranges: pl.DataFrame) -> pl.DataFrame:
+def _nested_history(ranges: pl.DataFrame) -> History:
     """History of ranges that nest: a start opens the range's node, an end returns to its parent.
 
     At one instant the last start wins; where only ends meet, the outermost.
@@ -140,7 +140,7 @@ def _nested_history(ranges: pl.DataFrame) -> pl.DataFrame:
     return events.filter(last).select("place", "node").match_to_schema(HISTORY)
 
 
-def _mixed_stacks(ranges: pl.DataFrame, *, first_node: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _mixed_stacks(ranges: PhaseRanges, *, first_node: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Stacks and history of ranges that overlap without nesting.
 
     Between any two borders the open ranges are stacked level by level, from the outermost.

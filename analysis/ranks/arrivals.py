@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.ranks.groups import ALL_RANKS, TOGETHER
+from nsysflow.analysis.ranks.kernels import NumberedRanks
 from nsysflow.analysis.ranks.stragglers import REASONS, with_reasons
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -309,7 +310,7 @@ def _collectives(rows: pl.DataFrame) -> pl.DataFrame:
     return times.join(numbers, on=["kind", "turn"])
 
 
-def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+def arrivals_table(rows: pl.DataFrame, ranks: NumberedRanks) -> pl.DataFrame:
     """ARRIVALS.
 
     Args:
@@ -338,7 +339,7 @@ def arrivals_table(rows: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
 
 
 def ranks_table(
-    ranks: pl.DataFrame, counted: pl.DataFrame, rows: pl.DataFrame, clocks: pl.DataFrame
+    ranks: NumberedRanks, counted: pl.DataFrame, rows: pl.DataFrame, clocks: pl.DataFrame
 ) -> pl.DataFrame:
     """RANKS.
 

@@ -10,7 +10,7 @@ from nsysflow.analysis.frames.intervals import Cover, merge, on_axis, reached_be
 from nsysflow.analysis.notes import Note
 from nsysflow.analysis.replay.replay import NEVER_NS, Program, network_of, recorded
 from nsysflow.analysis.schema import Frame, os_pid
-from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.timeline import Communication, Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.accounting import ACCOUNTING, gpus_of
 from nsysflow.analysis.tables.report_tables import ReportTables
@@ -395,7 +395,7 @@ def exchanged(timeline: Timeline, selected: View, judged: View, program: Reduced
     )
 
 
-def _step_of(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
+def _step_of(kernels: Communication, timeline: Timeline) -> pl.Series:
     """The number of the step in which each kernel starts; null outside."""
     asked = kernels.select("process", "device_no", "start_ns").with_row_index("row")
     found = asked.sort("start_ns").join_asof(
@@ -410,7 +410,7 @@ def _step_of(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
     return found.sort("row").select(inside).to_series()
 
 
-def _exposed(kernels: pl.DataFrame, timeline: Timeline) -> list[pl.Series]:
+def _exposed(kernels: Communication, timeline: Timeline) -> list[pl.Series]:
     """The exposed time of each sort on the kernel's device, before its start and until its end."""
     busy, axis = timeline.busy, timeline.events.axis
     places = on_axis(kernels, axis)
@@ -429,7 +429,7 @@ def _exposed(kernels: pl.DataFrame, timeline: Timeline) -> list[pl.Series]:
     return found
 
 
-def _overlapped(kernels: pl.DataFrame, timeline: Timeline) -> pl.Series:
+def _overlapped(kernels: Communication, timeline: Timeline) -> pl.Series:
     """For how long another communication kernel ran on the kernel's device."""
     places = on_axis(kernels, timeline.events.axis)
     reached = reached_before(pl.col("end"))

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.ranks.kernels import ALL_TO_ALL, POINT_TO_POINT
+from nsysflow.analysis.ranks.kernels import ALL_TO_ALL, POINT_TO_POINT, RunSteps
 
 GROUP_KIND: Final = pl.Enum(["all", "TP", "PP", "DP", "EP"])
 """What a group of ranks shares: all ranks of the run, or by tensor, pipeline, data or expert
@@ -168,7 +168,7 @@ EARLY: Final = 4
 step is of activations."""
 
 
-def with_kind(groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def with_kind(groups: pl.DataFrame, rows: pl.DataFrame, steps: RunSteps) -> pl.DataFrame:
     """`groups` (a row per group) plus `kind`; null where it cannot be told.
 
     Args:
@@ -185,8 +185,21 @@ def with_kind(groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame) -> 
         (lasts.filter(_is(_SHARDED)).sum() > half).alias("gathers"),
         (exposed.sum() >= half).alias("exposed"),
     )
+    return (
+        groups.join(traits, on="group", how="left")
+        .join(_early(rows, steps), on="group", how="left")
+        .select("group", "members", "pair", _kind(rows["rank"].n_unique()).alias("kind"))
+        .sort("group")
+    )
+
+
+def _kind(ranks: int) -> pl.Expr:
+    """The kind of a group, by its members and the traits of its collectives.
+
+    Args:
+        ranks: how many there are in the run.
+    """
     members = pl.col("members")
-    ranks = rows["rank"].n_unique()
     neighbours = members.list.last() - members.list.first() + 1 == members.list.len()
     early, exposed = pl.col("early"), pl.col("exposed")
     tensor = neighbours & ((pl.col("reduces") & early) | (pl.col("gathers") & exposed))
@@ -203,12 +216,7 @@ def with_kind(groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame) -> 
         .when(data)
         .then(pl.lit("DP"))
     )
-    return (
-        groups.join(traits, on="group", how="left")
-        .join(_early(rows, steps), on="group", how="left")
-        .select("group", "members", "pair", kind.cast(GROUP_KIND).alias("kind"))
-        .sort("group")
-    )
+    return kind.cast(GROUP_KIND)
 
 
 def _is(pattern: str) -> pl.Expr:
@@ -223,7 +231,7 @@ def _each_to_each() -> pl.Expr:
     return _is(ALL_TO_ALL) | pl.col("name").str.contains(POINT_TO_POINT)
 
 
-def _early(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _early(rows: pl.DataFrame, steps: RunSteps) -> pl.DataFrame:
     """`group`, `early`: whether its first all-reduce of a step comes early in it, in most steps."""
     when = steps.select("rank", "step", "duration_ns", begin_ns="start_ns")
     soon = EARLY * (pl.col("own_start_ns") - pl.col("begin_ns")) < pl.col("duration_ns")

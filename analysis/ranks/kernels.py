@@ -1,7 +1,7 @@
 """The communication kernels of all reports of a run, by rank and lane (spec §9.4, §9.12)."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -14,15 +14,29 @@ POINT_TO_POINT: Final = r"(?i)send|recv"
 ALL_TO_ALL: Final = r"(?i)all_?(?:to|2)_?all"
 """Matches names and operations in which each rank sends to each: some are sends and receives."""
 
+NUMBERED_RANKS: Final = pl.Schema(
+    {
+        "rank": pl.Int64(),
+        "report_no": pl.Int64(),
+        "report": pl.String(),
+        "process": pl.Int64(),
+        "device": pl.Int32(),
+    }
+)
+"""A row per rank of a run, in the order of the reports; the row number is `rank`."""
+NumberedRanks = Annotated[pl.DataFrame, NUMBERED_RANKS]
+
+RUN_STEPS: Final = pl.Schema({**JUDGED_STEPS, "report_no": pl.Int64(), "rank": pl.Int64()})
+"""A row per step of each rank."""
+RunSteps = Annotated[pl.DataFrame, RUN_STEPS]
+
 _RANK: Final = ["report_no", "process", "device"]
 _BY_START: Final = ["start_ns", "end_ns", "stream"]
 
 
-def ranks_of(digests: Sequence[Digest]) -> pl.DataFrame:
-    """`rank`, `report_no`, `report`, `process`, `device` of each rank.
-
-    The ranks of a report are those with communication; of one without any, those with steps.
-    """
+def ranks_of(digests: Sequence[Digest]) -> NumberedRanks:
+    """The ranks of a run: of a report those with communication; of one without any, those with
+    steps."""
     parts = []
     for number, digest in enumerate(digests):
         rows = digest.steps if digest.collectives.is_empty() else digest.collectives
@@ -33,16 +47,13 @@ def ranks_of(digests: Sequence[Digest]) -> pl.DataFrame:
                 *("process", "device"),
             ).unique()
         )
-    ranks = pl.concat(parts).sort(_RANK) if parts else _no_ranks()
+    if not parts:
+        return NUMBERED_RANKS.to_frame()
+    ranks = pl.concat(parts).sort(_RANK)
     return ranks.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("rank"), pl.all())
 
 
-def _no_ranks() -> pl.DataFrame:
-    types = {"report_no": pl.Int64, "report": pl.String, "process": pl.Int64, "device": pl.Int32}
-    return pl.DataFrame(schema=types)
-
-
-def kernels_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
+def kernels_of(digests: Sequence[Digest], ranks: NumberedRanks) -> pl.DataFrame:
     """EXCHANGED of all reports by rank and start, plus `report_no`, `rank`, `point_to_point`,
     `exposed_ns`, and `lane`, `turn`: the kernel's number in its lane.
 
@@ -100,13 +111,13 @@ def _started_last(claims: pl.DataFrame) -> pl.DataFrame:
     return claims.select(-pl.col("start"), -pl.col("row").cast(pl.Int64))
 
 
-def steps_of(digests: Sequence[Digest], ranks: pl.DataFrame) -> pl.DataFrame:
-    """JUDGED_STEPS of all ranks, plus `report_no` and `rank`."""
+def steps_of(digests: Sequence[Digest], ranks: NumberedRanks) -> RunSteps:
+    """The steps of all ranks."""
     return _of_ranks([digest.steps for digest in digests], JUDGED_STEPS.to_frame(), ranks)
 
 
 def _of_ranks(
-    frames: Sequence[pl.DataFrame], blank: pl.DataFrame, ranks: pl.DataFrame
+    frames: Sequence[pl.DataFrame], blank: pl.DataFrame, ranks: NumberedRanks
 ) -> pl.DataFrame:
     """The rows of all reports, with `report_no` and `rank`; only those of ranks."""
     numbered = [

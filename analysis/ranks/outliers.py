@@ -10,6 +10,7 @@ from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.arrivals import costs_of
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.groups import ALL_RANKS
+from nsysflow.analysis.ranks.kernels import NumberedRanks, RunSteps
 from nsysflow.analysis.tables.accounting import ACCOUNTING
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -89,7 +90,7 @@ NOTICED: Final = 100
 
 
 def parts_of_ranks(
-    steps: pl.DataFrame, digests: Sequence[Digest], ranks: pl.DataFrame
+    steps: RunSteps, digests: Sequence[Digest], ranks: NumberedRanks
 ) -> pl.DataFrame:
     """`rank`, `part`, `ns`, `median_ns`, `step_ns` (the median step): means per judged step; of the
     judged window where no rank has such steps.
@@ -118,7 +119,7 @@ def parts_of_ranks(
     )
 
 
-def outliers_table(parts: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+def outliers_table(parts: pl.DataFrame, ranks: NumberedRanks) -> pl.DataFrame:
     """RANK_OUTLIERS, the largest difference first.
 
     Args:
@@ -146,7 +147,7 @@ def typical_rank(parts: pl.DataFrame) -> int | None:
     return None if closest.is_empty() else int(closest["rank"][0])
 
 
-def rank_steps_table(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def rank_steps_table(steps: RunSteps, rows: pl.DataFrame) -> pl.DataFrame:
     """RANK_STEPS.
 
     Args:

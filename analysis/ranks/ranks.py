@@ -1,6 +1,7 @@
 """The ranks of a run, merged from the digests of its reports: a frame for each table of the run."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Self
 
 import polars as pl
@@ -18,7 +19,7 @@ from nsysflow.analysis.ranks.arrivals import (
 from nsysflow.analysis.ranks.bandwidth import bandwidth_table
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together, with_kind
-from nsysflow.analysis.ranks.kernels import kernels_of, ranks_of, steps_of
+from nsysflow.analysis.ranks.kernels import RunSteps, kernels_of, ranks_of, steps_of
 from nsysflow.analysis.ranks.outliers import (
     outliers_table,
     parts_of_ranks,
@@ -27,6 +28,21 @@ from nsysflow.analysis.ranks.outliers import (
 )
 from nsysflow.analysis.ranks.savings import Run, gained_without, run_of, with_savings
 from nsysflow.analysis.ranks.stragglers import RANK_GROUPS, groups_table, waited_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meetings:
+    """The communication kernels of several ranks that end together.
+
+    Attributes:
+        lanes: of `lanes_together`.
+        kinds: of `kinds_of`.
+        clocks: of `clocks_of`, by which they do.
+    """
+
+    lanes: pl.DataFrame
+    kinds: pl.DataFrame
+    clocks: pl.DataFrame
 
 
 class Matched:
@@ -38,7 +54,7 @@ class Matched:
         self._gained: dict[int, pl.DataFrame] = {}
 
     @computed_once
-    def steps(self) -> pl.DataFrame:
+    def steps(self) -> RunSteps:
         """The steps of all ranks: of `kernels.steps_of`."""
         return steps_of(self.digests, self.ranks)
 
@@ -47,28 +63,27 @@ class Matched:
         return kernels_of(self.digests, self.ranks)
 
     @computed_once
-    def _found(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """The lanes and kinds that end together, and the clocks by which they do: first each lane
-        by its own ends, then all by common clocks."""
+    def _meetings(self) -> Meetings:
+        """What ends together: first each lane by its own ends, then all by common clocks."""
         kernels, clocks = self._every_kernel, unknown_clocks(len(self.digests))
         together = lanes_together(kernels, clocks)
         parties = kinds_of(kernels, together).select("kind", "party")
         met = kernels.join(together, on="lane").join(parties, on="kind")
         clocks = clocks_of(met, len(self.digests))
         together = lanes_together(kernels, clocks)
-        return together, kinds_of(kernels, together), clocks
+        return Meetings(lanes=together, kinds=kinds_of(kernels, together), clocks=clocks)
 
     @computed_once
     def _groups(self) -> pl.DataFrame:
         """Of `groups_of`."""
-        return groups_of(self._found[1])
+        return groups_of(self._meetings.kinds)
 
     @computed_once
     def kernels(self) -> pl.DataFrame:
         """All communication kernels, plus `kind`, `party`, `lowest`, `group` and `pair` of those in
         lanes that meet others."""
-        together, kinds, _ = self._found
-        kinds = kinds.join(self._groups.select("party", "group"), on="party")
+        together = self._meetings.lanes
+        kinds = self._meetings.kinds.join(self._groups.select("party", "group"), on="party")
         lowest = pl.col("members").list.first().alias("lowest")
         return (
             self._every_kernel.join(together, on="lane", how="left", maintain_order="left")
@@ -80,14 +95,14 @@ class Matched:
     def clocks(self) -> pl.DataFrame:
         """`report_no`, `clock_ns` of the reports that groups join to the first that is in one."""
         met = self.rows.select("report_no").unique()
-        known = self._found[2].join(met, on="report_no", how="semi")
+        known = self._meetings.clocks.join(met, on="report_no", how="semi")
         return known.filter(pl.col("component") == pl.col("component").min()).drop("component")
 
     @computed_once
     def rows(self) -> pl.DataFrame:
         """Those of collectives that end together, with who held up the others and why: of
         `with_costs`."""
-        return with_costs(aligned(self.kernels.drop_nulls("kind"), self._found[2]))
+        return with_costs(aligned(self.kernels.drop_nulls("kind"), self._meetings.clocks))
 
     def gained(self, rank: int) -> pl.DataFrame:
         """How much shorter each step would be if nobody waited for a rank: `gained_without`."""
@@ -154,7 +169,7 @@ class Ranks:
         return marked.with_columns(counts.alias("counts")).drop("of_step")
 
     @computed_once
-    def _steps(self) -> pl.DataFrame:
+    def _steps(self) -> RunSteps:
         steps, judged = self.matched.steps, pl.col("judged")
         if self._part == "begun":
             return steps

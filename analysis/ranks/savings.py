@@ -12,6 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.digest import ORIGIN, Digest
+from nsysflow.analysis.ranks.kernels import NumberedRanks, RunSteps
 from nsysflow.analysis.ranks.stragglers import PASSED_ON
 
 _UNKNOWN: Final = -(1 << 62)
@@ -165,7 +166,7 @@ def run_of(digests: Sequence[Digest], rows: pl.DataFrame) -> Run | None:
 
 
 def gained_without(
-    rank: int, run: Run | None, digests: Sequence[Digest], ranks: pl.DataFrame
+    rank: int, run: Run | None, digests: Sequence[Digest], ranks: NumberedRanks
 ) -> pl.DataFrame:
     """`rank`, `step`, `gained_ns`: how much shorter each step of the other ranks would be.
 
@@ -206,7 +207,7 @@ _GAINED: Final = pl.DataFrame(
 def with_savings(
     groups: pl.DataFrame,
     members: pl.DataFrame,
-    steps: pl.DataFrame,
+    steps: RunSteps,
     gained: Callable[[int], pl.DataFrame],
 ) -> pl.DataFrame:
     """`groups` plus `saved_step_ns`: how much shorter a step would be if nobody waited for the
@@ -234,7 +235,7 @@ def with_savings(
     return with_saved.with_columns(saved)
 
 
-def _saved(held_up: pl.DataFrame, gained: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _saved(held_up: pl.DataFrame, gained: pl.DataFrame, steps: RunSteps) -> pl.DataFrame:
     """`group`, `saved_step_ns` of the groups of one straggler."""
     of_rank = (
         gained.join(steps, on=_STEP, how="semi")

@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND
+from nsysflow.analysis.ranks.kernels import NumberedRanks, RunSteps
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 REASONS: Final = ("cost_work_ns", "cost_copy_ns", "cost_group_ns", "cost_host_ns")
@@ -98,7 +99,7 @@ PASSED_ON: Final = 2 * pl.col("cost_group_ns") > pl.col("cost_ns")
 
 
 def groups_table(
-    groups: pl.DataFrame, rows: pl.DataFrame, steps: pl.DataFrame, ranks: pl.DataFrame
+    groups: pl.DataFrame, rows: pl.DataFrame, steps: RunSteps, ranks: NumberedRanks
 ) -> pl.DataFrame:
     """RANK_GROUPS but for `saved_step_ns`.
 
@@ -116,22 +117,9 @@ def groups_table(
     sizes = sizes.drop_nulls("bytes").group_by("group").agg(pl.col("bytes").sum())
     late = _of_stragglers(rows, steps)
     through = waited_through(rows, late.select("group", "rank"))
-    members = [
-        (group, kind, len(members), numbers(members))
-        for group, kind, members in groups.select("group", "kind", "members").iter_rows()
-    ]
-    named = pl.DataFrame(
-        members,
-        schema={
-            "group": pl.Int64,
-            "kind": RANK_GROUPS["kind"],
-            "ranks": pl.Int64,
-            "members": pl.String,
-        },
-        orient="row",
-    )
     return (
-        named.join(times, on="group")
+        _with_members(groups)
+        .join(times, on="group")
         .join(sizes, on="group", how="left")
         .join(late, on="group")
         .join(through, on="group", how="left")
@@ -140,7 +128,17 @@ def groups_table(
     )
 
 
-def _of_stragglers(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _with_members(groups: pl.DataFrame) -> pl.DataFrame:
+    """`group`, `kind`, `ranks` (how many) and `members` (as text) of each group."""
+    members = [
+        (group, kind, len(members), numbers(members))
+        for group, kind, members in groups.select("group", "kind", "members").iter_rows()
+    ]
+    schema = {name: RANK_GROUPS[name] for name in ("group", "kind", "ranks", "members")}
+    return pl.DataFrame(members, schema=schema, orient="row")
+
+
+def _of_stragglers(rows: pl.DataFrame, steps: RunSteps) -> pl.DataFrame:
     """Per `group` the `rank` that cost the others most, with how often, what and why."""
     key = ["group", "rank"]
     sums = rows.group_by(key).agg(
@@ -235,7 +233,7 @@ def where_it_starts(mine: pl.DataFrame, groups: pl.DataFrame) -> dict[str, Any]:
     return dearest.row(0, named=True)
 
 
-def waited_for(rows: pl.DataFrame, rank: int, ranks: pl.DataFrame) -> pl.DataFrame:
+def waited_for(rows: pl.DataFrame, rank: int, ranks: NumberedRanks) -> pl.DataFrame:
     """`report`, `waited_ns`, `lasts_ns`, `names` of each rank but one: how long it waited for that
     one alone, and the time and names of its kernels.
 

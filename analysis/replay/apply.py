@@ -12,6 +12,7 @@ from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import (
     KINDS,
+    CallKey,
     Changes,
     Removal,
     blocking_copies,
@@ -119,13 +120,12 @@ class Names:
         of_each = ops.select(pair).join(smallest, on=pair, how="left", maintain_order="left")
         return of_each["factor"].fill_null(1.0)
 
-    def calls(self, asked: Iterable[tuple[int, int, int]]) -> pl.Series:
-        """The rows of single calls in the events: process and thread (the system's ids, or the
-        report's keys) and start."""
+    def calls(self, asked: Iterable[CallKey]) -> pl.Series:
+        """The rows of single calls in the events."""
         events = self.timeline.events
-        rows = pl.DataFrame(
-            list(asked), schema=dict.fromkeys(("p", "t", "start_ns"), pl.Int64), orient="row"
-        )
+        keys = [(key.process, key.thread, key.start_ns) for key in asked]
+        schema = dict.fromkeys(("p", "t", "start_ns"), pl.Int64)
+        rows = pl.DataFrame(keys, schema=schema, orient="row")
         threads = events.threads.select("thread_no", "process", "thread")
         calls = events.calls.select("call", "thread_no", "start_ns").join(rows, on="start_ns")
         calls = calls.join(threads, on="thread_no")

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import Events, Threads
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import matching, scatter_table
 from nsysflow.analysis.frames.statistics import median_ns
@@ -69,7 +69,7 @@ def _outermost(events: Events) -> tuple[pl.Series, pl.Series]:
     return opens.arg_true(), opens.cast(pl.UInt32).cum_sum() - 1
 
 
-def _with_predecessors(calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+def _with_predecessors(calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
     """`calls` plus `team`, `pred` and `work_ns`."""
     same = pl.col("thread_no") == pl.col("thread_no").shift(1)
     before = pl.when(same).then(pl.col("node").shift(1))
@@ -87,7 +87,7 @@ def _with_predecessors(calls: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFra
     )
 
 
-def _handing_over(calls: pl.DataFrame, threads: pl.DataFrame) -> Iterator[tuple[int, int]]:
+def _handing_over(calls: pl.DataFrame, threads: Threads) -> Iterator[tuple[int, int]]:
     """Pairs of threads of a process of which one goes on where the other stopped."""
     counts = dict(calls.group_by("thread_no").len().rows())
     about = threads.filter(pl.col("thread_no").is_in([*counts])).sort("thread_no")

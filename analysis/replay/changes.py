@@ -39,13 +39,28 @@ class Removal:
     at: str | None = None
 
 
+@dataclass(frozen=True)
+class CallKey:
+    """A single call, as a row of syncs.csv names it.
+
+    Attributes:
+        process: the system's id, or the report's key.
+        thread: the same.
+        start_ns: when it starts.
+    """
+
+    process: int
+    thread: int
+    start_ns: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """All that is changed together; by default nothing.
 
     Attributes:
         removed: kinds of stalls to remove.
-        removed_calls: single calls to remove: process, thread and start in ns, as in syncs.csv.
+        removed_calls: single calls to remove.
         graphs: phases whose launches become CUDA graphs.
         scaled: kernels by name, and the factor on their time; those that matter most come first.
         faster_host: phases, and the factor on the host's time in them.
@@ -54,7 +69,7 @@ class Changes:
     """
 
     removed: tuple[Removal, ...] = ()
-    removed_calls: tuple[tuple[int, int, int], ...] = ()
+    removed_calls: tuple[CallKey, ...] = ()
     graphs: tuple[str, ...] = ()
     scaled: tuple[tuple[str, float], ...] = ()
     faster_host: tuple[tuple[str, float], ...] = ()

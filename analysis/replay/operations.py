@@ -5,7 +5,7 @@ is reached last is made exact, so that the unchanged replay is the trace (spec Â
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -27,6 +27,7 @@ USUAL_GAP_NS: Final = 1_000
 
 EDGES: Final = pl.Schema({"op": pl.UInt32(), "source": pl.UInt32(), "lag_ns": pl.Int64()})
 """An operation that starts `lag_ns` or more after the end of another one."""
+LaggedEdges = Annotated[pl.DataFrame, EDGES]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +39,12 @@ class Operations:
             `node` (its launch in `Host.calls`, null without), `start_ns`, `end_ns`,
             `launch_start_ns`, `length_ns`, `lag_ns` (at least so long after its launch began),
             `prev` (the one before it on its stream) and `gap_ns` (at least so long after its end).
-        edges: `EDGES` of further operations that it waits for, sorted by `op`.
+        edges: the further operations that it waits for, sorted by `op`.
         usual_lag_ns: the usual time from a launch to the start on an idle GPU.
     """
 
     ops: pl.DataFrame
-    edges: pl.DataFrame
+    edges: LaggedEdges
     usual_lag_ns: int
 
 
@@ -132,7 +133,7 @@ def _usual(ops: pl.DataFrame) -> tuple[int, int]:
     )
 
 
-def _with_lags(edges: pl.DataFrame, ops: pl.DataFrame, gap: int) -> pl.DataFrame:
+def _with_lags(edges: pl.DataFrame, ops: pl.DataFrame, gap: int) -> LaggedEdges:
     """`EDGES` of pairs; a source that ended after its operation began is none."""
     seen = ops["start_ns"].gather(edges["op"]) - ops["end_ns"].gather(edges["source"])
     lag = pl.min_horizontal(pl.lit(gap), pl.lit(seen)).alias("lag_ns")
@@ -176,7 +177,7 @@ def _overlapping(kernels: pl.DataFrame, by: str) -> pl.DataFrame:
     return against.select(pair=pl.struct(lower, other)).unique()
 
 
-def _unexplained(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+def _unexplained(ops: pl.DataFrame, edges: LaggedEdges) -> LaggedEdges:
     """`EDGES` of operations that start long after their bounds, to what ended just before."""
     begun = _bound(ops, edges)
     late = ops.filter(((ops["start_ns"] - begun) > UNEXPLAINED_NS).fill_null(value=False))
@@ -199,7 +200,7 @@ def _unexplained(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
     return explained.select("op", "source", lag).match_to_schema(EDGES)
 
 
-def _bound(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
+def _bound(ops: pl.DataFrame, edges: LaggedEdges) -> pl.Series:
     """When each operation can start at the earliest, null where nothing bounds it."""
     ends = ops["end_ns"]
     by_stream = ends.gather(ops["prev"]) + ops["gap_ns"]
@@ -212,7 +213,7 @@ def _bound(ops: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
     ).to_series()
 
 
-def _latest(edges: pl.DataFrame, ends: pl.Series, count: int) -> pl.Series:
+def _latest(edges: LaggedEdges, ends: pl.Series, count: int) -> pl.Series:
     """Per operation the latest bound of its edges."""
     at = (ends.gather(edges["source"]) + edges["lag_ns"]).alias("at")
     latest = edges.with_columns(at).group_by("op").agg(pl.col("at").max())
@@ -220,7 +221,7 @@ def _latest(edges: pl.DataFrame, ends: pl.Series, count: int) -> pl.Series:
     return bound.scatter(latest["op"], latest["at"])
 
 
-def _exact(ops: pl.DataFrame, edges: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _exact(ops: pl.DataFrame, edges: LaggedEdges) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The bounds, the one that is reached last of each operation made exact."""
     ends = ops["end_ns"]
     by_edge = _latest(edges, ends, len(ops))

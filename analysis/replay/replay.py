@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
-from nsysflow.analysis.replay.operations import bound_operations, placed_operations
+from nsysflow.analysis.replay.operations import LaggedEdges, bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.kinds import judged_steps
 
@@ -199,7 +199,7 @@ def _return_nodes(calls: pl.DataFrame, held: pl.Series, first_op: int) -> pl.Dat
 
 
 def _edge_nodes(
-    ops: pl.DataFrame, edges: pl.DataFrame, first_edge: int, first_op: int
+    ops: pl.DataFrame, edges: LaggedEdges, first_edge: int, first_op: int
 ) -> pl.DataFrame:
     """A node before an operation for each of its edges (sorted by operation): the later of the edge
     and of the node before it, which is the launch or another edge."""
@@ -218,7 +218,7 @@ def _edge_nodes(
 
 
 def _operation_nodes(
-    ops: pl.DataFrame, edges: pl.DataFrame, first_edge: int, first_op: int
+    ops: pl.DataFrame, edges: LaggedEdges, first_edge: int, first_op: int
 ) -> pl.DataFrame:
     """The ends of operations: after their launch (or last edge), and after the one before them."""
     last = pl.repeat(None, len(ops), dtype=pl.UInt32, eager=True).scatter(

@@ -7,6 +7,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.intervals import Axis, Cover, on_axis
+from nsysflow.analysis.phases.work import PathIdle
 from nsysflow.analysis.selection.view import View
 
 _WAITED: Final = {"communication": "communication_ns", "copy": "copies_ns"}
@@ -52,7 +53,7 @@ def phase_parts(view: View) -> pl.DataFrame:
     return joined.with_columns(pl.exclude(key).fill_null(0))
 
 
-def _with_paths_of(view: View) -> pl.DataFrame:
+def _with_paths_of(view: View) -> PathIdle:
     """The idle time by phase without the work that nobody waited for, with the paths of `view`."""
     other = view.without_unwaited
     if other is view:

@@ -268,17 +268,7 @@ def selected_windows(
     if options.device is not None:
         windows = _of_device(windows, events, options.device)
     if options.from_ns is not None or options.to_ns is not None:
-        late = pl.lit(options.from_ns if options.from_ns is not None else axis.origin_ns)
-        soon = pl.lit(options.to_ns if options.to_ns is not None else events.last_ns + 1)
-        windows = windows.with_columns(
-            pl.max_horizontal("start_ns", late), pl.min_horizontal("end_ns", soon)
-        ).filter(pl.col("end_ns") > pl.col("start_ns"))
-        if windows.is_empty():
-            msg = (
-                f"nothing ran in {report} in that time: it spans {axis.origin_ns / 1e9:.6f} s to"
-                f" {events.last_ns / 1e9:.6f} s. Choose --from and --to inside it."
-            )
-            raise SelectionError(msg)
+        windows = _between(windows, events, options.from_ns, options.to_ns)
     if options.range is not None:
         paths = paths_named(attribution, options.range, report)
         projections = ops.join(attribution.projected(paths), on="node")
@@ -295,6 +285,27 @@ def selected_windows(
                 "Leave out --range, --from and --to, or choose other steps",
             )
     return windows
+
+
+def _between(windows: Windows, events: Events, from_ns: int | None, to_ns: int | None) -> Windows:
+    """The parts of the windows between two times; None is the begin or the end of the report.
+
+    Raises:
+        SelectionError: nothing is left.
+    """
+    origin_ns = events.axis.origin_ns
+    late = pl.lit(from_ns if from_ns is not None else origin_ns)
+    soon = pl.lit(to_ns if to_ns is not None else events.last_ns + 1)
+    between = windows.with_columns(
+        pl.max_horizontal("start_ns", late), pl.min_horizontal("end_ns", soon)
+    ).filter(pl.col("end_ns") > pl.col("start_ns"))
+    if between.is_empty():
+        msg = (
+            f"nothing ran in {events.trace.report} in that time: it spans {origin_ns / 1e9:.6f} s"
+            f" to {events.last_ns / 1e9:.6f} s. Choose --from and --to inside it."
+        )
+        raise SelectionError(msg)
+    return between
 
 
 def require_domains(known: set[str], options: Options, where: str) -> None:

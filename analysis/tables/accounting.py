@@ -6,6 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.statistics import percent
+from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSchema, shared
 
@@ -81,7 +82,7 @@ def gpus_of(view: View) -> pl.DataFrame:
     return gpus.join(names, on="device", how="left")
 
 
-def _counted(ops: pl.DataFrame) -> pl.DataFrame:
+def _counted(ops: PlacedOps) -> pl.DataFrame:
     """Per device the number of operations and the sums of their durations."""
     ns, kernel = pl.col("end_ns") - pl.col("start_ns"), pl.col("kind") == "kernel"
     return ops.group_by("device_no").agg(

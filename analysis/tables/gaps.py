@@ -8,10 +8,12 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.statistics import percent, whole_ns
+from nsysflow.analysis.idle.run_ahead import Gaps
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.selection.windows import RowParts
 from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSchema, shared
 
 GAP_SUMMARY: Final = TableSchema(
@@ -157,7 +159,7 @@ def _length_ns() -> pl.Expr:
     return pl.col("end_ns") - pl.col("start_ns")
 
 
-def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
+def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
     """Rows of GAPS for some of the view's gaps."""
     events, attribution, ops = view.events, view.attribution, view.events.ops
     dominant = pl.col("cause")
@@ -189,7 +191,7 @@ def gap_rows(view: View, gaps: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _numbers(view: View, gaps: pl.DataFrame) -> pl.Series:
+def _numbers(view: View, gaps: Gaps) -> pl.Series:
     """The number of each gap, from 0 on its device."""
     device_no = view.timeline.bare_gaps["device_no"]
     first = device_no.search_sorted(gaps["device_no"])
@@ -202,7 +204,7 @@ def place_names(attribution: Attribution, path: pl.Series) -> pl.Expr:
     return pl.when(pl.col("cause") == "unknown").then(pl.lit(NOT_RECORDED)).otherwise(name)
 
 
-def _culprits(view: View, gaps: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+def _culprits(view: View, gaps: Gaps, rows: pl.DataFrame) -> pl.Series:
     """The culprit of each gap; empty without one."""
     names = _names(view.events, rows)
     if not (gaps["cause"] == "dependency").any():
@@ -277,7 +279,7 @@ def _mean_ns(total: str, count: str) -> pl.Expr:
     return pl.when(pl.col(count) > 0).then(whole_ns(pl.col(total) / pl.col(count)))
 
 
-def _with_track(gaps: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _with_track(gaps: Gaps) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`gaps` plus `track`, a number for `device_no` and `process`; and a frame of the tracks."""
     process = pl.col("process").rank("dense").fill_null(0).cast(pl.Int64)
     track = pl.col("device_no").cast(pl.Int64) * (process.max() + 1) + process
@@ -291,7 +293,7 @@ def occurring(parts: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     return {cause: rows for cause, rows in parts.items() if not rows.is_empty()} or parts
 
 
-def idle_rows(view: View, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str) -> pl.DataFrame:
+def idle_rows(view: View, gaps: pl.DataFrame, rows: RowParts, cause: str) -> pl.DataFrame:
     """The parts of gaps with one cause, one by one: `row`, `path`, `ns`, and as categories
     `culprit`, `source` and `via`.
 
@@ -330,9 +332,7 @@ def both_lines(lines: list[str]) -> list[pl.Expr]:
     ]
 
 
-def _parts(
-    view: View, gaps: pl.DataFrame, rows: pl.DataFrame, cause: str, base: int
-) -> pl.DataFrame:
+def _parts(view: View, gaps: pl.DataFrame, rows: RowParts, cause: str, base: int) -> pl.DataFrame:
     """The parts of gaps with one cause, grouped by track, path, culprit and line.
 
     Args:

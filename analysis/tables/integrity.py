@@ -4,7 +4,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events
+from nsysflow.analysis.events.activity import LostLaunches
+from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
 from nsysflow.analysis.events.graphs import WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.notes import LOST_EVENTS, MAYBE_LOST
@@ -57,7 +58,7 @@ OF_OPERATIONS: Final = frozenset(
 """Checks that count operations, so that a share of them makes sense."""
 
 
-def count_damage(events: Events, lost: pl.DataFrame, wrong: WrongTimes) -> dict[str, int]:
+def count_damage(events: Events, lost: LostLaunches, wrong: WrongTimes) -> dict[str, int]:
     """How often each check finds something, except unattributed operations.
 
     Args:
@@ -100,12 +101,12 @@ def integrity_table(view: View) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={k: v for k, v in INTEGRITY.items() if k != "report"})
 
 
-def _before_their_launch(ops: pl.DataFrame) -> int:
+def _before_their_launch(ops: Operations) -> int:
     early = pl.col("start_ns") < pl.col("launch_start_ns")
     return int(ops.select(((pl.col("kind") == "kernel") & early).sum()).item())
 
 
-def _between_operations(lost: pl.DataFrame, ops: pl.DataFrame) -> int:
+def _between_operations(lost: LostLaunches, ops: Operations) -> int:
     """How many of the launches lie between the first and the last operation."""
     if ops.is_empty():
         return 0
@@ -138,7 +139,7 @@ def _clock_jumps(events: Events) -> int:
     return leaps + events.outliers
 
 
-def _overlapping(ops: pl.DataFrame) -> int:
+def _overlapping(ops: Operations) -> int:
     """Kernels that start before an earlier one of their stream has ended.
 
     A graph's own kernels may overlap: cuBLAS's split-K reductions start 0.1 us early on an H200.

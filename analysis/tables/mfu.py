@@ -114,15 +114,10 @@ def rates(
     inside = declared.join(paths.drop_nulls("path"), on="process", how="semi")
     timed = pl.concat([_of_steps(declared, steps), _of_phases(inside, steps, phases)])
     names = trace.devices.select("device", "name").unique("device", keep="first")
-    peaks = pl.DataFrame(
-        [(gpu, unit, peak) for gpu, units in PEAKS.items() for unit, peak in units.items()],
-        schema={"name": pl.String(), "unit": pl.String(), "peak_flops_per_s": pl.Float64()},
-        orient="row",
-    )
     rate = pl.when(pl.col("time_ns") > 0).then(pl.col("flops") * 1e9 / pl.col("time_ns"))
     table = (
         timed.join(names, on="device", how="left")
-        .join(peaks, on=["name", "unit"], how="left")
+        .join(_peaks(), on=["name", "unit"], how="left")
         .with_columns(rate.alias("flops_per_s"))
         .with_columns(
             percent(pl.col("flops_per_s"), pl.col("peak_flops_per_s")).alias("mfu_pct"),
@@ -132,6 +127,15 @@ def rates(
     for row in table.filter(pl.col("mfu_pct") > 100).iter_rows(named=True):
         raise _too_much(row, trace.report)
     return table
+
+
+def _peaks() -> pl.DataFrame:
+    """`name`, `unit`, `peak_flops_per_s` of each GPU that is known."""
+    return pl.DataFrame(
+        [(gpu, unit, peak) for gpu, units in PEAKS.items() for unit, peak in units.items()],
+        schema={"name": pl.String(), "unit": pl.String(), "peak_flops_per_s": pl.Float64()},
+        orient="row",
+    )
 
 
 def _of_steps(declared: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

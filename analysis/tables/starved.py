@@ -7,7 +7,8 @@ import polars as pl
 from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns
-from nsysflow.analysis.phases.attribution import Attribution
+from nsysflow.analysis.idle.run_ahead import Gaps
+from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -50,7 +51,7 @@ MEMBER_COLUMNS: Final = (
 """The columns of an operation that a window needs."""
 
 
-def starved_runs(ops: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+def starved_runs(ops: PlacedOps, gaps: Gaps) -> pl.DataFrame:
     """The stretches that runs of launch gaps make: `start`, `end` on the device axis, sorted.
 
     A launch gap is longer than 2 us, and at least half of it is `launch`. In a run, each begins
@@ -96,7 +97,7 @@ def starved_table(view: View) -> pl.DataFrame:
     return _listed(view, overlaps(runs, on_axis(view.windows, axis)), ops, axis)
 
 
-def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
+def _listed(view: View, runs: pl.DataFrame, ops: PlacedOps, axis: Axis) -> pl.DataFrame:
     """The rows of STARVED: runs that are at least half launch-caused idle."""
     runs = runs.hstack(_idle(axis, runs, view.gaps))
     runs = runs.filter(2 * pl.col("launch_idle_ns") >= pl.col("end") - pl.col("start"))
@@ -114,7 +115,7 @@ def _listed(view: View, runs: pl.DataFrame, ops: pl.DataFrame, axis: Axis) -> pl
     return _windows(view.attribution, members, runs.drop("place", "reach"))
 
 
-def _idle(axis: Axis, runs: pl.DataFrame, gaps: pl.DataFrame) -> list[pl.Series]:
+def _idle(axis: Axis, runs: pl.DataFrame, gaps: Gaps) -> list[pl.Series]:
     """`idle_ns`, `launch_idle_ns` of the gaps in each of `runs`."""
     # running sums after each gap; the idle time of a run is the difference of two of them
     walked = gaps.select(

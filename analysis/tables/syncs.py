@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.activity import BlockingCalls
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
@@ -87,7 +88,7 @@ def induced_table(view: View) -> pl.DataFrame:
     return _described(rows, view.copies)
 
 
-def without_inner(stalls: pl.DataFrame, charged: pl.Series) -> pl.DataFrame:
+def without_inner(stalls: BlockingCalls, charged: pl.Series) -> BlockingCalls:
     """`stalls` without the driver's calls inside runtime calls, unless they were charged
     themselves.
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.scratch import in_slices
 from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.schema import KIND_OF_WAIT, os_pid
@@ -82,7 +83,7 @@ def waited_table(view: View) -> pl.DataFrame:
     )
 
 
-def _sums(view: View, pieces: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _sums(view: View, pieces: WaitPieces) -> Iterator[pl.DataFrame]:
     """Two tables of sums: one for the kinds in `NAMED`, by name and stream, and one for all other
     kinds, which have neither."""
     ops, named = view.timeline.ops, pieces["kind"].is_in(NAMED)

@@ -7,10 +7,11 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, os_tid
+from nsysflow.analysis.steps.kinds import Steps
 
 LANE_KIND: Final = pl.Enum(
     ["steps", "phases", "calls", "host_stack", "profiler", "gaps", "stream", "counter"]
@@ -151,7 +152,7 @@ class Lanes:
     def of(
         cls,
         events: Events,
-        steps: pl.DataFrame,
+        steps: Steps,
         threads: Mapping[str, pl.Series],
         idle: pl.Series,
     ) -> "Lanes":
@@ -182,7 +183,7 @@ class Lanes:
             .alias("lane")
         )
 
-    def of_steps(self, steps: pl.DataFrame) -> pl.Series:
+    def of_steps(self, steps: Steps) -> pl.Series:
         """The `lane` of each step."""
         owned = steps.select(pl.col("process").alias("owner"), "device")
         return self._lane_of("steps", owned, ["owner", "device"])
@@ -214,7 +215,7 @@ def _gpu() -> pl.Expr:
     return pl.format("GPU {}", "device")
 
 
-def _steps(steps: pl.DataFrame) -> pl.DataFrame:
+def _steps(steps: Steps) -> pl.DataFrame:
     """The lanes of steps: one for each process and GPU."""
     return _lanes(
         "steps",
@@ -258,7 +259,7 @@ def _of_threads(events: Events, kind: str, thread_no: pl.Series) -> pl.DataFrame
     )
 
 
-def _gaps(ops: pl.DataFrame, idle: pl.Series) -> pl.DataFrame:
+def _gaps(ops: Operations, idle: pl.Series) -> pl.DataFrame:
     """The lanes of gaps, one for each GPU that was idle."""
     return _lanes(
         "gaps",
@@ -277,7 +278,7 @@ def _gaps(ops: pl.DataFrame, idle: pl.Series) -> pl.DataFrame:
     )
 
 
-def _streams(ops: pl.DataFrame, stream_no: pl.Series) -> pl.DataFrame:
+def _streams(ops: Operations, stream_no: pl.Series) -> pl.DataFrame:
     """The lanes of streams, the busiest of each GPU first."""
     length = pl.col("end_ns") - pl.col("start_ns")
     streams = (

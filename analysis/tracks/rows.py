@@ -11,7 +11,9 @@ from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.source_files import shown_frames
+from nsysflow.analysis.idle.run_ahead import CausedGaps
 from nsysflow.analysis.idle.samples import cells, has_host_stacks
+from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tables.kernel_classes import Rules, class_of
 from nsysflow.analysis.tracks.lanes import (
@@ -84,7 +86,7 @@ def operations(timeline: Timeline, lanes: Lanes, call_place: pl.Series) -> Place
     return Placed(rows=drawn, place=placed.place)
 
 
-def _classes(ops: pl.DataFrame, more: Rules) -> pl.Series:
+def _classes(ops: PlacedOps, more: Rules) -> pl.Series:
     """The `class` of each operation; each distinct name is classified once."""
     key = ["kind", "name", "short_name"]
     names = ops.select(key).unique()
@@ -106,7 +108,7 @@ def _classes(ops: pl.DataFrame, more: Rules) -> pl.Series:
     return found_classes["class"]
 
 
-def _bytes(timeline: Timeline, ops: pl.DataFrame) -> pl.Series:
+def _bytes(timeline: Timeline, ops: PlacedOps) -> pl.Series:
     """The `bytes` of each copy; null for other operations."""
     detail = ops.select(pl.when(pl.col("kind") == "memcpy").then("detail")).to_series()
     return timeline.trace.copy_details["bytes"].gather(detail).alias("bytes")
@@ -144,7 +146,7 @@ def gaps(
     ).match_to_schema(GAPS)
 
 
-def _blamed(timeline: Timeline, gaps: pl.DataFrame) -> pl.DataFrame:
+def _blamed(timeline: Timeline, gaps: CausedGaps) -> pl.DataFrame:
     """`call` and `op` of the events that each gap's largest cause is due to: the call that has
     most of it; of a dependency the operation that was awaited; else the launch of the next
     operation."""

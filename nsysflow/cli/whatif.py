@@ -13,7 +13,7 @@ from nsysflow.cli.options import Command, option, own_option, step_options
 
 if TYPE_CHECKING:
     from nsysflow.analysis.options import StepPart
-    from nsysflow.analysis.replay.changes import Removal
+    from nsysflow.analysis.replay.changes import CallKey, Removal
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
@@ -63,7 +63,7 @@ def _factor(typed: str) -> tuple[str, float]:
 
 def _calls(
     _ctx: click.Context, _param: click.Parameter, file: Path | None
-) -> tuple[tuple[int, int, int], ...]:
+) -> "tuple[CallKey, ...]":
     """The calls that a CSV file names."""
     if file is None:
         return ()
@@ -81,7 +81,9 @@ def _calls(
         raise click.BadParameter(msg) from error
 
 
-def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
+def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
+    from nsysflow.analysis.replay.changes import CallKey
+
     msg = f"line {line} of {file} does not hold three whole numbers of 64 bits"
     try:
         process, thread, start_ns = (int(row[name]) for name in _CALL)
@@ -89,7 +91,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> tuple[int, int, int]:
         raise click.BadParameter(msg) from error
     if max(map(abs, (process, thread, start_ns))) >= 1 << 63:
         raise click.BadParameter(msg)
-    return process, thread, start_ns
+    return CallKey(process, thread, start_ns)
 
 
 @click.command(cls=Command)

@@ -108,20 +108,27 @@ def phase_tree(results: RunTables, limit: int) -> tuple[list[Phase], int]:
                 )
                 yield from walk(key)
 
-    others = [
-        Phase(
-            names=(name,),
-            siblings_ns=nested_ns[None],
-            causes_ns={cause: sums[f"{cause}_ns"] for cause in CAUSES},
-            kernels=sums["kernels"],
-            kernel_ns=sums["kernel_ns"],
-            busy_ns=sums["busy_ns"],
-            idle_ns=sums["idle_ns"],
-        )
-        for name, sums in outside.items()
-        if any(sums[column] for column in _REST)
-    ]
-    return [*walk(None), *others], len(rows) - len(chosen)
+    return [*walk(None), *_others(outside, nested_ns[None])], len(rows) - len(chosen)
+
+
+def _others(outside: dict[str, dict[str, int]], siblings_ns: int) -> Iterator[Phase]:
+    """What is in no phase, as phases.
+
+    Args:
+        outside: the sums of each, by name.
+        siblings_ns: the time of all phases that are in no other.
+    """
+    for name, sums in outside.items():
+        if any(sums[column] for column in _REST):
+            yield Phase(
+                names=(name,),
+                siblings_ns=siblings_ns,
+                causes_ns={cause: sums[f"{cause}_ns"] for cause in CAUSES},
+                kernels=sums["kernels"],
+                kernel_ns=sums["kernel_ns"],
+                busy_ns=sums["busy_ns"],
+                idle_ns=sums["idle_ns"],
+            )
 
 
 class _Paths:

@@ -1,4 +1,6 @@
 import re
+from pathlib import PurePosixPath
+from runpy import run_path
 from typing import Final
 
 import click
@@ -49,6 +51,20 @@ def folders() -> list[str]:
     files = [file for top in product for file in (ROOT / top).rglob("*.py")]
     inner = {file.parent.relative_to(ROOT).as_posix() for file in files}
     return sorted({*inner, *TOPS} - {"nsysflow"})
+
+
+def test_no_module_imports_another_in_a_circle() -> None:
+    house = run_path(str(ROOT / "docs" / "make_house.py"))
+    files = [file for top in house["SHIPPED"] for file in (ROOT / top).rglob("*.py")]
+    modules = [
+        house["Module"](path=PurePosixPath(file.relative_to(ROOT)), text=file.read_text("utf-8"))
+        for file in files
+    ]
+    arrows = {arrow for arrow in house["arrows_of"](modules) if not house["is_within"](*arrow)}
+    assert len(arrows) > 1_000
+    assert house["circles"](arrows) == []
+    tied = {*arrows, ("nsysflow.base.errors", "nsysflow.cli.main")}
+    assert house["circles"](tied) != []
 
 
 @pytest.mark.parametrize("folder", folders())

@@ -58,11 +58,12 @@ def poison(dtype: torch.dtype) -> float:
 def poisoned(source: Rollout, draws: int, state_shape: tuple[int, ...]) -> Minibatch:
     """A minibatch of invalid values, each tensor at the start of a longer buffer."""
     out = empty_minibatch(source, draws, state_shape, state_dtype=source.values.dtype)
+    tensors = {}
     for field in fields(out):
         tensor = getattr(out, field.name)
         longer = tensor.new_full((tensor.numel() + BEHIND,), poison(tensor.dtype))
-        object.__setattr__(out, field.name, longer[: tensor.numel()].view(tensor.shape))
-    return out
+        tensors[field.name] = longer[: tensor.numel()].view(tensor.shape)
+    return replace(out, **tensors)
 
 
 def wrote_past_the_end(tensor: Tensor) -> bool:

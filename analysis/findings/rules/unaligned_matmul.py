@@ -48,6 +48,25 @@ def unaligned_matmul(subject: JudgedReport) -> Iterator[Finding]:
     cuBLAS has fast kernels for rows that begin at a multiple of 16 bytes: 8 numbers of 16 bits, 4
     of TF32. For others it takes kernels that load number by number.
     """
+    rows = _slower_than_need_be(subject)
+    if rows.is_empty():
+        return
+    odd_ns = int(rows.filter("odd")["gain_ns"].sum())
+    mostly_odd = 2 * odd_ns >= int(rows["gain_ns"].sum())
+    what = "with unaligned sizes" if mostly_odd else "by kernels of an older GPU generation"
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="unaligned-matmul",
+        title=f"matmul {what}: {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=PAD if mostly_odd else NEWER,
+        evidence=(in_words(subject, rows),),
+    )
+
+
+def _slower_than_need_be(subject: JudgedReport) -> pl.DataFrame:
+    """The matmul kernels that are not the GPU's fastest, with `gain_ns` (what those would take
+    less) and `odd` (whether sizes are the reason, rather than the library)."""
     kernels = subject.kernels
     newest = {
         device: capability(gpu or "", kernels["generation"].drop_nulls())
@@ -72,17 +91,4 @@ def unaligned_matmul(subject: JudgedReport) -> Iterator[Finding]:
     rows = kernels.filter((pl.col("class") == "matmul") & ~pl.col("simt")).with_columns(
         saved.alias("gain_ns"), (unaligned | oldest).fill_null(value=False).alias("odd")
     )
-    rows = rows.drop_nulls("gain_ns")
-    if rows.is_empty():
-        return
-    odd_ns = int(rows.filter("odd")["gain_ns"].sum())
-    mostly_odd = 2 * odd_ns >= int(rows["gain_ns"].sum())
-    what = "with unaligned sizes" if mostly_odd else "by kernels of an older GPU generation"
-    yield kernel_finding(
-        subject,
-        rows,
-        rule="unaligned-matmul",
-        title=f"matmul {what}: {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=PAD if mostly_odd else NEWER,
-        evidence=(in_words(subject, rows),),
-    )
+    return rows.drop_nulls("gain_ns")

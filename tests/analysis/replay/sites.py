@@ -14,7 +14,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover
 from nsysflow.analysis.replay.apply import Names, changed
-from nsysflow.analysis.replay.changes import Changes, with_graphs
+from nsysflow.analysis.replay.changes import CallKey, Changes, with_graphs
 from nsysflow.analysis.replay.replay import Recorded, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from tests.analysis.test_simulated import simulated
@@ -95,14 +95,11 @@ def _after(
     return int(ops.select(pl.max("end_ns") - pl.min("start_ns")).item())
 
 
-def _keys(timeline: Timeline, calls: list[int]) -> Iterator[tuple[int, int, int]]:
-    """Process, thread and start of calls by their start."""
+def _keys(timeline: Timeline, calls: list[int]) -> Iterator[CallKey]:
+    """The keys of calls by their start."""
     of = timeline.events.calls.filter(pl.col("start_ns").is_in(calls))
-    yield from (
-        of.join(timeline.events.threads, on="thread_no")
-        .select("process", "thread", "start_ns")
-        .iter_rows()
-    )
+    rows = of.join(timeline.events.threads, on="thread_no").select("process", "thread", "start_ns")
+    yield from (CallKey(*row) for row in rows.iter_rows())
 
 
 def _runs(timeline: Timeline, calls: list[int], counts: list[int]) -> pl.Series:

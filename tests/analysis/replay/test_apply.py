@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.replay.changes import MOST_PRINTED, Changes
+from nsysflow.analysis.replay.changes import MOST_PRINTED, CallKey, Changes
 from nsysflow.base.errors import UnknownName
 from tests.analyses import analysed
 from tests.analysis.replay.replays import (
@@ -46,7 +46,7 @@ def test_where_nothing_is_near_the_names_that_are_there_are_listed() -> None:
 
 def test_calls_that_are_not_there_are_counted() -> None:
     with pytest.raises(UnknownName, match="1 of 1 calls are not in"):
-        replayed(TIMELINE, Changes(removed_calls=((1, 2, 3),)))
+        replayed(TIMELINE, Changes(removed_calls=(CallKey(1, 2, 3),)))
 
 
 def window_end(changes: Changes) -> int:

@@ -1,6 +1,6 @@
 """What changes do to a recorded program."""
 
-from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.changes import CallKey, Changes
 from tests import tiny
 from tests.analysis.replay.replays import (
     AUTOGRAD,
@@ -168,8 +168,8 @@ def test_asynchronous_copies_lose_the_sync_behind_them() -> None:
 
 def test_single_calls_are_named_by_the_system_s_ids_or_the_report_s_keys() -> None:
     timeline = timeline_of(*SYNC)
-    by_ids = Changes(removed_calls=((1, 1, 5_000),))
-    by_keys = Changes(removed_calls=((1 << 24, MAIN, 5_000),))
+    by_ids = Changes(removed_calls=(CallKey(1, 1, 5_000),))
+    by_keys = Changes(removed_calls=(CallKey(1 << 24, MAIN, 5_000),))
     assert kernel_starts(timeline, by_ids) == kernel_starts(timeline, by_keys) == [10, 111]
 
 
@@ -178,4 +178,4 @@ def test_a_call_that_is_no_wait_can_be_removed_too() -> None:
         launch(0, 5, 1), call(10, 90, "cudaMemGetInfo"), launch(100, 105, 2),
         kernel(10, 20, 1), kernel(110, 120, 2),
     )  # fmt: skip
-    assert call_ends(timeline, Changes(removed_calls=((1, 1, 10_000),))) == [5, 25]
+    assert call_ends(timeline, Changes(removed_calls=(CallKey(1, 1, 10_000),))) == [5, 25]

@@ -9,6 +9,8 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.ranks.digest import digest
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.selection.view import judged_view
 from tests.analyses import loaded
 
@@ -37,10 +39,11 @@ def frames(value: object, kind: object) -> Iterator[tuple[pl.Schema, pl.Schema]]
 
 @pytest.mark.parametrize("name", ["h200-hf-trainer", "h200-graph-level", "h200-ddp-rank0"])
 def test_frames_have_the_schemas_of_their_types(name: str) -> None:
-    timeline = nsysflow.analyze(loaded(name)).timeline
+    analysis = nsysflow.analyze(loaded(name))
+    timeline, matched = analysis.timeline, Ranks.of([digest(analysis)]).matched
     judged = judged_view(timeline)
     checked = 0
-    owners = (timeline, timeline.events, timeline.gap_causes, timeline.open_ranges)
+    owners = (timeline, timeline.events, timeline.gap_causes, timeline.open_ranges, matched)
     for owner in (*owners, timeline.attribution, judged, judged.without_unwaited):
         for piece, kind in annotations(type(owner)):
             for schema, named in frames(getattr(owner, piece), kind):

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.replay.changes import CallKey, Changes, Removal
 from nsysflow.analysis.tables.gaps import GAP_SUMMARY, GAPS
 from nsysflow.analysis.tables.kernels import KERNELS
 from nsysflow.analysis.tables.syncs import SYNCS
@@ -24,7 +24,7 @@ def finding(**fields: Any) -> Finding:
     ("changes", "said"),
     [
         (Changes(removed=(Removal(kind="sync", at="step"),)), "without this wait"),
-        (Changes(removed_calls=((1, 2, 3),)), "without this wait"),
+        (Changes(removed_calls=(CallKey(1, 2, 3),)), "without this wait"),
         (Changes(removed=(Removal(kind="alloc"),)), "without allocating and freeing"),
         (Changes(async_copies=True), "with copies that do not block the host"),
         (Changes(graphs=("step",)), "with the phase step launched as one CUDA graph"),

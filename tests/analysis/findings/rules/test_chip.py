@@ -7,16 +7,30 @@ import polars as pl
 import pytest
 
 import nsysflow
+from nsysflow.analysis.analyze import Tables
 from nsysflow.analysis.findings.findings import WORTH_PCT, find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT
 from nsysflow.analysis.findings.rules.idle_chip import LOW_PCT, idle_chip
 from nsysflow.analysis.findings.rules.largest_kernels import largest_kernels
 from nsysflow.analysis.findings.rules.low_mfu import low_mfu
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.view import judged_view
 from tests.analyses import any_trace, few_reports
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.programs import asked, left_of, real, short_name, subject_of
 from tests.oracle.model import Op, PlainTrace, to_trace
+
+
+class Sampled(Tables):
+    """The tables of the judged part, with counters written by hand."""
+
+    def __init__(self, timeline: Timeline, counters: pl.DataFrame) -> None:
+        super().__init__(timeline, judged_view)
+        self._counters = counters
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self._counters if name == "gpu_metrics" else super().table(name)
 
 
 def with_counters(subject: JudgedReport, pct: float) -> JudgedReport:
@@ -31,7 +45,7 @@ def with_counters(subject: JudgedReport, pct: float) -> JudgedReport:
         "dram_read_pct": pct / 2,
         "dram_write_pct": pct / 2,
     }
-    subject.tables.__dict__["gpu_metrics"] = pl.DataFrame([row])
+    subject.tables = Sampled(subject.timeline, pl.DataFrame([row]))
     return subject
 
 
