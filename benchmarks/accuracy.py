@@ -136,7 +136,7 @@ def timeline(name: str) -> Timeline:
 @cache
 def recording(name: str) -> Recorded:
     """What a sample's program did."""
-    return recorded(timeline(name).events)
+    return recorded(timeline(name))
 
 
 def changes(typed: str) -> Changes:

@@ -21,8 +21,9 @@ from nsysflow.base.units import duration
 
 FINDINGS: Final = TableSchema(
     """One row per thing to change, in the order in which to act; `finding` numbers them. A saving
-    is what is left to save once the changes above are made, of a recorded step (the mean after
-    start-up, of the slowest rank), or of the window where no steps are judged. `method` is `replay`
+    is what is left to save once the changes above are made, of a step (the mean after start-up, of
+    the slowest rank; without the profiler's share where a plain step is known), or of the window
+    where no steps are judged. `method` is `replay`
     where the change itself was replayed, so that low and high are the same, and `bound` where
     `saving_high_ns` is the most that it can be. `culprit` is the call, kernel or stream that it is
     about. `steps` is how many of the judged steps have it. `process` and `device` are null where it
@@ -108,9 +109,11 @@ class Findings:
         valued: the largest saving first; of several reports, each place once.
         together_ns: what a step takes less with all changes that can be replayed; None where there
             are fewer than two.
-        step_ns: the recorded step that all savings are of, the mean after start-up; the judged
-            window where no steps are judged.
+        step_ns: the recorded step, the mean after start-up; the judged window where no steps are
+            judged.
         typical_step_ns: the mean of the judged steps.
+        undisturbed_step_ns: the step that all savings are of: `step_ns` without the profiler's
+            share, where a plain step is known.
         of_steps: whether savings are per step.
         steps: how many steps were judged.
         report: the report with the slowest steps.
@@ -120,6 +123,7 @@ class Findings:
     together_ns: int | None
     step_ns: int
     typical_step_ns: int
+    undisturbed_step_ns: int
     of_steps: bool
     steps: int
     report: str
@@ -134,11 +138,11 @@ def find(subject: JudgedReport) -> Findings:
     saves.
     """
     replays = Replays(subject)
-    worth_ns = max(1.0, WORTH_PCT / 100 * subject.run_step_ns)  # nothing is not worth a line
+    worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
     asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
     asked.sort(key=lambda one: -one.size_ns)
     kept = [
-        _valued(one, replays if index < replays.most else None, subject)
+        _valued(one, replays, replayed=index < replays.most)
         for index, one in enumerate(asked[:MOST_REPLAYED])
     ]
     plan = _planned(
@@ -156,14 +160,15 @@ def find(subject: JudgedReport) -> Findings:
         plan = _with_hidden(plan, hidden, replays, worth_ns)
     else:
         behind = _ranked(_behind_the_host(hidden, replays, subject))
-    last = plan[-1].step_after_ns if plan else subject.run_step_ns
+    last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
-        behind += tuple(_valued(one, replays, subject) for one in LAST_RESORT(subject))
+        behind += tuple(_valued(one, replays) for one in LAST_RESORT(subject))
     return Findings(
         valued=(*plan, *(replace(one, step_after_ns=last) for one in behind)),
         together_ns=_together_ns(plan),
         step_ns=subject.run_step_ns,
         typical_step_ns=subject.step_ns,
+        undisturbed_step_ns=replays.step_ns,
         of_steps=subject.of_steps,
         steps=subject.steps,
         report=subject.report,
@@ -246,16 +251,16 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
             yield one
 
 
-def _valued(finding: Finding, replays: Replays | None, subject: JudgedReport) -> Valued:
-    """A finding with its saving, replayed if it can be."""
-    saved_ns = None
-    if finding.changes is not None and replays is not None:
+def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Valued:
+    """A finding with its saving, replayed if it can be, and if that is worth its time."""
+    saved_ns, step_ns = None, replays.step_ns
+    if finding.changes is not None and replayed:
         saved_ns = replays.saving_ns(finding.changes)
     exact = saved_ns is not None and finding.exact
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
-        saved_ns = min(saved_ns, subject.run_step_ns)
+        saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None)
     elif finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
@@ -267,9 +272,9 @@ def _valued(finding: Finding, replays: Replays | None, subject: JudgedReport) ->
         low_ns=saved_ns if exact else 0,
         high_ns=saved_ns,
         alone_ns=saved_ns,
-        step_ns=subject.run_step_ns,
-        step_after_ns=subject.run_step_ns - saved_ns,
-        report=subject.report,
+        step_ns=step_ns,
+        step_after_ns=step_ns - saved_ns,
+        report=replays.subject.report,
     )
 
 
@@ -279,7 +284,7 @@ def _behind_the_host(
     """Faster kernels that alone save next to nothing, since the host is the limit: with what they
     save once it keeps up, its launches being one CUDA graph a step. Alone they save what they do,
     so that they come last."""
-    worth_ns = WORTH_PCT / 100 * subject.run_step_ns
+    worth_ns = WORTH_PCT / 100 * replays.step_ns
     if not hidden or not subject.of_steps:
         return
     no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
@@ -314,8 +319,8 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
     late = {one.culprit for _, one in compared}
     each = [find(subject) for subject in _looked_at(subjects, late)]
     slowest = max(each, key=lambda found: found.step_ns)
-    worth_ns = WORTH_PCT / 100 * slowest.step_ns
-    valued = [_valued(one, Replays(of), of) for of, one in compared]
+    worth_ns = WORTH_PCT / 100 * slowest.undisturbed_step_ns
+    valued = [_valued(one, Replays(of)) for of, one in compared]
     compared_worth = [one for one in valued if one.high_ns >= worth_ns]
     if len(each) == 1 and not compared_worth:
         return slowest

@@ -9,7 +9,8 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.replay import part_of, recorded, replay
+from nsysflow.analysis.replay.disturbance import without_disturbance
+from nsysflow.analysis.replay.replay import Program, part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
 
@@ -74,13 +75,25 @@ class Replays:
 
     @computed_once
     def names(self) -> Names:
-        """The names of the part, and its program."""
-        return Names(timeline=self.part, recorded=recorded(self.part))
+        """The names of the part, and its program, without the profiler's share where that is
+        known."""
+        recording = recorded(self.part)
+        plain_ns = self.part.options.plain_step_ns if self.subject.of_steps else None
+        quiet = without_disturbance(recording.program, plain_ns, self._step_ns_of)
+        return Names(timeline=self.part, recorded=replace(recording, program=quiet))
 
     @computed_once
     def before_ns(self) -> int:
-        """A step as recorded, in the part."""
-        return self._step_ns(self.part.events.ops)
+        """A step without changes, in the part."""
+        if self.part.options.plain_step_ns is None:
+            return self._step_ns(self.part.events.ops)
+        return self._step_ns_of(self.names.recorded.program)
+
+    @computed_once
+    def step_ns(self) -> int:
+        """The step that savings are of: the mean after start-up without the profiler's share."""
+        share_ns = self._step_ns(self.part.events.ops) - self.before_ns
+        return max(0, self.subject.run_step_ns - share_ns)
 
     def saving_ns(self, changes: Changes) -> int | None:
         """What a step takes less with the changes; negative where it takes more. None where only a
@@ -100,7 +113,7 @@ class Replays:
             if self.part is self.subject.timeline:
                 raise
             return None
-        return self.before_ns - self._step_ns(replay(program).ops)
+        return self.before_ns - self._step_ns_of(program)
 
     def _in_part(self, changes: Changes) -> Changes:
         """The changes without kernels that the replayed steps do not have."""
@@ -110,6 +123,10 @@ class Replays:
         names = {*ops["name"].unique().cast(pl.String), *ops["short_name"].unique().cast(pl.String)}
         scaled = tuple((name, factor) for name, factor in changes.scaled if name in names)
         return replace(changes, scaled=scaled)
+
+    def _step_ns_of(self, program: Program) -> int:
+        """The mean of the measured steps of a program."""
+        return self._step_ns(replay(program).ops)
 
     def _step_ns(self, ops: pl.DataFrame) -> int:
         """The mean of the measured steps with operations at these times; else the window."""

@@ -15,6 +15,7 @@ from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.disturbance import without_disturbance
 from nsysflow.analysis.replay.replay import (
     Lengths,
     Program,
@@ -139,14 +140,15 @@ def _ops(
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """A trace before and after changes. All times are as recorded, under the profiler.
+    """A trace before and after changes: as recorded, or without the profiler's share (spec §14.15).
 
     Attributes:
-        before: lengths as recorded.
+        before: lengths without the changes.
         after: lengths in the replay.
         idle_before: idle time by cause, of all devices together.
         idle_after: the same in the replay.
         notes: what the replay cannot know of this report.
+        undisturbed: whether the profiler's share is taken out of both sides.
     """
 
     before: Lengths
@@ -154,6 +156,7 @@ class WhatIf:
     idle_before: dict[str, int]
     idle_after: dict[str, int]
     notes: tuple[Note, ...]
+    undisturbed: bool = False
 
 
 def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
@@ -170,14 +173,18 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
     if timeline.options.steps:
         require_steps(timeline.steps, timeline.options.steps, timeline.trace.report)
     run = _Run(timeline, changes)
-    sides: list[Callable[[], object]] = [lambda: run.before, lambda: run.explained]
+    sides: list[Callable[[], object]] = [
+        lambda: (run.before, run.explained_before),
+        lambda: run.explained,
+    ]
     side_by_side(sides)
     return WhatIf(
         before=run.before,
         after=lengths(timeline, run.times.ops),
-        idle_before=_by_cause(timeline.gap_causes),
+        idle_before=_by_cause(run.explained_before),
         idle_after=_by_cause(run.explained),
         notes=tuple(_limits(timeline, run.recording)),
+        undisturbed=timeline.options.plain_step_ns is not None,
     )
 
 
@@ -190,13 +197,35 @@ class _Run:
 
     @computed_once
     def before(self) -> Lengths:
-        """The lengths as recorded."""
-        return lengths(self.timeline)
+        """The lengths without the changes."""
+        if self._plain_step_ns is None:
+            return lengths(self.timeline)
+        return lengths(self.timeline, self._times_before.ops)
+
+    @computed_once
+    def explained_before(self) -> GapCauses:
+        """The gaps without the changes, with their causes."""
+        if self._plain_step_ns is None:
+            return self.timeline.gap_causes
+        return self._explain(self.timeline.events, self.recording.program, self._times_before)
 
     @computed_once
     def recording(self) -> Recorded:
-        """The program as recorded."""
-        return recorded(self.timeline)
+        """The program as recorded, without the profiler's share where that is known."""
+        recording = recorded(self.timeline)
+        quiet = without_disturbance(recording.program, self._plain_step_ns, self._step_ns_of)
+        return replace(recording, program=quiet)
+
+    @property
+    def _plain_step_ns(self) -> int | None:
+        return self.timeline.options.plain_step_ns
+
+    def _step_ns_of(self, program: Program) -> int:
+        return lengths(self.timeline, replay(program).ops).step_ns or 0
+
+    @computed_once
+    def _times_before(self) -> Times:
+        return replay(self.recording.program)
 
     @computed_once
     def program(self) -> Program:
@@ -214,7 +243,11 @@ class _Run:
         events = self.timeline.events
         if self.changes.no_profiler:
             events = replace(events, overhead=events.overhead.clear())
-        events = retimed(events, self.recording, self.program, self.times)
+        return self._explain(events, self.program, self.times)
+
+    def _explain(self, events: Events, program: Program, times: Times) -> GapCauses:
+        """The gaps of a replay, with their causes."""
+        events = retimed(events, self.recording, program, times)
         gap_ns = self.timeline.options.framework_gap_ns
         return find_causes(events, find_gaps(events), framework_gap_ns=gap_ns).causes
 

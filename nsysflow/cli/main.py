@@ -184,7 +184,7 @@ def pack(report: Path, out: Path) -> None:
     from nsysflow.nsys.run import exporter
     from nsysflow.runs.sources import single_report
 
-    report = single_report(report)
+    report = single_report(report).path
     with progress("packing"):
         pack_report(report, out, export=exporter(None))
     click.echo(f"wrote {out} ({_sizes(report, out)})", err=True)

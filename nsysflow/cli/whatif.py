@@ -177,11 +177,14 @@ def whatif(
     from nsysflow.analysis.replay.changes import Changes
     from nsysflow.report.whatif import whatif_json, whatif_lines
     from nsysflow.runs.loading import load
+    from nsysflow.runs.reports import with_run
     from nsysflow.runs.sources import single_report
 
     with progress("replaying"):
-        trace = load(single_report(report), shapes="grid")  # some findings look at grids
-        analysis = analyze(trace, Options(step=step, steps=steps, skip=skip, own=own))
+        source = single_report(report)
+        trace = load(source.path, shapes="grid")  # some findings look at grids
+        options = Options(step=step, steps=steps, skip=skip, own=own)
+        analysis = analyze(trace, with_run(source.manifest, options))
         result, then = replay_and_next(analysis, Changes(**changes))
     if as_json:
         click.echo(whatif_json(result, then))

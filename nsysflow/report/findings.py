@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.findings import Findings
 from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
 
@@ -81,16 +82,24 @@ def _caption(results: Results) -> str:
     whole = "per step, each after those above" if findings.of_steps else "of the whole window"
     parts = [whole]
     if findings.together_ns is not None:
-        left = duration(findings.step_ns - findings.together_ns)
-        parts.append(f"all together {duration(findings.step_ns)} → {left}")
+        step_ns = findings.undisturbed_step_ns
+        parts.append(
+            f"all together {duration(step_ns)} → {duration(step_ns - findings.together_ns)}"
+        )
     if findings.of_steps:
-        parts += _without_profiler(results, findings.step_ns)
+        parts += _without_profiler(results, findings)
     return "; ".join(parts)
 
 
-def _without_profiler(results: Results, step_ns: int) -> list[str]:
-    """How much of it is left without the profiler, or how to find out."""
-    unprofiled_ns = results.origin.plain_step_ns or results.unprofiled_step_ns
+def _without_profiler(results: Results, findings: Findings) -> list[str]:
+    """The step without the profiler that savings are of, or how much of them is left without it."""
+    step_ns = findings.step_ns
+    if results.origin.plain_step_ns is not None:
+        quiet_ns = findings.undisturbed_step_ns
+        if quiet_ns > WORTH_SAYING * step_ns:
+            return []
+        return [f"of {duration(quiet_ns)} without the profiler (recorded {duration(step_ns)})"]
+    unprofiled_ns = results.unprofiled_step_ns
     if unprofiled_ns is None:
         return ["plain step unknown"]
     if unprofiled_ns > WORTH_SAYING * step_ns:

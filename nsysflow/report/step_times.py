@@ -58,11 +58,14 @@ class StepTime:
         step_ns: the mean of all steps after start-up that were recorded whole.
         typical_step_ns: the mean of the typical ones, which are judged.
         plain_step_ns: a step of the same program without a profiler; None where none was timed.
+        undisturbed_step_ns: `step_ns` without the profiler's share, as far as a replay can take it
+            out; None without a plain step.
     """
 
     step_ns: int
     typical_step_ns: int
     plain_step_ns: int | None
+    undisturbed_step_ns: int | None
 
     @property
     def inflation_pct(self) -> float | None:
@@ -81,6 +84,7 @@ def step_time(results: Results) -> StepTime | None:
         step_ns=found.step_ns,
         typical_step_ns=found.typical_step_ns,
         plain_step_ns=results.origin.plain_step_ns,
+        undisturbed_step_ns=found.undisturbed_step_ns if results.origin.plain_step_ns else None,
     )
 
 

@@ -18,7 +18,10 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
         next_finding: the finding that saves most beside the changes; None where none is known.
     """
     before, after = whatif.before, whatif.after
-    yield f"{report} replayed; times are as recorded, under the profiler"
+    if whatif.undisturbed:
+        yield f"{report} replayed without the profiler's share: the plain step is known"
+    else:
+        yield f"{report} replayed; times are as recorded, under the profiler"
     if before.step_ns is not None:
         step = "selected step" if before.selected else "steady step"
         what = f"1 {step}" if before.steps == 1 else f"the mean of {before.steps} {step}s"
@@ -82,6 +85,7 @@ def whatif_json(whatif: WhatIf, next_finding: Valued | None = None) -> str:
         "step_before_ns": whatif.before.step_ns,
         "step_after_ns": whatif.after.step_ns,
         "steps": whatif.before.steps,
+        "undisturbed": whatif.undisturbed,
         "idle_before": whatif.idle_before,
         "idle_after": whatif.idle_after,
         "then": following,

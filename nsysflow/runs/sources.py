@@ -88,7 +88,7 @@ def newest_run(folder: Path) -> Path:
     return max(runs, key=lambda run: (run / FILE).stat().st_mtime_ns)
 
 
-def single_report(path: Path) -> Path:
+def single_report(path: Path) -> Source:
     """The one report that `path` names: a file, or the only report of a folder or pattern.
 
     Raises:
@@ -100,7 +100,7 @@ def single_report(path: Path) -> Path:
             f"{path} is a run of {len(found)} ranks, each with its own report",
             f"Name one of them, for example {found[0].path}",
         )
-    return found[0].path
+    return found[0]
 
 
 def _reports_in(folder: Path) -> list[Path]:

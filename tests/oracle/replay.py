@@ -262,12 +262,19 @@ class Replay:
         """When each operation ends, with the calls of these classes removed (rule 12)."""
         return self.run({c for c in self.nodes if self.classes[c] in set(classes)}, {})[1]
 
-    def run(self, gone: set[int], ended: Mapping[int, int]) -> tuple[list[int], list[int]]:
+    def ends_undisturbed(self, less_ns: int) -> list[int]:
+        """When each operation ends, with so much less of the host's time at each call (rule 15)."""
+        return self.run(set(), {}, less_ns)[1]
+
+    def run(
+        self, gone: set[int], ended: Mapping[int, int], less_ns: int = 0
+    ) -> tuple[list[int], list[int]]:
         """When each operation starts and ends.
 
         Args:
             gone: the calls that are removed.
             ended: the ends that other ranks decide, by operation.
+            less_ns: what each call takes less of the host's time.
         """
         launching = [
             self.cost[c]
@@ -287,10 +294,12 @@ class Replay:
         ends = [op.end_ns for op in self.ops]
         for _, kind, i in sorted(events):
             if kind == 1:
-                start[i] = self._start(i, end)
+                start[i], taken_ns = self._start(i, end, less_ns)
+                spare_ns = max(0, self.cost[i] - 1_000)
+                cost_ns = self.cost[i] - min(spare_ns, less_ns - taken_ns)
                 copies = self.classes[i] == "blocking_copy"
                 removed = min(self.cost[i], copying) if copies else 0
-                end[i] = start[i] + (removed if i in gone else self.cost[i])
+                end[i] = start[i] + (removed if i in gone else cost_ns)
             elif kind == 0 and i not in gone:
                 target, back = self.after[i]
                 end[i] = max(end[i], ends[target] + back)
@@ -300,12 +309,15 @@ class Replay:
                 ends[i] = ended.get(i, starts[i] + lasts_ns)
         return starts, ends
 
-    def _start(self, c: int, end: dict[int, int]) -> int:
+    def _start(self, c: int, end: dict[int, int], less_ns: int) -> tuple[int, int]:
+        """When a call starts, and how much its work was shortened."""
         pred, before = self.pred[c], self.before[c]
         if pred is None:
-            return self.calls[c].start_ns
+            taken = min(self.calls[c].start_ns, less_ns)
+            return self.calls[c].start_ns - taken, taken
         work = self.calls[c].start_ns - self.calls[pred].end_ns
-        return max(end[pred] + work, NEVER if before is None else end[before])
+        taken = min(max(0, work), less_ns)
+        return max(end[pred] + work - taken, NEVER if before is None else end[before]), taken
 
     def _op_start(self, o: int, start: dict[int, int], ends: list[int], gone: set[int]) -> int:
         launch, times = self.launch[o], []

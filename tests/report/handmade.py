@@ -30,6 +30,7 @@ MS: Final = 1_000_000
 """ns in a ms."""
 
 NOTHING_FOUND: Final = Findings(
+    undisturbed_step_ns=0,
     valued=(),
     together_ns=None,
     step_ns=0,

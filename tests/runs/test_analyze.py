@@ -1,5 +1,6 @@
 """Runs of many ranks: all of their files, whoever does the work."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -10,6 +11,7 @@ from typing import Literal
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import load
@@ -19,6 +21,8 @@ from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
+from nsysflow.base.units import duration
+from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.terminal import page
 from nsysflow.runs.analyze import (
@@ -35,7 +39,7 @@ from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
 from tests.exports import write_export
 from tests.reports import PACKED, sqlite_report
-from tests.runs.runs import RUN
+from tests.runs.runs import CHILD, RUN
 
 
 @pytest.mark.parametrize("on", ["cpu", "cuda"])
@@ -216,6 +220,26 @@ def test_a_report_loaded_to_disk_has_the_same_frames(name: str, fast_disk: Path)
     on_disk = load(PACKED[name], scratch=scratch)
     assert on_disk.scratch is scratch
     assert_same(replace(on_disk, scratch=None), load(PACKED[name]))
+
+
+def test_savings_are_of_steps_without_the_profiler_where_the_run_timed_plain_ones(
+    tmp_path: Path,
+) -> None:
+    report = sqlite_report(tmp_path, "launch_bound-eager")
+    recorded_ns = analyze_reports([report], Options()).found.step_ns
+    child = replace(CHILD, plain_step_ns=round(0.7 * recorded_ns))
+    write_manifest(tmp_path, replace(RUN, reports=(report.name,), children=(child,)))
+    found = analyze_reports([tmp_path], Options()).found
+    assert found.step_ns == recorded_ns
+    assert found.undisturbed_step_ns == pytest.approx(0.7 * recorded_ns, rel=0.01)
+    shown = CliRunner().invoke(main, ["analyze", str(tmp_path), "--no-files"]).stdout
+    assert f"without the profiler (recorded {duration(recorded_ns)})" in " ".join(shown.split())
+    replayed = json.loads(CliRunner().invoke(main, ["whatif", str(tmp_path), "--json"]).stdout)
+    assert replayed["undisturbed"]
+    assert replayed["step_before_ns"] == replayed["step_after_ns"]
+    assert replayed["step_after_ns"] == pytest.approx(0.7 * recorded_ns, rel=0.01)
+    asked = analyze_reports([tmp_path], Options(steps=(StepPart(first=3),))).found
+    assert asked.undisturbed_step_ns == asked.step_ns  # plain steps are the mean of all
 
 
 def assert_same(found: Trace, expected: Trace) -> None:

@@ -29,7 +29,7 @@ def test_a_runs_only_report_has_the_name_of_the_run(tmp_path: Path) -> None:
     write_manifest(tmp_path, RUN)
     (source,) = distinct_sources([tmp_path])
     assert (source.path, source.name) == (tmp_path / "report.sqlite", tmp_path.name)
-    assert single_report(tmp_path) == source.path
+    assert single_report(tmp_path).path == source.path
 
 
 def test_each_rank_of_a_run_is_a_report(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_one_report_is_not_taken_from_several_nor_given_twice(tmp_path: Path) ->
     made(tmp_path, "rank0.sqlite", "rank1.sqlite")
     with pytest.raises(NotAReport, match="is a run of 2 ranks"):
         single_report(tmp_path)
-    assert single_report(tmp_path / "rank1*") == tmp_path / "rank1.sqlite"
+    assert single_report(tmp_path / "rank1*").path == tmp_path / "rank1.sqlite"
     for typed in (("rank*", "*0.sqlite"), ("a.sqlite", "x/../a.sqlite")):
         with pytest.raises(SelectionError, match="was given twice"):
             distinct_sources([tmp_path / each for each in typed])

@@ -51,7 +51,7 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _rates(gpus: pl.DataFrame, ratios: dict[int, float | None]) -> Iterator[str]:
-    """How much kernel_finding the tensor cores are, and who says so."""
+    """How much faster the tensor cores are, and who says so."""
     for name, device in dict(zip(gpus["name"], gpus["device"], strict=True)).items():
         ratio = ratios[device]
         if ratio is None:

@@ -1,0 +1,113 @@
+"""The profiler's share of the host's time, taken out of a recorded program (spec §14.15)."""
+
+from typing import Final
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.findings.findings import Findings, find
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.load import load
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.disturbance import with_cheaper_host, without_disturbance
+from nsysflow.analysis.replay.replay import Program, lengths, recorded, replay
+from nsysflow.analysis.replay.whatif import whatif
+from tests.analysis.replay.replays import Row, kernel, launch, opened
+from tests.analysis.replay.test_replay import PROGRAMS, SAMPLES, plain
+from tests.oracle.model import to_trace
+from tests.oracle.replay import Replay
+from tests.reports import PACKED
+from tests.tiny import analysis_of
+
+US: Final = 1_000
+STEPS: Final = 12
+LAUNCHES: Final = 10
+
+
+@pytest.mark.parametrize("less_ns", [0, 700, 6_000])
+@pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
+def test_the_oracle_agrees(name: str, less_ns: int) -> None:
+    timeline = nsysflow.analyze(to_trace(plain(name)), Options()).timeline
+    quiet = with_cheaper_host(recorded(timeline).program, less_ns)
+    assert replay(quiet).ops["end_ns"].to_list() == Replay(plain(name)).ends_undisturbed(less_ns)
+
+
+def loop(*, share_us: int, kernel_us: int) -> list[Row]:
+    """Steps of launches, each of 4 us after 6 us of Python, to both of which the profiler adds."""
+    rows: list[Row] = []
+    now, done, number = 0, 0, 0
+    for _ in range(STEPS):
+        begun = now
+        for _ in range(LAUNCHES):
+            number += 1
+            start = now + 6 + share_us
+            rows.append(launch(start, start + 4, number))
+            first = max(done, start + 5)
+            done = first + kernel_us
+            rows.append(kernel(first, done, number))
+            now = start + 4
+        rows.append(opened(begun, now, "step"))
+    return rows
+
+
+def step_of(rows: list[Row], plain_us: float | None = None, changes: Changes | None = None) -> int:
+    """A step after changes, in ns."""
+    ns = None if plain_us is None else round(plain_us * US)
+    timeline = analysis_of(*rows, options=Options(plain_step_ns=ns)).timeline
+    return whatif(timeline, changes or Changes()).after.step_ns or 0
+
+
+def near(ns: float) -> object:
+    return pytest.approx(ns, rel=0.005)
+
+
+HALF_THE_CODE: Final = Changes(faster_host=(("step", 0.5),))
+
+
+def test_a_host_bound_step_is_as_long_as_the_plain_one_and_changes_save_what_they_save_there() -> (
+    None
+):
+    plain_rows, rows = (loop(share_us=us, kernel_us=2) for us in (0, 7))
+    assert step_of(rows) == 170 * US
+    assert step_of(plain_rows) == 100 * US
+    for plain_us in (100, 113, 140, 169):
+        assert step_of(rows, plain_us) == near(plain_us * US)
+    assert step_of(rows, plain_us=100, changes=HALF_THE_CODE) < step_of(rows, changes=HALF_THE_CODE)
+    wholly = Changes(faster_host=(("step", 0.0),))
+    assert step_of(rows, 100, wholly) == near(step_of(plain_rows, changes=wholly))
+
+
+def test_what_the_gpu_takes_is_left() -> None:
+    rows = loop(share_us=7, kernel_us=30)
+    assert step_of(rows, plain_us=200) == near(300 * US)
+
+
+@pytest.mark.parametrize("plain_ns", [None, 170 * US, 400 * US])
+def test_nothing_is_taken_where_the_plain_step_is_unknown_or_no_shorter(plain_ns: int) -> None:
+    timeline = analysis_of(*loop(share_us=7, kernel_us=2)).timeline
+    program = recorded(timeline).program
+
+    def step_ns(program: Program) -> int:
+        return lengths(timeline, replay(program).ops).step_ns or 0
+
+    assert without_disturbance(program, plain_ns, step_ns) is program
+
+
+def found_with(name: str, plain_ns: int | None) -> Findings:
+    analysis = nsysflow.analyze(load(PACKED[name]), Options(plain_step_ns=plain_ns))
+    return find(JudgedReport(analysis))
+
+
+@pytest.mark.parametrize("name", ["nan_check-sync", "launch_bound-eager", "h2d-pageable"])
+def test_the_plan_is_of_the_undisturbed_step(name: str) -> None:
+    before = found_with(name, None)
+    assert before.undisturbed_step_ns == before.step_ns
+    after = found_with(name, round(0.8 * before.typical_step_ns))
+    assert after.step_ns == before.step_ns
+    assert after.undisturbed_step_ns < before.step_ns
+    left = after.undisturbed_step_ns
+    for one in after.valued:
+        assert 0 <= one.high_ns <= after.undisturbed_step_ns
+        assert one.step_after_ns <= left
+        left = one.step_after_ns
