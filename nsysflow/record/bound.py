@@ -1,15 +1,16 @@
 """Stop a recording that holds enough, and let the program go on without the profiler."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, cast
 
 from nsysflow.nsys.program import Nsys
-from nsysflow.runtime.protocol import BEGUN, ENOUGH, RECORDED
+from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH, RECORDED
 
 MOST_S: Final = 60
 """So long the steps are recorded at most, or a program that reports none."""
@@ -20,6 +21,9 @@ START_UP_S: Final = 600
 
 EVERY_S: Final = 0.1
 """How often to look: a program may write many lines."""
+
+SAVES: Final = re.compile(rb"Generating '[^'\n]*\.qdstrm'")
+"""What nsys prints when it has all that it recorded, and begins to write the report."""
 
 
 class Bound:
@@ -49,7 +53,8 @@ class Bound:
         self._begun_s = time.monotonic()
         self._steps_since_s: float | None = None
         self._looked_s = 0.0
-        self._stopping: list[subprocess.Popen[bytes]] = []
+        self._stopping: list[_Stop] = []
+        self._collected = False
 
     def look(self) -> None:
         """Stop the recording if it holds enough; called again and again while the program runs."""
@@ -60,16 +65,21 @@ class Bound:
         if not self._stopping:
             if self._is_over():
                 self._stop()
-        elif all(stop.poll() is not None for stop in self._stopping):
+            return
+        for stop in self._stopping:
+            stop.listen()
+        if not self._collected and all(stop.has_collected for stop in self._stopping):
+            self._collected = True
+            self._say(COLLECTED)
+        if all(stop.has_ended for stop in self._stopping):
             self.done = True
-            with suppress(OSError):
-                (self._folder / RECORDED).touch()
+            self._say(RECORDED)
 
     def end(self) -> None:
         """The program has ended; remove what its processes said."""
-        for stop in self._stopping:
-            stop.wait()
-        for what in (BEGUN, ENOUGH, RECORDED):
+        while self._stopping:
+            self._stopping.pop().wait()
+        for what in (BEGUN, ENOUGH, COLLECTED, RECORDED):
             for file in self._folder.glob(f"{what}*"):
                 file.unlink(missing_ok=True)
 
@@ -87,16 +97,47 @@ class Bound:
 
     def _stop(self) -> None:
         """Stop all sessions at once. A session may have ended by itself."""
-        environment = {**os.environ, **self._nsys.environment()}
         with suppress(OSError):  # a closed terminal must not end the run
             os.write(2, b"nsysflow: enough is recorded; the program goes on without the profiler\n")
-        for session in self._sessions:
-            self._stopping.append(
-                subprocess.Popen(
-                    [str(self._nsys.path), "stop", f"--session={session}"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=environment,
-                )
-            )
+        self._stopping = [_Stop(self._nsys, session) for session in self._sessions]
+
+    def _say(self, what: str) -> None:
+        with suppress(OSError):
+            (self._folder / what).touch()
+
+
+class _Stop:
+    """`nsys stop` of a session, which ends once the report is written.
+
+    Attributes:
+        has_ended: whether the report is written.
+    """
+
+    def __init__(self, nsys: Nsys, session: str) -> None:
+        self.has_ended = False
+        self._said = b""
+        self._process = subprocess.Popen(
+            [str(nsys.path), "stop", f"--session={session}"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **nsys.environment()},
+        )
+        self._pipe = cast("BinaryIO", self._process.stdout)
+        os.set_blocking(self._pipe.fileno(), False)
+
+    @property
+    def has_collected(self) -> bool:
+        """Whether nsys has all that it recorded. A session that has ended by itself has."""
+        return self.has_ended or SAVES.search(self._said) is not None
+
+    def listen(self) -> None:
+        """Take what nsys has said; it would wait for room in a full pipe."""
+        self._said += self._pipe.read() or b""
+        self.has_ended = self._process.poll() is not None
+
+    def wait(self) -> None:
+        """Wait until the report is written."""
+        os.set_blocking(self._pipe.fileno(), True)
+        with self._process:
+            self._pipe.read()

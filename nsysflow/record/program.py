@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Final, cast
 
-from nsysflow.record.bound import Bound
+from nsysflow.record.bound import SAVES, Bound
 from nsysflow.runs.manifest import read_statuses
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.protocol import RUN_FOLDER
@@ -197,10 +197,6 @@ example, may still hold its output open."""
 _KILLED: Final = 128
 """A program that a signal ended has exit code 128 + the signal's number, in shells and in nsys."""
 
-_SAVES: Final = re.compile(rb"Generating '[^'\n]*\.qdstrm'")
-"""What nsys prints when it begins to write the report; a signal after that would lose the report.
-It may stand anywhere in a line: the program's last line may be unfinished."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramEnd:
@@ -279,7 +275,7 @@ class _Output:
 
     Attributes:
         last: the end of the output.
-        saving: whether nsys has begun to write the report.
+        saving: whether nsys has begun to write the report; a signal after that would lose it.
         given_up: whether to stop waiting for more.
     """
 
@@ -344,8 +340,9 @@ class _Output:
         if self._ending is not None:
             self._ending.hear(self.last[-len(chunk) - _PATH_BYTES :])
         if not self.saving:
-            # nsys's line may come in two pieces, but is not longer than a path
-            self.saving = bool(_SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
+            # nsys's line may come in two pieces, but is not longer than a path. It may stand behind
+            # an unfinished line of the program
+            self.saving = bool(SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
         for sink in [*self._sinks]:
             try:
                 sink.write(chunk)

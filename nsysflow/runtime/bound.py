@@ -1,8 +1,9 @@
 """A recording that ends once it holds enough steps, and the time of the steps after it.
 
 Recording starts with the program. Each process says when its first step began and when it has
-enough of them; `nsysflow profile` then stops nsys, which leaves the process alone, and says so.
-From then on steps are plain, and some of them are timed.
+enough of them; `nsysflow profile` then stops nsys, and says when nsys has what it recorded. The
+process takes CUPTI out of itself then, and its steps are plain; where it cannot, they are once nsys
+has written the reports and has left. Some of the plain steps are timed.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.runtime.captures import synchronize
+from nsysflow.runtime.cupti import detach_cupti
 from nsysflow.runtime.process import THIS_PROCESS, is_loader_worker
-from nsysflow.runtime.protocol import BEGUN, BOUND, ENOUGH, RECORDED, RUN_FOLDER
+from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, RECORDED, RUN_FOLDER
 
 ENOUGH_STEPS: Final = 34
 """30 typical steps, with two of start-up and some that are longer."""
@@ -41,6 +43,7 @@ class Bound:
         self._steps = 0
         self._first_ns = 0
         self._told = False
+        self._collected = False
         self._plain_from_ns: int | None = None
         self._plain_steps = 0
 
@@ -56,11 +59,19 @@ class Bound:
             self._told = True
             self._say(ENOUGH)
         if self._plain_from_ns is None:
-            if (self._folder / RECORDED).exists():
+            if self._is_plain():
                 synchronize()
                 self._plain_from_ns = time.perf_counter_ns()
         elif self._plain_steps >= 0:
             self._count_plain(now_ns, self._plain_from_ns)
+
+    def _is_plain(self) -> bool:
+        """Whether steps are plain from here on."""
+        if not self._collected:
+            self._collected = (self._folder / COLLECTED).exists()
+            if not self._collected or detach_cupti():
+                return self._collected
+        return (self._folder / RECORDED).exists()
 
     def _count_plain(self, now_ns: int, from_ns: int) -> None:
         """Another plain step has ended; the GPU may be some steps behind the host."""

@@ -58,8 +58,11 @@ BEGUN: Final = "begun"
 ENOUGH: Final = "enough"
 """… `enough-PID` that it has enough steps; …"""
 
+COLLECTED: Final = "collected"
+"""… `collected` that nsys has taken what it recorded from all processes, and records no more; …"""
+
 RECORDED: Final = "recorded"
-"""… and `recorded` that nothing more is recorded."""
+"""… and `recorded` that it has also written the reports, and has left the processes."""
 
 RANK: Final = "LOCAL_RANK"
 """The rank of a process, set by torchrun."""

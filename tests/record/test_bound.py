@@ -1,7 +1,7 @@
 """A recording ends once each rank holds enough, and the program goes on."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 
 from nsysflow.record import bound as bound_module
 from nsysflow.record.bound import EVERY_S, MOST_S, START_UP_S, Bound
-from nsysflow.runtime.protocol import BEGUN, ENOUGH, RECORDED
+from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH, RECORDED
 from tests.nsys.fakes import an_nsys, fake_nsys
 
 ONE, TWO = ("run",), ("run-0", "run-1")
@@ -42,15 +42,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def begin(tmp_path: Path, folder: Path, clock: Clock) -> Begin:
+def begin(tmp_path: Path, folder: Path, clock: Clock) -> Iterator[Begin]:
     """Begin a recording with an nsys that notes what it was called with and then fails, as it does
     where a session has ended by itself."""
+    bounds: list[Bound] = []
     nsys = an_nsys(fake_nsys(tmp_path / "nsys", body=f'echo "$@" >> {tmp_path}/calls; exit 1'))
 
     def begun(sessions: tuple[str, ...] = ONE, *, reports_steps: bool = True) -> Bound:
-        return Bound(folder, nsys, sessions, reports_steps=reports_steps)
+        bounds.append(Bound(folder, nsys, sessions, reports_steps=reports_steps))
+        return bounds[-1]
 
-    return begun
+    yield begun
+    for bound in bounds:
+        bound.end()
 
 
 def say(folder: Path, what: str, *processes: int) -> None:
@@ -117,6 +121,44 @@ def test_the_longest_time_counts_from_the_first_step(
     assert not stops(bound, clock, 1)
     assert not stops(bound, clock, MOST_S - 1)
     assert stops(bound, clock, 1)
+
+
+def test_what_is_collected_is_said_before_the_reports_are_written(
+    tmp_path: Path, folder: Path, clock: Clock
+) -> None:
+    written = tmp_path / "written"
+    saves = f"""
+        echo "Generating '/tmp/nsys-report-1.qdstrm'"
+        for _ in $(seq 9000); do echo "[1/1] [=10%] report.nsys-rep"; done
+        until [ -e {written}$2 ]; do sleep 0.01; done
+    """
+    bound = Bound(
+        folder, an_nsys(fake_nsys(tmp_path / "nsys", body=saves)), TWO, reports_steps=True
+    )
+    say(folder, BEGUN, 11, 12)
+    say(folder, ENOUGH, 11, 12)
+
+    def look_until(what: str) -> None:
+        limit_s = time.monotonic() + 20
+        while not (folder / what).exists():
+            assert time.monotonic() < limit_s
+            time.sleep(0.01)
+            clock.now_s += EVERY_S
+            bound.look()
+
+    look_until(COLLECTED)
+    assert not bound.done
+    Path(f"{written}--session=run-0").touch()
+    stops_at_once = clock.now_s + 1
+    while clock.now_s < stops_at_once:
+        clock.now_s += EVERY_S
+        bound.look()
+    assert not (folder / RECORDED).exists()
+    Path(f"{written}--session=run-1").touch()
+    look_until(RECORDED)
+    assert bound.done
+    bound.end()
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(("reports_steps", "limit_s"), [(True, START_UP_S), (False, MOST_S)])
