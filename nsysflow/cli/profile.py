@@ -92,6 +92,15 @@ class _ProfileCommand(Command):
     show_default="2 for the workload ddp, else no torchrun",
     help="Start N ranks with torchrun.",
 )
+@option(
+    "--plain-run/--no-plain-run",
+    section=_RUN,
+    default=None,
+    show_default="only for workloads on a GPU",
+    help="Run the program without the profiler first, and end it after 30 timed steps, so that the"
+    " page knows the plain step. Other programs only if asked: they may write files or log, and do"
+    " so twice then.",
+)
 @option("--dry-run", section=_RUN, is_flag=True, help="Print the commands and run nothing.")
 @option(
     "--backtrace",

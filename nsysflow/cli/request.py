@@ -58,6 +58,7 @@ class ProfileOptions:
     no_annotate: bool
     window: Window | None
     record_all: bool
+    plain_run: bool | None
     stop: bool
     delay_s: float | None
     duration_s: float | None
@@ -112,6 +113,9 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         folder=typed.folder or Path(f"{name}-{datetime.now():%Y%m%d-%H%M%S}"),
         window=window,
         record_all=typed.record_all,
+        plain_run=on_gpu and typed.workload is not None
+        if typed.plain_run is None
+        else typed.plain_run,
         stop=typed.stop,
         delay_s=typed.delay_s,
         duration_s=typed.duration_s,

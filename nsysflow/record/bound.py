@@ -26,6 +26,43 @@ SAVES: Final = re.compile(rb"Generating '[^'\n]*\.qdstrm'")
 """What nsys prints when it has all that it recorded, and begins to write the report."""
 
 
+class Quota:
+    """Whether each process that has steps has enough of them, or has had its time."""
+
+    def __init__(self, folder: Path, ranks: int, *, reports_steps: bool) -> None:
+        """Which processes.
+
+        Args:
+            folder: the run's folder, in which processes say how far they are.
+            ranks: so many have steps at least.
+            reports_steps: whether the program may report steps.
+        """
+        self._folder = folder
+        self._ranks = ranks
+        self._most_s = START_UP_S if reports_steps else MOST_S
+        self._begun_s = time.monotonic()
+        self._steps_since_s: float | None = None
+
+    def is_met(self) -> bool:
+        """Whether that is so by now."""
+        now_s = time.monotonic()
+        begun = self._processes(BEGUN)
+        if not begun:
+            return now_s - self._begun_s >= self._most_s
+        self._steps_since_s = self._steps_since_s or now_s
+        enough = len(begun) >= self._ranks and begun <= self._processes(ENOUGH)
+        return enough or now_s - self._steps_since_s >= MOST_S
+
+    def end(self) -> None:
+        """Remove what was said."""
+        for what in (BEGUN, ENOUGH, COLLECTED, RECORDED):
+            for file in self._folder.glob(f"{what}*"):
+                file.unlink(missing_ok=True)
+
+    def _processes(self, what: str) -> set[str]:
+        return {file.name.rpartition("-")[2] for file in self._folder.glob(f"{what}-*")}
+
+
 class Bound:
     """Ends the recording of all ranks together: once each process that has steps has enough of
     them, or has had its time.
@@ -49,9 +86,7 @@ class Bound:
         self._folder = folder
         self._nsys = nsys
         self._sessions = tuple(sessions)
-        self._most_s = START_UP_S if reports_steps else MOST_S
-        self._begun_s = time.monotonic()
-        self._steps_since_s: float | None = None
+        self._quota = Quota(folder, len(sessions), reports_steps=reports_steps)
         self._looked_s = 0.0
         self._stopping: list[_Stop] = []
         self._collected = False
@@ -63,7 +98,7 @@ class Bound:
             return
         self._looked_s = now_s
         if not self._stopping:
-            if self._is_over():
+            if self._quota.is_met():
                 self._stop()
             return
         for stop in self._stopping:
@@ -79,21 +114,7 @@ class Bound:
         """The program has ended; remove what its processes said."""
         while self._stopping:
             self._stopping.pop().wait()
-        for what in (BEGUN, ENOUGH, COLLECTED, RECORDED):
-            for file in self._folder.glob(f"{what}*"):
-                file.unlink(missing_ok=True)
-
-    def _is_over(self) -> bool:
-        now_s = time.monotonic()
-        begun = self._processes(BEGUN)
-        if not begun:
-            return now_s - self._begun_s >= self._most_s
-        self._steps_since_s = self._steps_since_s or now_s
-        enough = len(begun) >= len(self._sessions) and begun <= self._processes(ENOUGH)
-        return enough or now_s - self._steps_since_s >= MOST_S
-
-    def _processes(self, what: str) -> set[str]:
-        return {file.name.rpartition("-")[2] for file in self._folder.glob(f"{what}-*")}
+        self._quota.end()
 
     def _stop(self) -> None:
         """Stop all sessions at once. A session may have ended by itself."""

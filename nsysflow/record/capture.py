@@ -19,11 +19,13 @@ from nsysflow.nsys.run import export
 from nsysflow.record.bound import Bound
 from nsysflow.record.failure import export_failed, no_report_error, program_failed
 from nsysflow.record.machine import Gpus
+from nsysflow.record.plain import run_plain
 from nsysflow.record.plan import Plan
 from nsysflow.record.program import Ending, ProgramEnd, run_program
 from nsysflow.runs.manifest import FILE as MANIFEST
 from nsysflow.runs.manifest import (
     LOG,
+    PLAIN_LOG,
     GitState,
     Manifest,
     is_run,
@@ -121,7 +123,7 @@ def _cannot_write(folder: Path, error: OSError) -> OutputError:
 
 def _files_of_a_run(folder: Path) -> Iterator[Path]:
     for file in sorted(folder.iterdir()):
-        if _CAPTURED.fullmatch(file.name) or file.name in (LOG, MANIFEST, *_ANALYSED):
+        if _CAPTURED.fullmatch(file.name) or file.name in (LOG, PLAIN_LOG, MANIFEST, *_ANALYSED):
             yield file
 
 
@@ -137,6 +139,7 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
     """
     folder = plan.request.folder
     make_run_folder(folder, force=force)
+    plain_run = run_plain(plan, plan.plain) if plan.plain is not None else None
     started = datetime.now(UTC)
     bound = _bound(plan)
     end = run_program(plan.argv, plan.environment, folder / LOG, _ending(plan, bound), bound)
@@ -146,7 +149,11 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
         children = take_statuses(folder)
         annotation = take_annotation(folder) if plan.request.annotate else None
         not_exported = _export(plan)  # the manifest is written all the same: there is a report
-        manifest = replace(_manifest(plan, gpus, started, end, children), annotation=annotation)
+        manifest = replace(
+            _manifest(plan, gpus, started, end, children),
+            annotation=annotation,
+            plain_run=plain_run,
+        )
         write_manifest(folder, manifest)
     except OSError as error:
         raise OutputError(

@@ -34,6 +34,14 @@ class Export:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlainCommand:
+    """The program without a profiler: what to start, and the variables to set for it."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What will be run.
 
@@ -43,6 +51,7 @@ class Plan:
         nsys: the nsys that records; None for torch.profiler.
         argv: the program to start, with nsys and torchrun around it if they are used.
         environment: the variables to set for it.
+        plain: what runs before it, without a profiler; None if nothing does.
         sessions: the names by which the recording is stopped once it holds enough; none where it is
             not.
         exports: the reports that nsys will write, one per rank.
@@ -54,6 +63,7 @@ class Plan:
     nsys: Nsys | None
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    plain: PlainCommand | None = None
     sessions: tuple[str, ...] = ()
     exports: tuple[Export, ...] = ()
     window: Window | None = None
@@ -111,6 +121,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         environment=nsys.environment()
         | _environment(request, folder, "nsys")
         | ({protocol.BOUND: "1"} if sessions else {}),
+        plain=_plain_command(request, folder),
         sessions=sessions,
         exports=tuple(Export(report=r, sqlite=r.with_suffix(".sqlite")) for r in reports),
         window=request.window,
@@ -148,15 +159,16 @@ def plan_kineto(request: Request) -> Plan:
         nsys=None,
         argv=tuple(_under_torchrun(request, [*request.command])),
         environment=_environment(request, folder, "kineto") | asked,
+        plain=_plain_command(request, folder),
         window=window,
     )
 
 
 def shell_commands(plan: Plan) -> str:
     """The commands of a plan, as one would type them."""
-    variables = [f"{name}={quote(value)}" for name, value in plan.environment.items()]
     folder = quote(str(plan.request.folder.resolve()))
-    lines = [f"mkdir -p {folder}", " ".join([*variables, join(plan.argv)])]
+    before = [] if plan.plain is None else [_with_variables(plan.plain)]
+    lines = [f"mkdir -p {folder}", *before, _with_variables(plan)]
     if plan.nsys is not None:
         json = plan.request.needs_json
         lines += [
@@ -164,6 +176,11 @@ def shell_commands(plan: Plan) -> str:
             for export in plan.exports
         ]
     return "\n".join(lines)
+
+
+def _with_variables(run: Plan | PlainCommand) -> str:
+    variables = [f"{name}={quote(value)}" for name, value in run.environment.items()]
+    return " ".join([*variables, join(run.argv)])
 
 
 def _check_together(request: Request) -> None:
@@ -199,11 +216,26 @@ def _environment(request: Request, folder: Path, collector: Collector) -> dict[s
     if request.window:
         variables[protocol.CAPTURE] = str(request.window)
         variables[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
-    if request.annotate:
-        rest = os.environ.get("PYTHONPATH")
-        variables[protocol.ANNOTATE] = "1"
-        variables["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
-    return variables
+    return variables | _annotating(request)
+
+
+def _annotating(request: Request) -> dict[str, str]:
+    """The variables that bring our hook into each Python of the program."""
+    if not request.annotate:
+        return {}
+    rest = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(FOLDER), *([rest] if rest else [])])
+    return {protocol.ANNOTATE: "1", "PYTHONPATH": path}
+
+
+def _plain_command(request: Request, folder: Path) -> PlainCommand | None:
+    if not request.plain_run:
+        return None
+    variables = {protocol.PLAIN: "1", protocol.RUN_FOLDER: str(folder)}
+    return PlainCommand(
+        argv=tuple(_under_torchrun(request, [*request.command])),
+        environment=variables | _annotating(request),
+    )
 
 
 _RANK_SESSION: Final = "nsysflow-{}-%q{{LOCAL_RANK}}"

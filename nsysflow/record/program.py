@@ -24,7 +24,45 @@ _STARTED_BY_NSYS: Final = b"NSYS_PROFILING_SESSION_ID="
 """In the environment of the program, but not of nsys, which must live to write its report."""
 
 
-class Ending:
+class Processes:
+    """The processes of a program, which have inherited the run's folder as a variable."""
+
+    def __init__(self, folder: Path, *, by_nsys: bool) -> None:
+        """Which processes.
+
+        Args:
+            folder: the run's folder, as the program's environment names it.
+            by_nsys: whether nsys has started them.
+        """
+        self._ours = f"{RUN_FOLDER}={folder}".encode()
+        self._by_nsys = by_nsys
+
+    def runs(self) -> bool:
+        """Whether one of them is alive."""
+        return next(self._alive(), None) is not None
+
+    def send(self, number: int) -> None:
+        """Send a signal to their process groups."""
+        groups = set()
+        for process in self._alive():
+            with suppress(ProcessLookupError):
+                groups.add(os.getpgid(process))
+        for group in groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, number)
+
+    def _alive(self) -> Iterator[int]:
+        for folder in _PROC.iterdir():
+            if not folder.name.isdecimal():
+                continue
+            with suppress(OSError):  # it has ended, or is another user's
+                variables = (folder / "environ").read_bytes().split(b"\0")
+                by_nsys = any(name.startswith(_STARTED_BY_NSYS) for name in variables)
+                if self._ours in variables and by_nsys == self._by_nsys:
+                    yield int(folder.name)
+
+
+class Ending(Processes):
     """Sends the program SIGTERM once what was asked for is recorded, and knows when it has ended.
 
     nsys prints a report's path when the report is complete. torch.profiler has written its trace
@@ -50,6 +88,7 @@ class Ending:
             reports: the reports that nsys will write.
             bound: what ends the recording; None if it ends with its window.
         """
+        super().__init__(folder, by_nsys=collector == "nsys")
         self.begun = False
         self._bound = bound
         self._folder = folder
@@ -68,20 +107,6 @@ class Ending:
                 os.write(2, b"nsysflow: recorded; sent SIGTERM to the program, awaiting its end\n")
             self.send(signal.SIGTERM)
 
-    def runs(self) -> bool:
-        """Whether a process of the program is alive."""
-        return next(self._processes(), None) is not None
-
-    def send(self, number: int) -> None:
-        """Send a signal to the program's process groups."""
-        groups = set()
-        for process in self._processes():
-            with suppress(ProcessLookupError):
-                groups.add(os.getpgid(process))
-        for group in groups:
-            with suppress(ProcessLookupError):
-                os.killpg(group, number)
-
     def _is_over(self, *, nsys_ended: bool) -> bool:
         if self._bound is not None:
             return self._bound.done
@@ -90,18 +115,6 @@ class Ending:
         windows = {status.window for status in read_statuses(self._folder).values()}
         closed = self._collector == "nsys" or "closed" in windows
         return closed and "open" not in windows
-
-    def _processes(self) -> Iterator[int]:
-        """The program's processes, which have inherited its environment."""
-        ours = f"{RUN_FOLDER}={self._folder}".encode()
-        for folder in _PROC.iterdir():
-            if not folder.name.isdecimal():
-                continue
-            with suppress(OSError):  # it has ended, or is another user's
-                variables = (folder / "environ").read_bytes().split(b"\0")
-                by_nsys = any(name.startswith(_STARTED_BY_NSYS) for name in variables)
-                if ours in variables and by_nsys == (self._collector == "nsys"):
-                    yield int(folder.name)
 
 
 LAST_LINES: Final = 20

@@ -26,6 +26,7 @@ class Request:
         folder: the run's folder.
         window: the steps to capture; None for the whole run.
         record_all: record the program to its end; else the recording ends once it holds enough.
+        plain_run: run the program without a profiler first, until some of its steps are timed.
         stop: end the program once its window, or enough, is recorded.
         delay_s: record nothing for so long after the start.
         duration_s: record for so long, then end the program; None for as long as it runs.
@@ -53,6 +54,7 @@ class Request:
     folder: Path
     window: Window | None = None
     record_all: bool = False
+    plain_run: bool = False
     stop: bool = False
     delay_s: float | None = None
     duration_s: float | None = None

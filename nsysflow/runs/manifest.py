@@ -22,6 +22,9 @@ FILE: Final = "manifest.json"
 LOG: Final = "output.log"
 """The output of the program, kept in the run's folder."""
 
+PLAIN_LOG: Final = "plain.log"
+"""What the program printed in its plain run."""
+
 SCHEMA: Final = 2
 _TOOL: Final = "nsysflow"
 
@@ -62,6 +65,19 @@ class Annotation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlainRun:
+    """The run of the program without a profiler, before the recorded one.
+
+    Attributes:
+        step_ns: mean wall time of a step, of the slowest process; None where none was timed.
+        problem: what was seen then, and what to do; None if steps were timed.
+    """
+
+    step_ns: int | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """One run. It keeps the command line and versions by name, but no environment.
 
@@ -85,6 +101,7 @@ class Manifest:
         flops_dtype: the arithmetic of those FLOPs, as typed.
         backtraces: the CUDA calls whose Python lines were asked for.
         own: the packages and paths that are the program's own, as typed.
+        plain_run: what the plain run gave; None without one.
         git: the state of the repository in the working folder; None outside git.
         versions: by name: nsysflow, nsys, driver, python, torch, …
         gpus: the names of the machine's GPUs.
@@ -124,11 +141,14 @@ class Manifest:
     stopped: bool = False
     backtraces: Backtrace = "none"
     own: tuple[str, ...] = ()
+    plain_run: PlainRun | None = None
 
     @property
     def plain_step_ns(self) -> int | None:
-        """How long a step took after nsys had left the program, of the slowest process; None where
-        no process has timed that."""
+        """How long a step took in the plain run, or else after the recording, of the slowest
+        process; None where no process has timed that."""
+        if self.plain_run is not None and self.plain_run.step_ns is not None:
+            return self.plain_run.step_ns
         times = [child.plain_step_ns for child in self.children if child.plain_step_ns is not None]
         return max(times, default=None)
 

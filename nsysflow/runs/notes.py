@@ -35,6 +35,7 @@ def run_notes(manifest: Manifest, trace: Trace) -> tuple[Note, ...]:
         *_missing_ranges(manifest, trace),
         *_missing_annotation(manifest, trace),
         *_recorded_period(manifest),
+        *_plain_run(manifest),
         *_missing_ranks(manifest),
         *_ended_early(manifest),
         *_missing_details(manifest, trace),
@@ -94,6 +95,12 @@ def _recorded_period(manifest: Manifest) -> Iterator[str]:
         yield f"nsysflow ended the program with SIGTERM, since {what} had been recorded{code}"
     elif manifest.duration_s:
         yield f"the program ended before the {manifest.duration_s:g} s of --duration were over"
+
+
+def _plain_run(manifest: Manifest) -> Iterator[str]:
+    """Why the plain run gave no time of a step."""
+    if manifest.plain_run is not None and manifest.plain_run.problem is not None:
+        yield manifest.plain_run.problem
 
 
 def _lost_ranges(manifest: Manifest, opened: int) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""A recording that ends once it holds enough steps, and the time of the steps after it.
+"""The steps of a process, counted so that a recording ends once it holds enough, and timed where
+they are plain: after the recording, or in a run without a profiler.
 
 Recording starts with the program. Each process says when its first step began and when it has
 enough of them; `nsysflow profile` then stops nsys, and says when nsys has what it recorded. The
@@ -16,8 +17,21 @@ from typing import Final
 
 from nsysflow.runtime.captures import synchronize
 from nsysflow.runtime.cupti import detach_cupti
-from nsysflow.runtime.process import THIS_PROCESS, is_loader_worker
-from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, RECORDED, RUN_FOLDER
+from nsysflow.runtime.process import (
+    THIS_PROCESS,
+    is_loader_worker,
+    save_status,
+    save_status_at_exit,
+)
+from nsysflow.runtime.protocol import (
+    BEGUN,
+    BOUND,
+    COLLECTED,
+    ENOUGH,
+    PLAIN,
+    RECORDED,
+    RUN_FOLDER,
+)
 
 ENOUGH_STEPS: Final = 34
 """30 typical steps, with two of start-up and some that are longer."""
@@ -34,6 +48,38 @@ FEWEST_PLAIN: Final = 10
 PLAIN_NS: Final = 1_000_000_000
 """So long are the plain steps at least."""
 
+START_UP_STEPS: Final = 5
+"""So many steps of a plain run are not timed, …"""
+
+START_UP_NS: Final = 500_000_000
+"""… for so long at least: the first load code and choose kernels, and the GPU's clock rises."""
+
+
+class PlainSteps:
+    """Times the steps from its creation on, which is at the border of two.
+
+    Attributes:
+        enough: whether there are enough; no more are timed then.
+    """
+
+    def __init__(self) -> None:
+        synchronize()
+        self.enough = False
+        self._from_ns = time.perf_counter_ns()
+        self._steps = 0
+
+    def step(self, now_ns: int) -> None:
+        """Another step has ended; the GPU may be some steps behind the host."""
+        if self.enough:
+            return
+        self._steps += 1
+        self.enough = self._steps >= PLAIN_STEPS and now_ns - self._from_ns >= PLAIN_NS
+        if self.enough:
+            synchronize()
+            now_ns = time.perf_counter_ns()
+        if self._steps >= FEWEST_PLAIN:
+            THIS_PROCESS.plain_step_ns = round((now_ns - self._from_ns) / self._steps)
+
 
 class Bound:
     """Counts the steps of this process. Each call at a border between two of them is cheap."""
@@ -44,8 +90,7 @@ class Bound:
         self._first_ns = 0
         self._told = False
         self._collected = False
-        self._plain_from_ns: int | None = None
-        self._plain_steps = 0
+        self._plain: PlainSteps | None = None
 
     def step(self) -> None:
         """A step begins."""
@@ -53,17 +98,15 @@ class Bound:
         self._steps += 1
         if self._steps == 1:
             self._first_ns = now_ns
-            self._say(BEGUN)
+            self._told = not _left(self._folder, BEGUN)
         lasted_ns = now_ns - self._first_ns
         if not self._told and self._steps > ENOUGH_STEPS and lasted_ns >= ENOUGH_NS:
             self._told = True
-            self._say(ENOUGH)
-        if self._plain_from_ns is None:
-            if self._is_plain():
-                synchronize()
-                self._plain_from_ns = time.perf_counter_ns()
-        elif self._plain_steps >= 0:
-            self._count_plain(now_ns, self._plain_from_ns)
+            _left(self._folder, ENOUGH)
+        if self._plain is not None:
+            self._plain.step(now_ns)
+        elif self._is_plain():
+            self._plain = PlainSteps()
 
     def _is_plain(self) -> bool:
         """Whether steps are plain from here on."""
@@ -73,37 +116,57 @@ class Bound:
                 return self._collected
         return (self._folder / RECORDED).exists()
 
-    def _count_plain(self, now_ns: int, from_ns: int) -> None:
-        """Another plain step has ended; the GPU may be some steps behind the host."""
-        self._plain_steps += 1
-        is_last = self._plain_steps >= PLAIN_STEPS and now_ns - from_ns >= PLAIN_NS
-        if is_last:
-            synchronize()
-            now_ns = time.perf_counter_ns()
-        if self._plain_steps >= FEWEST_PLAIN:
-            THIS_PROCESS.plain_step_ns = round((now_ns - from_ns) / self._plain_steps)
-        if is_last:
-            self._plain_steps = -1
 
-    def _say(self, what: str) -> None:
-        """Leave a file that says so. A folder that is gone or full does not stop the program."""
-        try:
-            (self._folder / f"{what}-{os.getpid()}").touch()
-        except OSError:
-            self._told = True
+class PlainRun:
+    """Times the steps of this process in a run without a profiler, and says when it has enough."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._steps = 0
+        self._first_ns = 0
+        self._plain: PlainSteps | None = None
+        save_status_at_exit()
+
+    def step(self) -> None:
+        """A step begins."""
+        now_ns = time.perf_counter_ns()
+        self._steps += 1
+        if self._steps == 1:
+            self._first_ns = now_ns
+            _left(self._folder, BEGUN)
+        if self._plain is None:
+            if self._steps > START_UP_STEPS and now_ns - self._first_ns >= START_UP_NS:
+                self._plain = PlainSteps()
+        elif not self._plain.enough:
+            self._plain.step(now_ns)
+            if self._plain.enough:
+                save_status()  # before it says so: it is ended then
+                _left(self._folder, ENOUGH)
+
+
+def _left(folder: Path, what: str) -> bool:
+    """Leave a file that says what this process has. A folder that is gone or full does not stop the
+    program: False then."""
+    try:
+        (folder / f"{what}-{os.getpid()}").touch()
+    except OSError:
+        return False
+    return True
 
 
 @cache
-def _bound_of(_pid: int) -> Bound | None:
-    """The bound of a process, a forked one of its own; None where the recording has none."""
+def _counter_of(_pid: int) -> Bound | PlainRun | None:
+    """What counts the steps of a process, a forked one has its own; None where nobody asks."""
     folder = os.environ.get(RUN_FOLDER)
-    if not folder or BOUND not in os.environ or is_loader_worker():
+    if not folder or is_loader_worker():
         return None
-    return Bound(Path(folder))
+    if PLAIN in os.environ:
+        return PlainRun(Path(folder))
+    return Bound(Path(folder)) if BOUND in os.environ else None
 
 
-def count_bounded_step() -> None:
+def note_step() -> None:
     """A step begins in this process."""
-    bound = _bound_of(os.getpid())
-    if bound is not None:
-        bound.step()
+    counter = _counter_of(os.getpid())
+    if counter is not None:
+        counter.step()

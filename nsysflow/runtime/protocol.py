@@ -52,11 +52,14 @@ ANNOTATE: Final = nsysflow_hook.ANNOTATE
 BOUND: Final = "NSYSFLOW_BOUND"
 """Set when the recording ends once it holds enough steps."""
 
+PLAIN: Final = "NSYSFLOW_PLAIN"
+"""Set in the plain run: no profiler is attached, and each process times its steps."""
+
 BEGUN: Final = "begun"
 """The file `begun-PID` in the run's folder says that a process has begun its first step; …"""
 
 ENOUGH: Final = "enough"
-"""… `enough-PID` that it has enough steps; …"""
+"""… `enough-PID` that it has enough of them, recorded or, in a plain run, timed; …"""
 
 COLLECTED: Final = "collected"
 """… `collected` that nsys has taken what it recorded from all processes, and records no more; …"""

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from nsysflow.runtime import collectors
-from nsysflow.runtime.bound import count_bounded_step
+from nsysflow.runtime.bound import note_step
 from nsysflow.runtime.captures import ProfilerCapture, WindowMark, new_capture, synchronize
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import (
@@ -24,7 +24,7 @@ from nsysflow.runtime.process import (
     save_status_at_exit,
     save_status_once,
 )
-from nsysflow.runtime.protocol import CAPTURE, Window
+from nsysflow.runtime.protocol import CAPTURE, PLAIN, Window
 from nsysflow.runtime.regions import Region, region
 
 # reentrant: a garbage collection under the lock may end another loop, which comes here too
@@ -50,7 +50,7 @@ def open_window(collector: Collector, about: WindowMark | None) -> None:
 
 def count_step() -> None:
     """Count a step that has its batch and begins."""
-    count_bounded_step()
+    note_step()
     with _LOCK:
         THIS_PROCESS.steps += 1
         if _running is not None:
@@ -182,6 +182,9 @@ def steps(
     Raises:
         ValueError: a number is negative, or no step is active.
     """
+    if PLAIN in os.environ:
+        THIS_PROCESS.looped = True
+        return _counted(iterable)
     asked = os.environ.get(CAPTURE)
     window = Window(wait=wait, warmup=warmup, active=active)
     if collectors.COLLECTOR_HERE is None:
@@ -193,6 +196,12 @@ def steps(
         Window.parse(asked) if asked else window, collectors.COLLECTOR_HERE, asked=bool(asked)
     )
     return _marked(iterable, pace)
+
+
+def _counted(iterable: Iterable[Batch]) -> Iterator[Batch]:
+    for batch in iterable:
+        count_step()
+        yield batch
 
 
 def _marked(iterable: Iterable[Batch], pace: Pace) -> Iterator[Batch]:

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import pytest
 
 from nsysflow.runtime import bound as bound_module
-from nsysflow.runtime.bound import Bound, count_bounded_step
+from nsysflow.runtime.bound import Bound, PlainRun, note_step
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, RECORDED, RUN_FOLDER
+from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, PLAIN, RECORDED, RUN_FOLDER
 
 HERE = os.getpid()
 BEGUN_HERE, ENOUGH_HERE = f"{BEGUN}-{HERE}", f"{ENOUGH}-{HERE}"
@@ -31,6 +31,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of bounds that need 3 steps and 100 ns, and time 4 plain steps and 40 ns."""
     clock = Clock()
     limits = {"ENOUGH_STEPS": 3, "ENOUGH_NS": 100, "PLAIN_STEPS": 4, "PLAIN_NS": 40}
+    limits |= {"START_UP_STEPS": 2, "START_UP_NS": 50}
     for name, value in {**limits, "FEWEST_PLAIN": 2, "time": clock}.items():
         monkeypatch.setattr(bound_module, name, value)
     monkeypatch.setattr(THIS_PROCESS, "plain_step_ns", None)
@@ -41,7 +42,7 @@ def said(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir()}
 
 
-def take(bound: Bound, clock: Clock, *lengths_ns: int) -> None:
+def take(bound: Bound | PlainRun, clock: Clock, *lengths_ns: int) -> None:
     """Begin a step, and another after each of these lengths."""
     for length in lengths_ns:
         clock.now_ns += length
@@ -98,6 +99,25 @@ def test_plain_steps_are_timed_once_cupti_or_nsys_has_left(
     assert synchronize.call_count == 2  # the GPU may be steps behind
 
 
+@pytest.mark.parametrize("start_up_ns", [(50, 0), (20, 30), (20, 20, 20)])
+def test_a_plain_run_times_the_steps_after_start_up_and_then_says_so(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, start_up_ns: tuple[int, ...]
+) -> None:
+    saved = Mock(side_effect=lambda: ENOUGH_HERE in said(tmp_path))
+    monkeypatch.setattr(bound_module, "save_status", saved)
+    run = PlainRun(tmp_path)
+    take(run, clock, 0, *start_up_ns)
+    take(run, clock, 7, 9, 8)
+    assert THIS_PROCESS.plain_step_ns == 8
+    assert said(tmp_path) == {BEGUN_HERE}  # four steps and 40 ns are enough
+    take(run, clock, 36)
+    assert THIS_PROCESS.plain_step_ns == 15
+    saved.assert_called_once()
+    assert said(tmp_path) == {BEGUN_HERE, ENOUGH_HERE}
+    take(run, clock, 1_000)
+    assert THIS_PROCESS.plain_step_ns == 15
+
+
 @pytest.mark.parametrize("folder", ["gone", "a file"])
 def test_an_unusable_folder_does_not_stop_the_program(
     tmp_path: Path, clock: Clock, folder: str
@@ -107,14 +127,16 @@ def test_an_unusable_folder_does_not_stop_the_program(
     assert said(tmp_path) == {"a file"}
 
 
-def test_steps_are_counted_only_where_the_recording_has_a_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("asked", "files"), [(None, set()), (BOUND, {BEGUN_HERE}), (PLAIN, {BEGUN_HERE})]
+)
+def test_steps_are_counted_only_in_bounded_recordings_and_plain_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str | None, files: set[str]
 ) -> None:
     monkeypatch.setenv(RUN_FOLDER, str(tmp_path))
-    for bounded, files in ((False, set[str]()), (True, {BEGUN_HERE})):
-        if bounded:
-            monkeypatch.setenv(BOUND, "1")
-        bound_module._bound_of.cache_clear()
-        count_bounded_step()
-        assert said(tmp_path) == files
-    bound_module._bound_of.cache_clear()
+    if asked is not None:
+        monkeypatch.setenv(asked, "1")
+    bound_module._counter_of.cache_clear()
+    note_step()
+    assert said(tmp_path) == files
+    bound_module._counter_of.cache_clear()

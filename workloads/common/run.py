@@ -1,9 +1,10 @@
 """Run a workload: set it up from a config and drive its steps through `nsysflow.steps`."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -11,10 +12,13 @@ from torch import Tensor
 from nsysflow.base.errors import WorkloadError
 from nsysflow.catalog.catalog import Workload
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import rank
+from nsysflow.runtime.protocol import PLAIN, rank
 from nsysflow.runtime.steps import steps
 from nsysflow.workloads.common.config import Config, On, Work
 from nsysflow.workloads.common.measurement import Table
+
+ENDLESS: Final = 10**9
+"""The steps of a plain run, which `nsysflow profile` ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +84,7 @@ def run(config: Config[Any]) -> Outcome:
     if work.flops is not None:
         THIS_PROCESS.flops = {"unit": work.flops.unit, "phases": dict(work.flops.phases)}
     window = config.window
-    count = window.wait + window.warmup + window.active
+    count = ENDLESS if PLAIN in os.environ else window.wait + window.warmup + window.active
     batches = work.batches(count)
     for batch in steps(batches, wait=window.wait, warmup=window.warmup, active=window.active):
         work.step(batch)

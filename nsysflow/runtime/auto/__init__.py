@@ -6,6 +6,7 @@ change no argument, result or exception, and step aside while torch compiles, ex
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 
 from nsysflow.runtime import collectors
@@ -17,8 +18,9 @@ from nsysflow.runtime.auto.modules import (
     annotate_generation,
     annotate_modules,
 )
-from nsysflow.runtime.auto.optimizers import annotate_optimizers
+from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.protocol import PLAIN
 
 __all__ = ["annotate"]
 
@@ -34,8 +36,25 @@ _PARTS = (
 
 
 def annotate(torch: ModuleType) -> None:
-    """Give the program's phases and steps ranges. Called once, right after torch was imported."""
-    if collectors.COLLECTOR_HERE is not None:
+    """Give the program's phases and steps ranges; in a plain run, only count its steps.
+
+    Called once, right after torch was imported.
+    """
+    if PLAIN in os.environ:
+        _count_steps(torch)
+    elif collectors.COLLECTOR_HERE is not None:
         ranges = Ranges(torch, collectors.COLLECTOR_HERE)
         for annotate_part in _PARTS:
             annotate_part(torch, ranges)
+
+
+def _count_steps(torch: ModuleType) -> None:
+    """Count steps, and wrap no more than that takes: calls of modules only until an optimizer is
+    made, whose steps count from then on."""
+    ranges, call = Ranges(torch, None), torch.nn.Module.__call__
+
+    def count_no_calls() -> None:
+        torch.nn.Module.__call__ = call
+
+    annotate_modules(torch, ranges)
+    count_optimizer_steps(torch, ranges, when_made=count_no_calls)

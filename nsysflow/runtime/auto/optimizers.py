@@ -33,6 +33,39 @@ def annotate_optimizers(torch: ModuleType, ranges: Ranges) -> None:
         ranges.put_around(scaler, name, "optimizer", busy=True)
 
 
+def count_optimizer_steps(
+    torch: ModuleType, ranges: Ranges, *, when_made: Callable[[], None]
+) -> None:
+    """Count steps of optimizers, without a range.
+
+    Args:
+        torch: the module.
+        ranges: whose steps they are.
+        when_made: called when the first optimizer of a class is made.
+    """
+    optimizer = torch.optim.Optimizer
+    hooked = optimizer.profile_hook_step
+    is_compiling, apart, steps = ranges.is_compiling, ranges.apart, ranges.steps
+
+    def counting(step: Function) -> Function:
+        @wraps(step)
+        def within(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = step(self, *args, **kwargs)
+            if not is_compiling():
+                apart(steps.after_optimizer, self)
+            return result
+
+        return ranges.hide(within)
+
+    @wraps(hooked)
+    def profile_hook_step(step: Function) -> Function:
+        steps.trains = True
+        when_made()
+        return counting(hooked(step))
+
+    optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+
 def _stepping(ranges: Ranges, step: Function) -> Function:
     """`step` in a range that leaves out the closure, and with the border of a step behind it."""
     is_compiling, apart, steps = ranges.is_compiling, ranges.apart, ranges.steps

@@ -38,7 +38,7 @@ class Ranges:
             `True`, so nothing of ours gets into a graph.
     """
 
-    def __init__(self, torch: ModuleType, collector: Collector) -> None:
+    def __init__(self, torch: ModuleType, collector: Collector | None) -> None:
         self._frames = torch._C._dynamo.eval_frame
         self._recording = Recording(collector)
         self.here = Here()

@@ -24,7 +24,8 @@ from nsysflow.runtime.steps import Pace, count_step
 class Recording:
     """Opens ranges in the domain of automatic ones. All of them are opened here."""
 
-    def __init__(self, collector: Collector) -> None:
+    def __init__(self, collector: Collector | None) -> None:
+        """Nothing is recorded without a collector."""
         self._collector = collector
         self._recorder: Recorder | None = None
 
@@ -39,7 +40,8 @@ class Recording:
     def _find(self) -> Recorder | None:
         """The recorder; looked for again until there is one, as nvtx may be imported later."""
         save_status_at_exit()
-        self._recorder = find_recorder(self._collector, AUTO_DOMAIN)
+        if self._collector is not None:
+            self._recorder = find_recorder(self._collector, AUTO_DOMAIN)
         return self._recorder
 
 
@@ -55,12 +57,14 @@ class Steps:
         stepped: whether an optimizer has stepped.
     """
 
-    def __init__(self, recording: Recording, collector: Collector) -> None:
+    def __init__(self, recording: Recording, collector: Collector | None) -> None:
         self.trains = False
         self.stepped = False
         self._recording = recording
         asked = os.environ.get(CAPTURE)
-        self._pace = Pace(Window.parse(asked), collector, asked=True) if asked else None
+        self._pace = (
+            Pace(Window.parse(asked), collector, asked=True) if asked and collector else None
+        )
         self._begun: str | None = None
         self._leader: weakref.ref[Any] | None = None
         self._calls: dict[int, int] = {}

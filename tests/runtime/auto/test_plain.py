@@ -1,0 +1,51 @@
+"""In a plain run steps are counted, and nothing else of a program is touched."""
+
+from pathlib import Path
+
+import pytest
+
+from nsysflow.runs.manifest import take_statuses
+from nsysflow.runtime.protocol import PLAIN
+from tests.runtime.auto.programs import SMALL
+from tests.runtime.programs import run, run_torch, statuses_of
+
+BEFORE = """
+import torch
+call, zero = torch.nn.Module.__call__, torch.optim.Optimizer.zero_grad
+from nsysflow.runtime.auto import annotate
+annotate(torch)
+"""
+TRAINS = """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(5):
+    opt.zero_grad(); net(x).sum().backward(); opt.step()
+assert torch.nn.Module.__call__ is call
+"""
+INFERS = """
+for _ in range(4): net(x)
+"""
+CHECKS = "assert torch.optim.Optimizer.zero_grad is zero\n"
+
+
+@pytest.mark.parametrize(("program", "steps"), [(TRAINS, 5), (INFERS, 4)])
+def test_steps_of_a_pytorch_program_are_counted_and_no_range_is_opened(
+    tmp_path: Path, program: str, steps: int
+) -> None:
+    ran = run_torch(BEFORE + SMALL + program + CHECKS, tmp_path, **{PLAIN: "1"})
+    assert ran.returncode == 0, ran.stderr
+    (status,) = take_statuses(tmp_path)
+    assert (status.steps, status.ranges) == (steps, 0)
+
+
+def test_steps_of_a_loop_are_counted_once_although_the_program_trains(tmp_path: Path) -> None:
+    looped = TRAINS.replace("for _ in range(5)", "for _ in nsysflow.steps([1, 2, 3])")
+    code = BEFORE + "import nsysflow\n" + SMALL + looped
+    ran = run_torch(code, tmp_path, **{PLAIN: "1"})
+    assert ran.returncode == 0, ran.stderr
+    assert [status.steps for status in take_statuses(tmp_path)] == [3]
+
+
+def test_a_loop_gives_the_same_batches_as_without_us(tmp_path: Path) -> None:
+    code = "from nsysflow import steps; print(*steps(iter('abc')), next(steps([1])))"
+    assert run(code, tmp_path, **{PLAIN: "1"}).stdout == run(code, tmp_path).stdout == "a b c 1\n"
+    assert statuses_of(code, tmp_path, **{PLAIN: "1"})[0].steps == 4
