@@ -1,7 +1,6 @@
 """Stop a recording that holds enough, and let the program go on without the profiler."""
 
 import os
-import re
 import subprocess
 import time
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from nsysflow.nsys.program import Nsys
+from nsysflow.nsys.progress_lines import SAVES, ProgramOutput
 from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH, RECORDED
 
 MOST_S: Final = 60
@@ -21,9 +21,6 @@ START_UP_S: Final = 600
 
 EVERY_S: Final = 0.1
 """How often to look: a program may write many lines."""
-
-SAVES: Final = re.compile(rb"Generating '[^'\n]*\.qdstrm'")
-"""What nsys prints when it has all that it recorded, and begins to write the report."""
 
 
 class Quota:
@@ -110,11 +107,16 @@ class Bound:
             self.done = True
             self._say(RECORDED)
 
-    def end(self) -> None:
-        """The program has ended; remove what its processes said."""
-        while self._stopping:
-            self._stopping.pop().wait()
+    def end(self) -> tuple[str, ...]:
+        """The program has ended; remove what its processes said.
+
+        Returns:
+            What nsys said when it was stopped, besides its progress: what went wrong.
+        """
+        said = tuple(line for stop in self._stopping for line in stop.complaints())
+        self._stopping.clear()
         self._quota.end()
+        return said
 
     def _stop(self) -> None:
         """Stop all sessions at once. A session may have ended by itself."""
@@ -143,6 +145,7 @@ class _Stop:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, **nsys.environment()},
+            process_group=0,  # Ctrl-C must not keep it from writing the report
         )
         self._pipe = cast("BinaryIO", self._process.stdout)
         os.set_blocking(self._pipe.fileno(), False)
@@ -157,8 +160,11 @@ class _Stop:
         self._said += self._pipe.read() or b""
         self.has_ended = self._process.poll() is not None
 
-    def wait(self) -> None:
-        """Wait until the report is written."""
+    def complaints(self) -> list[str]:
+        """The lines that nsys has printed besides its progress, once the report is written."""
         os.set_blocking(self._pipe.fileno(), True)
         with self._process:
-            self._pipe.read()
+            self._said += self._pipe.read()
+        lines = ProgramOutput()
+        said = lines.feed(self._said) + lines.end()
+        return [line for line in said.decode(errors="replace").splitlines() if line.strip()]

@@ -4,6 +4,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import join, quote
 from typing import Final
@@ -169,6 +170,7 @@ def no_report_error(
     annotation: Annotation | None = None,
 ) -> CaptureError:
     """Why a run left none of the reports that it should."""
+    end = replace(end, last_lines=(*end.last_lines, *end.nsys_said))
     output = "\n".join(end.last_lines)
     if end.interrupted:
         return _failed(plan, end, "nothing had been captured")
@@ -204,6 +206,7 @@ def no_report_error(
         f"nsys exited normally but wrote no report; its output is in {plan.request.folder / LOG}",
         "See whether this nsys works here at all",
         "nsysflow doctor",
+        output=end.nsys_said,
     )
 
 

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, Final, cast
 
-from nsysflow.record.bound import SAVES, Bound
+from nsysflow.base.progress import progress
+from nsysflow.nsys.progress_lines import SAVES, ProgramOutput
+from nsysflow.record.bound import Bound
 from nsysflow.runs.manifest import read_statuses
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.protocol import RUN_FOLDER
@@ -221,6 +223,8 @@ class ProgramEnd:
         stopped: whether we ended it, because what was asked for was recorded.
         wall_ns: how long it ran, including nsys's import.
         last_lines: the last lines of its output.
+        nsys_said: what nsys printed when the recording was stopped before the program's end,
+            besides its progress.
     """
 
     exit_code: int
@@ -228,6 +232,10 @@ class ProgramEnd:
     wall_ns: int
     last_lines: tuple[str, ...]
     stopped: bool = False
+    nsys_said: tuple[str, ...] = ()
+
+
+_WRITES: Final = "nsys writes its report"
 
 
 def run_program(
@@ -239,7 +247,8 @@ def run_program(
 ) -> ProgramEnd:
     """Run a program to its end.
 
-    Its stdout and stderr go to our stderr as they come, and to `log`; our stdout is for results.
+    Its stdout and stderr go to our stderr as they come, without nsys's progress, and to `log` with
+    it; our stdout is for results.
     The first SIGINT or SIGTERM is passed on, and then we wait: nsys saves what it has. The third
     ends the program at once.
 
@@ -272,14 +281,17 @@ def run_program(
             output.pass_on()
             code = program.wait()
             output.await_end()
+    nsys_said: tuple[str, ...] = ()
     if bound is not None:
-        bound.end()
+        with progress(_WRITES):
+            nsys_said = bound.end()
     return ProgramEnd(
         exit_code=code if code >= 0 else _KILLED - code,
         interrupted=signals.count > 0,
         wall_ns=time.monotonic_ns() - begun_ns,
         last_lines=last_lines(output.last),
         stopped=ending is not None and ending.begun,
+        nsys_said=nsys_said,
     )
 
 
@@ -302,14 +314,21 @@ class _Output:
         self._program = program
         self._bound = bound
         self._ending = ending
-        screen = getattr(sys.stderr, "buffer", None)
-        self._sinks: list[BinaryIO] = [kept, *([screen] if screen is not None else [])]
+        self._log: BinaryIO | None = kept
+        self._screen: BinaryIO | None = getattr(sys.stderr, "buffer", None)
+        self._shown = ProgramOutput()
+        self._bar = ExitStack()
         self.last = b""
         self.saving = False
         self.given_up = False
 
     def pass_on(self) -> None:
         """Pass it on until it ends, or until the program has ended and no more comes."""
+        with self._bar:
+            self._pass_on()
+            self._show(self._shown.end())
+
+    def _pass_on(self) -> None:
         pipe = cast("BinaryIO", self._program.stdout)
         silent_since = time.monotonic()
         while not self.given_up:
@@ -352,16 +371,33 @@ class _Output:
         self.last = (self.last + chunk)[-_KEPT_BYTES:]
         if self._ending is not None:
             self._ending.hear(self.last[-len(chunk) - _PATH_BYTES :])
-        if not self.saving:
-            # nsys's line may come in two pieces, but is not longer than a path. It may stand behind
-            # an unfinished line of the program
-            self.saving = bool(SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
-        for sink in [*self._sinks]:
-            try:
-                sink.write(chunk)
-                sink.flush()
-            except OSError:  # a closed terminal or a full disk must not end the run
-                self._sinks.remove(sink)
+        was_saving = self.saving
+        # nsys's line may come in two pieces, but is not longer than a path. It may stand behind an
+        # unfinished line of the program
+        self.saving |= bool(SAVES.search(self.last[-len(chunk) - _PATH_BYTES :]))
+        self._log = _written(self._log, chunk)
+        self._show(self._shown.feed(chunk))
+        if self.saving and not was_saving:
+            self._bar.enter_context(progress(_WRITES))
+
+    def _show(self, output: bytes) -> None:
+        """Show what the program printed, in place of the bar."""
+        if output:
+            self._bar.close()
+            self._screen = _written(self._screen, output)
+
+
+def _written(sink: BinaryIO | None, output: bytes) -> BinaryIO | None:
+    """The sink, after the output was written to it; None once it takes no more: a closed terminal
+    or a full disk must not end the run."""
+    if sink is None:
+        return None
+    try:
+        sink.write(output)
+        sink.flush()
+    except OSError:
+        return None
+    return sink
 
 
 class _Signals(AbstractContextManager["_Signals"]):

@@ -157,8 +157,22 @@ def test_what_is_collected_is_said_before_the_reports_are_written(
     Path(f"{written}--session=run-1").touch()
     look_until(RECORDED)
     assert bound.done
-    bound.end()
+    assert bound.end() == ()
     assert list(folder.iterdir()) == []
+
+
+def test_what_nsys_complains_of_when_it_is_stopped_is_kept(
+    tmp_path: Path, folder: Path, clock: Clock
+) -> None:
+    says = """
+        echo "Generating '/tmp/nsys-report-1.qdstrm'"; printf "\\r[1/1] [0%%  ] report.nsys-rep"
+        echo; echo "Importation failed." >&2; exit 1
+    """
+    bound = Bound(folder, an_nsys(fake_nsys(tmp_path / "nsys", body=says)), ONE, reports_steps=True)
+    say(folder, BEGUN, 11)
+    say(folder, ENOUGH, 11)
+    assert stops(bound, clock)
+    assert bound.end() == ("Importation failed.",)
 
 
 @pytest.mark.parametrize(("reports_steps", "limit_s"), [(True, START_UP_S), (False, MOST_S)])

@@ -198,3 +198,17 @@ def test_a_program_killed_inside_torch_profilers_window_is_the_reason_for_no_tra
     child = replace(ENDED_INSIDE, window=window)
     why = str(no_report_error(plan(tmp_path, collector), KILLED, (child,)))
     assert f"no report was written{because}" in why
+
+
+def test_what_nsys_says_when_it_is_stopped_is_in_the_error(tmp_path: Path) -> None:
+    plan = plan_nsys(Request(command=("x",), name="x", folder=tmp_path), an_nsys(Path("nsys")))
+    end = ProgramEnd(
+        exit_code=0,
+        interrupted=False,
+        wall_ns=1,
+        last_lines=("epoch 1",),
+        nsys_said=("Importation failed.",),
+    )
+    assert str(no_report_error(plan, end, [])).endswith("lines of output:\n  Importation failed.")
+    crashed = replace(end, nsys_said=("Connection to Agent lost",))
+    assert no_report_error(plan, crashed, []).output == ("epoch 1", "Connection to Agent lost")

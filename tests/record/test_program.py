@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from nsysflow.record import program as program_module
 from nsysflow.record.program import LAST_LINES, Ending, ProgramEnd, last_lines, run_program
 from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import ChildStatus, WindowState, write_status
@@ -55,6 +56,34 @@ def test_all_output_reaches_stderr_and_the_log(capfd: pytest.CaptureFixture[str]
     assert seen.out == ""
     for words in (seen.err.split(), Path("log").read_text().split(), ended.last_lines):
         assert sorted(words) == ["complained", "said"]
+
+
+class Bars:
+    """Bars that are shown while a program runs, each by its label, and when they go."""
+
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[None]:
+        self.happened.append(label)
+        yield
+        self.happened.append("gone")
+
+
+@pytest.mark.parametrize("more", ["", "print('last words')"])
+def test_a_bar_stands_for_nsyss_progress_until_the_program_says_more(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    bars = Bars()
+    monkeypatch.setattr(program_module, "progress", bars.progress)
+    nsys = "Generating '/x/nsys-report-1.qdstrm'\n\r[1/1] [==50%  ] a.nsys-rep\n"
+    text = f"import sys; print('epoch 1'); sys.stdout.write({nsys!r}); sys.stdout.flush(); {more}"
+    run_program(code(text), {}, Path("log"))
+    said = "epoch 1\n" + ("last words\n" if more else "")
+    assert capfd.readouterr().err == said
+    assert Path("log").read_bytes().startswith(f"epoch 1\n{nsys}".encode())
+    assert bars.happened == ["nsys writes its report", "gone"]
 
 
 def test_the_program_has_our_environment_and_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,11 +166,12 @@ def test_a_signal_is_held_back_while_nsys_saves(
         "import signal, sys, time\n"
         "def stop(*_): print('interrupted', flush=True); sys.exit(130)\n"
         "signal.signal(signal.SIGINT, stop)\n"
-        f"print('ready\\n' + {said!r}, flush=True)\n"
+        f"print('ready\\n' + {said!r} + '\\ngo', flush=True)\n"
         f"time.sleep({seconds}); print('saved')"
     )
     with started(text) as runner:
-        assert next_line(runner) == f"{said}\n"
+        while next_line(runner) != "go\n":
+            pass
         runner.send_signal(signal.SIGINT)
         out, _ = runner.communicate(timeout=30)
     assert out.split() == [str(exit_code), "True"]
