@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.progress_lines import SAVES, ProgramOutput
-from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH, RECORDED
+from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH
 
 MOST_S: Final = 60
 """So long the steps are recorded at most, or a program that reports none."""
@@ -52,7 +52,7 @@ class Quota:
 
     def end(self) -> None:
         """Remove what was said."""
-        for what in (BEGUN, ENOUGH, COLLECTED, RECORDED):
+        for what in (BEGUN, ENOUGH, COLLECTED):
             for file in self._folder.glob(f"{what}*"):
                 file.unlink(missing_ok=True)
 
@@ -102,10 +102,9 @@ class Bound:
             stop.listen()
         if not self._collected and all(stop.has_collected for stop in self._stopping):
             self._collected = True
-            self._say(COLLECTED)
-        if all(stop.has_ended for stop in self._stopping):
-            self.done = True
-            self._say(RECORDED)
+            with suppress(OSError):
+                (self._folder / COLLECTED).touch()
+        self.done = all(stop.has_ended for stop in self._stopping)
 
     def end(self) -> tuple[str, ...]:
         """The program has ended; remove what its processes said.
@@ -123,10 +122,6 @@ class Bound:
         with suppress(OSError):  # a closed terminal must not end the run
             os.write(2, b"nsysflow: enough is recorded; the program goes on without the profiler\n")
         self._stopping = [_Stop(self._nsys, session) for session in self._sessions]
-
-    def _say(self, what: str) -> None:
-        with suppress(OSError):
-            (self._folder / what).touch()
 
 
 class _Stop:

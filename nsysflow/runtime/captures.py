@@ -53,7 +53,7 @@ def new_capture(collector: Collector) -> ProfilerCapture:
 def synchronize() -> None:
     """Wait for the GPUs that this process uses through torch: the current one, and all on which it
     holds memory."""
-    torch = torch_on_gpu()
+    torch = _torch_on_gpu()
     if torch is None:
         return
     torch.cuda.synchronize()
@@ -70,7 +70,7 @@ class CudaProfilerCapture:
 
     def start(self, about: WindowMark | None) -> None:
         synchronize()
-        torch = torch_on_gpu()
+        torch = _torch_on_gpu()
         if torch is not None:
             torch.cuda.profiler.start()
         if about is not None:
@@ -78,7 +78,7 @@ class CudaProfilerCapture:
         list_noted(mark)
 
     def stop(self) -> None:
-        torch = torch_on_gpu()
+        torch = _torch_on_gpu()
         if torch is None:
             return
         try:
@@ -199,7 +199,7 @@ class NoCapture:
         """Nothing to stop."""
 
 
-def torch_on_gpu() -> ModuleType | None:
+def _torch_on_gpu() -> ModuleType | None:
     """torch, if it has already started CUDA in this process; asking must not start it."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and torch.cuda.is_initialized() else None

@@ -54,7 +54,8 @@ class ChildStatus:
         window: `never` opened, `open` (the program ended inside it) or `closed`. Counted in steps:
             without a GPU a profiler that waits for CUDA records none of it.
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture running.
-        plain_step_ns: mean wall time of a step after nsys had left the process; None without one.
+        plain_step_ns: mean wall time of a step after the recording, or in a plain run; None where
+            too few ran.
         config: the settings of a built-in workload, with shapes and seed; None for other programs.
     """
 
@@ -92,6 +93,8 @@ class ProcessState:
             a number each.
         warmup_ns: time spent in warm-up steps, summed over loops.
         warmup_steps: how many warm-up steps that was.
+        recorded: whether the recording has ended: ranges are opened in vain from then on, so none
+            is.
         looped: whether the program has used `nsysflow.steps`: it marks its steps itself.
     """
 
@@ -105,6 +108,7 @@ class ProcessState:
     flops: dict[str, Any] | None = None
     warmup_ns: int = 0
     warmup_steps: int = 0
+    recorded: bool = False
     looped: bool = False
 
 

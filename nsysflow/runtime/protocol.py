@@ -62,10 +62,7 @@ ENOUGH: Final = "enough"
 """… `enough-PID` that it has enough of them, recorded or, in a plain run, timed; …"""
 
 COLLECTED: Final = "collected"
-"""… `collected` that nsys has taken what it recorded from all processes, and records no more; …"""
-
-RECORDED: Final = "recorded"
-"""… and `recorded` that it has also written the reports, and has left the processes."""
+"""… and `collected` that nsys has what it recorded of all processes, and records no more."""
 
 RANK: Final = "LOCAL_RANK"
 """The rank of a process, set by torchrun."""

@@ -198,7 +198,7 @@ def _close_ended(here: list[_Range]) -> None:
 
 def _opened(name: str, payload: int | None) -> Callable[[], object]:
     recorder = _recorder or _recorder_here()
-    if recorder is None:
+    if recorder is None or THIS_PROCESS.recorded:
         return _nothing
     THIS_PROCESS.ranges += 1
     return noted(str(name), None, recorder.open(str(name), payload))

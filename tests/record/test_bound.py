@@ -9,7 +9,7 @@ import pytest
 
 from nsysflow.record import bound as bound_module
 from nsysflow.record.bound import EVERY_S, MOST_S, START_UP_S, Bound
-from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH, RECORDED
+from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH
 from tests.nsys.fakes import an_nsys, fake_nsys
 
 ONE, TWO = ("run",), ("run-0", "run-1")
@@ -90,12 +90,12 @@ def test_all_sessions_stop_together_once_each_process_has_enough(
     assert not stops(bound, clock)  # the other rank has not begun
     say(folder, BEGUN, 12)
     assert not stops(bound, clock)
-    assert not (folder / RECORDED).exists()
+    assert not (folder / COLLECTED).exists()
     assert (calls(folder), capfd.readouterr().err) == ([], "")
     say(folder, ENOUGH, 12)
     assert stops(bound, clock)
     assert calls(folder) == ["stop --session=run-0", "stop --session=run-1"]
-    assert (folder / RECORDED).exists()
+    assert (folder / COLLECTED).exists()
     assert "the program goes on without the profiler" in capfd.readouterr().err
     stops(bound, clock, MOST_S)
     assert len(calls(folder)) == 2
@@ -138,25 +138,24 @@ def test_what_is_collected_is_said_before_the_reports_are_written(
     say(folder, BEGUN, 11, 12)
     say(folder, ENOUGH, 11, 12)
 
-    def look_until(what: str) -> None:
+    def look_until(is_so: Callable[[], bool]) -> None:
         limit_s = time.monotonic() + 20
-        while not (folder / what).exists():
+        while not is_so():
             assert time.monotonic() < limit_s
             time.sleep(0.01)
             clock.now_s += EVERY_S
             bound.look()
 
-    look_until(COLLECTED)
+    look_until((folder / COLLECTED).exists)
     assert not bound.done
     Path(f"{written}--session=run-0").touch()
     stops_at_once = clock.now_s + 1
     while clock.now_s < stops_at_once:
         clock.now_s += EVERY_S
         bound.look()
-    assert not (folder / RECORDED).exists()
+    assert not bound.done
     Path(f"{written}--session=run-1").touch()
-    look_until(RECORDED)
-    assert bound.done
+    look_until(lambda: bound.done)
     assert bound.end() == ()
     assert list(folder.iterdir()) == []
 

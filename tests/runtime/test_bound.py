@@ -10,7 +10,7 @@ import pytest
 from nsysflow.runtime import bound as bound_module
 from nsysflow.runtime.bound import Bound, PlainRun, note_step
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, PLAIN, RECORDED, RUN_FOLDER
+from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, PLAIN, RUN_FOLDER
 
 HERE = os.getpid()
 BEGUN_HERE, ENOUGH_HERE = f"{BEGUN}-{HERE}", f"{ENOUGH}-{HERE}"
@@ -35,6 +35,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for name, value in {**limits, "FEWEST_PLAIN": 2, "time": clock}.items():
         monkeypatch.setattr(bound_module, name, value)
     monkeypatch.setattr(THIS_PROCESS, "plain_step_ns", None)
+    monkeypatch.setattr(THIS_PROCESS, "recorded", False)
     return clock
 
 
@@ -70,24 +71,19 @@ def test_a_process_says_when_it_begins_and_when_it_has_enough(
     assert said(tmp_path) == {BEGUN_HERE} | ({ENOUGH_HERE} if enough else set())
 
 
-@pytest.mark.parametrize("detached", [True, False])
-def test_plain_steps_are_timed_once_cupti_or_nsys_has_left(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, detached: bool
+def test_steps_are_timed_once_nsys_has_collected(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synchronize, detach = Mock(), Mock(return_value=detached)
+    synchronize = Mock()
     monkeypatch.setattr(bound_module, "synchronize", synchronize)
-    monkeypatch.setattr(bound_module, "detach_cupti", detach)
     bound = Bound(tmp_path)
     take(bound, clock, 0, 500, 500)
-    detach.assert_not_called()  # nsys still calls CUPTI
+    synchronize.assert_not_called()
+    assert not THIS_PROCESS.recorded
     (tmp_path / COLLECTED).touch()
-    if not detached:
-        take(bound, clock, 500, 500)
-        synchronize.assert_not_called()
-        (tmp_path / RECORDED).touch()
     take(bound, clock, 500)  # the last that was recorded, perhaps in part
-    detach.assert_called_once()
     synchronize.assert_called_once()
+    assert THIS_PROCESS.recorded
     take(bound, clock, 7)
     assert THIS_PROCESS.plain_step_ns is None  # one is too few
     take(bound, clock, 9)

@@ -52,6 +52,15 @@ def test_ranges_arrive_nested_as_they_were_written_and_are_counted(tree: Tree) -
     assert read_back(notes) == tree
 
 
+def test_no_range_is_opened_once_the_recording_has_ended() -> None:
+    with recorded() as notes:
+        with region("open before"):
+            THIS_PROCESS.recorded = True
+            run_tree([("mine", [("inner", [])])])
+        assert [name for what, name, *_ in notes.events] == ["open before", "open before"]
+        assert THIS_PROCESS.ranges == 1
+
+
 def test_a_range_closes_when_its_body_raises() -> None:
     with recorded() as notes, pytest.raises(ZeroDivisionError), region("outer"), region("inner"):
         raise ZeroDivisionError

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from nsysflow.runtime.auto.ranges import Ranges
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
+from nsysflow.runtime.process import THIS_PROCESS
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -34,7 +35,7 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     # every call of every module comes through here: what it does first has to be quick
     @wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or here.busy:
+        if is_compiling() or here.busy or (THIS_PROCESS.recorded and steps.trains):
             return call(self, *args, **kwargs)
         here.busy = True
         model, close = apart(names.open, self)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from nsysflow.runtime.auto.ranges import Function, Ranges
+from nsysflow.runtime.process import THIS_PROCESS
 
 
 def annotate_optimizers(torch: ModuleType, ranges: Ranges) -> None:
@@ -74,6 +75,10 @@ def _stepping(ranges: Ranges, step: Function) -> Function:
     def within(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return step(self, *args, **kwargs)
+        if THIS_PROCESS.recorded:
+            result = step(self, *args, **kwargs)
+            apart(steps.after_optimizer, self)
+            return result
         part = apart(_Part, ranges)
         if args and callable(args[0]):
             args = (apart(part.left_out, args[0]), *args[1:])

@@ -10,6 +10,7 @@ from typing import Any
 
 from nsysflow.runtime.auto.steps import Recording, Steps
 from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.process import THIS_PROCESS
 
 Function = Callable[..., Any]
 
@@ -74,7 +75,7 @@ class Ranges:
 
         @wraps(function)
         def within(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling():
+            if is_compiling() or THIS_PROCESS.recorded:
                 return function(*args, **kwargs)
             was_busy, here.busy = here.busy, busy or here.busy
             close = apart(self._open, name)

@@ -32,7 +32,7 @@ class Recording:
     def open(self, name: str) -> Callable[[], object]:
         """Open a range on this thread; calling what is returned closes it."""
         recorder = self._recorder or self._find()
-        if recorder is None or is_loader_worker():
+        if recorder is None or THIS_PROCESS.recorded or is_loader_worker():
             return _nothing
         THIS_PROCESS.ranges += 1
         return noted(name, AUTO_DOMAIN, recorder.open(name, None))

@@ -1,4 +1,4 @@
-"""In a plain run steps are counted, and nothing else of a program is touched."""
+"""Steps of a program are counted, and no range is opened, in a plain run and after a recording."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.protocol import PLAIN
-from tests.runtime.auto.programs import SMALL
+from tests.runtime.auto.programs import SMALL, ranges_of
 from tests.runtime.programs import run, run_torch, statuses_of
 
 BEFORE = """
@@ -43,6 +43,31 @@ def test_steps_of_a_loop_are_counted_once_although_the_program_trains(tmp_path: 
     ran = run_torch(code, tmp_path, **{PLAIN: "1"})
     assert ran.returncode == 0, ran.stderr
     assert [status.steps for status in take_statuses(tmp_path)] == [3]
+
+
+@pytest.mark.parametrize(
+    ("makes", "step", "ranges"),
+    [
+        (
+            "opt = torch.optim.SGD(net.parameters(), 0.1)",
+            "net(x).sum().backward(); opt.step()",
+            "step " + 2 * "forward backward optimizer step ",
+        ),
+        ("", "net(x)", "call forward call forward call"),
+    ],
+)
+def test_steps_are_counted_after_the_recording_without_ranges(
+    makes: str, step: str, ranges: str
+) -> None:
+    program = f"""
+{makes}
+from nsysflow.runtime.process import THIS_PROCESS
+for number in range(5):
+    THIS_PROCESS.recorded = number >= 2
+    {step}
+assert THIS_PROCESS.steps == 5
+"""
+    assert ranges_of(program) == ranges.strip()
 
 
 def test_a_loop_gives_the_same_batches_as_without_us(tmp_path: Path) -> None:
