@@ -58,8 +58,10 @@ def _with_paths_of(view: View) -> PathIdle:
     other = view.without_unwaited
     if other is view:
         return view.idle.select("process", "path", *_CAUSES)
-    ours, theirs = (part.attribution.paths.select("path", "key") for part in (view, other))
-    numbers = theirs.join(ours, on="key", suffix="_here").select("path", "path_here")
+    # numbers and keys of paths shift where a path inside a graph exists in one of the two only
+    by_names = pl.col("names").list.join("\0").alias("names")
+    ours, theirs = (part.attribution.paths.select("path", by_names) for part in (view, other))
+    numbers = theirs.join(ours, on="names", suffix="_here").select("path", "path_here")
     idle = other.idle.join(numbers, on="path").drop("path").rename({"path_here": "path"})
     return idle.select("process", "path", *_CAUSES)
 

@@ -11,6 +11,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.selection.bound import PARTS, bounds
 from nsysflow.analysis.tables.view_bound import bound_of_view
+from tests.agreement import assert_pictures_agree
 from tests.analyses import analysed, every_report, loaded, sums
 from tests.analysis.events.test_waits import NCCL, with_long_communication
 from tests.oracle.model import Overhead, PlainTrace, to_trace
@@ -22,6 +23,7 @@ from tests.tiny import (
     copy,
     kernel,
     launch,
+    made,
     on_stream,
     opened,
     plain_of,
@@ -159,6 +161,36 @@ def test_a_constructed_bottleneck_is_the_bound_of_its_phase(bound: str, trace: P
 def test_work_without_a_launch_bounds_the_whole_view() -> None:
     trace = plain_of(launch(0, 5, 1), kernel(10, 100, 1), kernel(900 * US, 901 * US, None))
     assert nsysflow.analyze(to_trace(trace)).bound.names == ("unknown",)
+
+
+def with_a_copy_in_a_graph() -> PlainTrace:
+    """A copy of a graph, captured in `inside`, that nobody waits for: it hides that the host pauses
+    in `later/pause`. Without it there is no `replay/inside`."""
+    moved = replace(copy(30 * US, 900 * US, 2, "DtoH", "device", "pinned"), graph_node=10)
+    return plain_of(
+        opened(1 * US, 9 * US, "norm"),
+        call(2 * US, 3 * US, "cudaStreamBeginCapture"),
+        opened(4 * US, 6 * US, "inside"),
+        made(5 * US, 10),
+        call(7 * US, 8 * US, "cudaStreamEndCapture"),
+        opened(10 * US, 40 * US, "replay"),
+        launch(20 * US, 21 * US, 1),
+        kernel(22 * US, 30 * US, 1),
+        launch(25 * US, 26 * US, 2, name="cudaGraphLaunch"),
+        on_stream(moved, 20),
+        opened(50 * US, 950 * US, "later"),
+        opened(60 * US, 940 * US, "pause"),
+        launch(920 * US, 921 * US, 3),
+        kernel(922 * US, 930 * US, 3),
+    )
+
+
+def test_idle_time_keeps_its_phase_where_a_captured_one_exists_only_with_the_copy() -> None:
+    model = with_a_copy_in_a_graph()
+    found = dict(nsysflow.analyze(to_trace(model)).phases.select("path", "bound").rows())
+    assert "replay/inside" in found
+    assert found["later/pause"] == "host"
+    assert_pictures_agree({"a copy in a graph": model})
 
 
 REPORT: Final = "h200-bottlenecks"
