@@ -343,7 +343,7 @@ def _looked_at(subjects: Sequence[JudgedReport], late: Collection[str]) -> list[
     and what holds up the straggler holds up all."""
     if len(subjects) <= FEW_REPORTS:
         return [*subjects]
-    slowest = max(subjects, key=lambda subject: subject.step_ns)
+    slowest = max(subjects, key=lambda subject: subject.run_step_ns)
     stragglers = [one for one in subjects if one.timeline.trace.report in late and one != slowest]
     return [slowest, *stragglers]
 

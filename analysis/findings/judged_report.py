@@ -13,7 +13,7 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.steps.kinds import Steps
+from nsysflow.analysis.steps.kinds import Steps, step_time_ns
 from nsysflow.analysis.tables.launches import launch_counts
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.syncs import without_inner
@@ -191,11 +191,10 @@ def _place(rows: pl.DataFrame, time: str, axis: Axis, *columns: str) -> pl.DataF
     return rows.with_row_index("row").select("row", at, *columns)
 
 
-def _longest_mean_ns(steps: pl.DataFrame) -> int:
-    """The mean of these steps, of the process and device where it is longest."""
-    mean = (pl.col("end_ns") - pl.col("start_ns")).mean().alias("ns")
-    means = steps.group_by("process", "device_no").agg(mean)
-    return round(float(means.select(pl.col("ns").max()).item()))
+def _step_ns(steps: pl.DataFrame) -> int:
+    """What one of these steps takes, rows of `timeline.steps`."""
+    length = (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns")
+    return step_time_ns(steps.with_columns(length))
 
 
 class JudgedReport:
@@ -249,7 +248,7 @@ class JudgedReport:
         if not self.of_steps:
             window = self.tables.accounting["window_ns"].max()
             return window if isinstance(window, int) else 0
-        return _longest_mean_ns(self.judged_steps)
+        return _step_ns(self.judged_steps)
 
     @computed_once
     def run_step_ns(self) -> int:
@@ -257,7 +256,7 @@ class JudgedReport:
         longest; else the window. What a step of a long run costs, and what savings are of."""
         if not self.of_steps:
             return self.step_ns
-        return _longest_mean_ns(self.whole.run_steps.view.steps)
+        return _step_ns(self.whole.run_steps.view.steps)
 
     @computed_once
     def step_paths(self) -> tuple[str, ...]:

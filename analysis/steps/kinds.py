@@ -265,6 +265,18 @@ def steps_of_run(steps: Steps) -> Steps:
     return steps.filter(pl.col("kind").cast(pl.String).is_in(["steady", "one-off"]))
 
 
+def step_time_ns(steps: pl.DataFrame, track: Iterable[str] = _TRACK) -> int:
+    """What one of these steps takes (spec §8.23): their mean, in whole ns, of the process and
+    device where it is longest.
+
+    Args:
+        steps: at least one; `duration_ns` and `track`.
+        track: the columns that name a process and device.
+    """
+    means = steps.group_by(*track).agg(pl.col("duration_ns").mean())
+    return round(float(means.select(pl.col("duration_ns").max()).item()))
+
+
 def _in(part: StepPart) -> pl.Expr:
     number = pl.col("step")
     return (number >= part.first) & (True if part.end is None else number < part.end)

@@ -92,7 +92,7 @@ class _Shown:
     section=_BUDGETS,
     multiple=True,
     metavar="NAME<=LIMIT",
-    help="Limit a figure of a typical step ('step_ms<=5'), or forbid a finding"
+    help="Limit a figure of a step ('step_ms<=5'), or forbid a finding"
     " ('finding:sync-in-loop=none'). Can be repeated. Replaces the budgets of the settings file.",
 )
 @option(
@@ -140,7 +140,7 @@ def check(
     one program. Give three of 40 steps each: runs differ by more than steps do.
 
     Type budgets with --max, or write them into [check] of nsysflow.toml: max = ["step_ms<=5"].
-    They limit a typical step of the slowest rank:
+    They limit a step of the slowest rank, the mean of all after start-up, as analyze shows it:
 
     \b
       step_ms                  the step; each time also as _us or _ns

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isclose
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Final, Literal
 
 import msgspec
@@ -14,8 +14,13 @@ import nsysflow
 from nsysflow.base.errors import CheckError, Damaged
 from nsysflow.compare.budgets import Figure, figures_of, ranks_of
 from nsysflow.compare.captures import Capture
-from nsysflow.compare.change import change_of, needed_for, typical
+from nsysflow.compare.change import mean_step, needed_for
 from nsysflow.compare.comparison import obstacles
+from nsysflow.compare.statistics import (
+    RUNS_NEEDED,
+    mean_ratio_interval,
+    steps_for_a_mean,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +28,10 @@ class Known:
     """A figure as it was.
 
     Attributes:
-        value: the typical one, in the figure's unit.
+        value: its mean, in the figure's unit.
         low: the lower end of its interval; None where it is not known.
         high: the upper end.
-        runs: a value for each step of each capture, or each capture's median alone.
+        runs: a value for each step of each capture, or each capture's mean alone.
         has_steps: whether it is each step.
     """
 
@@ -65,7 +70,7 @@ def baseline_of(captures: Sequence[Capture]) -> Baseline:
 def known_of(figure: Figure, captures: Sequence[Capture]) -> Known:
     """A figure of captures."""
     runs = [figure.values(capture) for capture in captures]
-    middle = typical(runs)
+    middle = mean_step(runs)
     return Known(value=middle.value, low=middle.low, high=middle.high, runs=runs, has_steps=True)
 
 
@@ -88,7 +93,7 @@ def refuse_unlike(base: Sequence[Capture], new: Sequence[Capture]) -> None:
         raise CheckError(seen, "Record both in the same way")
 
 
-SCHEMA: Final = "nsysflow-baseline-1"
+SCHEMA: Final = "nsysflow-baseline-2"
 """What the file begins with. Another meaning of a figure takes another number."""
 
 _HEAD_BYTES: Final = 200
@@ -215,7 +220,7 @@ def _line(figure: Figure, captures: Sequence[Capture]) -> str:
     known, scale = known_of(figure, captures), _scale(figure)
     ends = {"value": known.value, "low": known.low, "high": known.high}
     held = {name: _rounded(value, scale) for name, value in ends.items()}
-    return _text(held | {"runs": [_rounded(median(run), scale) for run in known.runs]})
+    return _text(held | {"runs": [_rounded(fmean(run), scale) for run in known.runs]})
 
 
 def _known(held: _Figure, scale: float) -> Known:
@@ -238,10 +243,6 @@ def _rounded(value: float | None, scale: float) -> float | None:
 
 def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-_EXACT: Final = 1e6
-"""Comparisons take whole numbers. Values times this are, nearly: percentages too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,20 +272,25 @@ def ratio(known: Known, runs: Sequence[Sequence[float]], factor: float) -> Inter
     """
     if not known.has_steps and len(runs) == len(known.runs) == 1:
         return _quotient(known, runs, factor)
-    change = change_of(_exact(known.runs), _exact(runs))
-    unit = change.unit
-    if change.low_pct is None or change.high_pct is None:
-        return Interval(low=None, high=None, counted=unit, needed=change.needed)
-    low, high = (known.value * (1 + pct / 100) for pct in (change.low_pct, change.high_pct))
-    distance = abs(1 + change.shift_pct / 100 - factor) * known.value
-    needed = enough(change.new_count, (high - low) / 2, distance)
-    return Interval(low=low, high=high, counted=unit, needed=needed)
+    value = mean_step(runs).value
+    distance = abs(value - factor * known.value)
+    counted: Literal["step", "run"] = "step" if len(runs) == len(known.runs) == 1 else "run"
+    ends = mean_ratio_interval(known.runs, runs)
+    if ends is None:
+        needed = RUNS_NEEDED
+        if counted == "step":
+            needed = max(steps_for_a_mean(run) for run in (known.runs[0], runs[0]))
+        return Interval(low=None, high=None, counted=counted, needed=needed)
+    low, high = (known.value * end for end in ends)
+    count = len(runs[0]) if counted == "step" else len(runs)
+    needed_now = enough(count, (high - low) / 2, distance)
+    return Interval(low=low, high=high, counted=counted, needed=needed_now)
 
 
 def _quotient(known: Known, runs: Sequence[Sequence[float]], factor: float) -> Interval:
     """The same of two captures, of which one has only its interval left: each figure may lie
     anywhere in its own."""
-    middle = typical(runs)
+    middle = mean_step(runs)
     distance = abs(middle.value - factor * known.value)
     if middle.low is None or middle.high is None or known.low is None or known.high is None:
         return Interval(low=None, high=None, counted="step", needed=needed_for(runs, distance))
@@ -299,7 +305,3 @@ def enough(count: int, reach: float, distance: float) -> int | None:
     if not distance or reach == inf:
         return None
     return max(count + 1, ceil(count * (reach / distance) ** 2))
-
-
-def _exact(runs: Sequence[Sequence[float]]) -> list[list[int]]:
-    return [[round(value * _EXACT) for value in run] for run in runs]

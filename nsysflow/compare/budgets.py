@@ -145,14 +145,15 @@ class Figure:
         return [row for row in self.track(capture).rows if self.picks(row)]
 
     def values(self, capture: Capture) -> list[float]:
-        """Its value in each step: ns, percent of the step, or how many."""
-        steps_ns = self.track(capture).duration_ns
+        """Its value in each step: ns, percent of the mean step, or how many."""
+        track = self.track(capture)
+        steps_ns = track.duration_ns
         columns = [getattr(row, self.column) for row in self.rows(capture)]
         sums = [sum(step) for step in zip(*columns, strict=True)] or [0] * len(steps_ns)
         if self.unit != "pct":
             return [float(total) for total in sums]
-        pairs = zip(sums, steps_ns, strict=True)
-        return [100 * part / step if step else 0.0 for part, step in pairs]
+        mean_ns = track.mean_ns
+        return [100 * part / mean_ns if mean_ns else 0.0 for part in sums]
 
 
 def ranks_of(capture: Capture) -> list[Track]:

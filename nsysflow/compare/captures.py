@@ -56,9 +56,9 @@ class Track:
         gpu: its name.
         step_name: the range that is one step; None without steps.
         unprofiled_step_ns: a step without the profiler; None where it was not measured.
-        steps: the numbers of the compared steps: all after start-up that were recorded whole. One
-            None stands for a whole window without steps.
-        kinds: `steady` or `one-off`, per step; None likewise.
+        steps: the numbers of the compared steps: all after start-up that were recorded whole; with
+            `--steps` those that it takes. One None stands for a whole window without steps.
+        kinds: `steady`, `one-off`, or `start-up` where `--steps` took it; None likewise.
         duration_ns: per step.
         rows: what they consist of.
     """
@@ -108,6 +108,8 @@ class Capture:
         unit: the arithmetic of most of its matrix products; None where it is not known.
         invalid: why it cannot be judged, a sentence; None for a sound recording.
         findings: what to change, the largest saving first; None where they were not computed.
+        said_step_ns: what its document says that a step takes; None where no steps are judged, and
+            in documents from before that was in them.
     """
 
     name: str
@@ -116,6 +118,12 @@ class Capture:
     unit: str | None = None
     invalid: str | None = None
     findings: Sequence[LoadedCaptures] | None = None
+    said_step_ns: int | None = None
+
+    @property
+    def step_ns(self) -> int:
+        """What a step takes: the one figure of it that is printed (spec §8.23)."""
+        return round(self.slowest.mean_ns) if self.said_step_ns is None else self.said_step_ns
 
     @cached_property
     def slowest(self) -> Track:

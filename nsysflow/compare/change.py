@@ -1,4 +1,4 @@
-"""Did the step time change, by how much, and what does a typical step take? (docs/spec.md §18)"""
+"""Did the step time change, by how much, and how well is a mean known? (docs/spec.md §18)"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +12,18 @@ from nsysflow.compare.statistics import (
     COMPLETE,
     RUNS_NEEDED,
     Dependence,
+    Mean,
     half_width,
     interval,
     margin,
     margin_of,
     mean_of,
+    mean_of_steps,
     median_difference,
     of_ranks,
     pooled_deviation,
     smallest_count,
+    steps_for_a_mean,
     suffice,
     two_sided_normal,
     two_sided_t,
@@ -192,16 +195,15 @@ def _percent(shift: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Typical:
-    """The typical step of a report or of several runs, in the unit of the values.
+class Middle:
+    """The middle of a figure of a report or of several runs, in the unit of the values.
 
     Attributes:
-        value: of one run its median step; of several the mean of their median steps. NaN of none.
+        value: the mean or the median. NaN of none.
         low: the lower end of its interval; None where there are too few steps or runs to say.
         high: the upper end.
         unit: what is counted. Runs where there are several.
         count: how many steps or runs.
-        sample_size: how many independent ones they are worth.
     """
 
     value: float
@@ -209,66 +211,19 @@ class Typical:
     high: float | None
     unit: Literal["step", "run"]
     count: int
-    sample_size: float
 
 
-def typical(runs: Sequence[Sequence[float]]) -> Typical:
-    """The typical step. Runs without steps do not count.
-
-    Args:
-        runs: a value for each step of each run, in their order.
-    """
-    runs = [run for run in runs if run]
-    if len(runs) > 1:
-        return _of_runs([median(run) for run in runs])
-    return _of_steps([*chain(*runs)])
-
-
-def needed_for(runs: Sequence[Sequence[float]], distance: float) -> int | None:
-    """How many steps (or runs) would make the interval of `typical` reach no further than this.
-
-    The interval narrows with the square root of their number. If these values are too few for an
-    interval, half of their range stands for its reach at the smallest number that gives one.
-
-    Args:
-        runs: as of `typical`.
-        distance: half the width of the interval, in the unit of the values.
-
-    Returns:
-        None where no number is enough: the distance is not above 0, or there are no steps.
-    """
-    runs = [run for run in runs if run]
-    if not runs or distance <= 0:
-        return None
-    if len(runs) > 1:
-        return _runs_needed([median(run) for run in runs], distance)
-    return _typical_steps_needed(runs[0], distance)
-
-
-def _of_runs(medians: list[float]) -> Typical:
-    value = fmean(medians)
-    off = margin_of(mean_of(medians), ALPHA) if len(medians) >= RUNS_NEEDED else None
-    return Typical(
-        value=value,
-        low=None if off is None else value - off,
-        high=None if off is None else value + off,
-        unit="run",
-        count=len(medians),
-        sample_size=len(medians),
-    )
-
-
-def _of_steps(values: Sequence[float]) -> Typical:
+def median_step(values: Sequence[float]) -> Middle:
+    """The median of a figure of the steps of one run, in their order."""
     dependence = of_ranks(values)
     ordered = sorted(values)
     outside = _outside(dependence)
-    return Typical(
+    return Middle(
         value=median(ordered) if ordered else nan,
         low=None if outside is None else ordered[outside],
         high=None if outside is None else ordered[-1 - outside],
         unit="step",
         count=dependence.count,
-        sample_size=dependence.sample_size,
     )
 
 
@@ -280,9 +235,53 @@ def _outside(dependence: Dependence) -> int | None:
     return int(dependence.count * share) if share >= 0 else None
 
 
-def _typical_steps_needed(values: Sequence[float], distance: float) -> int:
-    middle, dependence = _of_steps(values), of_ranks(values)
-    fewest = smallest_count(lambda n: _outside(replace(dependence, count=n)) is not None)
+def mean_step(runs: Sequence[Sequence[float]]) -> Middle:
+    """The mean of a figure over the steps of a run; of several runs, the mean of their means. Runs
+    without steps do not count.
+
+    Args:
+        runs: a value for each step of each run, in their order.
+    """
+    runs = [run for run in runs if run]
+    if not runs:
+        return Middle(value=nan, low=None, high=None, unit="step", count=0)
+    if len(runs) > 1:
+        means = [fmean(run) for run in runs]
+        mean = mean_of(means) if len(means) >= RUNS_NEEDED else None
+        return _middle(fmean(means), mean, "run", len(means))
+    (values,) = runs
+    return _middle(fmean(values), mean_of_steps(values), "step", len(values))
+
+
+def _middle(value: float, mean: Mean | None, unit: Literal["step", "run"], count: int) -> Middle:
+    off = None if mean is None else margin_of(mean, ALPHA)
+    low, high = (None, None) if off is None else (value - off, value + off)
+    return Middle(value=value, low=low, high=high, unit=unit, count=count)
+
+
+def needed_for(runs: Sequence[Sequence[float]], distance: float) -> int | None:
+    """How many steps (or runs) would make the interval of `mean_step` reach no further than this.
+
+    The interval narrows with the square root of their number. If these values are too few for an
+    interval, half of their range stands for its reach at the smallest number that gives one.
+
+    Args:
+        runs: as of `mean_step`.
+        distance: half the width of the interval, in the unit of the values.
+
+    Returns:
+        None where no number is enough: the distance is not above 0, or there are no steps.
+    """
+    runs = [run for run in runs if run]
+    if not runs or distance <= 0:
+        return None
+    if len(runs) > 1:
+        return _runs_needed([fmean(run) for run in runs], distance)
+    return _mean_steps_needed(runs[0], distance)
+
+
+def _mean_steps_needed(values: Sequence[float], distance: float) -> int:
+    middle, fewest = mean_step([values]), steps_for_a_mean(values)
     if middle.low is None or middle.high is None:
         reach, steps = (max(values) - min(values)) / 2, fewest
     else:
@@ -290,9 +289,9 @@ def _typical_steps_needed(values: Sequence[float], distance: float) -> int:
     return max(fewest, ceil(steps * (reach / distance) ** 2))
 
 
-def _runs_needed(medians: list[float], distance: float) -> int:
-    mean = mean_of(medians)
-    variance = mean.variance * len(medians)
+def _runs_needed(means: list[float], distance: float) -> int:
+    mean = mean_of(means)
+    variance = mean.variance * len(means)
     normal = ceil(variance * (two_sided_normal(ALPHA) / distance) ** 2)
     return next(
         runs

@@ -144,7 +144,7 @@ def _inflation(side: Sequence[Capture]) -> tuple[float, float] | None:
     for capture in side:
         track = capture.slowest
         if track.unprofiled_step_ns:
-            durations.append((track.unprofiled_step_ns, median(track.duration_ns)))
+            durations.append((track.unprofiled_step_ns, capture.step_ns))
     if not durations:
         return None
     unprofiled_ns = median(ns for ns, _ in durations)

@@ -60,7 +60,7 @@ class _Track(msgspec.Struct):
     step_name: str | None
     unprofiled_step_ns: int | None
     steps: list[int | None]
-    kinds: list[Literal["steady", "one-off"] | None]
+    kinds: list[Literal["steady", "one-off", "start-up"] | None]
     duration_ns: list[_Figure]
     rows: list[_Row]
 
@@ -76,6 +76,10 @@ class _Verdict(msgspec.Struct):
     text: str
 
 
+class _Time(msgspec.Struct):
+    step_ns: _Figure
+
+
 class _About(msgspec.Struct):
     selection: str
 
@@ -84,6 +88,7 @@ class _Document(msgspec.Struct):
     report: _About
     series: _Series
     verdict: _Verdict
+    time: _Time | None = None
     findings: list[LoadedCaptures] | None = None
 
 
@@ -165,6 +170,7 @@ def _capture(document: _Document, name: str) -> Capture:
         unit=series.unit,
         invalid=None if verdict.valid else verdict.text,
         findings=document.findings,
+        said_step_ns=None if document.time is None else document.time.step_ns,
     )
 
 

@@ -13,7 +13,7 @@ from nsysflow.base.units import duration
 from nsysflow.compare.baseline import Baseline, Interval, Known, ratio
 from nsysflow.compare.budgets import Budget, Figure, Limit, Unit
 from nsysflow.compare.captures import Capture, LoadedCaptures
-from nsysflow.compare.change import needed_for, typical
+from nsysflow.compare.change import mean_step, needed_for
 
 _WORTH_LOOKING: Final = 0.1
 """A line that costs less than this share of the largest place is not where to start."""
@@ -86,7 +86,7 @@ class Measured:
 
     Attributes:
         unit: of all of them.
-        value: the typical step's.
+        value: the mean over the steps; of several captures the mean of their means.
         low: the lower end of its interval; None where there are too few steps or captures to say.
         high: the upper end.
         most: the limit.
@@ -162,7 +162,7 @@ def _judge_figure(
 ) -> Judgement:
     known = _known(limit, baseline) if limit.budget.of_baseline else None
     runs = [limit.figure.values(capture) for capture in captures]
-    middle = typical(runs)
+    middle = mean_step(runs)
     most = limit.most if known is None else limit.most * known.value
     if known is None or not known.value:
         needed = _more(needed_for(runs, abs(middle.value - most)), middle.count)

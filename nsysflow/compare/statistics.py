@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, fsum, inf, lgamma, log, log1p, pi, sqrt
 from operator import mul
 from statistics import NormalDist, fmean
@@ -70,7 +70,7 @@ ALPHA: Final = 0.05
 """The share of false alarms to aim for."""
 _PRECISION: Final = 1e-13
 _TINY: Final = 1e-300
-"""Stands for a zero denominator in the continued fraction."""
+"""Stands for 0 where something is divided by it, or its log is taken."""
 
 
 def two_sided_normal(alpha: float) -> float:
@@ -212,8 +212,40 @@ def mean_change_interval(
     if suffice(len(base), len(new)):
         return _interval(_of_runs(base), _of_runs(new))
     if len(base) == len(new) == 1:
-        return _interval(_of_steps(base[0]), _of_steps(new[0]))
+        return _interval(mean_of_steps(base[0]), mean_of_steps(new[0]))
     return None
+
+
+def mean_ratio_interval(
+    base: Sequence[Sequence[float]], new: Sequence[Sequence[float]]
+) -> tuple[float, float] | None:
+    """The interval, at 95 %, of mean(new) / mean(base): that of the difference of their logs.
+
+    Args:
+        base: a value, at least 0, for each step of each run, in their order; not all are 0.
+        new: the same of the other side.
+
+    Returns:
+        None where there are too few steps, or runs, to say.
+    """
+    if suffice(len(base), len(new)):
+        logs = [[log(max(fmean(run), _TINY)) for run in side] for side in (base, new)]
+        found = _interval(mean_of(logs[0]), mean_of(logs[1]))
+    elif len(base) == len(new) == 1:
+        found = _interval(*(_log_of_steps(side[0]) for side in (base, new)))
+    else:
+        return None
+    return found and (exp(found[0]), exp(found[1]))
+
+
+def _log_of_steps(values: Sequence[float]) -> Mean | None:
+    """The log of the mean of steps: its error is that of the mean, as a share of it."""
+    value = fmean(values)
+    of_steps = mean_of_steps([each / value for each in values]) if value else None
+    if of_steps is None:
+        # of steps that are all 0 there is nothing that could be wrong
+        return None if value else Mean(value=log(_TINY), variance=0, df=1)
+    return replace(of_steps, value=log(value))
 
 
 def _interval(base: Mean | None, new: Mean | None) -> tuple[float, float] | None:
@@ -228,10 +260,24 @@ def _of_runs(runs: Sequence[Sequence[float]]) -> Mean:
     return mean_of([fmean(run) for run in runs])
 
 
-def _of_steps(values: Sequence[float]) -> Mean | None:
+def mean_of_steps(values: Sequence[float]) -> Mean | None:
     """The mean of steps, which follow each other; None if they are worth fewer than two."""
-    sample_size = of_values(values, fsum(values) / len(values)).sample_size
+    sample_size = _dependence(values).sample_size
     return mean_of(values, sample_size) if sample_size >= _FEWEST_EFFECTIVE else None
+
+
+def _dependence(values: Sequence[float]) -> Dependence:
+    """That of the values, for the variance of their mean. Where all are equal so is their mean,
+    which floats may miss."""
+    return of_values(values, values[0] if min(values) == max(values) else fmean(values))
+
+
+def steps_for_a_mean(values: Sequence[float]) -> int:
+    """So many steps have an interval of their mean, if they depend on each other as these do."""
+    dependence = _dependence(values)
+    return smallest_count(
+        lambda steps: replace(dependence, count=steps).sample_size >= _FEWEST_EFFECTIVE
+    )
 
 
 COMPLETE: Final = 0.5

@@ -396,7 +396,7 @@ def table(stages: Sequence[Stage]) -> Block:
         columns=(
             words("capture"),
             figure("steps"),
-            figure("median"),
+            figure("step"),
             figure("since first"),
             figure("since last"),
             words("verdict since last"),
@@ -413,7 +413,7 @@ def rows(stages: Sequence[Stage]) -> list[dict[str, Any]]:
             "capture": stage.capture.name,
             "steps": len(stage.capture.slowest.steps),
             "median_ns": _median_ns(stage),
-            "mean_ns": round(stage.capture.slowest.mean_ns),
+            "mean_ns": stage.capture.step_ns,
             "since_first_pct": _shift(stage.since_first),
             "verdict_since_first": stage.since_first and stage.since_first.change.verdict,
             "since_last_pct": _shift(stage.since_last),
@@ -428,7 +428,7 @@ def _over_time_cells(stage: Stage) -> tuple[str, ...]:
     return (
         stage.capture.name,
         str(len(stage.capture.slowest.steps)),
-        duration(_median_ns(stage)),
+        duration(stage.capture.step_ns),
         signed_pct(first.change.shift_pct) if first else "",
         signed_pct(last.change.shift_pct) if last else "",
         _WORDS[last.change.verdict] if last else "",

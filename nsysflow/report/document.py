@@ -19,7 +19,7 @@ from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.phase_tree import phase_names, phase_tree
 from nsysflow.report.results import Results
-from nsysflow.report.step_times import step_time
+from nsysflow.report.step_times import run_steps, step_time
 from nsysflow.report.validity import failures
 from nsysflow.report.verdict import judge
 
@@ -54,9 +54,6 @@ def judged_json(results: Results, devices_of: Callable[[pl.DataFrame], Sequence[
     }
     return json.dumps(contents, ensure_ascii=False, allow_nan=False)
 
-
-COMPARED: Final = ("steady", "one-off")
-"""The kinds of steps that are compared: all after start-up that were recorded whole."""
 
 _TRACK: Final = ("report", "process", "device")
 _WHAT: Final = ("part", "kind", "name", "short_name", "grid", "phase", "source", "via")
@@ -108,12 +105,12 @@ def _step_ranges(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
 
 
 def _compared_parts(tables: ReportTables) -> pl.DataFrame:
-    """The STEP_PARTS of the steps that are compared, with `kind_of_step`."""
+    """The STEP_PARTS of the steps that are compared, with `kind_of_step`, and of whole windows."""
     key = ["process", "device", "step"]
     kind = pl.col("kind").cast(pl.String).alias("kind_of_step")
-    steps = tables.steps.select(*key, kind)
+    steps = run_steps(tables).select(*key, kind)
     rows = tables.step_parts.join(steps, on=key, how="left", maintain_order="left")
-    return rows.filter(pl.col("step").is_null() | pl.col("kind_of_step").is_in(COMPARED))
+    return rows.filter(pl.col("step").is_null() | pl.col("kind_of_step").is_not_null())
 
 
 def _unit(parts: pl.DataFrame, classes: Rules) -> str | None:
@@ -211,7 +208,7 @@ def _time(results: Results) -> dict[str, Any] | None:
         "typical_step_ns": found.typical_step_ns,
         "recorded_step_ns": found.step_ns,
         "plain_step_ns": found.plain_step_ns,
-        "undisturbed_step_ns": found.undisturbed_step_ns,
+        "undisturbed_step_ns": results.found.undisturbed_step_ns if found.plain_step_ns else None,
         "inflation_pct": None if pct is None else round(pct, _DECIMALS),
     }
 
@@ -234,7 +231,8 @@ def compared_json(results: Results) -> str:
     failed = failures(results)
     text = ". ".join(each.sentence for each in failed)
     judged = json.dumps({"valid": not failed, "text": text}, ensure_ascii=False)
-    return _document({**_head(results), "verdict": judged, "series": series_json(results)})
+    parts = {"verdict": judged, "time": json.dumps(_time(results)), "series": series_json(results)}
+    return _document({**_head(results), **parts})
 
 
 def _head(results: Results) -> dict[str, str]:

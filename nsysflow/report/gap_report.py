@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Final
 
 import polars as pl
@@ -16,7 +16,7 @@ from nsysflow.analysis.causes import CAUSES, DECLARED
 from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, percent
-from nsysflow.compare.change import typical
+from nsysflow.compare.change import median_step
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.markdown import escaped, table_lines
 from nsysflow.report.results import Results
@@ -205,8 +205,8 @@ class GapReport:
         tracks: how many processes and GPUs there are.
         has_steps: whether figures are per step, and not of whole windows.
         steps: how many typical steps the slowest process has.
-        step_ns: how long its step takes, the median.
-        idle_ns: how much of it the GPU is idle, the median.
+        step_ns: what a typical step of it takes, as the page says it: the mean.
+        idle_ns: how much of it the GPU is idle, the mean.
         rows: by place; the sum of what is small comes last.
     """
 
@@ -231,14 +231,14 @@ def gap_report(tracks: Sequence[Track]) -> GapReport:
     sum_of_others = (
         [_largest(None, [(track, _summed(track, small)) for track in tracks])] if tracks else []
     )
-    slowest = max(tracks, key=lambda track: median(track.step_ns), default=None)
+    slowest = max(tracks, key=lambda track: fmean(track.step_ns), default=None)
     return GapReport(
         gpus=tuple(dict.fromkeys(track.gpu for track in tracks)),
         tracks=len(tracks),
         has_steps=any(track.has_steps for track in tracks),
         steps=len(slowest.step_ns) if slowest else 0,
-        step_ns=median(slowest.step_ns) if slowest else 0,
-        idle_ns=median(_sums(slowest, _summed(slowest, places))) if slowest else 0,
+        step_ns=fmean(slowest.step_ns) if slowest else 0,
+        idle_ns=fmean(_sums(slowest, _summed(slowest, places))) if slowest else 0,
         rows=(*listed, *sum_of_others),
     )
 
@@ -263,7 +263,7 @@ def _largest(place: Place | None, idle_of_tracks: Iterable[tuple[Track, _Series]
 
 def _row(track: Track, place: Place | None, series: _Series) -> GapReportRow:
     values = _sums(track, series)
-    typical_ns, step_ns = typical([values]), median(track.step_ns)
+    typical_ns, step_ns = median_step(values), median(track.step_ns)
     scale = (COARSE_SCALE,) if place is None else ()
     return GapReportRow(
         place=place,
@@ -320,7 +320,7 @@ def as_markdown(report: GapReport) -> str:
 
 def _head(report: GapReport) -> Iterator[str]:
     gpus = escaped(", ".join(report.gpus))
-    of = "of a step of" if report.has_steps else "of a window of"
+    of = "of a typical step of" if report.has_steps else "of a window of"
     share = percent(100 * share_of(report.idle_ns, report.step_ns))
     yield from (f"# {gpus}: idle {share} {of} {duration(round(report.step_ns))}", "")
     yield from (f"{_basis(report)}", "")

@@ -7,6 +7,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.steps.kinds import step_time_ns
+from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.base.units import duration, number
 from nsysflow.report.results import Results, RunTables
 
@@ -37,17 +39,49 @@ def steps_by_range(results: RunTables) -> Iterator[tuple[object, pl.DataFrame]]:
 
 
 def without_profiler(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
-    """What the profiler does to these steps: to the steady ones if there are any, and only of the
-    processes that measured a step without it. None where none did."""
+    """What the profiler does to these steps, of which the typical ones count: of the processes that
+    measured a step without it. None where none did."""
     of = ["report", "process"]
-    steady = steps.filter("steady")
-    steps = steps if steady.is_empty() else steady
+    steps = _typical(results, steps)
     measured = results.captures.drop_nulls("unprofiled_step_ns").join(steps, on=of, how="semi")
     profiled = steps.join(measured, on=of, how="semi")
     if profiled.is_empty():
         return None
     step_ns = int(measured.select(pl.col("unprofiled_step_ns").median().round()).item())
-    return WithoutProfiler(step_ns=step_ns, added_ns=median_ns(profiled) - step_ns)
+    return WithoutProfiler(step_ns=step_ns, added_ns=step_time_ns(profiled, _TRACK) - step_ns)
+
+
+_TRACK: Final = ("report", "process", "device")
+_STEP: Final = [*_TRACK, "step"]
+
+COMPARED: Final = ("steady", "one-off")
+"""The kinds of steps that a long run consists of: all after start-up that were recorded whole."""
+
+
+def run_steps(tables: ReportTables) -> pl.DataFrame:
+    """The rows of `steps` that a step's time is the mean of, and that are compared (spec §8.23):
+    all after start-up that were recorded whole; with `--steps` those that it takes."""
+    run = tables.run_steps
+    if run.step_counts:
+        return tables.steps.join(run.step_keys, on=_STEP, how="semi", maintain_order="left")
+    return tables.steps.filter(pl.col("kind").cast(pl.String).is_in(COMPARED))
+
+
+def _of_run(results: RunTables, steps: pl.DataFrame) -> pl.DataFrame:
+    """Those of the steps that a step's time is the mean of; all where there are none of these."""
+    return _those(steps, pl.concat([run_steps(each) for each in results.report_tables]))
+
+
+def _typical(results: RunTables, steps: pl.DataFrame) -> pl.DataFrame:
+    """The typical ones among the steps, which are judged; where none are, those of the run."""
+    keys = [each.judged.step_keys for each in results.report_tables if each.judged.step_counts]
+    return _those(steps, pl.concat(keys)) if keys else _of_run(results, steps)
+
+
+def _those(steps: pl.DataFrame, chosen: pl.DataFrame) -> pl.DataFrame:
+    """The steps that are chosen; all where none of them is."""
+    held = steps.join(chosen, on=_STEP, how="semi", maintain_order="left")
+    return steps if held.is_empty() else held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,14 +92,11 @@ class StepTime:
         step_ns: the mean of all steps after start-up that were recorded whole.
         typical_step_ns: the mean of the typical ones, which are judged.
         plain_step_ns: a step of the same program without a profiler; None where none was timed.
-        undisturbed_step_ns: `step_ns` without the profiler's share, as far as a replay can take it
-            out; None without a plain step.
     """
 
     step_ns: int
     typical_step_ns: int
     plain_step_ns: int | None
-    undisturbed_step_ns: int | None
 
     @property
     def inflation_pct(self) -> float | None:
@@ -76,21 +107,19 @@ class StepTime:
 
 
 def step_time(results: Results) -> StepTime | None:
-    """What a step takes; None where no steps are judged."""
-    found = results.found
-    if not found.of_steps:
+    """What a step takes; None where no steps are judged. All that is said of it is from here."""
+    if not results.judged.of_steps:
         return None
+    return _step_time(results, results.table("steps"))
+
+
+def _step_time(results: Results, steps: pl.DataFrame) -> StepTime:
+    """What these steps take, such as those of one range."""
     return StepTime(
-        step_ns=found.step_ns,
-        typical_step_ns=found.typical_step_ns,
+        step_ns=step_time_ns(_of_run(results, steps), _TRACK),
+        typical_step_ns=step_time_ns(_typical(results, steps), _TRACK),
         plain_step_ns=results.origin.plain_step_ns,
-        undisturbed_step_ns=found.undisturbed_step_ns if results.origin.plain_step_ns else None,
     )
-
-
-def median_ns(steps: pl.DataFrame) -> int:
-    """The median duration of these steps."""
-    return int(steps.select(pl.col("duration_ns").median().round()).item())
 
 
 APART_PCT: Final = 1
@@ -105,32 +134,16 @@ def steps_sentence(results: Results) -> str:
 
 def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     """The steps of one range; the times are those of the slowest rank."""
-    judged = run = steps
-    if results.judged.of_steps:
-        judged, run = (_those(steps, part) for part in (results.judged, results.run_steps))
-    typical_ns, mean_ns = _longest_mean_ns(judged), _longest_mean_ns(run)
-    some, all_ = _count(run), _count(steps)
+    found = _step_time(results, steps)
+    some, all_ = _count(_of_run(results, steps)), _count(steps)
     mean = f"mean of {number(some)} of {number(all_)}" if some < all_ else f"mean of {number(all_)}"
-    clause = f"{name or 'step'} {duration(mean_ns)}{f', {mean}' if all_ > 1 else ''}"
-    if 100 * (mean_ns - typical_ns) >= APART_PCT * typical_ns:
-        clause += f", typically {duration(typical_ns)}"
-    if plain_ns := results.origin.plain_step_ns:
-        return f"{clause} (plain {duration(plain_ns)})"
+    clause = f"{name or 'step'} {duration(found.step_ns)}{f', {mean}' if all_ > 1 else ''}"
+    if 100 * (found.step_ns - found.typical_step_ns) >= APART_PCT * found.typical_step_ns:
+        clause += f", typically {duration(found.typical_step_ns)}"
+    if found.plain_step_ns:
+        return f"{clause} (plain {duration(found.plain_step_ns)})"
     before = without_profiler(results, steps)
     return f"{clause} (before the window {duration(before.step_ns)})" if before else clause
-
-
-def _those(steps: pl.DataFrame, part: RunTables) -> pl.DataFrame:
-    """The steps that a part of the run holds; all where it holds none of them."""
-    key = ["report", "process", "device", "step"]
-    held = steps.join(part.step_keys, on=key, how="semi")
-    return steps if held.is_empty() else held
-
-
-def _longest_mean_ns(steps: pl.DataFrame) -> int:
-    """The mean of these steps, of the rank where it is longest."""
-    means = steps.group_by("report", "process", "device").agg(pl.col("duration_ns").mean())
-    return round(float(means["duration_ns"].max()))  # type: ignore[arg-type]
 
 
 def _count(steps: pl.DataFrame) -> int:

@@ -46,7 +46,6 @@ def test_a_check_beside_the_file_is_one_beside_its_captures(written: Path) -> No
     in_file, in_captures = (
         ratio(each, new, 1.1) for each in (known(written, "step_ms"), known_of(figure, RUNS))
     )
-    # a median between two steps is that of their logs in one, of themselves in the other
     assert in_file.low == pytest.approx(in_captures.low, rel=1e-5)
     assert in_file.needed == in_captures.needed
 
@@ -90,7 +89,7 @@ def edited(**other: Any) -> str:
         (edited(runs=[]), "there are 3 captures"),
         (edited(value="10"), "Expected `float`"),
         (TEXT.replace('"captures": 3', '"captures": 2'), "there are 2 captures"),
-        (TEXT.replace("baseline-1", "baseline-9"), "its schema is nsysflow-base"),
+        (TEXT.replace("baseline-2", "baseline-9"), "its schema is nsysflow-base"),
     ],
 )
 def test_what_we_did_not_write_is_refused_with_what_to_type(

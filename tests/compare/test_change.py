@@ -3,7 +3,7 @@ from math import isnan, log
 import pytest
 from hypothesis import given
 
-from nsysflow.compare.change import change_of, needed_for, typical
+from nsysflow.compare.change import Middle, change_of, mean_step, median_step, needed_for
 from tests.compare.samples import sides
 from tests.oracle import comparing as oracle
 
@@ -119,22 +119,28 @@ def test_a_run_without_steps_does_not_count() -> None:
     assert change_of([STEADY, []], [[], STEADY]) == change_of([STEADY], [STEADY])
 
 
-@given(sides)
-def test_the_typical_step_is_that_of_the_oracle(runs: Runs) -> None:
-    found, (value, interval) = typical(runs), oracle.typical(runs)
-    several = len(runs) > 1
+def assert_same(found: Middle, expected: tuple[float, tuple[float, float] | None]) -> None:
+    value, interval = expected
     assert found.value == pytest.approx(value, rel=1e-12)
-    assert (found.unit, found.count) == ("run", len(runs)) if several else ("step", len(runs[0]))
     assert (found.low is None) == (found.high is None) == (interval is None)
     if interval is not None:
         assert (found.low, found.high) == pytest.approx(interval, rel=1e-6, abs=1e-6)
 
 
+@given(sides)
+def test_the_middle_of_steps_and_of_runs_is_that_of_the_oracle(runs: Runs) -> None:
+    found = mean_step(runs)
+    assert_same(found, oracle.mean_step(runs))
+    several = len(runs) > 1
+    assert (found.unit, found.count) == ("run", len(runs)) if several else ("step", len(runs[0]))
+    assert_same(median_step(runs[0]), oracle.median_step(runs[0]))
+
+
 @pytest.mark.parametrize("runs", [[], [[]], [[], []]])
-def test_there_is_no_typical_step_without_steps(runs: list[list[float]]) -> None:
-    found = typical(runs)
-    assert isnan(found.value)
-    assert (found.count, found.low) == (0, None)
+def test_there_is_no_mean_step_without_steps(runs: list[list[float]]) -> None:
+    for found in (mean_step(runs), median_step([])):
+        assert isnan(found.value)
+        assert (found.count, found.low) == (0, None)
     assert needed_for(runs, 1) is None
 
 
@@ -143,10 +149,16 @@ HOPPING = [100.0, 130.0, 80.0, 150.0, 110.0] * 8
 
 def test_four_times_the_steps_halve_the_interval() -> None:
     # 40 independent steps: 1.96 / (2 sqrt(40)) = 0.155, so 40 * 0.345 = 13 lie outside on each side
-    found = typical([HOPPING])
-    assert (found.low, found.value, found.high) == (100.0, 110.0, 130.0)
-    assert needed_for([HOPPING], 15) == 40
-    assert needed_for([HOPPING], 7.5) == 160
+    middle = median_step(HOPPING)
+    assert (middle.low, middle.value, middle.high) == (100.0, 110.0, 130.0)
+    # their standard deviation is 24.4: 2.02 * 24.4 / sqrt(40) = 7.8
+    found = mean_step([HOPPING])
+    assert found.value == 114.0
+    assert found.high is not None
+    reach = found.high - found.value
+    assert reach == pytest.approx(7.8, abs=0.05)
+    assert needed_for([HOPPING], reach) == 40
+    assert needed_for([HOPPING], reach / 2) == 160
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ EDITS: dict[str, Change] = {
     "a step more": lambda it: track(it)["steps"].append(99),
     "a kind less": lambda it: track(it)["kinds"].pop(),
     "a duration less": lambda it: track(it)["duration_ns"].pop(),
-    "steps not compared": lambda it: track(it)["kinds"].__setitem__(0, "start-up"),
+    "steps not compared": lambda it: track(it)["kinds"].__setitem__(0, "cut-off"),
     "no steps": lambda it: track(it).update(steps=[], kinds=[], duration_ns=[], rows=[]),
     "a figure less": lambda it: row(it)["ns"].pop(),
     "a count less": lambda it: row(it).update(count=[1]),

@@ -12,6 +12,7 @@ from nsysflow.compare.statistics import (
     differences_at,
     half_width,
     mean_change_interval,
+    mean_ratio_interval,
     median_difference,
     of_ranks,
     smallest_count,
@@ -39,6 +40,20 @@ def test_the_interval_is_that_of_the_oracle(base: list[list[int]], new: list[lis
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:
         assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(sides, sides)
+def test_the_ratio_of_the_means_is_that_of_the_oracle(
+    base: list[list[int]], new: list[list[int]]
+) -> None:
+    found, expected = mean_ratio_interval(base, new), oracle.mean_ratio(base, new)
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_of_what_takes_no_time_any_more_the_ratio_is_nothing() -> None:
+    assert mean_ratio_interval([[5, 5, 5] * 9], [[0, 0, 0] * 9]) == pytest.approx((0, 0))
 
 
 def test_nothing_is_known_without_steps() -> None:

@@ -39,7 +39,7 @@ def _of_step(found: dict[str, list[float]], track: Track) -> None:
     for name, each in sums.items():
         found[f"{name}ms"] = [float(ns) for ns in each]
         found[f"{name}pct"] = [
-            100 * ns / whole if whole else 0.0 for ns, whole in zip(each, steps, strict=True)
+            100 * ns / (sum(steps) / len(steps)) if sum(steps) else 0.0 for ns in each
         ]
 
 

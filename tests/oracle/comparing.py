@@ -150,20 +150,53 @@ def verdict(base: Runs, new: Runs) -> str:
     return "worse" if moved > 0 else "better"
 
 
-def typical(runs: Runs) -> tuple[float, Interval | None]:
-    """§18.10: the typical step and its interval."""
-    if len(runs) > 1:
-        medians = [median(run) for run in runs]
-        if len(runs) < 3:
-            return fmean(medians), None
-        off = t_quantile(0.05, len(runs) - 1) * sqrt(variance(medians) / len(runs))
-        return fmean(medians), (fmean(medians) - off, fmean(medians) + off)
-    ordered = sorted(runs[0])
-    share = 0.5 - z_quantile(0.05) / (2 * sqrt(effective_steps(runs[0])))
+def median_step(values: Sequence[float]) -> tuple[float, Interval | None]:
+    """§18.10: the median of a figure of a run's steps, and its interval."""
+    ordered = sorted(values)
+    share = 0.5 - z_quantile(0.05) / (2 * sqrt(effective_steps(values)))
     if share < 0:
         return median(ordered), None
     outside = floor(len(ordered) * share)
     return median(ordered), (ordered[outside], ordered[len(ordered) - 1 - outside])
+
+
+def mean_step(runs: Runs) -> tuple[float, Interval | None]:
+    """§20.4: the mean of a figure over the steps of a run, or of the runs' means."""
+    if len(runs) > 1:
+        means = [fmean(run) for run in runs]
+        found = mean_of_runs(means) if len(runs) >= 3 else None
+        middle = fmean(means)
+    else:
+        found, middle = mean_of_steps(runs[0]), fmean(runs[0])
+    if found is None:
+        return middle, None
+    _, of_mean, df = found
+    off = t_quantile(0.05, df) * sqrt(of_mean)
+    return middle, (middle - off, middle + off)
+
+
+def mean_ratio(base: Runs, new: Runs) -> Interval | None:
+    """§20.5: where the ratio of the means, new ÷ base, may lie; all values are above 0."""
+    means: list[tuple[float, float, float] | None]
+    if len(base) == len(new) == 1:
+        means = [log_of_steps(side[0]) for side in (base, new)]
+    elif enough_runs(base, new):
+        means = [mean_of_runs([log(fmean(run)) for run in side]) for side in (base, new)]
+    else:
+        return None
+    if None in means:
+        return None
+    low, high = welch([mean for mean in means if mean])
+    return exp(low), exp(high)
+
+
+def log_of_steps(values: Sequence[float]) -> tuple[float, float, float] | None:
+    """§20.5: the log of the mean of a run; its variance is that of the mean ÷ the mean squared."""
+    found = mean_of_steps(values)
+    if found is None:
+        return None
+    mean, of_mean, df = found
+    return log(mean), of_mean / mean**2, df
 
 
 def mean_change(base: Runs, new: Runs) -> Interval | None:

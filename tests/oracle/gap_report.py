@@ -6,7 +6,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
-from tests.oracle.comparing import typical
+from tests.oracle.comparing import median_step
 from tests.oracle.report import Row
 
 Line = tuple[str, str, str, int]
@@ -99,7 +99,7 @@ def _largest(
     found = []
     for key, lengths in durations.items():
         whole = Fraction(median(lengths.values()))
-        middle, interval = typical([[idle[key][step] for step in sorted(lengths, key=_order)]])
+        middle, interval = median_step([idle[key][step] for step in sorted(lengths, key=_order)])
         low = None if interval is None else Fraction(interval[0])
         found.append((Fraction(middle) / whole, low, Fraction(middle), whole))
     share, low, ns, whole = max(found, key=lambda row: (row[0], row[1] or 0, row[2]))

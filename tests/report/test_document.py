@@ -11,8 +11,9 @@ from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.captures import Capture, Key, Track
 from nsysflow.compare.document import capture_of
-from nsysflow.report.document import COMPARED, DEAREST, compared_json, report_json, series_json
+from nsysflow.report.document import DEAREST, compared_json, report_json, series_json
 from nsysflow.report.results import Results as RealResults
+from nsysflow.report.step_times import COMPARED
 from tests.analyses import PARTS, analysed, any_trace, few_reports, run_of
 from tests.oracle.model import PlainTrace, to_trace
 from tests.report.handmade import MS, Results, captured, found_of, results, training, valued

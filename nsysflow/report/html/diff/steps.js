@@ -1,7 +1,7 @@
 // All steps of both sides on one scale: each a line where its duration is.
 
 const LINE_PX = 34;
-const FAR = 2; // steps longer than twice the longest median are at the edge
+const FAR = 2; // steps longer than twice the longest mean are at the edge
 
 /** A row of lines for each capture of each side. */
 function showDiffSteps(diff) {
@@ -10,9 +10,9 @@ function showDiffSteps(diff) {
     .filter((each) => each.duration_ns.length);
   if (!captures.length) return;
   const all = captures.flatMap((each) => each.duration_ns);
-  const medians = captures.map((each) => median(each.duration_ns));
+  const means = captures.map((each) => mean(each.duration_ns));
   const longest = Math.min(
-    FAR * Math.max(...medians),
+    FAR * Math.max(...means),
     all.reduce((most, ns) => Math.max(most, ns), 0),
   );
   const least = all.reduce((fewest, ns) => Math.min(fewest, ns), Infinity);
@@ -26,15 +26,14 @@ function showDiffSteps(diff) {
   );
   fill(
     "steps",
-    titled("Steps", "A line for each step, at its duration; the thick one is the median"),
-    captures.map((each, at) => captureLines(each, medians[at], axis)),
+    titled("Steps", "A line for each step, at its duration; the thick one is the mean"),
+    captures.map((each, at) => captureLines(each, means[at], axis)),
     make("div", { class: "side" }, make("span"), ends),
   );
 }
 
-function median(values) {
-  const sorted = values.toSorted((one, other) => one - other);
-  return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2;
+function mean(values) {
+  return values.reduce((sum, ns) => sum + ns, 0) / values.length;
 }
 
 function captureLines({ side, capture, duration_ns: durations }, middle, axis) {
@@ -46,6 +45,6 @@ function captureLines({ side, capture, duration_ns: durations }, middle, axis) {
     makeSvg("path", { class: `each ${side}`, d: lines }),
     makeSvg("path", { class: "middle", d: `M${x(middle).toFixed(2)} 0V${LINE_PX}` }),
   );
-  const words = `${side}: ${durations.length} step${durations.length === 1 ? "" : "s"}, median ${shownAs("duration", rounded(middle))}`;
+  const words = `${side}: ${durations.length} step${durations.length === 1 ? "" : "s"}, mean ${shownAs("duration", rounded(middle))}`;
   return make("div", { class: "side" }, make("span", {}, words, " ", named(capture, 40)), picture);
 }
