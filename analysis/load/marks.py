@@ -56,7 +56,7 @@ class Capture(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         capture: the captured steps, as in `--capture`.
-        unprofiled_step_ns: the time of a step without a profiler.
+        unprofiled_step_ns: the time of a step before the window.
         flops: the FLOPs of a step.
     """
 

@@ -205,7 +205,7 @@ class RecordedIdle:
 
     Attributes:
         idle_ns: all of it.
-        longer_ns: by how much recorded steps take longer than unprofiled ones.
+        longer_ns: by how much recorded steps take longer than those before the window.
     """
 
     idle_ns: int
@@ -221,13 +221,13 @@ def recorded_idle(view: View) -> RecordedIdle | None:
     """That of the process and device where the recording adds most.
 
     None where it adds less than 1 % of a step, graphs have less than 10 % of the operations' time,
-    or no unprofiled step is known.
+    or no step before the window was timed.
 
     Args:
         view: of the judged steps.
     """
-    unprofiled = view.trace.captures.drop_nulls("unprofiled_step_ns")
-    if unprofiled.is_empty() or not view.of_steps or not view.events.ops["graph_node"].count():
+    before = view.trace.captures.drop_nulls("unprofiled_step_ns")
+    if before.is_empty() or not view.of_steps or not view.events.ops["graph_node"].count():
         return None
     length = pl.col("end_ns") - pl.col("start_ns")
     of_graphs = length.filter(pl.col("graph_node").is_not_null()).sum()
@@ -235,7 +235,7 @@ def recorded_idle(view: View) -> RecordedIdle | None:
     mostly = view.ops.group_by(_DEVICE).agg(enough.alias("enough")).filter("enough")
     step_ns = length.median().round().cast(pl.Int64)
     longer_ns = step_ns - pl.col("unprofiled_step_ns").first()
-    steps = view.steps.join(unprofiled, on="process").group_by(_DEVICE)
+    steps = view.steps.join(before, on="process").group_by(_DEVICE)
     found = (
         steps.agg(
             step_ns.alias("step_ns"),
@@ -279,7 +279,8 @@ _XLA: Final = "XlaModule:#"
 
 
 def notes_on_graphs(view: View) -> Iterator[Note]:
-    """Notes on XLA's command buffers, and on how far replays are longer than unprofiled.
+    """Notes on XLA's command buffers, and on how much longer replays take than
+    before the window.
 
     Args:
         view: of what is judged.
@@ -290,8 +291,8 @@ def notes_on_graphs(view: View) -> Iterator[Note]:
             NoteKind.SLOWED_GRAPHS,
             f"idle inside CUDA graphs: {duration(found.idle_ns)} a step, of which up to"
             f" {duration(found.added_ns)} is the recording's, as a step takes"
-            f" {duration(found.longer_ns)} longer than unprofiled; to trace each graph as a whole:"
-            " nsysflow profile --graph-trace graph -- python train.py",
+            f" {duration(found.longer_ns)} longer than before the window; to trace each graph as a"
+            " whole: nsysflow profile --graph-trace graph -- python train.py",
         )
 
 

@@ -131,15 +131,15 @@ def _profiled_otherwise(base: Sequence[Capture], new: Sequence[Capture]) -> Iter
     if abs(ours_pct - theirs_pct) > INFLATION_POINTS:
         change = 100 * (theirs_ns / ours_ns - 1)
         yield (
-            f"Recorded steps differ from unprofiled ones by {ours_pct:+.0f} % in the base and"
-            f" {theirs_pct:+.0f} % in the new captures; unprofiled, a step went from"
+            f"Recorded steps differ from those before the window by {ours_pct:+.0f} % in the base"
+            f" and {theirs_pct:+.0f} % in the new captures; before it, a step went from"
             f" {duration(round(ours_ns))} to {duration(round(theirs_ns))} ({change:+.0f} %)"
         )
 
 
 def _inflation(side: Sequence[Capture]) -> tuple[float, float] | None:
-    """An unprofiled step in ns, and how much longer a recorded one is, in percent: the medians of
-    the runs. None where it was not measured."""
+    """A step before the window in ns, and how much longer a recorded one is, in percent: the
+    medians of the runs. None where it was not measured."""
     durations = []
     for capture in side:
         track = capture.slowest

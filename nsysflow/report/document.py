@@ -96,7 +96,7 @@ def _gpus(results: Results) -> dict[tuple[Any, ...], str | None]:
 
 
 def _step_ranges(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The range that is one step, and such a step unprofiled, by report and process."""
+    """The range that is one step, and such a step before the window, by report and process."""
     key = ["report", "process"]
     measured = results.captures.select(*key, "unprofiled_step_ns").unique(key, keep="first")
     names = results.together(lambda report: report.step_names)

@@ -9,7 +9,7 @@ from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
 
 WORTH_SAYING: Final = 0.95
-"""Unprofiled steps that are hardly shorter save as much."""
+"""Plain steps that are hardly shorter save as much."""
 
 MOST_TYPED: Final = 8
 """So many reports are typed out in a command."""

@@ -151,7 +151,7 @@ class RunTables(TablesOfRun):
 
     @property
     def unprofiled_step_ns(self) -> int | None:
-        """How long a step takes unprofiled: the median of the processes that measured it."""
+        """How long a step before the window takes: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
 

@@ -291,7 +291,7 @@ def _slowed(results: RunTables) -> Iterator[str]:
         _, worst = max(slowed, key=lambda found: found[0])
         yield (
             f"Recorded steps are {whole_percent(worst.added_ns, worst.step_ns)} slower than"
-            " unprofiled ones: host and launch shares are inflated"
+            " those before the window: host and launch shares are inflated"
         )
 
 

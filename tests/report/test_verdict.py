@@ -179,7 +179,8 @@ def slowed(recorded_ms: float, process: int = 7) -> Handmade:
 def test_a_profiler_that_slows_the_steps_is_said_below_the_headline() -> None:
     run = Results([slowed(15.9)])
     remark = (
-        "Recorded steps are 59 % slower than unprofiled ones: host and launch shares are inflated"
+        "Recorded steps are 59 % slower than those before the window: host and launch shares are"
+        " inflated"
     )
     assert judge(run).remarks == (remark,)
     assert judge(run).valid

@@ -259,7 +259,7 @@ GRAPHS = ROOT / "samples" / "launch_bound-graph.sqlite.xz"
 
 
 def found(analysis: nsysflow.Analysis) -> tuple[int, int] | None:
-    """Idle time inside the graphs of a step, and how much longer than unprofiled it is."""
+    """Idle time inside the graphs of a step, and how much longer than before the window it is."""
     idle = recorded_idle(analysis.judged.view)
     return None if idle is None else (idle.idle_ns, idle.longer_ns)
 
@@ -287,6 +287,6 @@ def test_a_note_says_how_much_idle_time_inside_graphs_is_the_recordings() -> Non
     notes = {note.kind: note.text for note in nsysflow.analyze(GRAPHS).notes}
     assert notes[NoteKind.SLOWED_GRAPHS] == (
         "idle inside CUDA graphs: 38.4 us a step, of which up to 29.3 us is the recording's, as a"
-        " step takes 29.3 us longer than unprofiled; to trace each graph as a whole: nsysflow"
-        " profile --graph-trace graph -- python train.py"
+        " step takes 29.3 us longer than before the window; to trace each graph as a whole:"
+        " nsysflow profile --graph-trace graph -- python train.py"
     )
