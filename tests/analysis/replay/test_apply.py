@@ -10,12 +10,10 @@ from tests.analyses import analysed
 from tests.analysis.replay.replays import (
     call,
     kernel,
-    kernel_starts,
     launch,
     opened,
     replayed,
     timeline_of,
-    upload,
     without,
 )
 
@@ -39,14 +37,17 @@ def test_the_nearest_names_are_proposed(changes: Changes, near: str) -> None:
     assert near in caught.value.advice
 
 
-def test_where_nothing_is_near_the_names_that_are_there_are_listed() -> None:
-    with pytest.raises(UnknownName, match=r"There are:.*step"):
-        replayed(TIMELINE, Changes(graphs=("xyz123",)))
-
-
-def test_calls_that_are_not_there_are_counted() -> None:
-    with pytest.raises(UnknownName, match="1 of 1 calls are not in"):
-        replayed(TIMELINE, Changes(removed_calls=(CallKey(1, 2, 3),)))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (Changes(graphs=("xyz123",)), r"There are:.*step"),
+        (Changes(removed_calls=(CallKey(1, 2, 3),)), "1 of 1 calls are not in"),
+        (Changes(scaled=(("memcpy DtoD", 0.0),)), "no kernel or copy"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_what_is(changes: Changes, message: str) -> None:
+    with pytest.raises(UnknownName, match=message):
+        replayed(TIMELINE, changes)
 
 
 def window_end(changes: Changes) -> int:
@@ -58,9 +59,6 @@ def test_a_wait_is_found_by_its_line_its_frame_its_phase_and_the_phase_around_it
     found = {window_end(without("sync", place)) for place in places}
     assert len(found) == 1
     assert found != {window_end(Changes())}
-
-
-def test_a_wait_outside_the_place_stays() -> None:
     assert window_end(without("sync", "data")) == window_end(Changes())
 
 
@@ -78,38 +76,12 @@ def test_only_the_first_kernels_of_many_are_printed() -> None:
     ]
 
 
-# outside: 100 us, step itself: 60 us, step/log: 40 us of Python before the launches
-PLACES_TIMELINE = timeline_of(
-    launch(0, 5, 1),
-    kernel(7, 10, 1),
-    opened(105, 300, "step"),
-    opened(165, 205, "log"),
-    launch(205, 210, 2),
-    kernel(212, 220, 2),
-)
-
-
-@pytest.mark.parametrize(
-    ("phase", "start"),
-    [("step", 112), ("step/.", 152), ("step/log", 172), ("step/log/.", 172), (OUTSIDE, 112)],
-)
-def test_the_host_s_time_is_taken_from_the_place_alone(phase: str, start: float) -> None:
-    begun = kernel_starts(PLACES_TIMELINE, Changes(faster_host=((phase, 0.0),)))
-    assert begun == [7, start]
-
-
 WAITING = timeline_of(
-    launch(0, 5, 1),
-    kernel(7, 100, 1),
-    call(10, 101, "cudaDeviceSynchronize"),
+    *(launch(0, 5, 1), kernel(7, 100, 1), call(10, 101, "cudaDeviceSynchronize")),
     opened(110, 400, "step"),
-    launch(120, 125, 2),
-    kernel(127, 200, 2),
-    call(130, 201, "cudaDeviceSynchronize"),
+    *(launch(120, 125, 2), kernel(127, 200, 2), call(130, 201, "cudaDeviceSynchronize")),
     opened(210, 390, "log"),
-    launch(220, 225, 3),
-    kernel(227, 300, 3),
-    call(230, 301, "cudaDeviceSynchronize"),
+    *(launch(220, 225, 3), kernel(227, 300, 3), call(230, 301, "cudaDeviceSynchronize")),
 )
 
 
@@ -125,15 +97,3 @@ WAITING = timeline_of(
 def test_the_waits_are_taken_from_the_place_alone(place: str, gone: list[bool]) -> None:
     calls = replayed(WAITING, without("sync", place)).calls
     assert [calls["end_ns"][k] == calls["start_ns"][k] for k in (1, 3, 5)] == gone
-
-
-def test_a_copy_can_be_scaled_by_its_name() -> None:
-    timeline = timeline_of(
-        launch(0, 5, 1, name="cudaMemcpyAsync"),
-        upload(7, 107, 1, source="pinned"),
-        launch(6, 11, 2),
-        kernel(108, 120, 2),
-    )
-    assert kernel_starts(timeline, Changes(scaled=(("memcpy HtoD", 0.0),)))[1] < 20
-    with pytest.raises(UnknownName, match="no kernel or copy"):
-        kernel_starts(timeline, Changes(scaled=(("memcpy DtoH", 0.0),)))

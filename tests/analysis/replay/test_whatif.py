@@ -11,24 +11,17 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, sums
-from tests.analysis.replay.replays import call, kernel, launch, opened, timeline_of, without
+from tests.analysis.replay.replays import Row, call, kernel, launch, opened, timeline_of, without
 from tests.oracle.model import PlainTrace, to_trace
 
 EVERYTHING = Changes(removed=without("all").removed, async_copies=True, no_profiler=True)
 
 
 def test_steps_and_idle_time_are_those_of_the_replay() -> None:
-    rows = [
-        row
-        for i in range(5)
-        for at in [200 * i]
-        for row in (
-            opened(at, at + 190, "step"),
-            launch(at, at + 5, i + 1),
-            call(at + 5, at + 115, "cudaStreamSynchronize"),
-            kernel(at + 10, at + 110, i + 1),
-        )
-    ]
+    rows: list[Row] = []
+    for at in range(0, 1000, 200):
+        rows += [opened(at, at + 190, "step"), launch(at, at + 5, at + 1)]
+        rows += [call(at + 5, at + 115, "cudaStreamSynchronize"), kernel(at + 10, at + 110, at + 1)]
     found = whatif(timeline_of(*rows), without("sync"))
     # the steps 2 and 3; work of 85 us stays, so that launches are 90 us apart and kernels back to
     # back, 1 us between them
