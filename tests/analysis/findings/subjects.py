@@ -1,45 +1,64 @@
-"""Reports as rules look at them, and tiny loops."""
+"""Reports as rules look at them: real ones, tiny loops, and GPUs that are always busy."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from dataclasses import replace
 from typing import Final
 
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding, Valued
-from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.options import Options
 from tests import tiny
-from tests.pairs import trace
-from tests.reports import PACKED
+from tests.analyses import analysed
+from tests.oracle.model import Device, Op, Range, Shape, to_trace
 from tests.tiny import Row as Row
 
 US: Final = 1_000
 MS: Final = 1_000_000
 
+Kernels = list[tuple[str, int]]
+"""Full names and lengths in us."""
 
-@cache
-def of_sample(name: str) -> JudgedReport:
-    """The typical steps of a sample."""
-    return JudgedReport(nsysflow.analyze(trace(name)))
-
-
-@cache
-def of_report(name: str) -> JudgedReport:
-    """The typical steps of a report in tests/data."""
-    return JudgedReport(nsysflow.analyze(nsysflow.load(PACKED[name])))
+_QUEUED: Final = 1_000 * US
+"""The first kernel starts when all are launched, so that the host limits nothing."""
 
 
-@cache
+def real(name: str) -> JudgedReport:
+    """The judged part of a real report."""
+    return JudgedReport(analysed(name))
+
+
 def valued(name: str) -> tuple[Valued, ...]:
-    """The findings of a sample."""
-    return find(of_sample(name)).valued
+    """The findings of a real report."""
+    return analysed(name).found.valued
 
 
 def found(rule: Rule, subject: JudgedReport) -> list[Finding]:
     """What a rule finds."""
     return list(rule(subject))
+
+
+def asked(rule: Rule, subject: JudgedReport) -> Finding | None:
+    """What the rule finds first."""
+    return next(rule(subject), None)
+
+
+def options_of(finding: Finding) -> str:
+    """The options of the replay that values a finding."""
+    return " ".join(finding.changes.options()) if finding.changes else ""
+
+
+def left_of(finding: Finding | None) -> dict[str, float]:
+    """The factor of each kernel's time in the replay, rounded."""
+    assert finding is not None
+    assert finding.changes is not None
+    return {name: round(factor, 2) for name, factor in finding.changes.scaled}
+
+
+def judged(*rows: Row) -> JudgedReport:
+    """These rows, without skipping a step."""
+    return JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0)))
 
 
 def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: int) -> JudgedReport:
@@ -52,7 +71,7 @@ def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: in
             yield tiny.opened(start, start + every * US - 1, "step")
             yield from body(start, i)
 
-    return JudgedReport(tiny.analysis_of(*rows(), options=Options(skip=0)))
+    return judged(*rows())
 
 
 def launched(
@@ -63,3 +82,34 @@ def launched(
     yield tiny.launch(begin, begin + took * US, number)
     ran = begin + (took + queued) * US
     yield tiny.kernel(ran, ran + kernel_ns, number)
+
+
+def subject_of(
+    kernels: Kernels,
+    *,
+    gpu: str = "NVIDIA H200",
+    blocks: tuple[int, ...] = (1_000,),
+    ranges: tuple[Range, ...] = (),
+    pause_us: int = 1,
+) -> JudgedReport:
+    """A GPU that runs these, one launch a us, with a short pause between two kernels; their grids
+    take turns in having so many `blocks`, and the GPU has 100 SMs."""
+    rows: list[Row] = [*ranges]
+    at = _QUEUED
+    for number, (name, us) in enumerate(kernels, start=1):
+        rows.append(tiny.launch(number * US, number * US + US // 2, number))
+        op = named(tiny.kernel(at, at + us * US, number), name)
+        rows.append(replace(op, shape=Shape(grid_x=blocks[number % len(blocks)])))
+        at += (us + pause_us) * US
+    device = Device(device=0, name=gpu, uuid=None, sm_count=100, memory_bytes_per_s=None)
+    trace = to_trace(replace(tiny.plain_of(*rows), devices=(device,)))
+    return JudgedReport(nsysflow.analyze(trace))
+
+
+def named(op: Op, name: str) -> Op:
+    """The kernel with another name, shortened as loaders do: no namespace and arguments, and the
+    kernel inside cutlass's own."""
+    plain = name.removeprefix("void ").replace("<unnamed>::", "")
+    outer, _, inner = plain.partition("<")
+    shorter = inner.partition(">")[0] if outer.endswith("Kernel2") else outer
+    return replace(op, name=name, short_name=shorter.rpartition("::")[2].partition("(")[0])

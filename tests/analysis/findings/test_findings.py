@@ -5,16 +5,16 @@ from collections.abc import Iterator
 import pytest
 
 from nsysflow.analysis.findings import saving
-from nsysflow.analysis.findings.findings import find, largest_after
+from nsysflow.analysis.findings.findings import WORTH_PCT, find, largest_after
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.changes import Changes, Removal
 from tests import tiny
 from tests.analyses import analysed
-from tests.analysis.findings.subjects import US, Row, launched, loop, of_sample
+from tests.analysis.findings.subjects import US, Row, launched, loop, valued
 
 
 def test_replays_come_before_bounds_of_less_than_twice_their_size() -> None:
-    ranks = [one.rank_ns for one in find(of_sample("rolloutcopy-torch")).valued]
+    ranks = [one.rank_ns for one in valued("rolloutcopy-torch")]
     assert ranks == sorted(ranks, reverse=True)
 
 
@@ -33,13 +33,9 @@ def test_what_is_not_in_the_replayed_part_of_a_long_report_is_an_upper_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(saving, "MOST_OPS", 4)
-    (one,) = (
-        one
-        for one in find(loop(rarely, steps=12, every=1_400)).valued
-        if one.finding.phase == "step/check"
-    )
-    assert one.finding.method == "bound"
-    assert one.low_ns == 0
+    found = find(loop(rarely, steps=12, every=1_400)).valued
+    (one,) = (one for one in found if one.finding.phase == "step/check")
+    assert (one.finding.method, one.low_ns) == ("bound", 0)
 
 
 def test_faster_kernels_save_once_the_step_of_gpt2_is_a_graph() -> None:
@@ -50,15 +46,22 @@ def test_faster_kernels_save_once_the_step_of_gpt2_is_a_graph() -> None:
     assert then.high_ns > 5_000_000
 
 
-def test_nothing_is_left_of_a_wait_that_is_removed() -> None:
+def test_nothing_is_left_of_a_wait_that_is_removed_and_all_without_a_change() -> None:
     of = analysed("nan_check-sync")
     gone = Changes(removed=(Removal(kind="sync", at="nan_check.py:125"),))
     then = largest_after(JudgedReport(of), of.found, gone)
     assert then is None or then.finding.rule != "sync-in-loop"
-
-
-def test_without_a_change_the_first_finding_is_the_largest() -> None:
-    of = analysed("nan_check-sync")
+    first = of.found.valued[0]
     then = largest_after(JudgedReport(of), of.found, Changes())
     assert then is not None
-    assert (then.finding, then.high_ns) == (of.found.valued[0].finding, of.found.valued[0].high_ns)
+    assert (then.finding, then.high_ns) == (first.finding, first.high_ns)
+
+
+def test_what_the_host_hides_comes_behind_the_launches_with_what_it_saves_then() -> None:
+    every = valued("h200-gpt2-eager")
+    rules = [one.finding.rule for one in every]
+    hidden = [one for one in every if 100 * one.alone_ns < WORTH_PCT * one.step_ns]
+    assert {one.finding.rule for one in hidden} >= {"unaligned-matmul", "unfused-elementwise"}
+    assert every[-len(hidden) :] == tuple(hidden)
+    assert rules.index("launch-bound") < len(rules) - len(hidden)
+    assert all(one.pct >= WORTH_PCT and one.low_ns == 0 for one in hidden)

@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.phases.names import OUTSIDE
 from tests import tiny
-from tests.analysis.findings.subjects import US, Row, found, launched, loop, of_report
+from tests.analysis.findings.subjects import US, Row, found, launched, loop, real
 from tests.oracle.model import Sample
 from tests.report.handmade import frame
 
@@ -140,7 +140,7 @@ def test_a_finding_on_loaded_code_says_what_built_it() -> None:
 
 
 def test_on_a_real_report_the_loader_s_functions_have_their_shares() -> None:
-    (one,) = found(data_loading, of_report("h200-host-split"))
+    (one,) = found(data_loading, real("h200-host-split"))
     (sentence,) = (each for each in one.evidence if "it ran" in each)
     assert re.findall(r"(\w+) \(\S+\) (\d+) %", sentence) == [
         ("tokenize", "59"),

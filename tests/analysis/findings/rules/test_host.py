@@ -11,19 +11,8 @@ from nsysflow.analysis.findings.rules.code_loading import code_loading
 from nsysflow.analysis.findings.rules.data_loading import data_loading
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
-from nsysflow.analysis.options import Options
 from tests import tiny
-from tests.analysis.findings.subjects import (
-    MS,
-    US,
-    Row,
-    found,
-    launched,
-    loop,
-    of_report,
-    of_sample,
-    valued,
-)
+from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop
 from tests.oracle.model import Overhead
 
 
@@ -41,10 +30,6 @@ def test_what_builds_the_code_counts_with_what_loads_it() -> None:
     assert one.steps == 7  # the last one lacks its tail
     assert one.at_most_ns > 2.9 * MS
     assert not found(host_code, subject)
-
-
-def test_steps_that_load_nothing_are_none() -> None:
-    assert not found(code_loading, of_sample("fusion-compile"))
 
 
 @pytest.mark.parametrize(
@@ -69,18 +54,6 @@ def test_a_phase_loads_data_by_its_name(path: str, loads: bool) -> None:
     assert pl.select(pl.lit(path).str.contains(LOADS_DATA)).item() == loads
 
 
-def test_a_phase_that_loads_while_the_gpu_waits_is_found_and_replayed() -> None:
-    (one,) = found(data_loading, of_report("h200-gpu-metrics"))
-    assert (one.rule, one.phase, one.method) == ("data-loading", "step/data", "replay")
-    assert one.size_ns > 1 * MS
-    assert "num_workers" in one.change[0]
-
-
-@pytest.mark.parametrize("name", ["dataload-async", "launch_bound-eager", "fusion-eager"])
-def test_a_loader_that_hides_behind_the_gpu_and_other_phases_are_none(name: str) -> None:
-    assert "data-loading" not in {one.finding.rule for one in valued(name)}
-
-
 def between(start: int, i: int) -> Iterator[Row]:
     """A range for the model in a step, and 2 ms of host code before it outside any range."""
     yield from launched(start, 100 * i + 1, at=2_010, took=5, kernel_ns=900 * US)
@@ -92,7 +65,7 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
         start = i * 3_000 * US
         rows.append(tiny.opened(start + 2_000 * US, start + 2_030 * US, "step"))
         rows += between(start, i)
-    (one,) = found(data_loading, JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0))))
+    (one,) = found(data_loading, judged(*rows))
     assert one.title == "host code between the steps"
     assert one.changes is not None
     assert list(one.changes.options()) == ["--faster-host", "(outside ranges)=0"]
@@ -108,7 +81,7 @@ def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase() 
         rows.append(tiny.opened(start + 3_000 * US, start + 5_000 * US, "data"))
         rows += between(start, i)
         rows += launched(start, 100 * i + 2, at=5_010, took=5, kernel_ns=900 * US)
-    subject = JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0)))
+    subject = judged(*rows)
     elsewhere, loads = found(data_loading, subject)
     assert (loads.phase, elsewhere.phase) == ("step/data", "")
     assert not any("num_workers" in advice for advice in elsewhere.change)
@@ -120,7 +93,7 @@ def test_steps_that_are_called_batch_load_nothing_by_that() -> None:
         start = i * 100 * US
         rows.append(tiny.opened(start, start + 99 * US, "batch"))
         rows += launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
-    assert not found(data_loading, JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0))))
+    assert not found(data_loading, judged(*rows))
 
 
 def test_short_loops_without_a_loader_are_none() -> None:
@@ -168,11 +141,6 @@ def test_start_up_is_none_where_no_steps_are_marked() -> None:
     assert not found(host_code, JudgedReport(tiny.analysis_of(*rows)))
 
 
-def test_short_pauses_between_launches_are_none() -> None:
-    assert not found(host_code, of_sample("launch_bound-eager"))
-    assert not found(host_code, of_sample("sum_many-loop"))
-
-
 def flushing(start: int, i: int) -> Iterator[Row]:
     """A kernel, and one that is launched 200 us later since the profiler works meanwhile."""
     yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=200 * US)
@@ -192,12 +160,6 @@ def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
     assert one.high_ns > 150 * US
 
 
-def test_a_profiler_that_takes_a_hundredth_is_none() -> None:
-    assert "profiler-overhead" not in {
-        one.finding.rule for one in valued("alloc_churn-empty_cache")
-    }
-
-
 def saving_every(k: int, steps: int = 40, until: int = 40) -> JudgedReport:
     """Steps of 1 ms; each k-th of the first takes 5 ms longer, in a range that saves."""
 
@@ -212,7 +174,7 @@ def saving_every(k: int, steps: int = 40, until: int = 40) -> JudgedReport:
             yield from launched(begin, 10 * i + 2, at=5, took=5, kernel_ns=500 * US)
             start += 1_000 * US + slow
 
-    return JudgedReport(tiny.analysis_of(*rows(), options=Options(skip=0)))
+    return judged(*rows())
 
 
 def test_what_every_tenth_step_takes_longer_is_spread_over_all_steps() -> None:
@@ -225,7 +187,3 @@ def test_what_every_tenth_step_takes_longer_is_spread_over_all_steps() -> None:
 def test_what_ends_before_the_run_does_is_spread_over_all_steps_too() -> None:
     (one,) = found(periodic_pause, saving_every(6, until=30))
     assert 0.55 * MS < one.at_most_ns < 0.7 * MS
-
-
-def test_steps_of_equal_length_are_none() -> None:
-    assert not found(periodic_pause, of_sample("nan_check-sync"))

@@ -2,68 +2,10 @@
 
 from collections.abc import Iterator
 
-import pytest
-
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from tests import tiny
-from tests.analysis.findings.subjects import (
-    US,
-    Row,
-    found,
-    launched,
-    loop,
-    of_report,
-    of_sample,
-    valued,
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "phase", "line"),
-    [
-        ("launch_bound-eager", "step/forward", "launch_bound.py:41 in forward"),
-        ("launch_bound-eager-plain", "step/forward", ""),
-        ("sum_many-loop", "step/metrics", "sum_many.py:65 in loop"),
-        ("rolloutcopy-torch", "step/compute_advantage", "advantage.py:297 in advantage_ref"),
-        ("rolloutcopy-fused", "step/train_select_and_copy", ""),
-        ("trainforward-fused", "step/backward", ""),
-        ("trainstep-torch", "step/backward", ""),
-        ("trainstep-fused", "step/backward", ""),
-    ],
-)
-def test_launches_are_the_first_finding_and_a_graph_of_the_step_its_value(
-    name: str, phase: str, line: str
-) -> None:
-    first = valued(name)[0].finding
-    assert (first.rule, first.phase, first.source) == ("launch-bound", phase, line)
-    assert first.changes is not None
-    assert list(first.changes.options()) == ["--graph", "step"]
-    assert first.method == "replay"
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("launch_bound-graph", "sum_many-fused", "trainforward-graph", "trainstep-graph"),
-        *("rolloutcopy-graph", "alloc_churn-empty_cache", "h2d-pinned_blocking"),
-        *("metrics-at_end", "fusion-eager", "deep_queue-queued"),
-    ],
-)
-def test_a_graph_and_a_gpu_that_waits_for_something_else_are_not_launch_bound(name: str) -> None:
-    assert not found(launch_bound, of_sample(name))
-
-
-def test_an_eager_language_model_is_launch_bound_in_its_forward() -> None:
-    (one,) = found(launch_bound, of_report("h200-gpt2-eager"))
-    assert one.phase == "train_step/forward"
-
-
-def test_where_data_is_loaded_only_the_other_phases_become_graphs() -> None:
-    (one,) = found(launch_bound, of_report("h200-gpu-metrics"))
-    assert one.changes is not None
-    assert set(one.changes.graphs) == {"step/forward", "step/backward", "step/optimizer"}
-    assert one.exact
+from tests.analysis.findings.subjects import US, Row, found, launched, loop
 
 
 def graphs(start: int, i: int, count: int) -> Iterator[Row]:
@@ -102,9 +44,3 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
     (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0
-
-
-def test_pauses_that_take_much_of_a_step_count_before_however_few_launches() -> None:
-    (one,) = found(launch_bound, of_report("h200-ddp-messages"))
-    assert one.phase == "step/backward"
-    assert 100 * one.size_ns > 12 * of_report("h200-ddp-messages").step_ns

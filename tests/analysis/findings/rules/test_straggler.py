@@ -11,7 +11,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, launched, of_sample
+from tests.analysis.findings.subjects import MS, US, Row, launched, real
 from tests.runs_of_ranks import Simulated
 
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
@@ -57,7 +57,7 @@ def test_a_run_s_findings_hold_its_straggler_by_a_replay() -> None:
 
 
 def test_ranks_that_come_together_have_no_straggler() -> None:
-    ranks = [of_sample(f"ddp-no_overlap-rank{i}") for i in range(2)]
+    ranks = [real(f"ddp-no_overlap-rank{i}") for i in range(2)]
     assert "straggler" not in {one.finding.rule for one in find_of_run(ranks).valued}
 
 

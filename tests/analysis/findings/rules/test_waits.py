@@ -2,41 +2,11 @@
 
 from collections.abc import Iterator
 
-import pytest
-
-from nsysflow.analysis.findings.findings import TAKEN_OVER, find
+from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
 from nsysflow.analysis.findings.rules.waits import waits
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, of_sample, valued
-
-
-@pytest.mark.parametrize(
-    ("name", "rule", "source"),
-    [
-        ("nan_check-sync", "sync-in-loop", "nan_check.py:125 in check"),
-        ("dataload-sync", "sync-in-loop", "dataload.py:44 in step"),
-        ("metrics-each_step", "scalar-readback", "metrics.py:46 in step"),
-        ("graph_break-breaks", "scalar-readback", "graph_break.py:63 in limited_if_large"),
-    ],
-)
-def test_a_wait_in_each_step_is_the_first_finding_with_its_line(
-    name: str, rule: str, source: str
-) -> None:
-    first = valued(name)[0].finding
-    assert (first.rule, first.source, first.method) == (rule, source, "replay")
-    assert source in first.title
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("nan_check-async", "dataload-async", "metrics-at_end", "graph_break-fullgraph"),
-        *("benign_sync-sync", "deep_queue-queued", "overlap-side_stream", "h2d-pinned"),
-    ],
-)
-def test_waits_that_are_gone_or_that_hurt_nobody_are_no_finding(name: str) -> None:
-    assert not [one for one in valued(name) if one.finding.waits]
+from tests.analysis.findings.subjects import US, Row, found, launched, loop
 
 
 def waiting(start: int, i: int, *phases: str) -> Iterator[Row]:
@@ -92,18 +62,6 @@ def test_waits_that_do_not_hide_each_other_have_no_finding_together() -> None:
     assert not any(one.finding.joint for one in alone)
 
 
-def test_evidence_says_where_a_replay_saves_less_than_half_of_what_is_lost() -> None:
-    for name, less in (("nan_check-sync", False), ("metrics-each_step", False)):
-        evidence = valued(name)[0].finding.evidence
-        assert (TAKEN_OVER in evidence) == less
-
-
-def test_the_calls_of_a_sample_are_counted_once_a_step() -> None:
-    (one,) = (one for one in found(waits, of_sample("dataload-sync")) if one.source.startswith("d"))
-    assert one.evidence[0].startswith("one call a step")
-    assert one.size_ns > 3 * MS
-
-
 def delayed(start: int, i: int) -> Iterator[Row]:
     """A kernel, and one launched right behind it that begins 300 us after the first has ended."""
     yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
@@ -116,7 +74,3 @@ def test_idle_time_long_after_a_launch_is_a_wait_for_another_stream() -> None:
     assert one.phase == "step"
     assert 250 * US < one.at_most_ns <= 303 * US
     assert one.method == "bound"
-
-
-def test_a_gpu_that_waits_for_launches_waits_for_no_stream() -> None:
-    assert not found(dependency_wait, of_sample("launch_bound-eager"))

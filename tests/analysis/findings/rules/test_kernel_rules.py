@@ -1,0 +1,277 @@
+"""Rules about kernels, on a GPU that is always busy."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+import nsysflow
+from nsysflow.analysis.analyze import Tables
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
+from nsysflow.analysis.findings.rules.cast_storm import cast_storm
+from nsysflow.analysis.findings.rules.fp32_matmul import fp32_matmul
+from nsysflow.analysis.findings.rules.idle_chip import LOW_PCT, idle_chip
+from nsysflow.analysis.findings.rules.largest_kernels import largest_kernels
+from nsysflow.analysis.findings.rules.layout_transpose import layout_transpose
+from nsysflow.analysis.findings.rules.optimizer_not_fused import optimizer_not_fused
+from nsysflow.analysis.findings.rules.small_grid import small_grid
+from nsysflow.analysis.findings.rules.tiny_kernels import tiny_kernels
+from nsysflow.analysis.findings.rules.unaligned_matmul import unaligned_matmul
+from nsysflow.analysis.findings.rules.unfused_attention import unfused_attention
+from nsysflow.analysis.findings.rules.unfused_elementwise import unfused_elementwise
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.view import judged_view
+from tests import tiny
+from tests.analyses import any_trace, few_reports
+from tests.analysis.findings import test_kernels as names
+from tests.analysis.findings.subjects import Kernels, asked, left_of, named, real, subject_of
+from tests.oracle.model import PlainTrace, to_trace
+
+OLDEST: Final = (
+    "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)"
+)
+OLDER: Final = (
+    "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x32_stage4_tensor16x8x16_kernel"
+)
+ODD_80: Final = OLDEST.replace("75", "80")
+FP32, TF32, ADD, PRODUCT = names.FP32[0], names.TF32[0], (names.ADD, 10), (names.PRODUCT, 20)
+SOFTMAX: Final = (names.SOFTMAX, 40)
+MOST: Final = (names.PRODUCT, 80)
+LAYER: Final[Kernels] = [(names.NORM, 103), (names.MUL, 63), (names.ADD, 94)]
+UPDATES: Final[Kernels] = [(names.MUL, 2), (names.ADD, 2), (names.ADDCDIV, 2)] * 20
+OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
+
+
+def gpu(name: str) -> dict[str, Any]:
+    return {"gpu": name}
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernels", "options", "left"),
+    [
+        (fp32_matmul, [(FP32, 100)], {}, {FP32: round(66.9 / 494.7, 2)}),
+        (fp32_matmul, [(FP32, 100)], gpu("NVIDIA GeForce RTX 4090"), {FP32: 0.5}),
+        (unaligned_matmul, [(OLDEST, 90)], {}, {OLDEST: 0.2}),
+        (unaligned_matmul, [(ODD_80, 90)], {}, {ODD_80: 0.35}),
+        (unaligned_matmul, [(OLDER, 90)], {}, {OLDER: 0.6}),
+        (unaligned_matmul, [(OLDEST, 90)], gpu("NVIDIA A100-SXM4-80GB"), {OLDEST: 0.5}),
+        (unaligned_matmul, [(OLDEST, 90)], gpu("NVIDIA GeForce RTX 4090"), {OLDEST: 0.5}),
+        # the name of this GPU says nothing, but its other kernels do
+        (unaligned_matmul, [(OLDER, 90), (names.PRODUCT, 90)], gpu("a GPU"), {OLDER: 0.6}),
+        # all between the two matmuls goes, and they stay
+        (
+            unfused_attention,
+            [PRODUCT, (names.MUL, 10), (names.UP, 10), SOFTMAX, (names.DOWN, 10), PRODUCT],
+            {},
+            dict.fromkeys((names.MUL, names.UP, names.SOFTMAX, names.DOWN), 0.0),
+        ),
+        # the same kernel elsewhere keeps its time
+        (
+            unfused_attention,
+            [PRODUCT, (names.MUL, 10), SOFTMAX, PRODUCT, (names.MUL, 30), PRODUCT],
+            {},
+            {names.MUL: 0.75, names.SOFTMAX: 0.0},
+        ),
+        # a fused chain takes as long as its longest kernel
+        (unfused_elementwise, LAYER, {}, {name: round(103 / 260, 2) for name, _ in LAYER}),
+        (layout_transpose, [MOST, (names.TO_NHWC, 20)], {}, {names.TO_NHWC: 0.0}),
+        (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
+        (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
+        # twice the blocks take half the time, and each launch counts by its own grid
+        (small_grid, [PRODUCT], {"blocks": (49,)}, {names.PRODUCT: 0.5}),
+        (small_grid, [(names.ADD, 90), ADD] * 2, {"blocks": (1, 1_000)}, {names.ADD: 0.95}),
+        (tiny_kernels, [(names.ADD, 2)] * 20, {}, {names.ADD: 0.2}),
+    ],
+)
+def test_the_replay_of_a_rule_leaves_the_time_of_the_better_kernels(
+    rule: Rule, kernels: Kernels, options: dict[str, Any], left: dict[str, float]
+) -> None:
+    assert left_of(asked(rule, subject_of(kernels, **options))) == left
+
+
+def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> Any:
+    return pytest.param(rule, [*kernels], options, id=f"{rule.__name__}: {why}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernels", "options"),
+    [
+        quiet("tf32", fp32_matmul, (TF32, 100)),
+        quiet("bf16", fp32_matmul, PRODUCT),
+        quiet("native", unaligned_matmul, PRODUCT),
+        quiet("float32", unaligned_matmul, (FP32, 100)),
+        quiet("an unknown GPU", unaligned_matmul, (OLDER, 90), gpu="a GPU"),
+        quiet("native on A100", unaligned_matmul, (OLDER, 90), gpu="NVIDIA A100-SXM4-80GB"),
+        quiet("native on L40S", unaligned_matmul, (OLDER, 90), gpu="NVIDIA L40S"),
+        quiet("native on RTX", unaligned_matmul, (OLDER, 90), gpu="NVIDIA RTX PRO 6000"),
+        quiet(
+            "a loss", unfused_attention, PRODUCT, (names.UP, 10), (names.LOG_SOFTMAX, 40), PRODUCT
+        ),
+        quiet("a last layer", unfused_attention, PRODUCT, SOFTMAX, ADD),
+        quiet("a first one", unfused_attention, ADD, SOFTMAX, PRODUCT),
+        quiet("a router", unfused_attention, PRODUCT, SOFTMAX, ("topk_kernel", 10), PRODUCT),
+        quiet("far away", unfused_attention, PRODUCT, *[ADD] * 20, SOFTMAX, PRODUCT),
+        quiet("fused", unfused_attention, (names.FLASH, 100), PRODUCT),
+        quiet("no softmax", unfused_attention, PRODUCT),
+        quiet("a matmul between", unfused_elementwise, (names.ADD, 50), PRODUCT, (names.MUL, 50)),
+        quiet("glue", unfused_elementwise, (names.PRODUCT, 86), (names.ADD, 7), (names.MUL, 7)),
+        quiet(
+            "attention", unfused_elementwise, PRODUCT, (names.MUL, 90), (names.SOFTMAX, 90), PRODUCT
+        ),
+        quiet("an optimizer", unfused_elementwise, *[(names.MUL, 9), (names.ADDCDIV, 9)] * 10),
+        quiet("an add", layout_transpose, MOST, (names.ADD, 20)),
+        quiet("a cast", layout_transpose, MOST, (names.UP, 20)),
+        quiet("a product", layout_transpose, MOST, PRODUCT),
+        quiet("few copies", layout_transpose, MOST, (names.STRIDED, 4)),
+        quiet("few casts", cast_storm, MOST, (names.DOWN, 8)),
+        quiet("half a wave", small_grid, PRODUCT, blocks=(50,)),
+        quiet("below 5 us", small_grid, (names.PRODUCT, 4), blocks=(1,)),
+        quiet("few", tiny_kernels, *[(names.ADD, 2)] * 19),
+        quiet("long", tiny_kernels, *[(names.ADD, 5)] * 20),
+        quiet("apart", tiny_kernels, *[(names.ADD, 2)] * 20, pause_us=6),
+        quiet("of little time", tiny_kernels, (names.PRODUCT, 1_000), *[(names.ADD, 2)] * 20),
+        quiet("few", optimizer_not_fused, *UPDATES[:45]),
+        quiet("foreach", optimizer_not_fused, *[(names.FOREACH, 2)] * 60, **OPTIMIZER),
+        quiet("a waiting GPU", largest_kernels, *[(names.PRODUCT, 10)] * 9, pause_us=20),
+    ],
+)
+def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, Any]) -> None:
+    assert asked(rule, subject_of(kernels, **options)) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernels", "says"),
+    [
+        (layout_transpose, [MOST, (names.TO_NHWC, 20)], "channels_last"),
+        (layout_transpose, [MOST, (names.STRIDED, 20)], ".contiguous()"),
+        (largest_kernels, [(TF32, 100)], "bfloat16"),
+        (unfused_elementwise, [(names.PRODUCT, 70), (names.ADD, 7), (names.MUL, 7)], ""),
+        (unfused_elementwise, LAYER * 4, "4 chains"),
+        # what most can be saved on gives the title
+        (unaligned_matmul, [(OLDEST, 20), (OLDER, 20)], "matmul with unaligned sizes: 100 %"),
+        (
+            unaligned_matmul,
+            [(OLDEST, 20), *[(OLDER, 20)] * 4],
+            "matmul by kernels of an older GPU generation: 100 %",
+        ),
+    ],
+)
+def test_a_finding_says(rule: Rule, kernels: Kernels, says: str) -> None:
+    finding = asked(rule, subject_of(kernels))
+    assert finding is not None
+    assert says in " ".join((finding.title, *finding.evidence, *finding.change[:1]))
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_each_norm_begins_a_kernel_of_its_own(times: int) -> None:
+    finding = asked(unfused_elementwise, subject_of(LAYER * times))
+    assert finding is not None
+    assert finding.size_ns == pytest.approx(times * 157_000, abs=2 * times)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "rule", "title"),
+    [
+        ([(FP32, 93), (names.ADD, 7)], "fp32-matmul", "float32 matmul off the tensor cores: 93 %"),
+        ([(OLDEST, 77), (names.ADD, 23)], "unaligned-matmul", "matmul with unaligned sizes: 77 %"),
+        # a busy GPU never ends without a word on its kernels
+        (
+            [(names.PRODUCT, 900), (names.ADD, 9)],
+            "largest-kernels",
+            "most kernel time is matmul: 99 %",
+        ),
+    ],
+)
+def test_what_most_kernel_time_is_comes_first_as_a_bound(
+    kernels: Kernels, rule: str, title: str
+) -> None:
+    first = find(subject_of(kernels)).valued[0]
+    assert (first.finding.rule, first.finding.method, first.low_ns) == (rule, "bound", 0)
+    assert first.finding.title.startswith(title)
+    assert (first.high_ns == 0) == (rule == "largest-kernels")
+    assert "multiple of 8" in first.finding.change[0] or rule != "unaligned-matmul"
+
+
+@pytest.mark.parametrize(
+    ("kernels", "options", "graphs"),
+    [(UPDATES, {}, ()), ([(names.MUL, 2)] * 60, OPTIMIZER, ("optimizer",))],
+    ids=["by its arithmetic", "by its range"],
+)
+def test_an_optimizer_is_known_and_launches_at_once_if_its_range_is(
+    kernels: Kernels, options: dict[str, Any], graphs: tuple[str, ...]
+) -> None:
+    finding = asked(optimizer_not_fused, subject_of(kernels, **options))
+    assert finding is not None
+    assert "60 kernels" in finding.title
+    assert finding.changes is not None
+    assert finding.changes.graphs == graphs
+
+
+class Sampled(Tables):
+    """The tables of the judged part, with counters written by hand."""
+
+    def __init__(self, timeline: Timeline, counters: pl.DataFrame) -> None:
+        super().__init__(timeline, judged_view)
+        self._counters = counters
+
+    def table(self, name: str) -> pl.DataFrame:
+        return self._counters if name == "gpu_metrics" else super().table(name)
+
+
+@pytest.mark.parametrize(("pct", "left"), [(LOW_PCT / 2, {names.ADD: 0.25}), (LOW_PCT, None)])
+def test_low_counters_while_kernels_run_are_named(
+    pct: float, left: dict[str, float] | None
+) -> None:
+    subject = subject_of([(names.ADD, 100)])
+    row = {"device": 0, "group": "class", "name": "elementwise", "bound": "latency"}
+    row |= {"sm_issue_pct": pct, "tensor_active_pct": 0.0}
+    row |= {"dram_read_pct": pct / 2, "dram_write_pct": pct / 2}
+    subject.tables = Sampled(subject.timeline, pl.DataFrame([row]))
+    finding = asked(idle_chip, subject)
+    assert (finding and left_of(finding)) == left
+
+
+NAMES: Final = (
+    *(FP32, names.PRODUCT, names.SOFTMAX, names.PRODUCT, names.ADD, names.UP),
+    *(names.STRIDED, names.ADDCDIV, names.NORM, *names.ODD),
+)
+
+
+def check(subject: JudgedReport) -> None:
+    kernel_ns = int(subject.kernels["ns"].sum())
+    for rule in (*GPU_RULES, LAST_RESORT):
+        for finding in rule(subject):
+            assert finding.title
+            assert finding.change
+            assert finding.evidence
+            assert 1 <= finding.steps <= subject.steps
+            for name, factor in finding.changes.scaled if finding.changes else ():
+                assert name
+                assert 0 <= factor <= 1
+            if finding.rule != "optimizer-not-fused":  # which counts idle time too
+                assert 0 <= finding.size_ns <= kernel_ns
+
+
+@few_reports
+def test_rules_take_off_no_more_than_there_is(name: str) -> None:
+    check(real(name))
+
+
+@any_trace
+def test_rules_take_off_no_more_than_there_is_in_any_trace(model: PlainTrace) -> None:
+    ops = [
+        named(op, NAMES[number % len(NAMES)]) if op.kind == "kernel" else op
+        for number, op in enumerate(model.ops)
+    ]
+    check(JudgedReport(nsysflow.analyze(to_trace(replace(model, ops=tuple(ops))))))
+
+
+@few_reports
+def test_lanes_hold_one_kernel_after_the_other(name: str) -> None:
+    kernels = real(name).kernels
+    for _, lane in kernels.group_by("lane"):
+        assert lane["start_ns"].is_sorted()
+    assert kernels["lane"].is_sorted()

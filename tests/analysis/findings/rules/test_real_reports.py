@@ -1,0 +1,216 @@
+"""What the rules say of real reports: which finding comes first, and where a rule is quiet."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from nsysflow.analysis.findings.findings import TAKEN_OVER
+from nsysflow.analysis.findings.rules import LAST_RESORT, RULES
+from nsysflow.analysis.options import Options
+from nsysflow.runs.analyze import PAGE, analyze_reports
+from tests.analysis.findings.subjects import MS, found, options_of, real, valued
+from tests.reports import SAMPLES
+
+BY_NAME: Final = {rule.__name__: rule for rule in (*RULES, LAST_RESORT)}
+SYNC, COPY = "cudaStreamSynchronize", "cudaMemcpyAsync"
+
+LAUNCH_BOUND: Final = {
+    "launch_bound-eager": ("step/forward", "launch_bound.py:41 in forward", 87),
+    "launch_bound-eager-plain": ("step/forward", "", 78),
+    "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 76),
+    "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 94),
+    "rolloutcopy-fused": ("step/train_select_and_copy", "", 93),
+    "trainforward-fused": ("step/backward", "", 90),
+    "trainstep-torch": ("step/backward", "", 77),
+    "trainstep-fused": ("step/backward", "", 75),
+}
+"""Of reports whose launches are the first finding: where most of them are, and what a graph of the
+step saves."""
+
+
+@dataclass(frozen=True)
+class First:
+    """The first finding of a report: what is replayed, and what it saves in per cent of a step."""
+
+    rule: str
+    phase: str
+    source: str
+    culprit: str
+    replayed: str
+    pct: float
+    method: str = "replay"
+
+
+FIRST: Final = {
+    "nan_check-sync": First(
+        *("sync-in-loop", "step/metrics", "nan_check.py:125 in check", SYNC),
+        *("--remove sync@nan_check.py:125", 17),
+    ),
+    "dataload-sync": First(
+        *("sync-in-loop", "step/metrics", "dataload.py:44 in step", "cudaDeviceSynchronize"),
+        *("--remove sync@dataload.py:44", 38),
+    ),
+    "metrics-each_step": First(
+        *("scalar-readback", "step/metrics", "metrics.py:46 in step", COPY),
+        *("--remove copy@metrics.py:46 --remove sync@metrics.py:46", 15),
+    ),
+    "graph_break-breaks": First(
+        *("scalar-readback", "step/forward", "graph_break.py:63 in limited_if_large", SYNC),
+        *("--remove sync@graph_break.py:63", 10),
+    ),
+    "h2d-pageable": First(
+        *("pageable-copy", "step/h2d", "", COPY),
+        *("--remove copy@step/h2d --remove sync@step/h2d", 35),
+    ),
+    "h2d-pageable_non_blocking": First(
+        "pageable-copy", "step/h2d", "", COPY, "--remove copy@step/h2d", 26
+    ),
+    "h2d-pinned_blocking": First(
+        "blocking-pinned-copy", "step/h2d", "", SYNC, "--remove sync@step/h2d", 8
+    ),
+    "overlap-in_turn": First(
+        *("exposed-copy", "step/h2d", "", "memcpy HtoD", "--scale memcpy HtoD=0", 22),
+        method="bound",
+    ),
+    "ddp-no_overlap-rank0": First(
+        *("exposed-communication", "step/backward", "", "ncclAllReduce"),
+        *("--scale ncclDevKernel_AllReduce_Sum_bf16_RING_LL=0", 18),
+        method="bound",
+    ),
+    "alloc_churn-empty_cache": First(
+        *("allocator-churn", "step/metrics", "alloc_churn.py:41 in step", "cudaFree"),
+        *("--remove alloc", 29),
+    ),
+    "fusion-eager": First(  # 4.24 to 1.59 ms in docs/case-studies.md: 62 %
+        *("unfused-elementwise", "step/forward", "", "vectorized_layer_norm_kernel"),
+        *("--scale ", 57),
+        method="bound",
+    ),
+    "h200-unfused-attention": First(
+        *("unfused-attention", "", "", "unrolled_elementwise_kernel", "--scale ", 38),
+        method="bound",
+    ),
+    **{
+        name: First("launch-bound", phase, line, "", "--graph step", pct)
+        for name, (phase, line, pct) in LAUNCH_BOUND.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_bottleneck_of_a_report_is_its_first_finding(name: str) -> None:
+    first, wanted = valued(name)[0], FIRST[name]
+    found = first.finding
+    assert (found.rule, found.phase, found.source) == (wanted.rule, wanted.phase, wanted.source)
+    assert (found.culprit, found.method) == (wanted.culprit, wanted.method)
+    assert options_of(found).startswith(wanted.replayed)
+    assert wanted.source in found.title
+    assert first.pct == pytest.approx(wanted.pct, abs=1)
+    assert (first.low_ns == 0) == (wanted.method == "bound")
+    # what it removes is known not to hide another wait
+    assert TAKEN_OVER not in found.evidence
+
+
+QUIET: Final = {
+    "blocking_copies": "h2d-pinned overlap-side_stream metrics-each_step",
+    "exposed_copy": "overlap-side_stream h2d-pinned h2d-pageable nan_check-async",
+    "exposed_communication": "ddp-bucketed-rank0 h200-ddp-rank1",
+    "allocator_churn": "alloc_churn-cached",
+    "code_loading": "fusion-compile",
+    "data_loading": "dataload-async launch_bound-eager fusion-eager",
+    "host_code": "launch_bound-eager sum_many-loop",
+    "dependency_wait": "launch_bound-eager",
+    "launch_bound": "launch_bound-graph sum_many-fused trainforward-graph trainstep-graph"
+    " rolloutcopy-graph alloc_churn-empty_cache h2d-pinned_blocking metrics-at_end fusion-eager"
+    " deep_queue-queued",
+    "fp32_matmul": "nan_check-sync",
+    "unfused_attention": "h200-gpt2-eager h200-ddp-rank0",
+    "unfused_elementwise": "fusion-compile fusion-fused nan_check-sync h2d-pinned",
+    "layout_transpose": "nan_check-sync",
+    "cast_storm": "nan_check-sync",
+    "optimizer_not_fused": "nan_check-sync",
+    "idle_chip": "nan_check-sync-metrics h200-gpu-metrics nan_check-sync",
+    # near the peak, without products, and without flops
+    "low_mfu": "ddp-bucketed-rank0 trainstep-torch nan_check-sync",
+}
+"""By rule, the reports with the remedy, or where nobody is hurt."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"), [(rule, name) for rule, names in QUIET.items() for name in names.split()]
+)
+def test_a_rule_is_quiet_where_nothing_is_lost(rule: str, name: str) -> None:
+    assert not found(BY_NAME[rule], real(name))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nan_check-async", "dataload-async", "metrics-at_end", "graph_break-fullgraph"),
+        *("benign_sync-sync", "deep_queue-queued", "overlap-side_stream", "h2d-pinned"),
+    ],
+)
+def test_waits_that_are_gone_or_that_hurt_nobody_are_no_finding(name: str) -> None:
+    assert not [one for one in valued(name) if one.finding.waits]
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "says"),
+    [
+        ("h2d-pinned_blocking", "blocking-pinned-copy", "non_blocking=True"),
+        ("alloc_churn-empty_cache", "allocator-churn", "cudaMalloc"),
+        ("dataload-sync", "sync-in-loop", "one call a step"),
+        ("h200-unfused-attention", "unfused-attention", "matmul, softmax, matmul: 8 times a step"),
+        ("h200-ddp-rank0", "fp32-matmul", "93 % of kernel time"),
+        ("h200-gpt2-eager", "unaligned-matmul", "25 % of kernel time"),
+        ("h200-gpt2-eager", "cast-storm", ""),
+        ("h200-gpt2-eager", "launch-bound", "train_step/forward"),
+        ("h200-nchw", "layout-transpose", "18 % of kernel time"),
+        ("h200-nchw", "layout-transpose", "channels_last"),
+        ("trainforward-graph", "low-mfu", "of the bf16 peak"),
+        ("h200-gpu-metrics", "data-loading", "num_workers"),
+        ("h200-train", "optimizer-not-fused", "optimizer"),
+    ],
+)
+def test_a_finding_says_what_it_rests_on_and_what_to_change(
+    name: str, rule: str, says: str
+) -> None:
+    findings = [one for each in RULES for one in each(real(name)) if one.rule == rule]
+    said = [" ".join((of.title, of.phase, *of.evidence, *of.change)) for of in findings]
+    assert any(says in each for each in said)
+
+
+def test_memory_that_is_pinned_is_not_told_to_be() -> None:
+    change = " ".join(valued("h2d-pinned_blocking")[0].finding.change)
+    assert "non_blocking=True" in change
+    assert "pin_memory" not in change
+
+
+def test_no_rule_is_left_out_of_the_last_resort_and_the_profiler_s_share() -> None:
+    rules = {name: {one.finding.rule for one in valued(name)} for name in FIRST}
+    assert "largest-kernels" not in rules["fusion-eager"], "kernels can be faster"
+    assert "profiler-overhead" not in rules["alloc_churn-empty_cache"], "a hundredth"
+
+
+def test_where_data_is_loaded_only_the_other_phases_become_graphs() -> None:
+    (loads,) = found(BY_NAME["data_loading"], real("h200-gpu-metrics"))
+    assert (loads.phase, loads.method) == ("step/data", "replay")
+    assert loads.size_ns > 1 * MS
+    (launches,) = found(BY_NAME["launch_bound"], real("h200-gpu-metrics"))
+    assert launches.changes is not None
+    assert set(launches.changes.graphs) == {"step/forward", "step/backward", "step/optimizer"}
+    assert launches.exact
+
+
+def test_pauses_that_take_much_of_a_step_count_before_however_few_launches() -> None:
+    report = real("h200-ddp-messages")
+    (one,) = found(BY_NAME["launch_bound"], report)
+    assert one.phase == "step/backward"
+    assert 100 * one.size_ns > 12 * report.step_ns
+
+
+@pytest.mark.parametrize("tables", [PAGE, ("findings",), ("kernels",)])
+def test_the_page_and_the_table_of_findings_name_small_grids_alike(tables: tuple[str, ...]) -> None:
+    results = analyze_reports([SAMPLES / "trainstep-graph.sqlite.xz"], Options(), tables=tables)
+    assert "small-grid" in [one.finding.rule for one in results.found.valued]
