@@ -10,8 +10,8 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test long pages lint lint-format lint-rules lint-types lint-arrows check links bench docs \
-    hunt kills mutants clean
+.PHONY: help demo test long pages coverage lint lint-format lint-rules lint-types lint-arrows check links \
+    bench docs hunt kills mutants clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -20,6 +20,7 @@ help:
 	@echo 'make check  lint and test: what a change must pass'
 	@echo 'make pages  test report.html in a browser; needs Chromium'
 	@echo 'make long   test with programs that take long: torchrun, torch.compile, nsys, pip, action.yml'
+	@echo 'make coverage  how many branches of the analysis its tests take; fails below 95 %'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
@@ -34,11 +35,11 @@ demo: $(VENV)/.core
 # A process per core, but no more than 8: each imports torch. Tests that share what they have
 # analysed or built run in one process, long groups first: see tests/conftest.py. Bytecode is kept even
 # where the user wants none: a test run starts Python hundreds of times.
-PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest \
+PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python $(MEASURE) -m pytest \
     --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
 test: $(VENV)/.test
-	@$(PYTEST) -m 'not browser and not long'
+	@$(PYTEST) -m 'not browser and not long' $(addprefix --ignore=,$(WITHOUT))
 
 # Apart, so that `make check` takes less than 10 minutes on two cores.
 long: $(VENV)/.test
@@ -47,6 +48,15 @@ long: $(VENV)/.test
 # Apart, as they need a Chromium, and take as long as a quarter of the others.
 pages: $(VENV)/.test
 	@$(PYTEST) -m browser tests/report/html
+
+# Apart, as measured they take longer. CI leaves them out of its `make test`: WITHOUT="FOLDERS".
+coverage: MEASURE = -m coverage run
+coverage: $(VENV)/.dev
+	@$(BIN)/coverage erase
+	@$(PYTEST) -m 'not browser and not long' tests/analysis tests/oracle
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+	@$(BIN)/coverage json --quiet -o - | $(BIN)/python -m tests.branches
 
 # Apart, so that `make --keep-going lint` shows what each of them finds.
 lint: lint-format lint-rules lint-types lint-arrows
@@ -98,7 +108,7 @@ links:
 	done
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* \
 	    .import_linter_cache
 
 # What is installed is stamped, so that a second run starts at once.
