@@ -1,6 +1,7 @@
 """What is wrong with a trace (spec §12)."""
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
 
@@ -105,7 +106,7 @@ def graph_operations_into_other_launches(report: Report) -> list[Op]:
     """§12: operations of a graph during which an operation of another launch starts on their
     stream."""
     streams = defaultdict(list)
-    for op in report.ops:
+    for op in sorted(report.ops, key=_start_ns):
         if op.end_ns > op.start_ns:
             streams[op.process, op.device, op.stream].append(op)
     return [
@@ -113,11 +114,18 @@ def graph_operations_into_other_launches(report: Report) -> list[Op]:
         for ops in streams.values()
         for op in ops
         if op.graph_node is not None
-        and any(
-            other.correlation != op.correlation and op.start_ns <= other.start_ns < op.end_ns
-            for other in ops
-        )
+        and any(other.correlation != op.correlation for other in _started_during(ops, op))
     ]
+
+
+def _started_during(ops: list[Op], op: Op) -> list[Op]:
+    """Those of `ops`, which are in order of their starts, that start while `op` runs."""
+    first = bisect_left(ops, op.start_ns, key=_start_ns)
+    return ops[first : bisect_left(ops, op.end_ns, key=_start_ns)]
+
+
+def _start_ns(op: Op) -> int:
+    return op.start_ns
 
 
 def long_graph_kernels(report: Report) -> list[Op]:

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from tests.oracle.model import LOW_24_BITS, Call, Op, Overhead, PlainTrace, Range
@@ -146,7 +147,7 @@ class Place:
     ranges: tuple[Open, ...] = ()
     how: str | None = None
 
-    @property
+    @cached_property
     def path(self) -> tuple[str, ...]:
         """§7.8: a path is a list of names."""
         return tuple(range_.name for range_ in self.ranges)

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 
 from tests.oracle.calls import STALLS, Calls
@@ -24,6 +24,7 @@ ENGINES = (
 SOON_NS = 50_000
 
 
+@cache
 def is_own(file: str) -> bool:
     """§11.3: whether a file is the program's own.
 
@@ -104,6 +105,7 @@ def parts_of(file: str) -> list[str]:
     return parts[1:] if absolute and len(parts) > 1 and parts[0] == "root" else parts
 
 
+@cache
 def behind_libraries(file: str) -> str:
     """§17.8: what comes after the last `site-packages`, `dist-packages` or `lib/python3…`."""
     parts = file.replace("\\", "/").split("/")
