@@ -36,6 +36,7 @@ PAIRS: Final = (
 ORDERED: Final = [pair.split() for pair in PAIRS.split(",")]
 OTHER: Final = {one: two for pair in ORDERED for one, two in (pair, reversed(pair))}
 UNCHANGED: Final = ("annotation", "returns", "decorator_list")
+UNSEEN: Final = ("check_sortedness",)  # polars is asked to check what is so
 KEYWORDS: Final = ("closed", "side", "keep", "how", "strategy")
 ORACLE: Final = "tests/analysis/test_oracle_agrees.py"
 LONG: Final = "test_scratch.py"  # it analyses whole reports, as others do
@@ -47,7 +48,7 @@ def places(parent: ast.AST, line: int = 0) -> Iterator[tuple[int, ast.AST, Calla
     for name, value in ast.iter_fields(parent):
         many = value if isinstance(value, list) else [value]
         for index, node in enumerate(many if name not in UNCHANGED else ()):
-            if isinstance(node, ast.AST):
+            if isinstance(node, ast.AST) and getattr(node, "arg", None) not in UNSEEN:
                 at = getattr(node, "lineno", line)
                 in_list, in_node = partial(many.__setitem__, index), partial(setattr, parent, name)
                 yield at, node, in_list if many is value else in_node

@@ -207,6 +207,7 @@ AUTOMATIC: dict[str, Picture] = {
     "a loss": [
         AUTO_FORWARD, AUTO_BACKWARD, opened(0, 300, "train"), *work(120), *work(210)
     ],
+    "no loss without time between": [AUTO_FORWARD, automatic(100, 200, "backward"), *work(100)],
     "no loss around another automatic range": [
         AUTO_FORWARD, automatic(110, 120, "MSELoss"), AUTO_BACKWARD, *work(148)
     ],

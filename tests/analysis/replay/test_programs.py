@@ -379,3 +379,15 @@ def test_a_faster_host_is_held_up_by_a_full_queue() -> None:
     assert ends[1040] == 2 + 17 * 101 - 1
     assert ends[1041] == ends[1040] + 1
     assert ends[1055] == ends[1040] + 15
+
+
+@pytest.mark.parametrize(("done", "end"), [(24, 2053), (25, 2098)])
+def test_a_launch_that_found_1000_before_it_was_held_up(done: int, end: float) -> None:
+    """1024 launches of 1 us, then one of 50 us; so many kernels are done when that begins. If the
+    first kernel takes no time, the launch takes 5 us, as is usual, if it was held up."""
+    rows: list[Row] = [launch(2 * i, 2 * i + 1, i + 1) for i in range(1024)]
+    starts = [110 + i if i < done else 3000 + i for i in range(1, 1025)]
+    kernels = [kernel(at, at + 1, number) for number, at in enumerate(starts, start=2)]
+    first = kernel(10, 110, 1, name="slow")
+    timeline = timeline_of(*rows, launch(2048, 2098, 1025), first, *kernels)
+    assert call_ends(timeline, slower(0.0, "slow"))[1024] == end
