@@ -230,6 +230,9 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             made.append(changes)
             with_it_ns = max(replayed_ns, replays.saving_ns(Changes.together(made)) or 0)
             high_ns = with_it_ns - replayed_ns
+            if one.finding.makes_kernels_faster and 100 * high_ns >= WORTH_PCT * one.step_ns:
+                most_ns = replays.most_saved_ns(changes, Changes.together(made[:-1])) or 0
+                high_ns = max(high_ns, min(most_ns, one.step_ns - saved_ns))
             if not one.finding.exact and one.finding.at_most_ns:
                 high_ns = min(high_ns, one.finding.at_most_ns)
             replayed_ns = with_it_ns
@@ -256,6 +259,10 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
     saved_ns, step_ns = None, replays.step_ns
     if finding.changes is not None and replayed:
         saved_ns = replays.saving_ns(finding.changes)
+        # where the GPU is the limit at first; else the host's launches come before its kernels
+        worth = saved_ns is not None and 100 * saved_ns >= WORTH_PCT * step_ns
+        if saved_ns is not None and worth and finding.makes_kernels_faster:
+            saved_ns = max(saved_ns, replays.most_saved_ns(finding.changes, Changes()) or 0)
     exact = saved_ns is not None and finding.exact
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
@@ -264,6 +271,8 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         finding = replace(finding, exact=False, changes=None)
     elif finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
+    if finding.beside and replays.part.options.plain_step_ns is not None:
+        saved_ns = min(saved_ns, replays.longer_ns)
     saved_ns = max(0, saved_ns)
     if not finding.exact and finding.at_most_ns:
         saved_ns = min(saved_ns, finding.at_most_ns)

@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.selection.timeline import Timeline
@@ -257,6 +258,14 @@ class JudgedReport:
         if not self.of_steps:
             return self.step_ns
         return _step_ns(self.whole.run_steps.view.steps)
+
+    @computed_once
+    def recurring_ns(self) -> int:
+        """What pauses that recur take more than a typical step, per step after start-up."""
+        run = self.whole.run.filter(pl.col("part").is_in(["typical", "recurring", "longer"]))
+        excess_ns = pl.col("excess_ns").filter(pl.col("part") == "recurring").sum()
+        mean_ns = (excess_ns / pl.col("count").sum()).fill_nan(0).round().cast(pl.Int64)
+        return greatest(run.group_by("process", "device").agg(ns=mean_ns)["ns"])
 
     @computed_once
     def step_paths(self) -> tuple[str, ...]:

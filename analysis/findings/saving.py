@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import without_disturbance
+from nsysflow.analysis.replay.disturbance import NEAR, with_faster_host, without_disturbance
 from nsysflow.analysis.replay.replay import Program, part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
@@ -21,6 +21,9 @@ REPLAYED_OPS: Final = 2_000_000
 """So many operations are replayed in all, which takes 3 s. That leaves findings unreplayed only
 where no steps are judged, or single ones are very long."""
 
+FASTEST_HOST: Final = 0.5
+"""Recorded steps that waited for the host took up to 1.8 times as long as plain ones."""
+
 FEWEST_STEPS: Final = 2
 """A mean of fewer steps says little."""
 
@@ -30,7 +33,7 @@ class Replays:
 
     def __init__(self, subject: JudgedReport) -> None:
         self.subject = subject
-        self._savings: dict[Changes, int | None] = {}
+        self._steps_ns: dict[tuple[Changes, bool], int | None] = {}
 
     @computed_once
     def measured(self) -> pl.DataFrame:
@@ -91,9 +94,27 @@ class Replays:
 
     @computed_once
     def step_ns(self) -> int:
-        """The step that savings are of: the mean after start-up without the profiler's share."""
-        share_ns = self._step_ns(self.part.events.ops) - self.before_ns
-        return max(0, self.subject.run_step_ns - share_ns)
+        """The step that savings are of: the mean after start-up as recorded, or the plain one where
+        that is known and shorter (spec §16.7)."""
+        recorded_ns, plain_ns = self.subject.run_step_ns, self.part.options.plain_step_ns
+        if plain_ns is None or not self.subject.of_steps:
+            return recorded_ns
+        least_ns = self.before_ns + self.subject.recurring_ns
+        return min(recorded_ns, max(plain_ns, least_ns))
+
+    @property
+    def longer_ns(self) -> int:
+        """How much longer than a typical one the step is that savings are of."""
+        return max(0, self.step_ns - self.before_ns)
+
+    @computed_once
+    def host_is_known(self) -> bool:
+        """Whether the replayed host is as fast as without the profiler: only a plain step that
+        waits for its host shows how fast that is."""
+        plain_ns = self.part.options.plain_step_ns
+        if plain_ns is None or self.before_ns > (1 + 2 * NEAR) * plain_ns:
+            return False
+        return self._step_ns(self.part.events.ops) > self.before_ns
 
     def saving_ns(self, changes: Changes) -> int | None:
         """What a step takes less with the changes; negative where it takes more. None where only a
@@ -102,18 +123,39 @@ class Replays:
         Raises:
             UnknownName: a phase, source line, kernel or call is not in the report.
         """
-        if changes not in self._savings:
-            self._savings[changes] = self._replayed(changes)
-        return self._savings[changes]
+        after_ns = self._after_ns(changes, self.names)
+        return None if after_ns is None else self.before_ns - after_ns
 
-    def _replayed(self, changes: Changes) -> int | None:
+    def most_saved_ns(self, changes: Changes, made: Changes) -> int | None:
+        """What a step takes less at most with the changes once others are made. Where the host's
+        speed without the profiler is not known, it may take `FASTEST_HOST` of what was recorded: no
+        slow host then hides what the GPU saves."""
+        names = self.names if self.host_is_known else self._with_fastest_host
+        before_ns = self._after_ns(made, names)
+        after_ns = self._after_ns(Changes.together([made, changes]), names)
+        return None if before_ns is None or after_ns is None else before_ns - after_ns
+
+    @computed_once
+    def _with_fastest_host(self) -> Names:
+        recording = self.names.recorded
+        fast = with_faster_host(recording.program, FASTEST_HOST)
+        return Names(timeline=self.part, recorded=replace(recording, program=fast))
+
+    def _after_ns(self, changes: Changes, names: Names) -> int | None:
+        """A step with changes."""
+        key = (changes, names is self.names)
+        if key not in self._steps_ns:
+            self._steps_ns[key] = self._replayed_ns(changes, names)
+        return self._steps_ns[key]
+
+    def _replayed_ns(self, changes: Changes, names: Names) -> int | None:
         try:
-            program = changed(self.names, self._in_part(changes))
+            program = changed(names, self._in_part(changes))
         except UnknownName:
             if self.part is self.subject.timeline:
                 raise
             return None
-        return self.before_ns - self._step_ns_of(program)
+        return self._step_ns_of(program)
 
     def _in_part(self, changes: Changes) -> Changes:
         """The changes without kernels that the replayed steps do not have."""

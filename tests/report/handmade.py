@@ -346,7 +346,7 @@ def found_of(
     *some: Valued, together_ns: int | None = None, steps: int = 2, of_steps: bool = True
 ) -> Findings:
     """What was found in `training`."""
-    found = replace(NOTHING_FOUND, valued=some, step_ns=STEP_NS)
+    found = replace(NOTHING_FOUND, valued=some, step_ns=STEP_NS, undisturbed_step_ns=STEP_NS)
     return replace(found, together_ns=together_ns, steps=steps, of_steps=of_steps)
 
 

@@ -7,6 +7,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.findings.findings import Findings, find
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.load import load
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
@@ -92,6 +93,15 @@ def test_nothing_is_taken_where_the_plain_step_is_unknown_or_no_shorter(plain_ns
         return lengths(timeline, replay(program).ops).step_ns or 0
 
     assert without_disturbance(program, plain_ns, step_ns) is program
+
+
+def test_a_faster_host_shows_what_faster_kernels_save_at_most() -> None:
+    """Kernels of 18 us, launched every 17 us: half of their time saves 1 us a launch, and once the
+    host takes half of its time almost 9 us."""
+    replays = Replays(JudgedReport(analysis_of(*loop(share_us=7, kernel_us=18))))
+    half = Changes(scaled=(("k", 0.5),))
+    assert replays.saving_ns(half) == pytest.approx(10 * US, abs=US)
+    assert replays.most_saved_ns(half, Changes()) == pytest.approx(90 * US, abs=5 * US)
 
 
 def found_with(name: str, plain_ns: int | None) -> Findings:
