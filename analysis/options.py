@@ -59,8 +59,8 @@ class Options:
         own: names of packages, and paths of files and folders, that are the program's own although
             they are installed ones (spec §11).
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
-        plain_step_ns: how long a step of the same program takes without the profiler; None where
-            that is not known. Savings are then of recorded steps (spec §14.15).
+        unrecorded_step_ns: how long a step of the same program takes that is not recorded; None
+            where that is not known. Savings are then of recorded steps (spec §14.15).
     """
 
     framework_gap_ns: int = 50_000
@@ -78,7 +78,7 @@ class Options:
     flops_dtype: Unit | None = None
     own: tuple[str, ...] = ()
     kernel_classes: tuple[tuple[str, str], ...] = ()
-    plain_step_ns: int | None = None
+    unrecorded_step_ns: int | None = None
 
     def __post_init__(self) -> None:
         """Check that time goes forward.

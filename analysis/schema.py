@@ -256,7 +256,7 @@ MESSAGES: Final = Frame(
 
 CAPTURES: Final = Frame(
     """One row per process that captured a window of its steps (`nsysflow.steps`). `capture` is
-    `wait:warmup:active`. `unprofiled_step_ns` is what one step took before that window, null where
+    `wait:warmup:active`. `unprofiled_step_ns` is what one step took before the window, null where
     it was not timed.""",
     {"process": pl.Int64(), "capture": pl.String(), "unprofiled_step_ns": pl.Int64()},
 )

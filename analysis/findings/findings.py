@@ -271,7 +271,7 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         finding = replace(finding, exact=False, changes=None)
     elif finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
-    if finding.beside and replays.part.options.plain_step_ns is not None:
+    if finding.beside and replays.part.options.unrecorded_step_ns is not None:
         saved_ns = min(saved_ns, replays.longer_ns)
     saved_ns = max(0, saved_ns)
     if not finding.exact and finding.at_most_ns:

@@ -81,14 +81,14 @@ class Replays:
         """The names of the part, and its program, without the profiler's share where that is
         known."""
         recording = recorded(self.part)
-        plain_ns = self.part.options.plain_step_ns if self.subject.of_steps else None
+        plain_ns = self.part.options.unrecorded_step_ns if self.subject.of_steps else None
         quiet = without_disturbance(recording.program, plain_ns, self._step_ns_of)
         return Names(timeline=self.part, recorded=replace(recording, program=quiet))
 
     @computed_once
     def before_ns(self) -> int:
         """A step without changes, in the part."""
-        if self.part.options.plain_step_ns is None:
+        if self.part.options.unrecorded_step_ns is None:
             return self._step_ns(self.part.events.ops)
         return self._step_ns_of(self.names.recorded.program)
 
@@ -96,7 +96,7 @@ class Replays:
     def step_ns(self) -> int:
         """The step that savings are of: the mean after start-up as recorded, or the plain one where
         that is known and shorter (spec §16.7)."""
-        recorded_ns, plain_ns = self.subject.run_step_ns, self.part.options.plain_step_ns
+        recorded_ns, plain_ns = self.subject.run_step_ns, self.part.options.unrecorded_step_ns
         if plain_ns is None or not self.subject.of_steps:
             return recorded_ns
         least_ns = self.before_ns + self.subject.recurring_ns
@@ -111,7 +111,7 @@ class Replays:
     def host_is_known(self) -> bool:
         """Whether the replayed host is as fast as without the profiler: only a plain step that
         waits for its host shows how fast that is."""
-        plain_ns = self.part.options.plain_step_ns
+        plain_ns = self.part.options.unrecorded_step_ns
         if plain_ns is None or self.before_ns > (1 + 2 * NEAR) * plain_ns:
             return False
         return self._step_ns(self.part.events.ops) > self.before_ns

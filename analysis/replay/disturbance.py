@@ -22,23 +22,23 @@ MOST_TRIES: Final = 12
 
 
 def without_disturbance(
-    program: Program, plain_step_ns: int | None, step_ns_of: Callable[[Program], int]
+    program: Program, unrecorded_step_ns: int | None, step_ns_of: Callable[[Program], int]
 ) -> Program:
     """`program` with so much less of the host's time at each call that a step takes as long as in
     the same program without a profiler. What cannot be taken from the host is left.
 
     Args:
         program: as recorded.
-        plain_step_ns: a step without the profiler; None where it is not known, which changes
+        unrecorded_step_ns: a step without the profiler; None where it is not known, which changes
             nothing.
         step_ns_of: how long a step of a program takes.
     """
-    if plain_step_ns is None:
+    if unrecorded_step_ns is None:
         return program
     quiet = with_cheaper_host(program, MOST_NS)
     least, slow_ns = 0, step_ns_of(program)
     most, fast_ns = MOST_NS, step_ns_of(quiet)
-    wanted_ns = max(plain_step_ns, fast_ns * (1 + NEAR))
+    wanted_ns = max(unrecorded_step_ns, fast_ns * (1 + NEAR))
     if slow_ns <= wanted_ns:
         return program
     for attempt in range(MOST_TRIES):

@@ -184,7 +184,7 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         idle_before=_by_cause(run.explained_before),
         idle_after=_by_cause(run.explained),
         notes=tuple(_limits(timeline, run.recording)),
-        undisturbed=timeline.options.plain_step_ns is not None,
+        undisturbed=timeline.options.unrecorded_step_ns is not None,
     )
 
 
@@ -198,14 +198,14 @@ class _Run:
     @computed_once
     def before(self) -> Lengths:
         """The lengths without the changes."""
-        if self._plain_step_ns is None:
+        if self._unrecorded_step_ns is None:
             return lengths(self.timeline)
         return lengths(self.timeline, self._times_before.ops)
 
     @computed_once
     def explained_before(self) -> GapCauses:
         """The gaps without the changes, with their causes."""
-        if self._plain_step_ns is None:
+        if self._unrecorded_step_ns is None:
             return self.timeline.gap_causes
         return self._explain(self.timeline.events, self.recording.program, self._times_before)
 
@@ -213,12 +213,12 @@ class _Run:
     def recording(self) -> Recorded:
         """The program as recorded, without the profiler's share where that is known."""
         recording = recorded(self.timeline)
-        quiet = without_disturbance(recording.program, self._plain_step_ns, self._step_ns_of)
+        quiet = without_disturbance(recording.program, self._unrecorded_step_ns, self._step_ns_of)
         return replace(recording, program=quiet)
 
     @property
-    def _plain_step_ns(self) -> int | None:
-        return self.timeline.options.plain_step_ns
+    def _unrecorded_step_ns(self) -> int | None:
+        return self.timeline.options.unrecorded_step_ns
 
     def _step_ns_of(self, program: Program) -> int:
         return lengths(self.timeline, replay(program).ops).step_ns or 0

@@ -279,8 +279,7 @@ _XLA: Final = "XlaModule:#"
 
 
 def notes_on_graphs(view: View) -> Iterator[Note]:
-    """Notes on XLA's command buffers, and on how much longer replays take than
-    before the window.
+    """Notes on XLA's command buffers, and on how far replays are longer than before the window.
 
     Args:
         view: of what is judged.

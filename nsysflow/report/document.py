@@ -208,7 +208,9 @@ def _time(results: Results) -> dict[str, Any] | None:
         "typical_step_ns": found.typical_step_ns,
         "recorded_step_ns": found.step_ns,
         "plain_step_ns": found.plain_step_ns,
-        "undisturbed_step_ns": results.found.undisturbed_step_ns if found.plain_step_ns else None,
+        "undisturbed_step_ns": (
+            results.found.undisturbed_step_ns if found.unrecorded_step_ns else None
+        ),
         "inflation_pct": None if pct is None else round(pct, _DECIMALS),
     }
 

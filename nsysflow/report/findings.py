@@ -9,7 +9,7 @@ from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
 
 WORTH_SAYING: Final = 0.95
-"""Plain steps that are hardly shorter save as much."""
+"""Steps that are not recorded and hardly shorter save as much."""
 
 MOST_TYPED: Final = 8
 """So many reports are typed out in a command."""
@@ -93,18 +93,18 @@ def _caption(results: Results) -> str:
 
 def _without_profiler(results: Results, findings: Findings) -> list[str]:
     """The step without the profiler that savings are of, or how much of them is left without it."""
-    step_ns = findings.step_ns
-    if results.origin.plain_step_ns is not None:
+    step_ns, origin = findings.step_ns, results.origin
+    if origin.plain_step_ns or origin.later_step_ns:
         quiet_ns = findings.undisturbed_step_ns
         if quiet_ns > WORTH_SAYING * step_ns:
             return []
         return [f"of {duration(quiet_ns)} without the profiler (recorded {duration(step_ns)})"]
-    unprofiled_ns = results.unprofiled_step_ns
-    if unprofiled_ns is None:
+    unrecorded_ns = results.unrecorded_step_ns
+    if unrecorded_ns is None:
         return ["plain step unknown"]
-    if unprofiled_ns > WORTH_SAYING * step_ns:
+    if unrecorded_ns > WORTH_SAYING * step_ns:
         return []
-    part = whole_percent(unprofiled_ns, step_ns)
+    part = whole_percent(unrecorded_ns, step_ns)
     return [f"without the profiler about {part} of it (estimated)"]
 
 

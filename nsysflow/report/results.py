@@ -54,7 +54,8 @@ class Origin:
         on_cpu: whether the manifest says that the run was made without a GPU.
         ranks: whether the manifests say that the reports are ranks.
         killed: whether a manifest says that no process of the program ended by itself.
-        plain_step_ns: a step after nsys had left the program, of the slowest process; None without.
+        plain_step_ns: a step of the plain run, of the slowest process; None without one.
+        later_step_ns: a step after the recording, of the slowest process; None without one.
         typed: the paths that were given, which give the same run again.
         versions: of what took part, by name; empty without a manifest.
         started: when the run was recorded, in UTC; empty without a manifest.
@@ -65,6 +66,7 @@ class Origin:
     ranks: bool = False
     killed: bool = False
     plain_step_ns: int | None = None
+    later_step_ns: int | None = None
     typed: tuple[Path, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
@@ -150,8 +152,15 @@ class RunTables(TablesOfRun):
         )
 
     @property
+    def unrecorded_step_ns(self) -> int | None:
+        """How long a step takes that is not recorded: in the plain run, else after the recording,
+        else before the window; None where none was timed."""
+        origin = self.whole.origin
+        return origin.plain_step_ns or origin.later_step_ns or self.unprofiled_step_ns
+
+    @property
     def unprofiled_step_ns(self) -> int | None:
-        """How long a step before the window takes: the median of the processes that measured it."""
+        """How long a step took before the window: the median of the processes that measured it."""
         median_ns = self.captures["unprofiled_step_ns"].median()
         return round(median_ns) if isinstance(median_ns, float) else None
 

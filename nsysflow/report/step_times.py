@@ -18,12 +18,19 @@ class WithoutProfiler:
     """What the profiler does to a step.
 
     Attributes:
-        step_ns: a step without it, the median of the processes that measured it.
-        added_ns: what it adds; below 0 where the recorded steps are the shorter ones.
+        step_ns: a step that is not recorded.
+        added_ns: what recording adds; below 0 where the recorded steps are the shorter ones.
+        when: which step that is: `plain`, `after the recording` or `before the window`.
     """
 
     step_ns: int
     added_ns: int
+    when: str
+
+    @property
+    def others(self) -> str:
+        """What recorded steps are compared with."""
+        return "plain ones" if self.when == "plain" else f"those {self.when}"
 
 
 def steps_by_range(results: RunTables) -> Iterator[tuple[object, pl.DataFrame]]:
@@ -39,16 +46,35 @@ def steps_by_range(results: RunTables) -> Iterator[tuple[object, pl.DataFrame]]:
 
 
 def without_profiler(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
-    """What the profiler does to these steps, of which the typical ones count: of the processes that
-    measured a step without it. None where none did."""
-    of = ["report", "process"]
+    """What the profiler does to these steps, of which the typical ones count, compared with the best
+    that is known of steps without it; None where nothing is."""
     steps = _typical(results, steps)
+    return _against_the_run(results, steps) or _against_warm_up(results, steps)
+
+
+def _against_the_run(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
+    """Compared with steps of the plain run, or after the recording. Both count every step, so of
+    several ranges that are steps they say nothing."""
+    origin = results.whole.origin
+    when = "plain" if origin.plain_step_ns else "after the recording"
+    step_ns = origin.plain_step_ns or origin.later_step_ns
+    names = results.together(lambda report: report.step_names)["name"]
+    if not step_ns or names.n_unique() > 1:
+        return None
+    added_ns = step_time_ns(steps, _TRACK) - step_ns
+    return WithoutProfiler(step_ns=step_ns, added_ns=added_ns, when=when)
+
+
+def _against_warm_up(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
+    """Compared with the steps before the window, the median of the processes that timed them."""
+    of = ["report", "process"]
     measured = results.captures.drop_nulls("unprofiled_step_ns").join(steps, on=of, how="semi")
     profiled = steps.join(measured, on=of, how="semi")
     if profiled.is_empty():
         return None
     step_ns = int(measured.select(pl.col("unprofiled_step_ns").median().round()).item())
-    return WithoutProfiler(step_ns=step_ns, added_ns=step_time_ns(profiled, _TRACK) - step_ns)
+    added_ns = step_time_ns(profiled, _TRACK) - step_ns
+    return WithoutProfiler(step_ns=step_ns, added_ns=added_ns, when="before the window")
 
 
 _TRACK: Final = ("report", "process", "device")
@@ -91,19 +117,27 @@ class StepTime:
     Attributes:
         step_ns: the mean of all steps after start-up that were recorded whole.
         typical_step_ns: the mean of the typical ones, which are judged.
-        plain_step_ns: a step of the same program without a profiler; None where none was timed.
+        plain_step_ns: a step of the plain run; None without one.
+        later_step_ns: a step after the recording, in the recorded process; None without one.
     """
 
     step_ns: int
     typical_step_ns: int
     plain_step_ns: int | None
+    later_step_ns: int | None
+
+    @property
+    def unrecorded_step_ns(self) -> int | None:
+        """A step that was not recorded: the plain one, else one after the recording."""
+        return self.plain_step_ns or self.later_step_ns
 
     @property
     def inflation_pct(self) -> float | None:
-        """How much longer a recorded step is than a plain one."""
-        if not self.plain_step_ns:
+        """How much longer a recorded step is than one that was not."""
+        unrecorded_ns = self.unrecorded_step_ns
+        if not unrecorded_ns:
             return None
-        return 100 * (self.step_ns - self.plain_step_ns) / self.plain_step_ns
+        return 100 * (self.step_ns - unrecorded_ns) / unrecorded_ns
 
 
 def step_time(results: Results) -> StepTime | None:
@@ -119,6 +153,7 @@ def _step_time(results: Results, steps: pl.DataFrame) -> StepTime:
         step_ns=step_time_ns(_of_run(results, steps), _TRACK),
         typical_step_ns=step_time_ns(_typical(results, steps), _TRACK),
         plain_step_ns=results.origin.plain_step_ns,
+        later_step_ns=results.origin.later_step_ns,
     )
 
 
@@ -140,10 +175,8 @@ def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     clause = f"{name or 'step'} {duration(found.step_ns)}{f', {mean}' if all_ > 1 else ''}"
     if 100 * (found.step_ns - found.typical_step_ns) >= APART_PCT * found.typical_step_ns:
         clause += f", typically {duration(found.typical_step_ns)}"
-    if found.plain_step_ns:
-        return f"{clause} (plain {duration(found.plain_step_ns)})"
-    before = without_profiler(results, steps)
-    return f"{clause} (before the window {duration(before.step_ns)})" if before else clause
+    known = without_profiler(results, steps)
+    return f"{clause} ({known.when} {duration(known.step_ns)})" if known else clause
 
 
 def _count(steps: pl.DataFrame) -> int:

@@ -279,7 +279,7 @@ def _typical_steps(results: Results) -> Iterator[str]:
 
 def _slowed(results: RunTables) -> Iterator[str]:
     """That the profiler slows the steps by much; of several kinds of steps, those it slows most."""
-    if results.unprofiled_step_ns is None:
+    if results.unrecorded_step_ns is None:
         return
     compared = [without_profiler(results, steps) for _, steps in steps_by_range(results)]
     slowed = [
@@ -291,7 +291,7 @@ def _slowed(results: RunTables) -> Iterator[str]:
         _, worst = max(slowed, key=lambda found: found[0])
         yield (
             f"Recorded steps are {whole_percent(worst.added_ns, worst.step_ns)} slower than"
-            " those before the window: host and launch shares are inflated"
+            f" {worst.others}: host and launch shares are inflated"
         )
 
 

@@ -270,6 +270,7 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         ranks=all(each is not None and _has_ranks(each) for each in manifests),
         killed=any(each.killed for each in known),
         plain_step_ns=max(filter(None, (each.plain_step_ns for each in known)), default=None),
+        later_step_ns=max(filter(None, (each.later_step_ns for each in known)), default=None),
         typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},
         started=known[0].started if known else "",

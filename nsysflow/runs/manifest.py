@@ -145,10 +145,13 @@ class Manifest:
 
     @property
     def plain_step_ns(self) -> int | None:
-        """How long a step took in the plain run, or else after the recording, of the slowest
-        process; None where no process has timed that."""
-        if self.plain_run is not None and self.plain_run.step_ns is not None:
-            return self.plain_run.step_ns
+        """How long a step took in the plain run; None without one, or where it timed none."""
+        return None if self.plain_run is None else self.plain_run.step_ns
+
+    @property
+    def later_step_ns(self) -> int | None:
+        """How long a step took after the recording, of the slowest process; None where no process
+        has timed that."""
         times = [child.plain_step_ns for child in self.children if child.plain_step_ns is not None]
         return max(times, default=None)
 

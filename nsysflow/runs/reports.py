@@ -68,7 +68,7 @@ def load_report(
 
 def with_run(manifest: Manifest | None, options: Options) -> Options:
     """`options`, with what was said of the program when the run was profiled: its FLOPs, unless
-    given now, what is its own, and how long its plain steps took."""
+    given now, what is its own, and how long its steps took unrecorded."""
     if manifest is None:
         return options
     return replace(
@@ -76,15 +76,16 @@ def with_run(manifest: Manifest | None, options: Options) -> Options:
         flops_per_step=options.flops_per_step or manifest.flops_per_step,
         flops_dtype=options.flops_dtype or manifest.flops_dtype,
         own=tuple(dict.fromkeys((*manifest.own, *options.own))),
-        plain_step_ns=options.plain_step_ns or _plain_step_ns(manifest, options),
+        unrecorded_step_ns=options.unrecorded_step_ns or _unrecorded_step_ns(manifest, options),
     )
 
 
-def _plain_step_ns(manifest: Manifest, options: Options) -> int | None:
-    """How long a plain step took, if all steps of the program's own loop are asked for."""
+def _unrecorded_step_ns(manifest: Manifest, options: Options) -> int | None:
+    """How long a step took in the plain run, else after the recording, if all steps of the
+    program's own loop are asked for."""
     if options.step or options.steps or options.range or options.whole:
         return None
-    return manifest.plain_step_ns
+    return manifest.plain_step_ns or manifest.later_step_ns
 
 
 def may_be_left_out(error: NsysflowError, *, strict: bool) -> bool:

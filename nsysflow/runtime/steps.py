@@ -138,7 +138,7 @@ class Pace:
             close_window()
 
     def _begin_warmup(self) -> None:
-        # unless `profile` asked for a window, the whole run may be recorded: no step is unprofiled
+        # unless `profile` asked for a window, the whole run may be recorded: nothing is before one
         if self._asked and self._warm is None and THIS_PROCESS.steps >= self._window.wait:
             synchronize()
             self._warm = time.perf_counter_ns(), THIS_PROCESS.steps

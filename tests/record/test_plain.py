@@ -50,7 +50,7 @@ def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then()
     assert plain_run.problem is None
     assert plain_run.step_ns is not None
     assert plain_run.step_ns > 10_000_000
-    assert "(plain " in ran.stdout.splitlines()[0]
+    assert " (plain " in ran.stdout.splitlines()[0]
     logs = [Path("out", name).read_text() for name in ("plain.log", "output.log")]
     assert logs == ["plain\n", "recorded\n"]
     assert not [

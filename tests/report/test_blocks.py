@@ -18,8 +18,8 @@ from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.page import OF_RANKS, quality_lines, rows_shown
+from nsysflow.report.results import Origin, sorted_by_rank
 from nsysflow.report.results import Results as RealResults
-from nsysflow.report.results import sorted_by_rank
 from nsysflow.report.step_times import steps_sentence
 from tests.analyses import analysed
 from tests.report.handmade import (
@@ -342,6 +342,22 @@ TRAINER = captured(steady(14.0, steps=10), (7, 12 * MS))
 )  # fmt: skip
 def test_the_steps_of_each_range_are_a_sentence(runs: list[Handmade], sentence: str) -> None:
     assert steps_sentence(Results(runs)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("origin", "sentence"),
+    [
+        (Origin(plain_step_ns=13 * MS, later_step_ns=11 * MS), "(plain 13.0 ms)"),
+        (Origin(later_step_ns=11 * MS), "(after the recording 11.0 ms)"),
+    ],
+)
+def test_the_best_known_step_that_is_not_recorded_stands_beside(
+    origin: Origin, sentence: str
+) -> None:
+    assert steps_sentence(Results([TRAINER], origin=origin)).endswith(f"mean of 10 {sentence}")
+    server = steady(0.5, steps=200, process=8, name="generate")
+    both = steps_sentence(Results([TRAINER, server], origin=origin))
+    assert "(before the window 12.0 ms); generate 500 us" in both  # it may be of either
 
 
 def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:

@@ -73,6 +73,11 @@ def test_what_the_profiler_inflates_is_said_as_far_as_it_is_known(
 ) -> None:
     run = captured(stepped(found_of(valued())), (7, unprofiled_ns))
     assert suggestions(Results([run]), 1).caption == caption
+    later = Origin(later_step_ns=25 * MS)
+    said = f"{IN_TURN}; without the profiler about 50 % of it (estimated)"
+    assert suggestions(Results([run], origin=later), 1).caption == said
+    plain = Origin(plain_step_ns=49 * MS, later_step_ns=25 * MS)
+    assert suggestions(Results([run], origin=plain), 1).caption == IN_TURN
 
 
 def test_a_finding_of_several_reports_names_its_own() -> None:

@@ -176,12 +176,28 @@ def slowed(recorded_ms: float, process: int = 7) -> Handmade:
     return captured(run, (process, 10 * MS))
 
 
+def slower(share: str, others: str) -> str:
+    return f"Recorded steps are {share} slower than {others}: host and launch shares are inflated"
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        (Origin(plain_step_ns=8 * MS), slower("100 %", "plain ones")),
+        (Origin(plain_step_ns=8 * MS, later_step_ns=9 * MS), slower("100 %", "plain ones")),
+        (Origin(later_step_ns=12 * MS), slower("33 %", "those after the recording")),
+        (Origin(plain_step_ns=15 * MS), ""),
+    ],
+)
+def test_steps_of_the_plain_run_count_first_and_then_those_after_the_recording(
+    origin: Origin, said: str
+) -> None:
+    assert judge(Results([slowed(16)], origin=origin)).remarks == ((said,) if said else ())
+
+
 def test_a_profiler_that_slows_the_steps_is_said_below_the_headline() -> None:
     run = Results([slowed(15.9)])
-    remark = (
-        "Recorded steps are 59 % slower than those before the window: host and launch shares are"
-        " inflated"
-    )
+    remark = slower("59 %", "those before the window")
     assert judge(run).remarks == (remark,)
     assert judge(run).valid
     assert judge(run).text.endswith(f". {remark}")

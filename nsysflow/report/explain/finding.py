@@ -286,14 +286,14 @@ def _listed(names: Iterable[str]) -> str:
 
 def _estimated(valued: Valued, results: Results) -> str:
     """The saving of a step without the profiler; empty where that is not known, or no shorter."""
-    unprofiled_ns, step_ns = results.unprofiled_step_ns, valued.step_ns
+    unrecorded_ns, step_ns = results.unrecorded_step_ns, valued.step_ns
     saves = results.found.of_steps and valued.high_ns > 0
-    if not saves or unprofiled_ns is None or unprofiled_ns >= step_ns:
+    if not saves or unrecorded_ns is None or unrecorded_ns >= step_ns:
         return ""
-    saved_ns = round(valued.high_ns * unprofiled_ns / step_ns)
+    saved_ns = round(valued.high_ns * unrecorded_ns / step_ns)
     return (
-        f"estimated without the profiler: {duration(saved_ns)} of {duration(unprofiled_ns)}"
-        f" ({share(saved_ns, unprofiled_ns)})"
+        f"estimated without the profiler: {duration(saved_ns)} of {duration(unrecorded_ns)}"
+        f" ({share(saved_ns, unrecorded_ns)})"
     )
 
 

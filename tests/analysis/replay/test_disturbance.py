@@ -55,7 +55,7 @@ def loop(*, share_us: int, kernel_us: int) -> list[Row]:
 def step_of(rows: list[Row], plain_us: float | None = None, changes: Changes | None = None) -> int:
     """A step after changes, in ns."""
     ns = None if plain_us is None else round(plain_us * US)
-    timeline = analysis_of(*rows, options=Options(plain_step_ns=ns)).timeline
+    timeline = analysis_of(*rows, options=Options(unrecorded_step_ns=ns)).timeline
     return whatif(timeline, changes or Changes()).after.step_ns or 0
 
 
@@ -105,7 +105,7 @@ def test_a_faster_host_shows_what_faster_kernels_save_at_most() -> None:
 
 
 def found_with(name: str, plain_ns: int | None) -> Findings:
-    analysis = nsysflow.analyze(load(PACKED[name]), Options(plain_step_ns=plain_ns))
+    analysis = nsysflow.analyze(load(PACKED[name]), Options(unrecorded_step_ns=plain_ns))
     return find(JudgedReport(analysis))
 
 
