@@ -5,15 +5,20 @@ show what is missing.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
+from nsysflow.base.units import duration
 from nsysflow.nsys.argv import WAIT_NS
 from nsysflow.nsys.program import LAST_NVTX, records_nvtx
 from nsysflow.runs.manifest import Manifest
+from nsysflow.runtime.durations import LONGEST, LaterSteps
 from nsysflow.runtime.protocol import Window
 
 _KEPT: Final[Mapping[NoteKind, Callable[[Manifest], bool]]] = {
@@ -39,6 +44,7 @@ def run_notes(manifest: Manifest, trace: Trace) -> tuple[Note, ...]:
         *_missing_ranks(manifest),
         *_ended_early(manifest),
         *_missing_details(manifest, trace),
+        *_later_pauses(manifest),
     ]
     return tuple(Note(NoteKind.RUN, text) for text in texts)
 
@@ -101,6 +107,73 @@ def _plain_run(manifest: Manifest) -> Iterator[str]:
     """Why the plain run gave no time of a step."""
     if manifest.plain_run is not None and manifest.plain_run.problem is not None:
         yield manifest.plain_run.problem
+
+
+LONG: Final = 2
+"""A step is long from so many medians on."""
+
+LONG_PCT: Final = 5
+"""What long steps take beyond the median is said from this share of the time of all steps on."""
+
+_JITTER: Final = 0.1
+"""Distances of steps that recur differ by at most so much."""
+
+
+def _later_pauses(manifest: Manifest) -> Iterator[str]:
+    """That long steps came after the recording, too rare to be expected in it; of the process that
+    lost most in them."""
+    pauses = [
+        pauses
+        for child in manifest.children
+        if child.later is not None and (pauses := _pauses(child.later)) is not None
+    ]
+    if not pauses:
+        return
+    worst = max(pauses, key=lambda each: each.extra_ns * len(each.numbers))
+    later, some = worst.later, len(worst.numbers)
+    least = "at least " * (some == LONGEST)
+    mean_ns = later.total_ns // later.count
+    yield (
+        f"after the recording: {later.count:,} steps, mean {duration(mean_ns)};"
+        f" {least}{some} of them took {duration(worst.extra_ns)} longer{worst.every}: not recorded;"
+        " nsysflow profile --record-all shows where"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pauses:
+    """Long steps after a recording.
+
+    Attributes:
+        later: all steps after it.
+        numbers: the numbers of the long ones.
+        extra_ns: how much longer than the median they took, on average.
+    """
+
+    later: LaterSteps
+    numbers: list[int]
+    extra_ns: int
+
+    @property
+    def every(self) -> str:
+        """`, about every 350 steps`, if their distances agree; empty if not."""
+        distances = [b - a for a, b in pairwise(self.numbers)]
+        if len(distances) < 3 or len(self.numbers) == LONGEST:
+            return ""
+        middle = median(distances)
+        agree = all(abs(each - middle) <= max(1, _JITTER * middle) for each in distances)
+        return f", about every {middle:.0f} steps" if agree else ""
+
+
+def _pauses(later: LaterSteps) -> _Pauses | None:
+    """The long steps, if they matter and are rarer than the steps that came before them."""
+    long = [(number, ns) for number, ns in later.longest if ns >= LONG * later.median_ns]
+    extra_ns = sum(ns - later.median_ns for _, ns in long)
+    rare = later.count > later.first * len(long)
+    if not long or not rare or 100 * extra_ns < LONG_PCT * later.total_ns:
+        return None
+    numbers = [number for number, _ in long]
+    return _Pauses(later=later, numbers=numbers, extra_ns=extra_ns // len(long))
 
 
 def _lost_ranges(manifest: Manifest, opened: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from nsysflow.runtime.captures import synchronize
+from nsysflow.runtime.durations import Durations
 from nsysflow.runtime.process import (
     THIS_PROCESS,
     is_loader_worker,
@@ -89,11 +90,16 @@ class Bound:
         self._steps = 0
         self._first_ns = 0
         self._told = False
+        self._begun_ns = 0
         self._plain: PlainSteps | None = None
+        self._later: Durations | None = None
 
     def step(self) -> None:
         """A step begins."""
         now_ns = time.perf_counter_ns()
+        if self._later is not None:
+            self._later.add(self._steps, now_ns - self._begun_ns)
+        self._begun_ns = now_ns
         self._steps += 1
         if self._steps == 1:
             self._first_ns = now_ns
@@ -107,6 +113,8 @@ class Bound:
         elif (self._folder / COLLECTED).exists():
             THIS_PROCESS.recorded = True
             self._plain = PlainSteps()
+            self._later = THIS_PROCESS.later = Durations(first=self._steps)
+            self._begun_ns = time.perf_counter_ns()
 
 
 class PlainRun:

@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from nsysflow.runtime.durations import Durations, LaterSteps
 from nsysflow.runtime.protocol import RUN_FOLDER, rank
 
 
@@ -56,6 +57,7 @@ class ChildStatus:
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture running.
         plain_step_ns: mean wall time of a step after the recording, or in a plain run; None where
             too few ran.
+        later: the steps after the recording; None without one.
         config: the settings of a built-in workload, with shapes and seed; None for other programs.
     """
 
@@ -70,6 +72,7 @@ class ChildStatus:
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
     plain_step_ns: int | None = None
+    later: LaterSteps | None = None
     config: dict[str, Any] | None = None
 
 
@@ -95,6 +98,7 @@ class ProcessState:
         warmup_steps: how many warm-up steps that was.
         recorded: whether the recording has ended: ranges are opened in vain from then on, so none
             is.
+        later: the steps after the recording.
         looped: whether the program has used `nsysflow.steps`: it marks its steps itself.
     """
 
@@ -109,6 +113,7 @@ class ProcessState:
     warmup_ns: int = 0
     warmup_steps: int = 0
     recorded: bool = False
+    later: Durations | None = None
     looped: bool = False
 
 
@@ -175,6 +180,7 @@ def _status(*, at_end: bool) -> ChildStatus:
         window=THIS_PROCESS.window,
         unprofiled_step_ns=THIS_PROCESS.unprofiled_step_ns,
         plain_step_ns=THIS_PROCESS.plain_step_ns,
+        later=THIS_PROCESS.later.summary() if THIS_PROCESS.later is not None else None,
         config=THIS_PROCESS.config,
     )
 

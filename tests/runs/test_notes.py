@@ -1,5 +1,6 @@
 """The notes on a run say what is missing from its report."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.trace import Trace
 from nsysflow.runs.manifest import Annotation, Manifest
 from nsysflow.runs.notes import expected_notes, run_notes
+from nsysflow.runtime.durations import LONGEST, Durations
 from tests.runs.runs import CHILD, RUN
 
 RANGE: Final = {"kind": "push_pop", "start_ns": 0, "end_ns": 1, "thread": 1, "name": "step"}
@@ -118,3 +120,61 @@ def test_notes_of_the_report_on_what_was_not_to_be_recorded_are_dropped() -> Non
     trace = replace(HEALTHY, notes=(no_work, no_ranges, other))
     assert expected_notes(RUN, trace) == (no_work, other)
     assert expected_notes(run(on="cpu", trace=("cuda",)), trace) == (no_ranges, other)
+
+
+MS: Final = 1_000_000
+OFTEN: Final = range(100, 4_200, 350)
+JITTERING: Final = [110, 460, 800, 1_150, 1_520]
+
+
+def later(
+    count: int, pauses: Sequence[int], *, pause_ms: int = 1_200, first: int = 200
+) -> Manifest:
+    """A run that went on for so many steps of 4 ms, some of which took longer."""
+    durations = Durations(first)
+    for number in range(first, first + count):
+        durations.add(number, 4 * MS + (number - first in pauses) * pause_ms * MS)
+    return run({"later": durations.summary()})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (
+            later(4_200, OFTEN),
+            "4,200 steps, mean 7.43 ms; 12 of them took 1.20 s longer, about every 350",
+        ),
+        (
+            later(1_600, JITTERING),
+            "5 of them took 1.20 s longer, about every 350 steps: not recorded",
+        ),
+        (later(4_200, [100, 700, 3_000, 4_000]), "4 of them took 1.20 s longer: not recorded;"),
+        (later(4_200, [700]), "1 of them took 1.20 s longer: not recorded;"),
+        (
+            later(40_000, range(0, 40_000, 500)),
+            f"at least {LONGEST} of them took 1.20 s longer: not",
+        ),
+    ],
+)
+def test_pauses_rarer_than_the_recording_are_said(manifest: Manifest, said: str) -> None:
+    (text,) = texts(manifest)
+    assert text.startswith("after the recording: ")
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        later(4_200, []),
+        later(4_200, OFTEN, pause_ms=3),  # not twice a step
+        later(4_200, [700], pause_ms=800),  # 5 % of the time of all steps
+        later(4_200, range(0, 4_200, 150)),  # the recording has some
+        run({"later": None}),
+    ],
+)
+def test_other_steps_after_the_recording_are_not_worth_a_note(manifest: Manifest) -> None:
+    assert texts(manifest) == []
+
+
+def texts(manifest: Manifest) -> list[str]:
+    return [note.text for note in run_notes(manifest, HEALTHY)]

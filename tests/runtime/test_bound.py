@@ -36,6 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         monkeypatch.setattr(bound_module, name, value)
     monkeypatch.setattr(THIS_PROCESS, "plain_step_ns", None)
     monkeypatch.setattr(THIS_PROCESS, "recorded", False)
+    monkeypatch.setattr(THIS_PROCESS, "later", None)
     return clock
 
 
@@ -93,6 +94,11 @@ def test_steps_are_timed_once_nsys_has_collected(
     take(bound, clock, 1_000)
     assert THIS_PROCESS.plain_step_ns == 8
     assert synchronize.call_count == 2  # the GPU may be steps behind
+    assert THIS_PROCESS.later is not None
+    later = THIS_PROCESS.later.summary()
+    assert later is not None
+    assert (later.first, later.count, later.total_ns) == (4, 6, 7 + 9 + 3 * 8 + 1_000)
+    assert later.longest[-1] == (9, 1_000)
 
 
 @pytest.mark.parametrize("start_up_ns", [(50, 0), (20, 30), (20, 20, 20)])
