@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from shlex import join, quote
 from typing import Final
 
@@ -89,7 +90,8 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         CaptureError: what was asked for cannot be recorded together.
     """
     _check_together(request)
-    sessions = _sessions(request, nsys)
+    name = f"nsysflow-{os.getpid()}-{token_hex(3)}"
+    sessions = _sessions(request, nsys, name)
     if request.backtrace is None:
         request = replace(request, backtrace="waits" if nsys.exports_frames else "none")
     folder = request.folder.resolve()
@@ -100,9 +102,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         trace=request.trace,
         window=opener if request.window else None,
         shutdown=request.stop and request.window is not None,
-        session=_RANK_SESSION.format(os.getpid())
-        if len(sessions) > 1
-        else next(iter(sessions), None),
+        session=f"{name}-{_RANK_IN_SESSION}" if len(sessions) > 1 else next(iter(sessions), None),
         delay_s=request.delay_s,
         duration_s=request.duration_s,
         backtrace=request.backtrace or "none",
@@ -238,15 +238,18 @@ def _plain_command(request: Request, folder: Path) -> PlainCommand | None:
     )
 
 
-_RANK_SESSION: Final = "nsysflow-{}-%q{{LOCAL_RANK}}"
+_RANK_IN_SESSION: Final = "%q{LOCAL_RANK}"
 """nsys fills in torchrun's variable here too."""
 
 
-def _sessions(request: Request, nsys: Nsys) -> tuple[str, ...]:
-    """The sessions of a recording that ends once it holds enough."""
+def _sessions(request: Request, nsys: Nsys, name: str) -> tuple[str, ...]:
+    """The sessions of a recording that ends once it holds enough.
+
+    Their name is used once: an nsys that crashed leaves its own in use, and in a container the next
+    process may have the same id.
+    """
     if not request.is_bounded or not nsys.offers("--session-new"):
         return ()
-    name = f"nsysflow-{os.getpid()}"
     ranks = request.processes
     return (name,) if ranks is None else tuple(f"{name}-{rank}" for rank in range(ranks))
 

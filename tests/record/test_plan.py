@@ -1,6 +1,5 @@
 """The plan of a run."""
 
-import os
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,11 +147,13 @@ def test_each_rank_has_a_report_and_torchrun_of_the_scripts_python_is_outside_ns
 
 def test_a_recording_ends_by_itself_unless_the_end_is_given_or_nsys_cannot() -> None:
     nsys = an_nsys(Path("/opt/nsys"), "--session-new")
-    name = f"nsysflow-{os.getpid()}"
     planned = plan_nsys(ASKED, nsys)
+    (name,) = planned.sessions
+    assert plan_nsys(ASKED, nsys).sessions != (name,)  # a crashed nsys keeps its name in use
     assert (planned.sessions, words(planned, "--session")) == ((name,), [f"--session-new={name}"])
     assert planned.environment[protocol.BOUND] == "1"
     ranks = plan_nsys(replace(ASKED, processes=2), nsys)
+    name = ranks.sessions[0].removesuffix("-0")
     assert ranks.sessions == (f"{name}-0", f"{name}-1")
     assert words(ranks, "--session") == [f"--session-new={name}-%q{{LOCAL_RANK}}"]
     assert ranks.environment[protocol.BOUND] == "1"
