@@ -46,8 +46,8 @@ def steps_by_range(results: RunTables) -> Iterator[tuple[object, pl.DataFrame]]:
 
 
 def without_profiler(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
-    """What the profiler does to these steps, of which the typical ones count, compared with the best
-    that is known of steps without it; None where nothing is."""
+    """What the profiler does to these steps, of which the typical ones count, compared with the
+    best that is known of steps without it; None where nothing is."""
     steps = _typical(results, steps)
     return _against_the_run(results, steps) or _against_warm_up(results, steps)
 
