@@ -14,7 +14,7 @@ from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.whatif import WhatIf, whatif
-from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.selection.timeline import LoopTimeline, Timeline
 from nsysflow.analysis.selection.view import judged_view, run_view, view_of
 from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.steps.kinds import steps_of_run
@@ -105,11 +105,27 @@ class Analysis(Displayable, Tables):
         work = [*first, *(partial(attrgetter(name), self) for name in names)]
         side_by_side(work, done, at_once=None if self.scratch is None else 1)
 
+    def of_loop(self, step: str) -> "Analysis":
+        """The same report with another range as its step. What does not depend on steps is not
+        computed again.
+
+        Raises:
+            SelectionError: no range is called `step`.
+        """
+        return _LoopAnalysis(self.timeline, step)
+
     def _name(self) -> str:
         return self.trace.report
 
     def _facts(self) -> list[str]:
         return facts_of(self.accounting, self.steps)
+
+
+class _LoopAnalysis(Analysis):
+    """An analysis of another loop of a report."""
+
+    def __init__(self, whole: Timeline, step: str) -> None:
+        Tables.__init__(self, LoopTimeline(whole, step), view_of)
 
 
 _MOST_OPS: Final = 500_000

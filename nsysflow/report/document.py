@@ -188,6 +188,14 @@ def shown_json(results: Results, most: int) -> str:
     return _document({**_judged_head(results), **tables})
 
 
+def judged_part_json(results: Results, most: int) -> str:
+    """What a page shows of the judged steps of that document: `verdict`, `time`, `judged`,
+    `findings`, and `most` rows of `steps`."""
+    findings = _json_rows(results.table("findings"))
+    steps = _steps(results, most)
+    return _document({**_judged_head(results), "findings": findings, "steps": steps})
+
+
 def _judged_head(results: Results) -> dict[str, str]:
     return {
         **_head(results),

@@ -116,10 +116,15 @@ def _where(row: Row) -> Iterator[str]:
         yield without_function(at)
 
 
+def loop_rows(results: Results) -> list[Row]:
+    """The rows of `run` of the other loops, the longest first."""
+    return sorted(slowest_ledger(results).of("loop"), key=lambda row: -row["time_ns"])
+
+
 def other_loops(results: Results) -> tuple[str, ...]:
     """`also: step_async, 6 steps, 90 % waiting for the host: nsysflow analyze … --step step_async`,
     for the longest other loops, and how many more there are."""
-    loops = sorted(slowest_ledger(results).of("loop"), key=lambda row: -row["time_ns"])
+    loops = loop_rows(results)
     named = [_other_loop(results, row) for row in loops[:MOST_LOOPS]]
     more = len(loops) - len(named)
     return (*named, *([f"{number(more)} more loops: --table run"] if more else []))

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
@@ -70,6 +70,10 @@ class Origin:
     typed: tuple[Path, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
+
+    def of_loop(self) -> "Origin":
+        """The same of another loop of the program, of which no step was timed unrecorded."""
+        return replace(self, plain_step_ns=None, later_step_ns=None)
 
 
 class RunTables(TablesOfRun):
@@ -294,6 +298,10 @@ class Results(Displayable, RunTables):
         if len(self.analyses) == 1 and not self.many:
             return self.analyses[0].found
         return find_of_run([JudgedReport(each) for each in self.analyses], self.ranks_of_run)
+
+    def of_loop(self, step: str) -> "Results":
+        """The same run with another range as its step; each analysed report has it."""
+        return Results([each.of_loop(step) for each in self.analyses], origin=self.origin.of_loop())
 
     @property
     def every_report(self) -> tuple[str, ...]:

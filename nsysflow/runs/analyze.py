@@ -138,6 +138,8 @@ def analyze_reports(
     """
     sources = distinct_sources(paths)
     origin = origin_of(sources, paths)
+    if options.step is not None:
+        origin = origin.of_loop()
     run = _Run(sources, options, strict=strict, low_memory=low_memory)
     if len(sources) <= MANY:
         analyses = run.analysed(sources, tables, progress)

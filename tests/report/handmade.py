@@ -87,6 +87,9 @@ class Handmade(TablesOfReport):
     def judged(self) -> "Handmade":
         return self
 
+    def of_loop(self, step: str) -> "Handmade":
+        raise AttributeError(step)
+
     @property
     def parts(self) -> pl.DataFrame:
         """Of accounting: exposed communication and copies were waited for."""

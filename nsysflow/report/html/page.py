@@ -1,6 +1,6 @@
 """report.html: the timeline, what is found, and all tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,8 @@ import polars as pl
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.report.document import shown_json
+from nsysflow.base.units import number
+from nsysflow.report.document import judged_part_json, shown_json
 from nsysflow.report.flamegraph import LEGEND, Box, Kind, boxes, own_files
 from nsysflow.report.html.columns import Blobs, deflated
 from nsysflow.report.html.document import PageKind, around, blob_data, json_data
@@ -24,6 +25,7 @@ from nsysflow.report.html.tables import (
     tables_shown,
 )
 from nsysflow.report.html.timeline import timeline
+from nsysflow.report.ledger import loop_rows, slowest_ledger
 from nsysflow.report.page import Page, opening
 from nsysflow.report.results import Results
 from nsysflow.report.verdict import Verdict
@@ -66,6 +68,44 @@ class Flame:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JudgedPart:
+    """What the page says of the steps of one loop.
+
+    Attributes:
+        steps: how many steps there are and how long they take; empty without.
+        headlines: what the ranks tell, if anything, and the verdict.
+        remarks: what to keep in mind about it.
+        caption: what savings are of.
+        findings: what to change, the largest saving first.
+        sentences: what else is worth a line.
+        flame: the idle flame graph of the judged steps; None where no stacks were sampled.
+        flame_steps: how many steps its times are of.
+    """
+
+    steps: str
+    headlines: tuple[Headline, ...]
+    remarks: tuple[str, ...]
+    caption: str
+    findings: tuple[FindingShown, ...]
+    sentences: tuple[str, ...]
+    flame: Flame | None
+    flame_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopShown:
+    """Another loop that the reader can choose.
+
+    Attributes:
+        label: its range, and how many steps it has.
+        blob: where its `JudgedPart` is, and its part of report.json.
+    """
+
+    label: str
+    blob: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contents:
     """What the page shows beside the timeline, in its order.
 
@@ -74,17 +114,12 @@ class Contents:
         reports: the reports' names.
         facts: what they ran on, with which versions, and when.
         selection: the options that narrow the window; empty without any.
-        steps: how many steps there are and how long they take; empty without.
-        headlines: what the ranks tell, if anything, and the verdict.
-        remarks: what to keep in mind about it.
-        caption: what savings are of.
-        findings: what to change, the largest saving first.
-        sentences: what else is worth a line.
+        loop: what the steps are called, where there are other loops to choose.
+        loops: these, the longest first.
+        judged: what is said of the steps.
         tables: the tables with rows, in the declared order.
         without_rows: the names of the others, and what fills them.
-        flame: the idle flame graph of the judged steps; None where no stacks were sampled.
-        flame_steps: how many steps its times are of.
-        flame_legend: what the kinds of its boxes are.
+        flame_legend: what the kinds of the boxes of a flame graph are.
         causes: each cause's label and meaning.
         notes: what the reader should know about the reports.
         again: the run as it is typed after a command, to see more of it.
@@ -94,47 +129,89 @@ class Contents:
     reports: str
     facts: tuple[str, ...]
     selection: str
-    steps: str
-    headlines: tuple[Headline, ...]
-    remarks: tuple[str, ...]
-    caption: str
-    findings: tuple[FindingShown, ...]
-    sentences: tuple[str, ...]
+    loop: str
+    loops: tuple[LoopShown, ...]
+    judged: JudgedPart
     tables: tuple[TableShown, ...]
     without_rows: dict[str, str]
-    flame: Flame | None
-    flame_steps: int
     flame_legend: Mapping[Kind, str]
     causes: dict[str, tuple[str, str]]
     notes: tuple[str, ...]
     again: str
 
 
-def contents(results: Results) -> Contents:
-    """What the page shows of a run."""
+MOST_LOOPS: Final = 3
+"""So many other loops can be chosen, the longest ones: each is judged in full, which takes time and
+bytes. The others have their line and command."""
+
+
+def contents(results: Results, loops: Sequence[LoopShown] = ()) -> Contents:
+    """What the page shows of a run.
+
+    Args:
+        results: the run.
+        loops: the other loops that can be chosen.
+    """
     page = opening(results, "full")
     tables = tables_shown(results)
-    stacks = results.judged.table("idle_stacks")
+    name = results.step_name or "steps"
     return Contents(
         version=nsysflow.__version__,
         reports=page.reports,
         facts=tuple(filter(None, [page.gpus, *page.recorded])),
         selection=page.selection,
+        loop=_loop_label(name, slowest_ledger(results).steps) if loops else "",
+        loops=tuple(loops),
+        judged=_judged_part(results, page),
+        tables=tuple(table for table in tables if table.total),
+        without_rows={table.name: table.filled_by for table in tables if not table.total},
+        flame_legend=LEGEND,
+        causes={cause.name: (cause.label, cause.meaning) for cause in CAUSES.values()},
+        notes=page.notes,
+        again=results.again,
+    )
+
+
+def _judged_part(results: Results, page: Page) -> JudgedPart:
+    stacks = results.judged.table("idle_stacks")
+    return JudgedPart(
         steps=page.steps,
         headlines=_headlines(page),
         remarks=(*page.told.more, *page.remarks),
         caption=page.suggestions.caption,
         findings=findings_shown(results, page.suggestions),
         sentences=tuple(filter(None, [page.ledger, *page.loops, *page.sentences])),
-        tables=tuple(table for table in tables if table.total),
-        without_rows={table.name: table.filled_by for table in tables if not table.total},
         flame=None if stacks.is_empty() else _flame(boxes(stacks, own_files(results))),
         flame_steps=results.judged.step_count,
-        flame_legend=LEGEND,
-        causes={cause.name: (cause.label, cause.meaning) for cause in CAUSES.values()},
-        notes=page.notes,
-        again=results.again,
     )
+
+
+def loops_to_choose(results: Results) -> list[tuple[str, LoopShown]]:
+    """The longest other loops that all reports of the run have: the range of each, and how it is
+    shown. Of many ranks none, as only some of them are here."""
+    if results.many:
+        return []
+    run = results.table("run").filter(pl.col("part") == "loop")
+    everywhere = run.group_by("phase").agg(pl.col("report").n_unique().alias("reports"))
+    held = everywhere.filter(pl.col("reports") == len(results.reports))["phase"]
+    rows = [row for row in loop_rows(results) if row["phase"] in held]
+    return [
+        (
+            row["phase"],
+            LoopShown(label=_loop_label(row["phase"], row["count"]), blob=f"loop{at}"),
+        )
+        for at, row in enumerate(rows[:MOST_LOOPS])
+    ]
+
+
+def _loop_label(name: str, count: int) -> str:
+    return f"{name}, {number(count)} step{'' if count == 1 else 's'}"
+
+
+def _loop_data(loop: Results) -> bytes:
+    """What the page shows of the steps of a loop: words, and their figures."""
+    part = msgspec.json.encode(_judged_part(loop, opening(loop, "full")))
+    return b'{"judged":%b,"report":%b}' % (part, judged_part_json(loop, MOST_ROWS).encode())
 
 
 def _headlines(page: Page) -> tuple[Headline, ...]:
@@ -194,8 +271,7 @@ PAGE: Final = PageKind(
             f"page/{name}.js"
             for name in (
                 *("places", "explained", "findings", "ranks", "gpu_time", "phases", "steps"),
-                "flame",
-                "start",
+                *("flame", "loops", "start"),
             )
         ),
         *(f"timeline/{part}/{name}.js" for part, names in _TIMELINE.items() for name in names),
@@ -214,7 +290,8 @@ def write_html(results: Results, file: Path) -> None:
     with ThreadPoolExecutor(pl.thread_pool_size()) as pool:
         blobs = Blobs(pool)
         drawn = timeline(results, blobs)
-        page = contents(results)
+        loops = loops_to_choose(results)
+        page = contents(results, [shown for _, shown in loops])
         heat = heat_shown(results, blobs)
         head, tail = around(PAGE, f"nsysflow: {page.reports}")
         with file.open("wb") as out:
@@ -222,6 +299,8 @@ def write_html(results: Results, file: Path) -> None:
             about = {"timeline": drawn, "page": page, "heat": heat}
             out.write(json_data("about", msgspec.json.encode(about)))
             out.write(blob_data("report", deflated(shown_json(results, MOST_ROWS).encode())))
+            for step, shown in loops:
+                out.write(blob_data(shown.blob, deflated(_loop_data(results.of_loop(step)))))
             for name, text in blobs:
                 out.write(blob_data(name, text))
             out.write(tail)

@@ -16,6 +16,7 @@ PAGES: Final[dict[str, Callable[[], Path]]] = {
     "ranks": lambda: made("ddp-bucketed-rank0", "ddp-bucketed-rank1").file,
     "Python samples": lambda: made("h200-hf-trainer").file,
     "sampled counters": lambda: made("h200-gpu-metrics").file,
+    "two loops": lambda: made("h200-train").file,
     "three GPUs, no steps": lambda: made("synthetic-1").file,
     "many ranks": page_of_many_ranks,
     "comparison": page_of_comparison,
@@ -26,6 +27,7 @@ AUDITED: Final = {
     "ranks": (1280, 390),
     "Python samples": (1280,),
     "many ranks": (1280,),
+    "two loops": (390,),
     "comparison": (1280,),
 }
 """The widths at which axe-core looks at a page: between them, these have every kind of element."""

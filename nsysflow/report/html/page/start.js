@@ -5,14 +5,10 @@ async function startPage() {
   startTheme();
   startTips();
   const data = about.page;
-  showVerdict(data);
+  showVerdict({ ...data, ...data.judged }); // the rest waits for report.json
   const report = JSON.parse(new TextDecoder().decode(await blobOf("report")));
-  showFindings(data, report);
   await showRanks(about.heat);
-  showGpuTime(data, report);
-  showPhases(data, report);
-  showSteps(data, report);
-  showFlame(data);
+  startLoops(data, report);
   const sources = tablesOf(data, report);
   const open = showTables("tables", sources, {
     caption: "All tables of report.json",
