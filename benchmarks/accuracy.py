@@ -1,31 +1,37 @@
-"""What `nsysflow whatif` and findings predict against what was saved: writes docs/accuracy.md.
+"""What `nsysflow whatif` and findings predict against what was saved: writes docs/accuracy.md, and
+the log of all comparisons at the end of docs/facts.md.
 
     python -m benchmarks.accuracy
 
 Reads the samples, where a program was changed and recorded again, and the simulated programs of the
-tests, whose true savings are known. Nothing is timed, so that every run writes the same page.
+tests, whose true savings are known. Nothing is timed, so that every run writes the same pages.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from shlex import split
 from typing import Final
 
 import nsysflow
-from benchmarks.first_findings import SKIPPED, first_findings
+from benchmarks.first_findings import SKIPPED, Outcome, first_findings, outcomes
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import Lengths, Recorded, lengths, recorded
 from nsysflow.analysis.replay.whatif import lengths_after
 from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.base.units import duration
 from nsysflow.cli.whatif import whatif
 from tests.analysis.replay.sites import Site, sites
 from tests.reports import ROOT, SAMPLES
 
 PAGE: Final = ROOT / "docs" / "accuracy.md"
+FACTS: Final = ROOT / "docs" / "facts.md"
+LOG: Final = "## Predictions and what came true"
+"""The heading in facts.md from which on it is written here."""
+
 CAPTURED: Final = tuple(
     ROOT / "benchmarks" / f"{name}.md" for name in ("power", "gap_report_stability")
 )
@@ -36,13 +42,45 @@ CHANGES: Final = frozenset(field.name for field in fields(Changes))
 """The options of `nsysflow whatif` that change something."""
 
 
-INTRODUCTION: Final = """\
-# How accurate are `nsysflow whatif`, the findings, diff and the gap report?
+GUIDE: Final = """\
+# What was predicted, and what came true
+
+A finding says what its change would save. These programs were recorded, changed as the page's first
+finding says, and recorded again, on one or two H200s ([the pages](case-studies.md)). A prediction
+came true if it is within 10 % of what was saved, or within 1 % of the step. Before and after are
+recorded steps: both hold what the profiler costs.
+
+| program | first finding | a step takes | predicted saving | real saving | came true |
+| --- | --- | ---: | ---: | ---: | --- |"""
+
+GUIDE_REST: Final = """
+Of the {aimed} changes that do no more than their finding, {good} came true. The other {more} do
+something else besides, which the last column names: their finding counts one part of the change.
+`up to` marks an upper bound.
+
+What to keep in mind:
+
+- **Savings are of the recorded step.** The profiler slows host code and launches, and what they
+  cost is larger there than in a plain run ([reading.md](reading.md)).
+- **A replay knows waits, not competition.** In {programs} simulated programs, of which the true
+  saving is known, {waits} of {all_waits} predictions for waits came true, and {host} of {all_host}
+  for host code. What missed has threads or streams that compete for the GPU.
+- **Captures of one program differ.** Of {splits} ways to compare captures of unchanged programs,
+  two beside the others, {quiet} showed no significant change. So compare three a side, and record
+  before and after in turn.
+- **One capture of few steps shows only large changes.** With 40 steps a side, a step that got 10 %
+  longer was seen in {seen} of the cases, depending on how much the program's steps vary.
+
+All comparisons, with every figure, and how and when they were made:
+[facts.md](facts.md#predictions-and-what-came-true)."""
+
+INTRODUCTION: Final = f"""\
+{LOG}
 
 Made by `python -m benchmarks.accuracy` from the samples and the simulated programs of the tests;
 the last two parts are of captures that do not ship. Recorded is compared with recorded: both sides
 hold what the profiler costs. A prediction is good within 10 % of the saving or 1 % of the step (of
-simulated programs, the window).
+simulated programs, the window). [accuracy.md](accuracy.md) says in short what came of it.
 """
 
 PAIRS_INTRODUCTION: Final = """\
@@ -161,6 +199,64 @@ def predicted_ns(name: str, change: str) -> int:
 
 def page() -> Iterator[str]:
     """The lines of docs/accuracy.md."""
+    yield GUIDE
+    found = outcomes()
+    yield from map(_came_true, found)
+    aimed = [outcome for outcome in found if not outcome.remedy.besides]
+    hits = {kind: [site.hit for site in sites() if site.kind == kind] for kind in ("stall", "host")}
+    quiet, splits = _splits()
+    yield GUIDE_REST.format(
+        good=sum(outcome.good for outcome in aimed),
+        aimed=len(aimed),
+        more=len(found) - len(aimed),
+        programs=len({site.program for site in sites()}),
+        waits=sum(hits["stall"]),
+        all_waits=len(hits["stall"]),
+        host=sum(hits["host"]),
+        all_host=len(hits["host"]),
+        quiet=quiet,
+        splits=splits,
+        seen=_seen_with_40_steps(),
+    )
+
+
+def _came_true(outcome: Outcome) -> str:
+    remedy, first = outcome.remedy, outcome.first
+    bound = "" if first is None or first.finding.method == "replay" else "up to "
+    came_true = remedy.besides or ("yes" if outcome.good else "**no**")
+    cells = (
+        f"`{remedy.before}` → `{remedy.after}`",
+        first.finding.rule if first else "none",
+        duration(outcome.step_ns),
+        f"{bound}{duration(outcome.said_ns)}",
+        duration(outcome.saved_ns),
+        came_true,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _splits() -> tuple[int, int]:
+    """In how many comparisons of unchanged programs nothing was seen, and how many there were."""
+    row = re.search(r"^\| all \| (\d+) \| (\d+) ", _captured("power"), re.MULTILINE)
+    assert row is not None
+    return int(row[2]), int(row[1])
+
+
+def _seen_with_40_steps() -> str:
+    """The range of the shares in which a slowdown of 10 % was seen: `40 to 100 %`."""
+    part = _captured("power").partition("### One capture a side")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| `[^|]*\| 40 \|(.*)\|$", part, re.MULTILINE)
+    shares = [int(row.split("|")[4].strip().removesuffix(" %")) for row in rows]
+    return f"{min(shares)} to {max(shares)} %"
+
+
+def _captured(name: str) -> str:
+    (part,) = (part for part in CAPTURED if part.stem == name)
+    return part.read_text(encoding="utf-8")
+
+
+def log() -> Iterator[str]:
+    """The lines of the log, the last part of docs/facts.md."""
     yield INTRODUCTION
     yield from first_findings()
     yield ""
@@ -170,6 +266,11 @@ def page() -> Iterator[str]:
     for part in CAPTURED:
         yield ""
         yield part.read_text(encoding="utf-8").rstrip()
+
+
+def with_log(facts: str) -> str:
+    """docs/facts.md with the log as it is now."""
+    return "\n".join([facts.partition(f"{LOG}\n")[0].rstrip(), "", *log()]) + "\n"
 
 
 def _pairs() -> Iterator[str]:
@@ -219,11 +320,12 @@ def _miss(site: Site) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main(target: Path) -> None:
-    """Write the page."""
-    target.write_text("\n".join(page()) + "\n", encoding="utf-8")
-    sys.stderr.write(f"wrote {target.name}\n")
+def main() -> None:
+    """Write both pages."""
+    PAGE.write_text("\n".join(page()) + "\n", encoding="utf-8")
+    FACTS.write_text(with_log(FACTS.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stderr.write(f"wrote {PAGE.name} and {FACTS.name}\n")
 
 
 if __name__ == "__main__":
-    main(PAGE)
+    main()

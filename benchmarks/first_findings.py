@@ -1,5 +1,5 @@
-"""The first finding of each program, its predicted saving and the real one: part of
-docs/accuracy.md."""
+"""The first finding of each program, its predicted saving and the real one, for docs/accuracy.md
+and the log in docs/facts.md."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -103,40 +103,84 @@ def subject(name: str) -> JudgedReport:
     return JudgedReport(nsysflow.analyze(trace, Options(skip=SKIPPED)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What the page said first of a sample, and what became of it.
+
+    Attributes:
+        remedy: the sample, and that of its remedy.
+        first: the first finding; None where there is none.
+        step_ns: a step before.
+        saved_ns: what the remedy saved of it.
+    """
+
+    remedy: Remedy
+    first: Valued | None
+    step_ns: int
+    saved_ns: int
+
+    @property
+    def said_ns(self) -> int:
+        """What the finding said that it saves."""
+        return self.first.high_ns if self.first else 0
+
+    @property
+    def off_ns(self) -> int:
+        """How far apart they are."""
+        return abs(self.said_ns - self.saved_ns)
+
+    @property
+    def good(self) -> bool:
+        """Whether it came true, within 10 % of the saving or 1 % of the step."""
+        return self.off_ns <= max(0.1 * abs(self.saved_ns), 0.01 * self.step_ns)
+
+
+@cache
+def outcomes() -> tuple[Outcome, ...]:
+    """What became of the first finding of each sample."""
+    return tuple(map(_outcome, REMEDIES))
+
+
+def _outcome(remedy: Remedy) -> Outcome:
+    found = find(subject(remedy.before))
+    return Outcome(
+        remedy=remedy,
+        first=found.valued[0] if found.valued else None,
+        step_ns=found.step_ns,
+        saved_ns=found.step_ns - subject(remedy.after).step_ns,
+    )
+
+
 def first_findings() -> Iterator[str]:
     """The lines of the part on findings."""
     yield FIRST_INTRODUCTION
-    yield from (_remedy(one) for one in REMEDIES)
+    yield from map(_row, outcomes())
     compared = findings_of_programs()
     quiet = sorted({*truths()} - {one.program for one in compared})
     yield FIRST_SIMULATED_INTRODUCTION.format(quiet=", ".join(quiet))
     yield from (_program(one) for one in compared if one.rank == 0)
 
 
-def _remedy(remedy: Remedy) -> str:
-    found = find(subject(remedy.before))
-    saved = found.step_ns - subject(remedy.after).step_ns
-    first = found.valued[0] if found.valued else None
-    said = first.high_ns if first else 0
-    off = abs(said - saved)
-    good = off <= max(0.1 * abs(saved), 0.01 * found.step_ns)
+def _row(outcome: Outcome) -> str:
+    remedy = outcome.remedy
     besides = remedy.besides
     if remedy.host:
-        more = (Replays(subject(remedy.before)).saving_ns(remedy.host) or 0) - said
+        more = (Replays(subject(remedy.before)).saving_ns(remedy.host) or 0) - outcome.said_ns
         besides = f"{besides}: {more / 1e6:.3f} ms more"
+    times = (outcome.step_ns, outcome.said_ns, outcome.saved_ns)
     cells = (
         f"`{remedy.before}` → `{remedy.after}`",
-        _named(first) if first else "none",
-        *(f"{ns / 1e6:.3f}" for ns in (found.step_ns, said, saved)),
-        f"{100 * off / abs(saved):.1f} %",
-        f"{100 * off / found.step_ns:.1f} %",
-        "" if remedy.besides else "yes" if good else "**no**",
+        named(outcome.first) if outcome.first else "none",
+        *(f"{ns / 1e6:.3f}" for ns in times),
+        f"{100 * outcome.off_ns / abs(outcome.saved_ns):.1f} %",
+        f"{100 * outcome.off_ns / outcome.step_ns:.1f} %",
+        "" if remedy.besides else "yes" if outcome.good else "**no**",
         besides,
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _named(valued: Valued) -> str:
+def named(valued: Valued) -> str:
     """The rule, where it fires, and whether its saving is an upper bound."""
     finding = valued.finding
     where = finding.source or finding.phase
@@ -149,7 +193,7 @@ def _program(one: Compared) -> str:
     off = abs(said - (one.saves_ns or 0)) / one.window_ns
     cells = (
         one.program,
-        _named(one.finding),
+        named(one.finding),
         ", ".join(one.sites),
         *(f"{ns / 1e6:.3f}" for ns in (one.window_ns, said)),
         f"{one.saves_ns / 1e6:.3f}" if one.saves_ns is not None else "",

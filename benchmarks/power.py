@@ -1,4 +1,4 @@
-"""How small a change `nsysflow diff` can see: a part of docs/accuracy.md.
+"""How small a change `nsysflow diff` can see: a part of docs/facts.md.
 
     python -m benchmarks.power CAPTURES/*.sqlite.xz > benchmarks/power.md
 

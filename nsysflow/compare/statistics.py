@@ -14,7 +14,7 @@ _COUNTS: Final = range(1, 10**9)
 _TELLS_RHO: Final = 10
 """Fewer values cannot tell it."""
 _USUAL_RHO: Final = 0.5
-"""As large as in most real captures (docs/accuracy.md)."""
+"""As large as in most real captures (docs/facts.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -125,7 +125,7 @@ def _place(row: Mapping[str, Any]) -> Place:
 
 SCALE: Final = (1, 2, 5, 10, 20, 50, 100)
 """Shares of a step in percent. Neighbours are a factor of 2 to 2.5 apart: four times what host time
-differs between captures of one program (docs/accuracy.md)."""
+differs between captures of one program (docs/facts.md)."""
 
 COARSE_SCALE: Final = (1, 10, 100)
 """The same for the sum of what is too small for a row of its own."""

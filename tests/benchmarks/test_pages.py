@@ -8,9 +8,9 @@ from tests.reports import ROOT
 
 pytestmark = pytest.mark.xdist_group("simulated")
 
-ACCURACY, POWER = (
+ACCURACY, FACTS, POWER = (
     (ROOT / page).read_text(encoding="utf-8")
-    for page in ("docs/accuracy.md", "benchmarks/power.md")
+    for page in ("docs/accuracy.md", "docs/facts.md", "benchmarks/power.md")
 )
 
 
@@ -22,9 +22,10 @@ def rows(page: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_page_is_what_the_replay_gives() -> None:
+def test_the_pages_are_what_the_replay_gives() -> None:
     made = "\n".join(accuracy.page()) + "\n"
     assert made == ACCURACY, "run `python -m benchmarks.accuracy`"
+    assert accuracy.with_log(FACTS) == FACTS, "run `python -m benchmarks.accuracy`"
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_the_page_is_what_the_replay_gives() -> None:
     [("## Programs that were changed and recorded again", 8), ("## The first finding", 10)],
 )
 def test_every_prediction_that_should_hold_does(heading: str, good: int) -> None:
-    found = [row[7] for row in rows(ACCURACY, heading)]
+    found = [row[7] for row in rows(FACTS, heading)]
     assert found.count("yes") == good
     assert {*found} == {"yes", ""}
 
