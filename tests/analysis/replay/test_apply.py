@@ -97,3 +97,8 @@ WAITING = timeline_of(
 def test_the_waits_are_taken_from_the_place_alone(place: str, gone: list[bool]) -> None:
     calls = replayed(WAITING, without("sync", place)).calls
     assert [calls["end_ns"][k] == calls["start_ns"][k] for k in (1, 3, 5)] == gone
+
+
+def test_of_two_factors_for_one_name_the_smaller_counts() -> None:
+    parts = [Changes(scaled=(("k", factor),)) for factor in (0.5, 0.25, 0.75)]
+    assert Changes.together(parts) == Changes(scaled=(("k", 0.25),))

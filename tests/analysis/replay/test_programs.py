@@ -261,6 +261,13 @@ WAITS: Final = {
         *(call(6, 60, SYNC), launch(70, 75, 2), call(80, 190, SYNC)),
         *(upload(10, 55, 1, source="pinned"), kernel(80, 180, 2)),
     ),
+    "what follows a copy and is no sync keeps its length, and so does a late sync": end(
+        [5, 30, 90, 162],
+        Changes(async_copies=True),
+        *(launch(0, 5, 1, name=COPY), launch(6, 30, 2), launch(85, 90, 3, name=COPY)),
+        *(call(141, 162, SYNC), upload(10, 55, 1, source="pinned"), kernel(60, 80, 2)),
+        upload(95, 160, 3, source="pinned"),
+    ),
     **{
         f"a call named by {process}": start(
             [10, 111], Changes(removed_calls=(CallKey(process, thread, 5_000),)), *WAIT
@@ -311,6 +318,19 @@ def test_an_operation_and_a_call_wait_for_the_event_that_they_name() -> None:
     kernels = kernel(10, 110, 1, name="other"), kernel(11, 112, 3, stream=13)
     timeline = timeline_of(*rows, *kernels, records=((2, 7, 1),), waits=((4, 13, 1),))
     assert call_ends(timeline, slower(2.0))[-1] == 113
+
+
+def test_an_operation_waits_for_the_later_of_two_events() -> None:
+    # slow on stream 7 ends at 210 now, and k on stream 20 at 60, as before
+    record, wait = "cudaEventRecord", "cudaStreamWaitEvent"
+    timeline = timeline_of(
+        *(ONE, launch(5, 6, 2, name=record), launch(6, 7, 3), launch(7, 8, 4, name=record)),
+        *(launch(8, 9, 5, name=wait), launch(9, 10, 6, name=wait), launch(10, 14, 7)),
+        *(FIRST, kernel(20, 60, 3, stream=20), kernel(130, 150, 7, stream=13)),
+        records=((2, 7, 1), (4, 20, 2)),
+        waits=((5, 13, 1), (6, 13, 2)),
+    )
+    assert kernel_starts(timeline, SLOW) == [10, 20, 230]
 
 
 # --- on which thread a call goes on ---------------------------------------------------------------

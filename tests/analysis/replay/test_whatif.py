@@ -32,6 +32,12 @@ def test_steps_and_idle_time_are_those_of_the_replay() -> None:
     assert found.idle_after == dict.fromkeys(found.idle_after, 0) | {"queue_delay": 4_000}
 
 
+def test_an_operation_without_length_makes_no_window_longer() -> None:
+    calls = launch(0, 5, 1), launch(190, 195, 2)
+    timeline = timeline_of(*calls, kernel(10, 110, 1), kernel(200, 200, 2))
+    assert whatif(timeline, Changes()).before.window_ns == 100_000
+
+
 @few_reports
 def test_with_nothing_changed_the_causes_are_those_of_the_report(name: str) -> None:
     timeline = analysed(name).timeline
