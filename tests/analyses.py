@@ -18,7 +18,6 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.report.results import Origin, Results
 from tests.oracle.export import read_export
-from tests.oracle.model import PlainTrace
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import several, traces
 from tests.oracle.tables import oracle_tables
@@ -131,8 +130,3 @@ def by_device(frame: pl.DataFrame, columns: Iterable[str]) -> dict[int, tuple[An
     """The sums of the columns for each device, without devices whose sums are all 0."""
     summed = frame.group_by("device").agg(pl.col(list(columns)).sum())
     return {device: tuple(found) for device, *found in summed.rows() if any(found)}
-
-
-def ops_of(trace: PlainTrace) -> int:
-    """The operations without those of negative length, which are dropped."""
-    return sum(op.end_ns >= op.start_ns for op in trace.ops)
