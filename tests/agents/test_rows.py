@@ -36,8 +36,8 @@ def of_gaps(**wanted: Any) -> Query:
     return Query(name="gaps", columns=("gap", "duration_ns"), **wanted)
 
 
-def where(column: str, op: Op, value: object) -> Query:
-    condition = Condition(column=column, op=op, value=value)  # type: ignore[arg-type]
+def where(column: str, op: Op, value: Any) -> Query:
+    condition = Condition(column=column, op=op, value=value)
     return of_gaps(where=(condition,), sort="gap", descending=False)
 
 

@@ -28,13 +28,13 @@ def annotations(kind: type) -> Iterator[tuple[str, Any]]:
             yield name, get_type_hints(compute, include_extras=True)["return"]
 
 
-def frames(value: object, kind: object) -> Iterator[tuple[pl.Schema, pl.Schema]]:
+def frames(value: Any, kind: object) -> Iterator[tuple[pl.Schema, pl.Schema]]:
     """The schema of each frame of `value`, and the one that its type names."""
     if get_origin(kind) is dict:
-        for part in value.values():  # type: ignore[attr-defined]
+        for part in value.values():
             yield from frames(part, get_args(kind)[1])
     elif get_origin(kind) is Annotated and value is not None:
-        yield value.schema, get_args(kind)[1]  # type: ignore[attr-defined]
+        yield value.schema, get_args(kind)[1]
 
 
 @pytest.mark.parametrize("name", ["h200-hf-trainer", "h200-graph-level", "h200-ddp-rank0"])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -28,9 +29,9 @@ def numbers(analysis: nsysflow.Analysis) -> list[int]:
     return analysis.judged.steps["step"].to_list()
 
 
-def gpt2(*steps: StepPart, **more: object) -> nsysflow.Analysis:
+def gpt2(*steps: StepPart, **more: Any) -> nsysflow.Analysis:
     """Steps 3 and 4 of this report are one-offs."""
-    return nsysflow.analyze(loaded("h200-gpt2-eager"), Options(steps=steps, **more))  # type: ignore[arg-type]
+    return nsysflow.analyze(loaded("h200-gpt2-eager"), Options(steps=steps, **more))
 
 
 def test_the_steady_steps_are_judged() -> None:

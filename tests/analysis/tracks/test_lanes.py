@@ -16,6 +16,7 @@ from tests.tiny import (
     MAIN,
     PROCESS,
     WORKER,
+    Row,
     analysis_of,
     call,
     copy,
@@ -34,8 +35,8 @@ STALL = (
 )
 
 
-def tracks_of(*rows: object) -> Tracks:
-    return analysis_of(*rows).tracks  # type: ignore[arg-type]
+def tracks_of(*rows: Row) -> Tracks:
+    return analysis_of(*rows).tracks
 
 
 def test_the_main_thread_comes_first_and_autograd_next() -> None:

@@ -1,4 +1,4 @@
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import polars as pl
@@ -24,11 +24,11 @@ def step(number: int, idle_ns: int, kind: str = "steady") -> dict[str, Any]:
 
 def shown_ns(axes: Axes) -> dict[tuple[int, str], float]:
     """The height of each bar, by step and column, without empty ones."""
-    found: Counter[tuple[int, str]] = Counter()
+    found: defaultdict[tuple[int, str], float] = defaultdict(float)
     for bar in bars(axes):
         if colour(bar) != LINE and bar.get_height():
             at = round(bar.get_x() + bar.get_width() / 2)
-            found[at, COLUMNS[colour(bar)]] += bar.get_height()  # type: ignore[assignment]
+            found[at, COLUMNS[colour(bar)]] += bar.get_height()
     return dict(found)
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import matplotlib as mpl
 import pytest
 
@@ -16,9 +18,9 @@ from nsysflow.report.palette import CAUSES, CLASSES, Colour
 from nsysflow.report.pictures import LegendEntry
 
 
-def sheet(**changed: object) -> Sheet:
-    said = {"title": "Title", "about": "about", "width_mm": PAGE_MM, "body_mm": 40} | changed
-    return Sheet(**said)  # type: ignore[arg-type]
+def sheet(**changed: Any) -> Sheet:
+    usual: dict[str, Any] = {"title": "Title", "about": "about", "width_mm": PAGE_MM}
+    return Sheet(**(usual | {"body_mm": 40} | changed))
 
 
 def test_the_user_s_own_settings_neither_count_nor_change() -> None:
