@@ -1,8 +1,9 @@
-"""The steps that are judged."""
+"""The steps that are judged, and the schemas of what views and timelines hold."""
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import polars as pl
 import pytest
@@ -10,8 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.ranks.digest import digest
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import CAPTURES
+from nsysflow.analysis.selection.view import judged_view
 from nsysflow.base.errors import SelectionError
 from tests.analyses import CAUSE_COLUMNS, EXAMPLES, PARTS, analysed, loaded
 from tests.breaking import MIDDLE_THIRD_GONE, broken
@@ -134,3 +139,40 @@ def test_what_is_judged_of_any_trace_is_what_the_oracle_judges(
         return
     expected = [row for row in accounting(report, keep) if row["device"] in keep]
     assert found.select(COLUMNS).to_dicts() == [{c: row[c] for c in COLUMNS} for row in expected]
+
+
+def annotations(kind: type) -> Iterator[tuple[str, Any]]:
+    """The name and the type of each property and field of a class."""
+    if is_dataclass(kind):
+        yield from get_type_hints(kind, include_extras=True).items()
+    for name in dir(kind):
+        piece = getattr(kind, name)
+        compute = (
+            piece.compute if isinstance(piece, computed_once) else getattr(piece, "fget", None)
+        )
+        if compute is not None:
+            yield name, get_type_hints(compute, include_extras=True)["return"]
+
+
+def frames(value: Any, kind: object) -> Iterator[tuple[pl.Schema, pl.Schema]]:
+    """The schema of each frame of `value`, and the one that its type names."""
+    if get_origin(kind) is dict:
+        for part in value.values():
+            yield from frames(part, get_args(kind)[1])
+    elif get_origin(kind) is Annotated and value is not None:
+        yield value.schema, get_args(kind)[1]
+
+
+@pytest.mark.parametrize("name", ["h200-hf-trainer", "h200-graph-level", "h200-ddp-rank0"])
+def test_frames_have_the_schemas_of_their_types(name: str) -> None:
+    analysis = nsysflow.analyze(loaded(name))
+    timeline, matched = analysis.timeline, Ranks.of([digest(analysis)]).matched
+    judged = judged_view(timeline)
+    checked = 0
+    owners = (timeline, timeline.events, timeline.gap_causes, timeline.open_ranges, matched)
+    for owner in (*owners, timeline.attribution, judged, judged.without_unwaited):
+        for piece, kind in annotations(type(owner)):
+            for schema, named in frames(getattr(owner, piece), kind):
+                assert [*schema.items()] == [*named.items()], f"{type(owner).__name__}.{piece}"
+                checked += 1
+    assert checked > 60
