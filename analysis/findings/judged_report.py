@@ -237,6 +237,12 @@ class JudgedReport:
         """Whether steps are judged. If not, every figure `per step` is of the whole window."""
         return not self.judged_steps.is_empty()
 
+    @property
+    def steps_marked(self) -> bool:
+        """Whether steps are judged, and ranges mark them: what lies outside all ranges is then
+        mostly between two steps."""
+        return self.of_steps and self.timeline.inferred_steps.is_empty()
+
     @computed_once
     def steps(self) -> int:
         """How many steps are judged, on the device that has most of them; at least 1."""

@@ -44,7 +44,7 @@ class Replays:
         means = judged.group_by("process", "device_no").agg(length.alias("ns"))
         slowest = means.sort("ns", "process", "device_no").tail(1)
         steps = judged.join(slowest, on=["process", "device_no"], how="semi").sort("step")
-        ranges = self.subject.timeline.attribution.ranges
+        ranges = self.subject.timeline.with_inferred.ranges
         return steps.with_columns(
             ranges["start_ns"].gather(steps["range"]).alias("begun_ns"),
             ranges["end_ns"].gather(steps["range"]).alias("ended_ns"),
@@ -58,7 +58,7 @@ class Replays:
             return timeline
         chosen = _middle(self.measured, len(timeline.events.ops))
         every = timeline.steps.join(chosen, on=["process", "device_no"], how="semi")
-        begun = timeline.attribution.ranges["start_ns"].gather(every["range"]).sort()
+        begun = timeline.with_inferred.ranges["start_ns"].gather(every["range"]).sort()
         first, last = chosen.select(pl.min("begun_ns"), last=pl.max("begun_ns")).row(0)
         # a step before them, so that they do not begin on an idle host, and one behind them
         before = begun.filter(begun < first).tail(1).to_list()

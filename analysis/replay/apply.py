@@ -60,7 +60,7 @@ class Names:
         """Per operation the instance of the phase that it was launched in; null outside."""
         timeline, (paths, _) = self.timeline, self._named(phase)
         launched = timeline.ops.with_columns(node=pl.col("launch_node"))
-        return instance_of_ops(timeline.attribution, paths, launched, timeline.events.axis)
+        return instance_of_ops(timeline.with_inferred, paths, launched, timeline.events.axis)
 
     @once_for_each
     def time_in(self, phase: str) -> Cover:
@@ -176,7 +176,7 @@ class Names:
         """Whether each stall is in one of the automatic steps that `paths` names, if it does."""
         timeline = self.timeline
         asked = timeline.stalls.select("process", pl.col("start_ns").alias("time_ns"))
-        steps = automatic_steps_of(timeline.attribution, paths)
+        steps = automatic_steps_of(timeline.with_inferred, paths)
         return step_at(steps, asked, timeline.events.axis).is_not_null()
 
     def _named(
@@ -185,7 +185,7 @@ class Names:
         """`process`, `path` of a phase, and whether only the phase itself is meant."""
         bare = phase.removesuffix(ITSELF)
         self._check_phase(bare, what, others)
-        paths = paths_named(self.timeline.attribution, bare, self.timeline.trace.report)
+        paths = paths_named(self.timeline.with_inferred, bare, self.timeline.trace.report)
         return paths.select("process", "path"), bare != phase
 
     def _nodes_of(self, paths: pl.DataFrame) -> pl.DataFrame:
@@ -196,7 +196,7 @@ class Names:
         """`range`, `thread_no`, `start_ns`, `end_ns` of the paths' ranges: on their own thread,
         and on the threads that run backward for it."""
         events = self.timeline.events
-        ranges = instance_ranges(self.timeline.attribution, paths)
+        ranges = instance_ranges(self.timeline.with_inferred, paths)
         own = ranges.select("range", "thread_no", "process", "start_ns", "end_ns")
         backward = events.threads.filter("autograd").select("process", "thread_no")
         helped = own.drop("thread_no").join(backward, on="process").select(own.columns)

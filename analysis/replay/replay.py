@@ -367,4 +367,7 @@ def part_of(timeline: Timeline, from_ns: int, to_ns: int, *, step: str | None) -
         ranges=ranges.select(schema.RANGES.names()),
         overhead=events.overhead.filter(begun).select(schema.OVERHEAD.names()),
     )
-    return Timeline(rows, replace(timeline.options, step=step, steps=()))
+    if timeline.inferred_steps.is_empty():
+        return Timeline(rows, replace(timeline.options, step=step, steps=()))
+    inferred = timeline.inferred_steps.filter(begun)
+    return Timeline(rows, replace(timeline.options, steps=()), inferred=inferred)

@@ -56,6 +56,13 @@ from nsysflow.analysis.phases.graphs import listed_captures
 from nsysflow.analysis.phases.inheritance import OpenRanges
 from nsysflow.analysis.phases.stacks import StacksFound
 from nsysflow.analysis.phases.work import Work, phase_work
+from nsysflow.analysis.steps.inferred import (
+    INFERRED_STEPS,
+    InferredSteps,
+    as_ranges,
+    infer_steps,
+    inferred_paths,
+)
 from nsysflow.analysis.steps.kinds import STEPS, Steps, with_kinds
 from nsysflow.analysis.steps.loops import MAIN, Loops, find_loops
 from nsysflow.analysis.steps.ranges import StepPaths, StepTimes, find_steps, step_paths
@@ -81,6 +88,7 @@ class Timeline:
         *,
         events: Events | None = None,
         steps: Annotated[pl.DataFrame | None, STEPS] = None,
+        inferred: Annotated[pl.DataFrame | None, INFERRED_STEPS] = None,
     ) -> None:
         """Take a report.
 
@@ -89,12 +97,14 @@ class Timeline:
             options: the choices of the caller.
             events: its events; None to put its rows in order.
             steps: its steps; None to find them.
+            inferred: those of them that are inferred; None to find these.
         """
         self.trace = trace.without_rows()
         self.options = options
         self._rows = trace  # let go once they are in order
         self._events = events
         self._steps = steps
+        self._inferred = inferred
 
     @property
     def scratch(self) -> Scratch | None:
@@ -255,7 +265,29 @@ class Timeline:
 
     @computed_once
     def step_paths(self) -> StepPaths:
-        """Which ranges are steps."""
+        """Which ranges are steps, or which processes have inferred ones."""
+        return pl.concat([self._paths_of_ranges, inferred_paths(self.inferred_steps)])
+
+    @computed_once
+    def inferred_steps(self) -> InferredSteps:
+        """The steps that are inferred from what repeats; none where ranges are steps."""
+        if self._inferred is not None:
+            return self._inferred
+        if self.options.step is not None or not self._paths_of_ranges.is_empty():
+            return INFERRED_STEPS.to_frame()
+        return infer_steps(self.events)
+
+    @computed_once
+    def with_inferred(self) -> Attribution:
+        """The phases, with the inferred steps among their ranges, as automatic steps are."""
+        if self.inferred_steps.is_empty():
+            return self.attribution
+        known = self.attribution.ranges
+        steps = as_ranges(self.inferred_steps, self.events, first_range=len(known))
+        return replace(self.attribution, ranges=pl.concat([known, steps]))
+
+    @computed_once
+    def _paths_of_ranges(self) -> StepPaths:
         return step_paths(
             self.attribution,
             self.work,
@@ -269,7 +301,9 @@ class Timeline:
     @computed_once
     def loops(self) -> Loops:
         """What repeats: the steps, and the other loops beside them."""
-        return find_loops(self.attribution, self.work, self.step_paths, self.ops, self.events.axis)
+        return find_loops(
+            self.with_inferred, self.work, self.step_paths, self.ops, self.events.axis
+        )
 
     @computed_once
     def step_of_ops(self) -> pl.Series:
@@ -280,13 +314,13 @@ class Timeline:
     @computed_once
     def instances(self) -> StepTimes:
         """When each step, and each instance of another loop, ran on each device."""
-        return find_steps(self.attribution, self.ops.hstack(self.loops.of_ops.get_columns()))
+        return find_steps(self.with_inferred, self.ops.hstack(self.loops.of_ops.get_columns()))
 
     def steps_with(self, ops: pl.DataFrame) -> StepTimes:
         """When each step would have run with the operations, in their order, at other times
         (`start_ns`, `end_ns`)."""
         moved = self.ops.with_columns(ops["start_ns"], ops["end_ns"])
-        rows = find_steps(self.attribution, moved.hstack(self.loops.of_ops.get_columns()))
+        rows = find_steps(self.with_inferred, moved.hstack(self.loops.of_ops.get_columns()))
         return rows.filter(pl.col("loop") == MAIN)
 
     @computed_once
@@ -361,7 +395,9 @@ class Timeline:
         events = without_unwaited(self.events, self.waited, self.busy)
         if events is None:
             return self
-        return Timeline(self.trace, self.options, events=events, steps=self.steps)
+        return Timeline(
+            self.trace, self.options, events=events, steps=self.steps, inferred=self.inferred_steps
+        )
 
     @computed_once
     def stalls(self) -> BlockingCalls:

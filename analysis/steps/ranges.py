@@ -166,7 +166,8 @@ def paths_named(attribution: Attribution, name: str, report: str) -> StepPaths:
     names = paths["joined" if "/" in name else "name"].to_list()
     raise SelectionError(
         f"no range {name!r} in {report}",
-        near_or_all(name, names, where="--table phases") or "It holds no NVTX ranges",
+        near_or_all(name, names, where="--table phases")
+        or "It holds no NVTX ranges. Without --step, steps are inferred from repeating kernels",
     )
 
 

@@ -87,6 +87,12 @@ def launch_table(view: View) -> pl.DataFrame:
     )
 
 
+def launches_outside(view: View) -> tuple[int, int]:
+    """How many launches no range contains, and how many of them find the GPU idle."""
+    calls = view.launching.filter(pl.col("node").is_null())["call"]
+    return len(calls), int(_starved(view, calls).sum())
+
+
 def launch_counts(view: View) -> pl.DataFrame:
     """`path` (joined), `launches` and `starved_launches` of the table, row by row, without the
     times that take long."""

@@ -98,6 +98,11 @@ class ReportTables(TablesOfReport):
         names = self.timeline.step_paths["joined"].unique(maintain_order=True)
         return ", ".join(names) or None
 
+    @property
+    def steps_inferred(self) -> bool:
+        """Whether the steps are inferred from repeating kernels, as no range is one."""
+        return not self.timeline.inferred_steps.is_empty()
+
     @computed_once
     def step_names(self) -> pl.DataFrame:
         """`report`, `process`, `name`: what `step_name` says, process by process."""

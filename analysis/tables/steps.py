@@ -33,6 +33,11 @@ STEPS: Final = TableSchema(
             "steady, start-up, one-off (much longer than the steps around it), cut-off (by the end "
             "of the recording) or incomplete (operations were lost)",
         ),
+        Column(
+            "inferred",
+            pl.Boolean(),
+            "whether it was inferred from repeating kernels, as no range says what a step is",
+        ),
     ],
 )
 
@@ -58,6 +63,7 @@ def timed_steps(view: View) -> pl.DataFrame:
 def _timed(view: View) -> pl.DataFrame:
     """The steps of a view, in its order, with their parts."""
     axis, steps = view.events.axis, view.steps
+    inferred = not view.timeline.inferred_steps.is_empty()
     parts = view.busy.parts(steps, axis).drop("window_ns", "idle_ns")
     idle = idle_in(steps, view.timeline.gaps, axis)
     return (
@@ -66,6 +72,7 @@ def _timed(view: View) -> pl.DataFrame:
         .with_columns(
             (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
             pl.sum_horizontal(_CAUSES).alias("idle_ns"),
+            pl.lit(inferred).alias("inferred"),
         )
     )
 

@@ -93,7 +93,7 @@ def _matters(launches: pl.DataFrame, timeline: Timeline) -> bool:
 
 def _step_spans(timeline: Timeline) -> pl.DataFrame:
     """When the host was in each step, with or without operations."""
-    return instance_ranges(timeline.attribution, timeline.step_paths).select(
+    return instance_ranges(timeline.with_inferred, timeline.step_paths).select(
         "process", pl.col("start_ns").alias("piece_start"), pl.col("end_ns").alias("piece_end")
     )
 

@@ -331,6 +331,7 @@ def _steps(results: Results, most: int | None) -> str:
     """The steps with the name of their range, and what each process says of its window."""
     fields = {
         "name": json.dumps(results.step_name, ensure_ascii=False),
+        "inferred": json.dumps(results.steps_inferred),
         "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
         "captures": _json_rows(results.captures),
         "rows": _json_rows(results.table("steps")[:most]),

@@ -143,6 +143,11 @@ class RunTables(TablesOfRun):
         return next((report.step_name for report in self.report_tables if report.step_name), None)
 
     @property
+    def steps_inferred(self) -> bool:
+        """Whether steps of any report are inferred from repeating kernels."""
+        return any(report.steps_inferred for report in self.report_tables)
+
+    @property
     def captures(self) -> pl.DataFrame:
         """`report`, `process`, `capture`, `unprofiled_step_ns`: the processes that captured a
         window of their steps."""

@@ -164,7 +164,10 @@ APART_PCT: Final = 1
 def steps_sentence(results: Results) -> str:
     """`train_step 44.3 ms, mean of 4 of 5, typically 40.1 ms (plain 40.0 ms)`, for each range that
     is a step; empty without steps."""
-    return "; ".join(_clause(results, name, steps) for name, steps in steps_by_range(results))
+    clauses = [_clause(results, name, steps) for name, steps in steps_by_range(results)]
+    if clauses and results.steps_inferred:
+        clauses.append("steps inferred from repeating kernels")
+    return "; ".join(clauses)
 
 
 def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:

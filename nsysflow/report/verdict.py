@@ -251,6 +251,11 @@ def _remarks(results: Results) -> Iterator[str]:
     yield from _slowed(results)
     yield from _wrong_times(results)
     yield from _without_steps(results)
+    if results.steps_inferred:
+        yield (
+            "Steps are inferred from repeating kernels, as no range marks them: nsysflow profile"
+            " marks steps and phases by itself"
+        )
 
 
 def _verdicts(results: Results) -> tuple[Verdict, ...]:

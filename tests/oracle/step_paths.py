@@ -1,7 +1,9 @@
 """Which range is a step (spec §8.1, §8.21)."""
 
 from tests.oracle.accounting import covered, length
+from tests.oracle.inferred import inferred_steps
 from tests.oracle.model import Op
+from tests.oracle.once import once
 from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, joined
@@ -56,10 +58,22 @@ def overrules(report: Report, process: int, path: Path, launched: list[int]) -> 
 
 
 def automatic_steps(report: Report, process: int, name: str | None) -> list[Open]:
-    """§8.21: the automatic steps, where they are the steps of the process."""
+    """§8.21: the automatic steps, where they are the steps of the process; §8.23: the inferred
+    ones, where no process has others."""
     if name is None:
         count = not step_paths(report, process, None)
     else:
         taken = any(name in (path[-1], joined(path)) for _, path in phases_of(report))
         count = name == "step" and not taken
+    if name is None and ranges_give_none(report):
+        return inferred_steps(report).get(process, [])
     return report.phases.automatic_steps.get(process, []) if count else []
+
+
+@once
+def ranges_give_none(report: Report) -> bool:
+    """§8.23: whether no process has steps by its ranges."""
+    processes = {process for process, _ in phases_of(report)}
+    return not report.phases.automatic_steps and not any(
+        step_paths(report, process, None) for process in processes
+    )

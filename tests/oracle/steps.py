@@ -16,7 +16,7 @@ from tests.oracle.once import once
 from tests.oracle.phases import Open
 from tests.oracle.report import Report, Row, causes_of, os_pid
 from tests.oracle.stats import percentile, whole
-from tests.oracle.step_paths import automatic_steps, step_paths
+from tests.oracle.step_paths import automatic_steps, ranges_give_none, step_paths
 from tests.oracle.waited import waits_of
 
 
@@ -54,7 +54,8 @@ def instances_of(report: Report, name: str | None = None) -> list[Step]:
     a device is not there.
     """
     found = []
-    for process in sorted({*report.ops_by_instance, *report.phases.automatic_steps}):
+    processes = {*report.ops_by_instance, *report.phases.automatic_steps}
+    for process in sorted(processes | {call.process for call in report.calls.calls}):
         launched = launched_by(report, process, name)
         for device in report.devices:
             bounds: list[tuple[int, int, int, Open]] = []
@@ -287,6 +288,7 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
                 "bound_pct": pct,
                 "steady": kind == "steady",
                 "kind": kind,
+                "inferred": name is None and ranges_give_none(report),
             }
         )
     return rows

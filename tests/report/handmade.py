@@ -72,6 +72,7 @@ class Handmade(TablesOfReport):
     trace: Trace = field(default_factory=lambda: Trace(report="run.sqlite", source="by hand"))
     options: Options = field(default_factory=Options)
     step_name: str | None = None
+    steps_inferred: bool = False
     notes: tuple[Note, ...] = ()
     failed_checks: tuple[FailedCheck, ...] = ()
     found: Findings = NOTHING_FOUND

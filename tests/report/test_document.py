@@ -13,8 +13,9 @@ from nsysflow.compare.captures import Capture, Key, Track
 from nsysflow.compare.document import capture_of
 from nsysflow.report.document import DEAREST, compared_json, report_json, series_json
 from nsysflow.report.results import Results as RealResults
-from nsysflow.report.step_times import COMPARED
+from nsysflow.report.step_times import COMPARED, steps_sentence
 from tests.analyses import PARTS, analysed, any_trace, few_reports, run_of
+from tests.analysis.steps.programs import trace_of_program, training_step
 from tests.oracle.model import PlainTrace, to_trace
 from tests.report.handmade import MS, Results, captured, found_of, results, training, valued
 from tests.report.test_ranks import run_with
@@ -233,3 +234,14 @@ def test_the_document_for_a_comparison_has_the_same_series() -> None:
     short, whole = (json.loads(made(run)) for made in (compared_json, report_json))
     assert short["series"] == whole["series"]
     assert short["verdict"]["valid"] == whole["verdict"]["valid"]
+
+
+def test_inferred_steps_are_said_to_be_inferred() -> None:
+    found = Results([nsysflow.analyze(to_trace(trace_of_program(training_step() * 8)))])
+    steps = json.loads(report_json(found))["steps"]
+    assert (steps["inferred"], steps["name"], len(steps["rows"])) == (True, "step", 8)
+    assert all(row["inferred"] for row in steps["rows"])
+    assert steps_sentence(found).endswith("; steps inferred from repeating kernels")
+    assert (
+        json.loads(report_json(Results([analysed("nan_check-sync")])))["steps"]["inferred"] is False
+    )

@@ -32,7 +32,7 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
     are marked, which is mostly the loader's."""
     between = (pl.col("phase") == OUTSIDE) & (pl.col("ns") >= LOOP_NS) & ~pl.col("loads_code")
-    pauses = subject.pauses.filter(pl.col("data") | (between & pl.lit(subject.of_steps)))
+    pauses = subject.pauses.filter(pl.col("data") | (between & pl.lit(subject.steps_marked)))
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         yield _finding(subject, str(phase), rows)
 

@@ -30,7 +30,7 @@ LEAST_PAUSES: Final = 3
 def host_code(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
     steps."""
-    outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.of_steps)
+    outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.steps_marked)
     pauses = subject.pauses.filter("long", ~outside)
     whole = dict(subject.pauses.group_by("phase").agg(pl.col("ns").sum()).rows())
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):

@@ -14,7 +14,9 @@ from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.tables.launches import launches_outside
 from nsysflow.base.units import duration, number, whole_percent
 
 WORTH_PCT: Final = 5
@@ -110,11 +112,15 @@ def _in_step(subject: JudgedReport) -> pl.Expr:
 
 def _launches(subject: JudgedReport, phase: str) -> tuple[int, int]:
     """How many launches a phase has, and how many of them find the GPU idle."""
+    if phase == OUTSIDE and not subject.steps_marked:
+        return launches_outside(subject.view)
     rows = subject.launches.filter(pl.col("path") == phase)
     return int(rows["launches"].sum()), int(rows["starved_launches"].sum())
 
 
 def _per_step(subject: JudgedReport) -> int:
+    if not subject.steps_marked:
+        return round(len(subject.view.launching) / subject.steps)
     steps = [prefix.removesuffix("/") for prefix in subject.step_prefixes]
     paths = [path for step in steps for path in ([step] if step else _parts(subject, ""))]
     return round(sum(_launches(subject, path)[0] for path in paths) / subject.steps)

@@ -1,0 +1,469 @@
+"""Steps inferred from what repeats in a program that marks none (spec §8.23 to §8.27)."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import polars as pl
+
+from nsysflow.analysis.events.classes import GRAPH_LAUNCH
+from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.intervals import last_at_or_before
+from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.phases.stacks import PHASE_RANGES, PhaseRanges
+from nsysflow.analysis.steps.ranges import MIN_REPEATS, StepPaths
+from nsysflow.runtime.protocol import STEP
+
+OPTIMIZER: Final = (
+    r"(?i)multi_tensor_apply|adam|addcdiv|adagrad|rmsprop"
+    r"|(?:^|[^a-z])(?:sgd|lamb|lion|muon)(?:[^a-z]|$)"
+)
+"""Kernels that update a model: once in each step of a training."""
+
+EXCHANGE: Final = r"HtoD|DtoH"
+"""Copies between host and GPU: a step has its input, or its result, and a layer has neither."""
+
+MOST_LAUNCHES: Final = 1 << 16
+"""Of more launches, so many in the middle decide. They take 0.1 s (one core, 2026-11-25)."""
+
+CONTEXT: Final = 8
+"""So many names in a row hardly come twice by chance."""
+
+NAMES_OF_STEP: Final = 3
+"""Trials of one kernel repeat it with what clears the cache between: two names."""
+
+NAMES_ALONE: Final = 5
+"""Where nothing else says that they are steps, they have so many names. The layers of a plain
+network repeat three or four."""
+
+UNVARIED: Final = 50
+"""No model has so many layers of one kind: a loop that repeats so often without a change is one of
+steps."""
+
+INFERRED_STEPS: Final = pl.Schema(
+    {
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "ended": pl.Boolean(),
+    }
+)
+"""A row per inferred step: when its process launched it, on which thread it began, and whether it
+`ended` before the recording did."""
+InferredSteps = Annotated[pl.DataFrame, INFERRED_STEPS]
+
+LAUNCHED: Final = pl.Schema(
+    {
+        "name": pl.UInt64(),
+        "exact": pl.UInt64(),
+        "begun_ns": pl.Int64(),
+        "done_ns": pl.Int64(),
+        "thread_no": pl.UInt32(),
+        "gpu_ns": pl.Int64(),
+        "computes": pl.Boolean(),
+        "graph": pl.Boolean(),
+        "optimizer": pl.Boolean(),
+        "exchange": pl.Boolean(),
+    }
+)
+"""A row per launch of a process on its largest device, in order. `name` is what it launched, as a
+number, `exact` this with the grid; `gpu_ns` the time of all that it launched."""
+Launched = Annotated[pl.DataFrame, LAUNCHED]
+
+MARKS: Final = pl.Schema(
+    {
+        "family": pl.UInt8(),
+        "code": pl.UInt64(),
+        "places": pl.Int64(),
+        "first": pl.Int64(),
+        "last": pl.Int64(),
+        "length": pl.Int64(),
+        "shortest": pl.Int64(),
+        "regular": pl.Int64(),
+        "regular_launches": pl.Int64(),
+        "known": pl.Int64(),
+        "gpu_ns": pl.Int64(),
+        "reach_ns": pl.Int64(),
+        "alike": pl.Int64(),
+        "computing": pl.Int64(),
+        "graphs": pl.Int64(),
+        "optimizers": pl.Int64(),
+        "exchanges": pl.Int64(),
+        "updates": pl.Int64(),
+        "until_optimizer": pl.Int64(),
+        "of_optimizer": pl.Boolean(),
+    }
+)
+"""A row per mark. Of its stretches, `length` is the median, `regular` how many are near it; of
+these, `gpu_ns` is their time (`reach_ns` that of all), and `computing`, `graphs`, … how many hold
+such a launch. `alike` is how many of all run the same kernels, `updates` how many hold an
+optimizer."""
+Marks = Annotated[pl.DataFrame, MARKS]
+
+
+def infer_steps(events: Events) -> InferredSteps:
+    """The steps of each process that repeats something.
+
+    Args:
+        events: of a report whose ranges give no steps.
+    """
+    found = [INFERRED_STEPS.to_frame()]
+    for process in events.ops["process"].drop_nulls().unique().sort():
+        launched = launches_in_order(events, process)
+        if repetition := find_repetition(launched):
+            times = _times(launched, repetition)
+            thread = events.threads["thread"].gather(times["thread_no"])
+            steps = times.with_columns(pl.lit(process, pl.Int64).alias("process"), thread)
+            found.append(steps.select(*INFERRED_STEPS))
+    return pl.concat(found)
+
+
+def inferred_paths(steps: InferredSteps) -> StepPaths:
+    """The processes with such steps, which are in no path."""
+    step = pl.lit(STEP)
+    processes = steps.select(pl.col("process").unique(maintain_order=True))
+    return processes.select(
+        "process", pl.lit(None, pl.UInt32).alias("path"), name=step, joined=step
+    )
+
+
+def as_ranges(steps: InferredSteps, events: Events, *, first_range: int) -> PhaseRanges:
+    """The steps as ranges without a kind, as automatic steps are.
+
+    Args:
+        steps: of the report, or of a part of it.
+        events: of the same.
+        first_range: the number of the first one, as `range`.
+    """
+    threads = events.threads.select("thread", "thread_no")
+    thread, axis = pl.col("thread_no"), events.axis
+    rows = steps.with_row_index("row").join(threads, on="thread", maintain_order="left")
+    return rows.select(
+        (pl.col("row") + first_range).cast(pl.UInt32).alias("range"),
+        "start_ns",
+        "end_ns",
+        pl.lit(None, PHASE_RANGES["kind"]).alias("kind"),
+        "process",
+        "thread",
+        pl.lit(None, pl.String).alias("domain"),
+        pl.lit(STEP).alias("name"),
+        "row",
+        "thread_no",
+        "ended",
+        pl.lit(value=False).alias("operator"),
+        pl.lit(value=False).alias("compiling"),
+        axis.at(thread, pl.col("start_ns")).alias("start"),
+        axis.at(thread, pl.col("end_ns")).alias("end"),
+        pl.lit(0, pl.Int64).alias("captured_ns"),
+    ).match_to_schema(PHASE_RANGES)
+
+
+def launches_in_order(events: Events, process: int) -> Launched:
+    """What a process launched on the device with most of its operations."""
+    length = (pl.col("end_ns") - pl.col("start_ns")).alias("gpu_ns")
+    columns = ("call", "device_no", "first", "kind", "name", "detail", "thread_no")
+    ops = events.ops.lazy().filter(pl.col("process") == process, pl.col("call").is_not_null())
+    rows = ops.select(*columns, "launch_start_ns", "launch_end_ns", length).collect()
+    devices = rows.group_by("device_no").len().sort("len", "device_no", descending=[True, False])
+    further = rows.filter(~pl.col("first")).group_by("call").agg(further_ns=pl.col("gpu_ns").sum())
+    rows = rows.filter("first")
+    if len(devices) > 1:
+        rows = rows.join(devices.head(1), on="device_no", how="semi", maintain_order="left")
+    if not further.is_empty():
+        further_ns = pl.col("further_ns").fill_null(0)
+        rows = rows.join(further, on="call", how="left", maintain_order="left")
+        rows = rows.with_columns(pl.col("gpu_ns") + further_ns)
+    if not rows["launch_start_ns"].is_sorted():
+        rows = rows.sort("launch_start_ns", maintain_order=True)
+    kernel, name = rows["kind"] == "kernel", rows["name"]
+    graph = matching(events.calls["name"].gather(rows["call"]), GRAPH_LAUNCH)
+    code = name.to_physical().cast(pl.UInt64) * 2 + graph.cast(pl.UInt64)
+    grids = events.trace.shapes.select("grid_x", "grid_y", "grid_z")
+    grids = grids.select(pl.all().gather(rows["detail"].set(~kernel, None)))
+    launched = rows.select(
+        code.alias("name"),
+        pl.select(code.alias("name"), *grids).hash_rows().alias("exact"),
+        pl.col("launch_start_ns").alias("begun_ns"),
+        pl.col("launch_end_ns").alias("done_ns"),
+        "thread_no",
+        "gpu_ns",
+        ~pl.col("kind").is_in(["memcpy", "memset"]).alias("computes"),
+        graph.alias("graph"),
+        (kernel & matching(name, OPTIMIZER)).alias("optimizer"),
+        ((rows["kind"] == "memcpy") & matching(name, EXCHANGE)).alias("exchange"),
+    )
+    return _with_syncs(launched, events, process)
+
+
+def _with_syncs(launched: pl.DataFrame, events: Events, process: int) -> Launched:
+    """An exchange is, too, what was launched last when the host began to wait for the GPU."""
+    threads = events.threads.filter(pl.col("process") == process)["thread_no"]
+    waits = events.calls.filter(
+        pl.col("class") == "sync", pl.col("thread_no").is_in(threads.implode())
+    )
+    at = last_at_or_before(launched["begun_ns"], waits["start_ns"]).drop_nulls().unique()
+    waited = pl.repeat(value=False, n=len(launched), eager=True).scatter(at, True)
+    exchange = launched["exchange"] | waited
+    return launched.with_columns(exchange.alias("exchange")).match_to_schema(LAUNCHED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """What repeats in a row of launches.
+
+    Attributes:
+        begins: where each step begins, as rows.
+        end: the row after the last step.
+        cut: whether the recording ended before the last step did.
+    """
+
+    begins: pl.Series
+    end: int
+    cut: bool
+
+
+def find_repetition(launched: Launched) -> Repetition | None:
+    """What repeats in these launches; None if nothing that can be steps does.
+
+    Args:
+        launched: in order.
+    """
+    if len(launched) < MIN_REPEATS:
+        return None
+    first = max(0, (len(launched) - MOST_LAUNCHES) // 2)
+    deciding = launched.slice(first, MOST_LAUNCHES)
+    marks = _good_marks(deciding)
+    while not (known := _evident(marks, len(deciding))).is_empty():
+        level = _innermost(known)
+        mark = _border(level)
+        if _is_rich(deciding, mark):
+            return _repetition(launched, mark)
+        # the next longer repetition
+        shortest = level.select(pl.col("length").min()).item()
+        marks = marks.filter(2 * pl.col("length") > 3 * shortest)
+    return None
+
+
+def _codes(launched: Launched) -> list[pl.Series]:
+    """What launches may have in common: the name, this with the grid, and the name with that of
+    the next launch."""
+    name, exact = pl.col("name"), pl.col("exact")
+    families = (name, exact, name * 2**32 + name.shift(-1))
+    return [launched.select(code.alias("code")).to_series() for code in families]
+
+
+def _good_marks(launched: Launched) -> Marks:
+    """The marks whose stretches are mostly about as long as each other, and hold what repeats."""
+    sums = _sums_before(launched)
+    row = pl.int_range(pl.len(), dtype=pl.Int64)
+    next_update = launched.select(pl.when("optimizer").then(row).backward_fill()).to_series()
+    last_update = launched.select(pl.when("optimizer").then(row).otherwise(-1).max()).item()
+    found = [MARKS.to_frame()]
+    for family, code in enumerate(_codes(launched)):
+        stretches = _stretches(code)
+        inside = pl.all().gather(stretches["past"]) - pl.all().gather(stretches["place"])
+        placed = stretches.with_columns(
+            *sums.select(inside),
+            launched["optimizer"].gather(stretches["place"]).alias("of_optimizer"),
+            (next_update.gather(stretches["place"]) - stretches["place"]).alias("until_optimizer"),
+        )
+        open_updates = (pl.col("last") <= last_update).cast(pl.Int64)
+        marks = _summed_up(placed).with_columns(
+            pl.lit(family, pl.UInt8).alias("family"), pl.col("updates") + open_updates
+        )
+        found.append(marks.match_to_schema(MARKS, integer_cast="upcast"))
+    marks = pl.concat(found)
+    return marks.filter(
+        3 * pl.col("regular") >= 2 * (pl.col("places") - 1),
+        2 * pl.col("known") >= pl.col("regular_launches"),
+        _in_most("computing"),
+    )
+
+
+def _sums_before(launched: Launched) -> pl.DataFrame:
+    """Of all launches before each one, and of all: their time, how many are of a sort, and a number
+    that tells which kernels they ran."""
+    names = [pl.col("name").shift(back).alias(str(back)) for back in range(CONTEXT)]
+    context = launched.select(names).hash_rows().to_frame("context")
+    again = context.select(pl.len().over("context") > 1).to_series()
+    again &= pl.int_range(len(launched), eager=True) >= CONTEXT - 1
+    # a sum of as many such numbers as decide fits into 63 bits
+    kernels = pl.when("computes").then(pl.col("name").hash() // 2**22).otherwise(0)
+    counted = launched.select(
+        pl.col("gpu_ns"),
+        *(pl.col(sort).cast(pl.Int64) for sort in ("graph", "optimizer", "exchange")),
+        (pl.lit(again) | pl.col("graph")).cast(pl.Int64).alias("known"),
+        kernels.cast(pl.Int64).alias("kernels"),
+    )
+    return pl.concat([counted.clear(1), counted.select(pl.all().cum_sum())]).fill_null(0)
+
+
+def _stretches(code: pl.Series) -> pl.DataFrame:
+    """From each launch with a code to the next one with it: `code`, `place`, `past`, `length`;
+    of codes that three launches or more have."""
+    rows = code.to_frame().with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("place"))
+    rows = rows.drop_nulls().filter(pl.len().over("code") >= MIN_REPEATS).sort("code", "place")
+    following = pl.when(pl.col("code") == pl.col("code").shift(-1)).then(pl.col("place").shift(-1))
+    rows = rows.with_columns(following.alias("past")).drop_nulls()
+    return rows.with_columns((pl.col("past") - pl.col("place")).alias("length"))
+
+
+def _summed_up(stretches: pl.DataFrame) -> pl.DataFrame:
+    """A row per mark, of its stretches; without its family."""
+    length, median = pl.col("length"), pl.col("median")
+    regular = (2 * length >= median) & (length <= 2 * median)
+    lower_median = length.sort().get((pl.len() - 1) // 2).over("code").alias("median")
+    return (
+        stretches.with_columns(lower_median)
+        .with_columns(regular.alias("is_regular"))
+        .group_by("code")
+        .agg(
+            (pl.len() + 1).alias("places"),
+            pl.col("place").min().alias("first"),
+            pl.col("past").max().alias("last"),
+            length.filter("is_regular").min().alias("shortest"),
+            median.first().alias("length"),
+            pl.col("is_regular").sum().alias("regular"),
+            length.filter("is_regular").sum().alias("regular_launches"),
+            pl.col("gpu_ns").sum().alias("reach_ns"),
+            pl.col("known", "gpu_ns").filter("is_regular").sum(),
+            pl.col("kernels").unique_counts().max().alias("alike"),
+            *(
+                (pl.col("is_regular") & (pl.col(sort) > 0)).sum().alias(f"{sort}s")
+                for sort in ("graph", "optimizer", "exchange")
+            ),
+            (pl.col("is_regular") & (pl.col("kernels") > 0)).sum().alias("computing"),
+            (pl.col("optimizer") > 0).sum().alias("updates"),
+            pl.col("until_optimizer").sort().drop_nulls().alias("untils"),
+            pl.col("of_optimizer").first(),
+        )
+        .with_columns(
+            pl.col("untils")
+            .list.get((pl.col("untils").list.len() - 1) // 2, null_on_oob=True)
+            .alias("until_optimizer")
+        )
+        .drop("untils")
+    )
+
+
+def _in_most(holding: str) -> pl.Expr:
+    """Whether at least four fifths of the regular stretches hold such a launch."""
+    return 5 * pl.col(holding) >= 4 * pl.col("regular")
+
+
+def _evident(marks: Marks, launches: int) -> Marks:
+    """The marks of which something says that steps begin there, and not layers or trials."""
+    optimizing, exchanging = _in_most("optimizers"), _in_most("exchanges") | _in_most("graphs")
+    evident = marks.filter(optimizing | exchanging)
+    if not evident.is_empty():
+        return evident
+    rest = launches - pl.col("last") - pl.col("length")
+    nothing_else = (
+        (pl.col("first") == 0)
+        & (pl.col("regular") == pl.col("places") - 1)
+        & (10 * rest.abs() <= pl.col("length"))
+    )
+    unvaried = (pl.col("places") >= UNVARIED) & (pl.col("alike") >= pl.col("places") - 2)
+    return marks.filter(nothing_else | unvaried)
+
+
+def _innermost(marks: Marks) -> Marks:
+    """The marks of the shortest repetition that is as regular as longer ones: of those that update
+    a model, if they reach over half of the time, else of those that exchange, else of all."""
+    far = 2 * pl.col("reach_ns") >= pl.col("gpu_ns").max()
+    tiers = (marks.filter(far, _in_most(sort)) for sort in ("optimizers", "exchanges"))
+    level = next((tier for tier in tiers if not tier.is_empty()), marks)
+    level = level.filter(2 * pl.col("gpu_ns") >= pl.col("gpu_ns").max())
+    share = pl.col("alike") / (pl.col("places") - 1)
+    best = level.sort(share, descending=True).row(0, named=True)
+    level = level.filter(
+        3 * pl.col("alike") * (best["places"] - 1) >= 2 * best["alike"] * (pl.col("places") - 1)
+    )
+    return level.filter(2 * pl.col("length") <= 3 * pl.col("length").min())
+
+
+def _border(level: Marks) -> dict[str, int]:
+    """The mark where the steps begin: behind the optimizer, else the first one."""
+    counts = level.group_by("places").len().sort("len", "places", descending=True)
+    usual = counts["places"][0]
+    if level.select(_in_most("optimizers").any()).item():
+        near = level.filter((pl.col("places") - usual).abs() <= 1)
+        behind = near.filter(~pl.col("of_optimizer"))
+        order = ["updates", "until_optimizer", "first", "family"]
+        ranked = (near if behind.is_empty() else behind).sort(
+            order, descending=[True, True, False, False], nulls_last=True
+        )
+    else:
+        ranked = level.filter(pl.col("places") == usual).sort("first", "family")
+    return ranked.row(0, named=True)
+
+
+def _is_rich(launched: Launched, mark: dict[str, int]) -> bool:
+    """Whether a step holds a graph, or as many names as are seldom repeated within one."""
+    step = launched.slice(mark["last"] - mark["length"], mark["length"])
+    told = max(mark["optimizers"], mark["exchanges"], mark["graphs"])
+    least = NAMES_OF_STEP if 5 * told >= 4 * mark["regular"] else NAMES_ALONE
+    return step["graph"].any() or step["name"].n_unique() >= least
+
+
+def _repetition(launched: Launched, mark: dict[str, int]) -> Repetition | None:
+    """The steps that begin at a mark; None where fewer than three are left."""
+    places = _codes(launched)[mark["family"]] == mark["code"]
+    begins, end = places.arg_true().cast(pl.Int64), len(launched)
+    optimizing = 5 * mark["optimizers"] >= 4 * mark["regular"]
+    if optimizing:
+        begins, end = _around_updates(begins, launched["optimizer"], end)
+    if len(begins) < MIN_REPEATS:
+        return None
+    back = _moved_back(launched, begins, mark["length"], optimizing=optimizing)
+    begins = begins - back
+    end = end if end == len(launched) else end - back
+    last, left = int(begins[-1]), min(end - int(begins[-1]), mark["length"])
+    updated = launched["optimizer"][last:end].any()
+    cut = not updated if optimizing else left < mark["shortest"]
+    names = launched["name"]
+    if cut and not names[last : last + left].equals(names[begins[-2] : begins[-2] + left]):
+        end = min(last, int(begins[-2]) + mark["length"])
+        return _of_three(Repetition(begins=begins[:-1], end=end, cut=False))
+    return _of_three(Repetition(begins=begins, end=last + left, cut=cut))
+
+
+def _of_three(found: Repetition) -> Repetition | None:
+    return found if len(found.begins) >= MIN_REPEATS else None
+
+
+def _around_updates(begins: pl.Series, optimizer: pl.Series, end: int) -> tuple[pl.Series, int]:
+    """The begins of the first to the last stretch that holds an optimizer, and where that ends.
+    What follows the last begin may be a step, too, unless the stretch before it is none."""
+    updates = optimizer.arg_true().cast(pl.Int64)
+    before = updates.search_sorted(begins, side="left").cast(pl.Int64)
+    holding = (before.diff().drop_nulls() > 0).arg_true()
+    if holding.is_empty():
+        return begins.clear(), end
+    first, last = int(holding[0]), int(holding[-1])
+    if last == len(begins) - 2:
+        return begins[first:], end
+    return begins[first : last + 1], int(begins[last + 1])
+
+
+def _moved_back(launched: Launched, begins: pl.Series, length: int, *, optimizing: bool) -> int:
+    """How many launches before the first begin are those before one in the middle: they belong to
+    the steps, too. None of them is an optimizer's."""
+    first, middle = int(begins[0]), int(begins[len(begins) // 2])
+    reach = min(first, length - 1)
+    one, other = (launched[at - reach : at].reverse() for at in (first, middle))
+    same = one["name"] == other["name"]
+    if optimizing:
+        same &= ~one["optimizer"]
+    return int(same.cast(pl.Int8).cum_min().sum())
+
+
+def _times(launched: Launched, found: Repetition) -> pl.DataFrame:
+    """When each step was launched, and on which thread it began: from the start of its first call
+    to that of the next step's, the last one to the end of its last call."""
+    last_ns = launched["done_ns"][found.end - 1]
+    rows = launched.select("thread_no", pl.col("begun_ns").alias("start_ns"))[found.begins]
+    return rows.with_columns(
+        pl.col("start_ns").shift(-1, fill_value=last_ns).alias("end_ns"),
+        (pl.int_range(pl.len()) < pl.len() - int(found.cut)).alias("ended"),
+    ).filter(pl.col("end_ns") > pl.col("start_ns"))

@@ -1,0 +1,199 @@
+"""Programs that nobody annotated, as the launches that they make, with known numbers of steps."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from tests.oracle.model import Call, Op, PlainTrace, Shape
+from tests.tiny import AUTOGRAD, MAIN, PROCESS, call, copy, kernel, launch, plain_of
+
+ADAM: Final = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>"
+SYNC: Final = "cudaStreamSynchronize"
+APART_NS: Final = 100
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a program does next: it launches a kernel, a copy or a graph, or waits for the GPU."""
+
+    name: str
+    grid: int = 1
+    graph: bool = False
+    thread: int = MAIN
+    stream: int = 7
+    device: int = 0
+
+
+INPUT: Final = Launched("memcpy HtoD")
+READ: Final = Launched("memcpy DtoH")
+WAIT: Final = Launched(SYNC)
+UPDATE: Final = Launched(ADAM)
+REPLAY: Final = Launched("captured", graph=True)
+
+
+def kernels(*names: str, grid: int = 1, thread: int = MAIN) -> list[Launched]:
+    """Launches of these kernels."""
+    return [Launched(name, grid, thread=thread) for name in names]
+
+
+def trace_of_program(program: Iterable[Launched]) -> PlainTrace:
+    """The trace of a program that launches one after the other, without a range."""
+    rows: list[Call | Op] = []
+    for number, what in enumerate(program, start=1):
+        at = number * APART_NS
+        if what.name == SYNC:
+            rows.append(call(at, at + 5, SYNC, thread=what.thread))
+            continue
+        called = "cudaGraphLaunch" if what.graph else "cudaLaunchKernel"
+        if what.name.startswith("memcpy"):
+            called = "cudaMemcpyAsync"
+            op = copy(at + 20, at + 80, number, what.name[-4:], "pinned", "device")
+        else:
+            op = replace(
+                kernel(at + 20, at + 80, number, name=what.name, device=what.device),
+                shape=Shape(grid_x=what.grid),
+            )
+        rows.append(launch(at, at + 5, number, name=called, thread=what.thread))
+        rows.append(replace(op, stream=what.stream))
+        if what.graph:
+            rows.append(replace(op, start_ns=at + 81, end_ns=at + 85, name="captured too"))
+    return plain_of(*rows)
+
+
+def layers(count: int, kind: str, *, grid: int = 1, thread: int = MAIN) -> list[Launched]:
+    """So many equal layers of a network."""
+    names = [f"{kind}_{part}" for part in ("norm", "gemm", "bias", "attention", "gemm", "add")]
+    return kernels(*names, grid=grid, thread=thread) * count
+
+
+def forward(count: int = 4, *, grid: int = 1) -> list[Launched]:
+    """A network from its input to its loss."""
+    inside = layers(count, "forward", grid=grid)
+    return [
+        *kernels("embedding", grid=grid),
+        *inside,
+        *kernels("head", "softmax", "nll", grid=grid),
+    ]
+
+
+def backward(count: int = 4, *, grid: int = 1, thread: int = AUTOGRAD) -> list[Launched]:
+    """The gradients, which PyTorch computes on a thread of its own."""
+    inside = layers(count, "backward", grid=grid, thread=thread)
+    return [*kernels("nll_grad", grid=grid, thread=thread), *inside]
+
+
+def training_step(depth: int = 4, *, grid: int = 1, batches: int = 1) -> list[Launched]:
+    """A step of a training that accumulates the gradients of so many batches."""
+    batch = [INPUT, *forward(depth, grid=grid), *backward(depth, grid=grid)]
+    return [*batch * batches, *kernels("norm_of_gradients"), *[UPDATE] * 3]
+
+
+def evaluation(batches: int = 3, depth: int = 4) -> list[Launched]:
+    """Some batches without gradients."""
+    return [INPUT, *forward(depth), READ, WAIT] * batches
+
+
+def setting_up(random: Random) -> list[Launched]:
+    """What comes before the first step: weights, and the trials of an autotuner."""
+    weights = [*kernels("normal", "fill") * random.randint(1, 20), *[INPUT] * random.randint(0, 30)]
+    trials = [
+        one
+        for config in range(random.randint(0, 12))
+        for one in kernels("clear_cache", "tuned", grid=config + 2) * 25
+    ]
+    return [*weights, *trials]
+
+
+def without_loop(random: Random, kind: str) -> list[Launched]:
+    """A program that repeats no step."""
+    names = [f"kernel_{number}" for number in range(random.randint(4, 40))]
+    length = random.randint(3, 600)
+    programs: dict[str, Sequence[Launched]] = {
+        "random kernels": kernels(*random.choices(names, k=length)),
+        "random kernels and copies": [
+            INPUT if random.random() < 0.1 else one
+            for one in kernels(*random.choices(names, k=length))
+        ],
+        "one forward pass": [INPUT, *forward(random.randint(3, 48)), READ, WAIT],
+        "one training step": training_step(random.randint(3, 48)),
+        "autotuning": setting_up(random),
+        "one kernel": kernels("long"),
+        "different kernels": kernels(*(f"only_{number}" for number in range(length))),
+    }
+    return [*setting_up(random), *programs[kind]]
+
+
+WITHOUT_LOOP: Final = (
+    "random kernels",
+    "random kernels and copies",
+    "one forward pass",
+    "one training step",
+    "autotuning",
+    "one kernel",
+    "different kernels",
+)
+
+
+def looping(random: Random, kind: str, steps: int) -> list[Launched]:
+    """A program of that kind with so many steps, after a start-up."""
+    depth, grid = random.randint(1, 12), random.randint(1, 64)
+    made: list[list[Launched]] = []
+    for number in range(steps):
+        step = training_step(depth, grid=grid)
+        if kind == "evaluation every few steps" and number % 7 == 6:
+            step = [*step, *evaluation(random.randint(1, 4), depth)]
+        elif kind == "varying length":
+            step = training_step(depth, grid=random.choice((8, 16, 24, 40, 64)))
+        elif kind == "varying kernels":
+            variant = random.choice(("128x64", "128x128", "64x64"))
+            step = [
+                replace(one, name=f"{one.name}_{variant}") if "gemm" in one.name else one
+                for one in step
+            ]
+        elif kind == "accumulation":
+            step = training_step(depth, grid=grid, batches=4)
+        elif kind == "adversarial":
+            half = training_step(depth, grid=grid)
+            step = [
+                *half,
+                *kernels("transposed", "upsampled"),
+                *training_step(depth, grid=grid + 1),
+            ]
+        elif kind == "inference":
+            step = [INPUT, *forward(depth + 2, grid=grid), READ, WAIT]
+        elif kind == "graph":
+            step = [INPUT, REPLAY, *kernels("metric")]
+        elif kind == "only graphs":
+            step = [REPLAY]
+        elif kind == "streams":
+            step = [
+                replace(one, stream=8 if random.random() < 0.3 else 7) for one in [*step, INPUT]
+            ]
+        elif kind == "reads now and then":
+            step = [*step, READ, WAIT] if number % 10 == 9 else step
+        elif kind == "two devices":
+            step = [*step, *[replace(one, device=1) for one in step[: len(step) // 2]]]
+        made.append(step)
+    return [*setting_up(random), *(one for step in made for one in step)]
+
+
+LOOPING: Final = (
+    "plain",
+    "evaluation every few steps",
+    "varying length",
+    "varying kernels",
+    "accumulation",
+    "adversarial",
+    "inference",
+    "graph",
+    "only graphs",
+    "streams",
+    "reads now and then",
+    "two devices",
+)
+
+
+def begins_of(trace: PlainTrace) -> list[int]:
+    """When each call of the process began."""
+    return sorted(one.start_ns for one in trace.calls if one.process == PROCESS)

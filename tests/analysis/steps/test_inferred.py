@@ -1,0 +1,185 @@
+"""Steps that are inferred from repeating kernels."""
+
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from statistics import median
+from typing import Final
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.steps.inferred import INFERRED_STEPS, infer_steps
+from nsysflow.base.errors import SelectionError
+from tests.analyses import EXAMPLES, loaded
+from tests.analysis.steps.programs import (
+    APART_NS,
+    LOOPING,
+    READ,
+    WITHOUT_LOOP,
+    backward,
+    forward,
+    kernels,
+    looping,
+    trace_of_program,
+    training_step,
+    without_loop,
+)
+from tests.oracle.inferred import inferred_steps
+from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.report import Report
+from tests.oracle.strategies import several, traces, traces_with_graphs
+from tests.reports import ROOT
+
+SEEDS: Final = range(4)
+FEW: Final = settings(max_examples=max(1, EXAMPLES // 4), suppress_health_check=list(HealthCheck))
+
+
+def inferred(trace: PlainTrace) -> pl.DataFrame:
+    """The steps that are inferred for a trace."""
+    return infer_steps(Timeline(to_trace(trace), Options()).events)
+
+
+def by_oracle(trace: PlainTrace) -> list[tuple[int, int, int, int, bool]]:
+    """The same from the oracle."""
+    return [
+        (process, step.thread, step.start_ns, step.end_ns, not step.cut_off)
+        for process, steps in sorted(inferred_steps(Report(trace)).items())
+        for step in steps
+    ]
+
+
+@pytest.mark.parametrize("kind", LOOPING)
+def test_each_step_of_a_loop_is_found(kind: str) -> None:
+    for seed in SEEDS:
+        random = Random(f"{kind} {seed}")
+        count = random.randint(5, 60)
+        steps = inferred(trace_of_program(looping(random, kind, count)))
+        assert len(steps) == count, seed
+
+
+@pytest.mark.parametrize("kind", WITHOUT_LOOP)
+def test_no_step_is_invented_where_nothing_loops(kind: str) -> None:
+    for seed in SEEDS:
+        program = without_loop(Random(f"{kind} {seed}"), kind)
+        assert inferred(trace_of_program(program)).is_empty(), seed
+
+
+@FEW
+@given(st.sampled_from((*LOOPING, *WITHOUT_LOOP)), st.randoms(use_true_random=False))
+def test_the_oracle_infers_the_same_steps_of_programs(kind: str, random: Random) -> None:
+    is_loop = kind in LOOPING
+    program = (
+        looping(random, kind, random.randint(2, 12)) if is_loop else without_loop(random, kind)
+    )
+    first, last = sorted((random.randint(0, len(program)), random.randint(0, len(program))))
+    trace = trace_of_program(program[first:] if random.random() < 0.5 else program[first:last])
+    assert inferred(trace).rows() == by_oracle(trace)
+
+
+@FEW
+@given(several(st.one_of(traces(), traces_with_graphs())))
+def test_the_oracle_infers_the_same_steps_of_random_traces(trace: PlainTrace) -> None:
+    assert inferred(trace).rows() == by_oracle(trace)
+
+
+def test_a_step_begins_with_its_first_launch_and_ends_with_the_next() -> None:
+    start_up, step = kernels("normal", "fill"), training_step()
+    steps = inferred(trace_of_program([*start_up, *step * 6]))
+    first, length = APART_NS * (len(start_up) + 1), APART_NS * len(step)
+    assert steps["start_ns"].to_list() == [first + number * length for number in range(6)]
+    assert steps["end_ns"][:-1].to_list() == steps["start_ns"][1:].to_list()
+    assert steps["end_ns"][-1] == first + 6 * length - APART_NS + 5
+
+
+def test_a_step_that_the_recording_cuts_off_is_no_typical_one() -> None:
+    step = training_step()
+    cut = trace_of_program([*step * 8, *step[: len(step) // 2]])
+    analysis = nsysflow.analyze(to_trace(cut))
+    assert analysis.steps["kind"].cast(pl.String).to_list()[-2:] == ["steady", "cut-off"]
+
+
+def test_what_comes_after_the_loop_is_no_step() -> None:
+    evaluation = [*forward(), READ] * 2
+    program = [*training_step() * 6, *evaluation, *kernels("saved")]
+    assert len(inferred(trace_of_program(program))) == 6
+
+
+def test_the_step_of_an_accumulation_is_the_one_with_the_optimizer() -> None:
+    steps = inferred(trace_of_program(training_step(batches=8) * 5))
+    assert len(steps) == 5
+
+
+def test_three_steps_are_enough_and_two_are_not() -> None:
+    assert len(inferred(trace_of_program(training_step() * 3))) == 3
+    assert inferred(trace_of_program(training_step() * 2)).is_empty()
+
+
+def test_backward_may_launch_on_a_thread_of_its_own() -> None:
+    threads = {one.thread for one in backward()} | {one.thread for one in forward()}
+    steps = inferred(trace_of_program(training_step() * 6))
+    assert len(threads) == 2
+    assert steps["thread"].n_unique() == 1
+
+
+def test_nothing_is_inferred_where_ranges_are_steps_or_one_is_named() -> None:
+    trace = loaded("h200-gpt2-eager")
+    assert Timeline(trace, Options()).inferred_steps.is_empty()
+    bare = without_ranges(trace)
+    assert len(Timeline(bare, Options()).inferred_steps) == 5
+    with pytest.raises(SelectionError, match="Without --step, steps are inferred"):
+        assert Timeline(bare, Options(step="step")).steps
+
+
+def without_ranges(trace: nsysflow.Trace) -> nsysflow.Trace:
+    """The report of the same program if nobody had annotated it."""
+    return replace(trace, ranges=trace.ranges.clear(), captures=trace.captures.clear())
+
+
+ANNOTATED: Final = (
+    "h200-accumulation",
+    "h200-bottlenecks",
+    "h200-compile",
+    "h200-ddp-rank0",
+    "h200-ddp-messages",
+    "h200-gpt2-eager",
+    "h200-gpu-metrics",
+    "h200-graph-ranges",
+    "h200-hf-trainer",
+    "h200-jax",
+    "h200-nchw",
+    "h200-unfused-attention",
+)
+"""Reports in which one loop is annotated."""
+
+
+@pytest.mark.parametrize("name", ANNOTATED)
+def test_the_inferred_steps_are_those_that_were_annotated(name: str) -> None:
+    assert_found_again(loaded(name))
+
+
+def test_steps_of_a_torch_profiler_trace_without_marks_are_found_again() -> None:
+    assert_found_again(nsysflow.load(ROOT / "tests" / "data" / "h200-kineto.pt.trace.json.gz"))
+
+
+def assert_found_again(trace: nsysflow.Trace) -> None:
+    """As many steps are inferred as were annotated, and most begin near these."""
+    known, found = Timeline(trace, Options()), Timeline(without_ranges(trace), Options())
+    expected, steps = known.steps["start_ns"].to_list(), found.steps["start_ns"].to_list()
+    assert len(steps) == len(expected)
+    shifts = [abs(one - other) for one, other in zip(steps, expected, strict=True)]
+    length = median(after - before for before, after in pairwise(expected))
+    assert median(shifts) < length / 4
+
+
+def test_steps_of_a_part_of_a_report_are_those_of_the_whole() -> None:
+    bare = Timeline(without_ranges(loaded("h200-gpt2-eager")), Options())
+    again = Timeline(bare.trace, Options(), events=bare.events, inferred=bare.inferred_steps)
+    assert again.steps.equals(bare.steps)
+    none = Timeline(bare.trace, Options(), events=bare.events, inferred=INFERRED_STEPS.to_frame())
+    assert none.steps.is_empty()

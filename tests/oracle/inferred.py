@@ -1,0 +1,352 @@
+"""Steps inferred from what repeats (spec §8.23 to §8.28)."""
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from tests.oracle.comm import started_order
+from tests.oracle.once import once
+from tests.oracle.phases import Open
+from tests.oracle.report import Report
+
+OPTIMIZERS = ("multi_tensor_apply", "adam", "addcdiv", "adagrad", "rmsprop")
+OPTIMIZER_WORDS = re.compile(r"(?<![a-z])(sgd|lamb|lion|muon)(?![a-z])")
+DECIDING = 1 << 16
+FAMILIES = ("name", "exact", "pair")
+
+Code = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """§8.23: a launch of a process."""
+
+    call: int
+    name: tuple[bool, str]
+    exact: Code
+    gpu_ns: int
+    copies: bool
+    optimizer: bool
+    exchange: bool
+
+    @property
+    def graph(self) -> bool:
+        """Whether it launched a graph."""
+        return self.name[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """§8.24: what launches have in common, and where."""
+
+    family: int
+    code: Code
+    places: tuple[int, ...]
+    launches: tuple[Launch, ...]
+
+    @cached_property
+    def stretches(self) -> list[tuple[int, int]]:
+        """From each place to the next one."""
+        return list(pairwise(self.places))
+
+    @cached_property
+    def length(self) -> int:
+        """The lower median."""
+        return lower_median([b - a for a, b in self.stretches])
+
+    @cached_property
+    def regular(self) -> list[tuple[int, int]]:
+        """The stretches that are about as long."""
+        return [(a, b) for a, b in self.stretches if self.length <= 2 * (b - a) <= 4 * self.length]
+
+    def most_hold(self, wanted: list[bool]) -> bool:
+        """Whether four fifths of the regular stretches hold such a launch."""
+        holding = sum(any(wanted[a:b]) for a, b in self.regular)
+        return 5 * holding >= 4 * len(self.regular)
+
+    @cached_property
+    def optimizes(self) -> bool:
+        """§8.25."""
+        return self.most_hold([one.optimizer for one in self.launches])
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """§8.25."""
+        return self.copies_or_waits or self.most_hold([one.graph for one in self.launches])
+
+    @cached_property
+    def copies_or_waits(self) -> bool:
+        """§8.25: whether four fifths hold an exchange."""
+        return self.most_hold([one.exchange for one in self.launches])
+
+    @cached_property
+    def reach_ns(self) -> int:
+        """What was launched from the first to the last place."""
+        return sum(one.gpu_ns for one in self.launches[self.places[0] : self.places[-1]])
+
+    @cached_property
+    def gpu_ns(self) -> int:
+        """What the regular stretches launched."""
+        return sum(self.launches[at].gpu_ns for a, b in self.regular for at in range(a, b))
+
+    @cached_property
+    def most_frequent(self) -> int:
+        """How many stretches are of the most frequent sort."""
+        sorts = Counter(self._sort(a, b) for a, b in self.stretches)
+        return max(sorts.values())
+
+    def _sort(self, a: int, b: int) -> frozenset[tuple[object, int]]:
+        names = Counter(one.name for one in self.launches[a:b] if not one.copies)
+        return frozenset(names.items())
+
+    @property
+    def alone(self) -> bool:
+        """§8.25: whether it counts where none optimizes or exchanges."""
+        rest = len(self.launches) - self.places[-1]
+        nothing_beside = (
+            self.places[0] == 0
+            and len(self.regular) == len(self.stretches)
+            and 10 * abs(rest - self.length) <= self.length
+        )
+        unvaried = len(self.places) >= 50 and self.most_frequent >= len(self.stretches) - 1
+        return nothing_beside or unvaried
+
+    @property
+    def updates(self) -> int:
+        """How many stretches hold an optimizer, the one behind the last place too."""
+        ends = [*self.places[1:], len(self.launches)]
+        return sum(
+            any(one.optimizer for one in self.launches[a:b])
+            for a, b in zip(self.places, ends, strict=True)
+        )
+
+    @cached_property
+    def until_optimizer(self) -> int:
+        """How many launches it is from a place to the next optimizer; -1 where none follows."""
+        optimizers = [at for at, one in enumerate(self.launches) if one.optimizer]
+        ahead = [(a, [at for at in optimizers if at >= a]) for a, _ in self.stretches]
+        known = [min(later) - a for a, later in ahead if later]
+        return lower_median(known) if known else -1
+
+    @property
+    def names(self) -> set[object]:
+        """The names of a step."""
+        return {one.name for one in self._step}
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether a step holds a graph."""
+        return any(one.graph for one in self._step)
+
+    @property
+    def _step(self) -> tuple[Launch, ...]:
+        return self.launches[self.places[-1] - self.length : self.places[-1]]
+
+
+def lower_median(values: list[int]) -> int:
+    """Of two in the middle, the smaller."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+@once
+def inferred_steps(report: Report) -> dict[int, list[Open]]:
+    """§8.28: the steps of each process, as ranges."""
+    found = {}
+    for process in sorted({call.process for call in report.calls.calls}):
+        launches = launches_of(report, process)
+        begins, end, cut = repetition(launches)
+        calls = [report.calls.calls[launches[at].call] for at in begins]
+        steps = []
+        for place, call in enumerate(calls):
+            last = place == len(calls) - 1
+            until = report.calls.calls[launches[end - 1].call].end_ns if last else None
+            end_ns = calls[place + 1].start_ns if until is None else until
+            if end_ns > call.start_ns:
+                steps.append(
+                    Open(
+                        call.start_ns,
+                        end_ns,
+                        process,
+                        call.thread,
+                        "step",
+                        place,
+                        cut_off=last and cut,
+                        operator=False,
+                        compiling=False,
+                    )
+                )
+        if steps:
+            found[process] = steps
+    return found
+
+
+def launches_of(report: Report, process: int) -> list[Launch]:
+    """§8.23: the launches of a process, in order."""
+    calls, ops = report.calls.calls, report.ops
+
+    def by_start(index: int) -> tuple[object, ...]:
+        return (ops[index].start_ns, ops[index].device, *started_order(report, index))
+
+    mine = {call: launched for call, launched in report.calls.launched.items() if launched}
+    mine = {call: launched for call, launched in mine.items() if calls[call].process == process}
+    counts = Counter(ops[index].device for launched in mine.values() for index in launched)
+    if not counts:
+        return []
+    largest = min(counts, key=lambda device: (-counts[device], device))
+    first = {call: min(launched, key=by_start) for call, launched in mine.items()}
+    there = [call for call in mine if ops[first[call]].device == largest]
+    there.sort(key=lambda call: (calls[call].start_ns, by_start(first[call])))
+    waits = [
+        call.start_ns
+        for call, class_ in zip(calls, report.calls.classes, strict=True)
+        if call.process == process and class_ == "sync"
+    ]
+    waited = set()
+    for wait in waits:
+        before = [place for place, call in enumerate(there) if calls[call].start_ns <= wait]
+        waited |= {max(before)} if before else set()
+    found = []
+    for place, call in enumerate(there):
+        op = ops[first[call]]
+        name = (bool(re.match("(cuda|cu)GraphLaunch", calls[call].name)), op.name)
+        grid = (op.shape.grid_x, op.shape.grid_y, op.shape.grid_z) if op.shape else ()
+        found.append(
+            Launch(
+                call,
+                name,
+                (name, grid),
+                sum(ops[index].end_ns - ops[index].start_ns for index in mine[call]),
+                copies=op.kind in ("memcpy", "memset"),
+                optimizer=op.kind == "kernel" and is_optimizer(op.name),
+                exchange=place in waited
+                or (op.kind == "memcpy" and any(way in op.name for way in ("HtoD", "DtoH"))),
+            )
+        )
+    return found
+
+
+def is_optimizer(name: str) -> bool:
+    """§8.23."""
+    low = name.lower()
+    return any(part in low for part in OPTIMIZERS) or bool(OPTIMIZER_WORDS.search(low))
+
+
+def codes(launches: list[Launch]) -> list[list[Code | None]]:
+    """§8.24: what each launch has in common with others."""
+    names: list[Code | None] = [one.name for one in launches]
+    pairs = [(a.name, b.name) for a, b in pairwise(launches)]
+    return [names, [one.exact for one in launches], [*pairs, None]]
+
+
+def good_marks(launches: list[Launch]) -> list[Mark]:
+    """§8.24."""
+    rows = [tuple(one.name for one in launches[at - 7 : at + 1]) for at in range(7, len(launches))]
+    counts = Counter(rows)
+    known = [one.graph for one in launches]
+    for at, row in enumerate(rows, start=7):
+        known[at] = known[at] or counts[row] > 1
+    found = []
+    for family, of_launches in enumerate(codes(launches)):
+        places: dict[Code, list[int]] = defaultdict(list)
+        for at, code in enumerate(of_launches):
+            if code is not None:
+                places[code].append(at)
+        for code, where in places.items():
+            if len(where) < 3:
+                continue
+            mark = Mark(family, code, tuple(where), tuple(launches))
+            inside = [at for a, b in mark.regular for at in range(a, b)]
+            if 3 * len(mark.regular) < 2 * len(mark.stretches):
+                continue
+            computes = mark.most_hold([not one.copies for one in launches])
+            if computes and 2 * sum(known[at] for at in inside) >= len(inside):
+                found.append(mark)
+    return found
+
+
+def decided(launches: list[Launch]) -> Mark | None:
+    """§8.25, §8.26: the mark where the steps begin."""
+    marks = good_marks(launches)
+    while True:
+        told = [mark for mark in marks if mark.optimizes or mark.exchanges]
+        count = told or [mark for mark in marks if mark.alone]
+        if not count:
+            return None
+        most = max(mark.gpu_ns for mark in count)
+        far = [mark for mark in count if 2 * mark.reach_ns >= most]
+        optimizing = [mark for mark in far if mark.optimizes]
+        count = optimizing or [mark for mark in far if mark.copies_or_waits] or count
+        most = max(mark.gpu_ns for mark in count)
+        count = [mark for mark in count if 2 * mark.gpu_ns >= most]
+        alike = {mark: mark.most_frequent / len(mark.stretches) for mark in count}
+        best = max(count, key=lambda mark: alike[mark])
+        count = [
+            mark
+            for mark in count
+            if 3 * mark.most_frequent * len(best.stretches)
+            >= 2 * best.most_frequent * len(mark.stretches)
+        ]
+        shortest = min(mark.length for mark in count)
+        level = [mark for mark in count if 2 * mark.length <= 3 * shortest]
+        mark = border(level)
+        enough = 3 if mark.optimizes or mark.exchanges else 5
+        if mark.has_graph or len(mark.names) >= enough:
+            return mark
+        marks = [mark for mark in marks if 2 * mark.length > 3 * shortest]
+
+
+def border(level: list[Mark]) -> Mark:
+    """§8.26: the mark of a level where the steps begin."""
+    counts = Counter(len(mark.places) for mark in level)
+    usual = max(counts, key=lambda places: (counts[places], places))
+    if not any(mark.optimizes for mark in level):
+        there = [mark for mark in level if len(mark.places) == usual]
+        return min(there, key=lambda mark: (mark.places[0], mark.family))
+    near = [mark for mark in level if abs(len(mark.places) - usual) <= 1]
+    behind = [mark for mark in near if not mark.launches[mark.places[0]].optimizer]
+    return min(
+        behind or near,
+        key=lambda mark: (-mark.updates, -mark.until_optimizer, mark.places[0], mark.family),
+    )
+
+
+def repetition(launches: list[Launch]) -> tuple[list[int], int, bool]:
+    """§8.27: where each step begins, where the last one ends, and whether that is cut off."""
+    first = max(0, (len(launches) - DECIDING) // 2)
+    mark = decided(launches[first : first + DECIDING])
+    none: tuple[list[int], int, bool] = ([], 0, False)
+    if mark is None:
+        return none
+    places = [at for at, code in enumerate(codes(launches)[mark.family]) if code == mark.code]
+    end = len(launches)
+    if mark.optimizes:
+        holds = [any(one.optimizer for one in launches[a:b]) for a, b in pairwise(places)]
+        if True not in holds:
+            return none
+        last = max(at for at, one in enumerate(holds) if one)
+        if last < len(holds) - 1:
+            places, end = places[: last + 1], places[last + 1]
+        places = places[holds.index(True) :]
+    if len(places) < 3:
+        return none
+    middle, back = places[len(places) // 2], 0
+    while back < min(places[0], mark.length - 1):
+        before = launches[places[0] - back - 1]
+        if before.name != launches[middle - back - 1].name or (mark.optimizes and before.optimizer):
+            break
+        back += 1
+    begins = [place - back for place in places]
+    end = end if end == len(launches) else end - back
+    left = min(end - begins[-1], mark.length)
+    shortest = min(b - a for a, b in mark.regular)
+    updates = any(one.optimizer for one in launches[begins[-1] : end])
+    cut = not updates if mark.optimizes else left < shortest
+    names = [one.name for one in launches]
+    if cut and names[begins[-1] :][:left] != names[begins[-2] :][:left]:
+        end = min(begins[-1], begins[-2] + mark.length)
+        begins, cut, left = begins[:-1], False, end - begins[-2]
+    if len(begins) < 3:
+        return none
+    return begins, begins[-1] + left, cut
