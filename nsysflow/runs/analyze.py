@@ -96,13 +96,9 @@ PAGE: Final = (
 )
 """What the page reads of each report: the tables of what is judged, and those that are not."""
 
-_NEED_SHAPES: Final[Mapping[str, Shapes]] = {
-    "kernels": True,
-    "findings": "grid",
-    "step_parts": "grid",
-}
-"""With these tables, it is read too how each kernel was launched: findings judge small grids, and
-comparisons match kernels by name and grid."""
+_NEED_SHAPES: Final[Mapping[str, Shapes]] = {"kernels": True}
+"""With these tables, it is read too how each kernel was launched; with others its grid alone:
+steps are inferred by it, findings judge small grids, comparisons match kernels by name and grid."""
 
 
 def analyze_reports(
@@ -182,7 +178,8 @@ class _Run:
         alone = len(self.sources) == 1
         names = [name for name in dict.fromkeys(tables) if _at_once(name, alone=alone)]
         pieces = pieces_of(names)
-        shapes = next((need for name, need in _NEED_SHAPES.items() if name in tables), False)
+        needs = (need for name, need in _NEED_SHAPES.items() if name in tables)
+        shapes: Shapes = next(needs, "grid")
         progress.expect(2 * pieces * len(sources))  # half of the time is loading
         analyses = []
         for source in sources:

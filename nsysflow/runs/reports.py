@@ -40,7 +40,7 @@ def load_report(
     options: Options,
     *,
     alone: bool,
-    shapes: Shapes = False,
+    shapes: Shapes = "grid",
     scratch: Scratch | None = None,
 ) -> LoadedReport:
     """Load a report; its tables are computed when they are read.
