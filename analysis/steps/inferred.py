@@ -1,26 +1,15 @@
-"""Steps inferred from what repeats in a program that marks none (spec §8.23 to §8.27)."""
+"""Steps inferred from what repeats in a program that marks none (spec §8.24 to §8.28)."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.classes import GRAPH_LAUNCH
 from nsysflow.analysis.events.events import Events
-from nsysflow.analysis.frames.intervals import last_at_or_before
-from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.phases.stacks import PHASE_RANGES, PhaseRanges
+from nsysflow.analysis.steps.launched import Launched, launches_in_order
 from nsysflow.analysis.steps.ranges import MIN_REPEATS, StepPaths
 from nsysflow.runtime.protocol import STEP
-
-OPTIMIZER: Final = (
-    r"(?i)multi_tensor_apply|adam|addcdiv|adagrad|rmsprop"
-    r"|(?:^|[^a-z])(?:sgd|lamb|lion|muon)(?:[^a-z]|$)"
-)
-"""Kernels that update a model: once in each step of a training."""
-
-EXCHANGE: Final = r"HtoD|DtoH"
-"""Copies between host and GPU: a step has its input, or its result, and a layer has neither."""
 
 MOST_LAUNCHES: Final = 1 << 16
 """Of more launches, so many in the middle decide. They take 0.1 s (one core, 2026-11-25)."""
@@ -32,8 +21,8 @@ NAMES_OF_STEP: Final = 3
 """Trials of one kernel repeat it with what clears the cache between: two names."""
 
 NAMES_ALONE: Final = 5
-"""Where nothing else says that they are steps, they have so many names. The layers of a plain
-network repeat three or four."""
+"""Without a copy, a wait or a graph in them, steps have so many names. The layers of a plain
+network repeat three or four, and so do the updates of its tensors."""
 
 UNVARIED: Final = 50
 """No model has so many layers of one kind: a loop that repeats so often without a change is one of
@@ -51,24 +40,6 @@ INFERRED_STEPS: Final = pl.Schema(
 """A row per inferred step: when its process launched it, on which thread it began, and whether it
 `ended` before the recording did."""
 InferredSteps = Annotated[pl.DataFrame, INFERRED_STEPS]
-
-LAUNCHED: Final = pl.Schema(
-    {
-        "name": pl.UInt64(),
-        "exact": pl.UInt64(),
-        "begun_ns": pl.Int64(),
-        "done_ns": pl.Int64(),
-        "thread_no": pl.UInt32(),
-        "gpu_ns": pl.Int64(),
-        "computes": pl.Boolean(),
-        "graph": pl.Boolean(),
-        "optimizer": pl.Boolean(),
-        "exchange": pl.Boolean(),
-    }
-)
-"""A row per launch of a process on its largest device, in order. `name` is what it launched, as a
-number, `exact` this with the grid; `gpu_ns` the time of all that it launched."""
-Launched = Annotated[pl.DataFrame, LAUNCHED]
 
 MARKS: Final = pl.Schema(
     {
@@ -156,55 +127,6 @@ def as_ranges(steps: InferredSteps, events: Events, *, first_range: int) -> Phas
         axis.at(thread, pl.col("end_ns")).alias("end"),
         pl.lit(0, pl.Int64).alias("captured_ns"),
     ).match_to_schema(PHASE_RANGES)
-
-
-def launches_in_order(events: Events, process: int) -> Launched:
-    """What a process launched on the device with most of its operations."""
-    length = (pl.col("end_ns") - pl.col("start_ns")).alias("gpu_ns")
-    columns = ("call", "device_no", "first", "kind", "name", "detail", "thread_no")
-    ops = events.ops.lazy().filter(pl.col("process") == process, pl.col("call").is_not_null())
-    rows = ops.select(*columns, "launch_start_ns", "launch_end_ns", length).collect()
-    devices = rows.group_by("device_no").len().sort("len", "device_no", descending=[True, False])
-    further = rows.filter(~pl.col("first")).group_by("call").agg(further_ns=pl.col("gpu_ns").sum())
-    rows = rows.filter("first")
-    if len(devices) > 1:
-        rows = rows.join(devices.head(1), on="device_no", how="semi", maintain_order="left")
-    if not further.is_empty():
-        further_ns = pl.col("further_ns").fill_null(0)
-        rows = rows.join(further, on="call", how="left", maintain_order="left")
-        rows = rows.with_columns(pl.col("gpu_ns") + further_ns)
-    if not rows["launch_start_ns"].is_sorted():
-        rows = rows.sort("launch_start_ns", maintain_order=True)
-    kernel, name = rows["kind"] == "kernel", rows["name"]
-    graph = matching(events.calls["name"].gather(rows["call"]), GRAPH_LAUNCH)
-    code = name.to_physical().cast(pl.UInt64) * 2 + graph.cast(pl.UInt64)
-    grids = events.trace.shapes.select("grid_x", "grid_y", "grid_z")
-    grids = grids.select(pl.all().gather(rows["detail"].set(~kernel, None)))
-    launched = rows.select(
-        code.alias("name"),
-        pl.select(code.alias("name"), *grids).hash_rows().alias("exact"),
-        pl.col("launch_start_ns").alias("begun_ns"),
-        pl.col("launch_end_ns").alias("done_ns"),
-        "thread_no",
-        "gpu_ns",
-        ~pl.col("kind").is_in(["memcpy", "memset"]).alias("computes"),
-        graph.alias("graph"),
-        (kernel & matching(name, OPTIMIZER)).alias("optimizer"),
-        ((rows["kind"] == "memcpy") & matching(name, EXCHANGE)).alias("exchange"),
-    )
-    return _with_syncs(launched, events, process)
-
-
-def _with_syncs(launched: pl.DataFrame, events: Events, process: int) -> Launched:
-    """An exchange is, too, what was launched last when the host began to wait for the GPU."""
-    threads = events.threads.filter(pl.col("process") == process)["thread_no"]
-    waits = events.calls.filter(
-        pl.col("class") == "sync", pl.col("thread_no").is_in(threads.implode())
-    )
-    at = last_at_or_before(launched["begun_ns"], waits["start_ns"]).drop_nulls().unique()
-    waited = pl.repeat(value=False, n=len(launched), eager=True).scatter(at, True)
-    exchange = launched["exchange"] | waited
-    return launched.with_columns(exchange.alias("exchange")).match_to_schema(LAUNCHED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,7 +323,7 @@ def _border(level: Marks) -> dict[str, int]:
 def _is_rich(launched: Launched, mark: dict[str, int]) -> bool:
     """Whether a step holds a graph, or as many names as are seldom repeated within one."""
     step = launched.slice(mark["last"] - mark["length"], mark["length"])
-    told = max(mark["optimizers"], mark["exchanges"], mark["graphs"])
+    told = max(mark["exchanges"], mark["graphs"])
     least = NAMES_OF_STEP if 5 * told >= 4 * mark["regular"] else NAMES_ALONE
     return step["graph"].any() or step["name"].n_unique() >= least
 

@@ -148,6 +148,7 @@ class Replayed:
         step_before_ns: the mean step; null where none is known.
         step_after_ns: the same in the replay.
         steps: how many steps that mean is of.
+        undisturbed: whether both are without the profiler's share.
         idle_before: idle time by cause, of all GPUs together, in ns.
         idle_after: the same in the replay.
         then: the finding that is then the largest; null where none is.
@@ -159,6 +160,7 @@ class Replayed:
     step_before_ns: int | None
     step_after_ns: int | None
     steps: int
+    undisturbed: bool
     idle_before: Mapping[str, int]
     idle_after: Mapping[str, int]
     then: dict[str, Any] | None

@@ -107,7 +107,7 @@ def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.Dat
     """The rows to print, in the order in which their reader wants them."""
     declared = declaration(name)
     if style.form == "parquet" and declared.each is not None:
-        table: pl.DataFrame = getattr(results, declared.each)()
+        table = results.table(declared.each)
     else:
         table = named_table(results, name, at_least_ns=at_least_ns)
     if style.form in ("table", "md"):

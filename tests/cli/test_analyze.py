@@ -1,6 +1,5 @@
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +11,6 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.copies import EACH_COPY
 from nsysflow.analysis.tables.gaps import GAP_SUMMARY
 from nsysflow.analysis.tables.syncs import SYNCS
-from nsysflow.cli import printed
 from nsysflow.cli.main import main
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.runs import analyze as runs_analyze
@@ -21,8 +19,7 @@ from nsysflow.runs.manifest import write_manifest
 from tests.analyses import SCHEMAS
 from tests.cli.running import refused, run
 from tests.report.handmade import MS, Results, training
-from tests.reports import DATA, ROOT, sqlite_report
-from tests.runs.keeping import kept_in
+from tests.reports import DATA, ROOT
 from tests.runs.runs import RUN
 
 FILES = {
@@ -258,44 +255,3 @@ def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
     ):
         alike = each.filter(pl.col("direction") == direction)
         assert (alike.height, alike["bytes"].sum()) == (count, size)
-
-
-@pytest.fixture
-def printed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
-) -> Callable[..., str]:
-    """Prints the page of a report; every page is kept from now on."""
-    kept_in(tmp_path / "cache", monkeypatch)
-    monkeypatch.setattr(printed, "WORTH_S", 0)
-    report = sqlite_report(tmp_path)
-    return lambda *words: run("analyze", "--no-files", report, *words).stdout
-
-
-def test_the_second_page_is_the_first_one_and_takes_no_analysis(
-    printed_once: Callable[..., str], asked: Asked
-) -> None:
-    assert printed_once() == printed_once()
-    assert len(asked) == 1
-
-
-@pytest.mark.parametrize("words", [["--full"], ["--top", "1"], ["--skip", "1"], ["--no-cache"]])
-def test_another_question_is_answered_anew(
-    words: list[str], printed_once: Callable[..., str], asked: Asked
-) -> None:
-    printed_once()
-    printed_once(*words)
-    assert len(asked) == 2
-
-
-def test_another_width_report_or_a_fast_page_is_made_anew(
-    printed_once: Callable[..., str], asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    printed_once()
-    monkeypatch.setenv("COLUMNS", "60")
-    printed_once()
-    other = sqlite_report(tmp_path, "h200-ddp-rank1").read_bytes()
-    (tmp_path / "h200-ddp-rank0.sqlite").write_bytes(other)
-    monkeypatch.setattr(printed, "WORTH_S", 1000)
-    printed_once()
-    printed_once()
-    assert len(asked) == 4

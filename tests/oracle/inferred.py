@@ -1,4 +1,4 @@
-"""Steps inferred from what repeats (spec §8.23 to §8.28)."""
+"""Steps inferred from what repeats (spec §8.24 to §8.29)."""
 
 import re
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ Code = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Launch:
-    """§8.23: a launch of a process."""
+    """§8.24: a launch of a process."""
 
     call: int
     name: tuple[bool, str]
@@ -39,7 +39,7 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Mark:
-    """§8.24: what launches have in common, and where."""
+    """§8.25: what launches have in common, and where."""
 
     family: int
     code: Code
@@ -68,17 +68,17 @@ class Mark:
 
     @cached_property
     def optimizes(self) -> bool:
-        """§8.25."""
+        """§8.26."""
         return self.most_hold([one.optimizer for one in self.launches])
 
     @cached_property
     def exchanges(self) -> bool:
-        """§8.25."""
+        """§8.26."""
         return self.copies_or_waits or self.most_hold([one.graph for one in self.launches])
 
     @cached_property
     def copies_or_waits(self) -> bool:
-        """§8.25: whether four fifths hold an exchange."""
+        """§8.26: whether four fifths hold an exchange."""
         return self.most_hold([one.exchange for one in self.launches])
 
     @cached_property
@@ -103,7 +103,7 @@ class Mark:
 
     @property
     def alone(self) -> bool:
-        """§8.25: whether it counts where none optimizes or exchanges."""
+        """§8.26: whether it counts where none optimizes or exchanges."""
         rest = len(self.launches) - self.places[-1]
         nothing_beside = (
             self.places[0] == 0
@@ -152,7 +152,7 @@ def lower_median(values: list[int]) -> int:
 
 @once
 def inferred_steps(report: Report) -> dict[int, list[Open]]:
-    """§8.28: the steps of each process, as ranges."""
+    """§8.29: the steps of each process, as ranges."""
     found = {}
     for process in sorted({call.process for call in report.calls.calls}):
         launches = launches_of(report, process)
@@ -183,7 +183,7 @@ def inferred_steps(report: Report) -> dict[int, list[Open]]:
 
 
 def launches_of(report: Report, process: int) -> list[Launch]:
-    """§8.23: the launches of a process, in order."""
+    """§8.24: the launches of a process, in order."""
     calls, ops = report.calls.calls, report.ops
 
     def by_start(index: int) -> tuple[object, ...]:
@@ -228,20 +228,20 @@ def launches_of(report: Report, process: int) -> list[Launch]:
 
 
 def is_optimizer(name: str) -> bool:
-    """§8.23."""
+    """§8.24."""
     low = name.lower()
     return any(part in low for part in OPTIMIZERS) or bool(OPTIMIZER_WORDS.search(low))
 
 
 def codes(launches: list[Launch]) -> list[list[Code | None]]:
-    """§8.24: what each launch has in common with others."""
+    """§8.25: what each launch has in common with others."""
     names: list[Code | None] = [one.name for one in launches]
     pairs = [(a.name, b.name) for a, b in pairwise(launches)]
     return [names, [one.exact for one in launches], [*pairs, None]]
 
 
 def good_marks(launches: list[Launch]) -> list[Mark]:
-    """§8.24."""
+    """§8.25."""
     rows = [tuple(one.name for one in launches[at - 7 : at + 1]) for at in range(7, len(launches))]
     counts = Counter(rows)
     known = [one.graph for one in launches]
@@ -267,7 +267,7 @@ def good_marks(launches: list[Launch]) -> list[Mark]:
 
 
 def decided(launches: list[Launch]) -> Mark | None:
-    """§8.25, §8.26: the mark where the steps begin."""
+    """§8.26, §8.27: the mark where the steps begin."""
     marks = good_marks(launches)
     while True:
         told = [mark for mark in marks if mark.optimizes or mark.exchanges]
@@ -291,14 +291,14 @@ def decided(launches: list[Launch]) -> Mark | None:
         shortest = min(mark.length for mark in count)
         level = [mark for mark in count if 2 * mark.length <= 3 * shortest]
         mark = border(level)
-        enough = 3 if mark.optimizes or mark.exchanges else 5
+        enough = 3 if mark.exchanges else 5
         if mark.has_graph or len(mark.names) >= enough:
             return mark
         marks = [mark for mark in marks if 2 * mark.length > 3 * shortest]
 
 
 def border(level: list[Mark]) -> Mark:
-    """§8.26: the mark of a level where the steps begin."""
+    """§8.27: the mark of a level where the steps begin."""
     counts = Counter(len(mark.places) for mark in level)
     usual = max(counts, key=lambda places: (counts[places], places))
     if not any(mark.optimizes for mark in level):
@@ -313,7 +313,7 @@ def border(level: list[Mark]) -> Mark:
 
 
 def repetition(launches: list[Launch]) -> tuple[list[int], int, bool]:
-    """§8.27: where each step begins, where the last one ends, and whether that is cut off."""
+    """§8.28: where each step begins, where the last one ends, and whether that is cut off."""
     first = max(0, (len(launches) - DECIDING) // 2)
     mark = decided(launches[first : first + DECIDING])
     none: tuple[list[int], int, bool] = ([], 0, False)

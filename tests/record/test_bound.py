@@ -128,7 +128,7 @@ def test_what_is_collected_is_said_before_the_reports_are_written(
 ) -> None:
     written = tmp_path / "written"
     saves = f"""
-        echo "Generating '/tmp/nsys-report-1.qdstrm'"
+        echo "Generating 'nsys-report-1.qdstrm'"
         for _ in $(seq 9000); do echo "[1/1] [=10%] report.nsys-rep"; done
         until [ -e {written}$2 ]; do sleep 0.01; done
     """
@@ -164,7 +164,7 @@ def test_what_nsys_complains_of_when_it_is_stopped_is_kept(
     tmp_path: Path, folder: Path, clock: Clock
 ) -> None:
     says = """
-        echo "Generating '/tmp/nsys-report-1.qdstrm'"; printf "\\r[1/1] [0%%  ] report.nsys-rep"
+        echo "Generating 'nsys-report-1.qdstrm'"; printf "\\r[1/1] [0%%  ] report.nsys-rep"
         echo; echo "Importation failed." >&2; exit 1
     """
     bound = Bound(folder, an_nsys(fake_nsys(tmp_path / "nsys", body=says)), ONE, reports_steps=True)

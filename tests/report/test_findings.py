@@ -73,11 +73,18 @@ def test_what_the_profiler_inflates_is_said_as_far_as_it_is_known(
 ) -> None:
     run = captured(stepped(found_of(valued())), (7, unprofiled_ns))
     assert suggestions(Results([run]), 1).caption == caption
-    later = Origin(later_step_ns=25 * MS)
-    said = f"{IN_TURN}; without the profiler about 50 % of it (estimated)"
-    assert suggestions(Results([run], origin=later), 1).caption == said
-    plain = Origin(plain_step_ns=49 * MS, later_step_ns=25 * MS)
-    assert suggestions(Results([run], origin=plain), 1).caption == IN_TURN
+
+
+@pytest.mark.parametrize("origin", [Origin(later_step_ns=25 * MS), Origin(plain_step_ns=25 * MS)])
+@pytest.mark.parametrize(
+    ("undisturbed_ms", "said"),
+    [(25, f"{IN_TURN}; of 25.0 ms without the profiler (recorded 50.0 ms)"), (49, IN_TURN)],
+)
+def test_an_unrecorded_step_says_what_savings_are_of(
+    origin: Origin, undisturbed_ms: int, said: str
+) -> None:
+    found = replace(found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS)
+    assert suggestions(Results([stepped(found)], origin=origin), 1).caption == said
 
 
 def test_a_finding_of_several_reports_names_its_own() -> None:
