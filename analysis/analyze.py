@@ -14,7 +14,8 @@ from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.whatif import WhatIf, whatif
-from nsysflow.analysis.selection.timeline import LoopTimeline, Timeline
+from nsysflow.analysis.selection.loop_timeline import LoopTimeline
+from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import judged_view, run_view, view_of
 from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.steps.kinds import steps_of_run
