@@ -60,8 +60,10 @@ something else besides, which the last column names: their finding counts one pa
 
 What to keep in mind:
 
-- **Savings are of the recorded step.** The profiler slows host code and launches, and what they
-  cost is larger there than in a plain run ([reading.md](reading.md)).
+- **Savings here are of the recorded step**, as these reports hold no other. The profiler slows host
+  code and launches. Where a step was timed without recording, savings are of that one
+  ([reading.md](reading.md)); [facts.md](facts.md#savings-and-plain-runs) compares such savings with
+  plain runs.
 - **A replay knows waits, not competition.** In {programs} simulated programs, of which the true
   saving is known, {waits} of {all_waits} predictions for waits came true, and {host} of {all_host}
   for host code. What missed has threads or streams that compete for the GPU.
