@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, perm
+from math import ceil, inf, isqrt, lgamma, log
 from statistics import median
 from typing import Final
 
@@ -24,6 +24,12 @@ should."""
 MOST_TRIED: Final = 60
 """Of more pauses at a place, the first ones begin rows: a row goes on to the last pause anyway."""
 
+MOST_SEEN: Final = 2_000_000
+"""Rows of very many pauses begin at fewer, so that together they look at no more than these."""
+
+FEWEST_TRIED: Final = 8
+"""So many first pauses begin rows in any case."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -32,12 +38,13 @@ class Row:
     Attributes:
         members: which of the pauses, in order.
         every: the usual distance, in steps.
-        chance: how many such rows the same number of pauses would form at random steps.
+        log_chance: the logarithm of how many such rows the same number of pauses would form at
+            random steps; of thousands of pauses no float holds the number itself.
     """
 
     members: tuple[int, ...]
     every: int
-    chance: float
+    log_chance: float
 
 
 def recurring(
@@ -56,17 +63,18 @@ def recurring(
     while len(left) >= FEWEST:
         numbers, times = [steps[at] for at in left], [starts_ns[at] for at in left]
         best = min(_rows(numbers, times, run, step_ns), key=_rank, default=None)
-        if best is None or best.chance > BY_CHANCE:
+        if best is None or best.log_chance > log(BY_CHANCE):
             break
         members = tuple(left[at] for at in best.members)
-        found.append(Row(members=members, every=best.every, chance=best.chance))
-        left = [at for at in left if at not in members]
+        found.append(Row(members=members, every=best.every, log_chance=best.log_chance))
+        taken = frozenset(members)
+        left = [at for at in left if at not in taken]
     return found
 
 
 def _rank(row: Row) -> tuple[float, int, int]:
     """The least accidental row first, then that with the smaller distance, then the first."""
-    return row.chance, row.every, row.members[0]
+    return row.log_chance, row.every, row.members[0]
 
 
 def _rows(steps: Sequence[int], times_ns: Sequence[int], run: range, step_ns: int) -> Iterator[Row]:
@@ -78,21 +86,22 @@ def _rows(steps: Sequence[int], times_ns: Sequence[int], run: range, step_ns: in
             usual = median(distances)
             off = max(abs(distance - usual) for distance in distances)
             length = len(run) if by_step else max(len(run), ceil(by_clock[-1] - by_clock[0]) + 1)
-            chance = _chance(len(steps), len(members), length, 2 * off + 1)
+            log_chance = _log_chance(len(steps), len(members), length, 2 * off + 1)
             whole = _spans(steps, members, run)
             numbers = [steps[at] for at in members]
             yield Row(
                 members=members,
                 every=round(median(b - a for a, b in pairwise(numbers))),
-                chance=chance * (usual / length if whole else 1),
+                log_chance=log_chance + (log(usual / length) if whole else 0),
             )
 
 
 def _chains(places: Sequence[float], *, by_step: bool) -> Iterator[tuple[int, ...]]:
     """Each row of four pauses or more that goes on from two pauses, in both directions."""
     count = len(places)
-    for first in range(min(count, MOST_TRIED)):
-        for second in range(first + 1, min(count, first + MOST_TRIED)):
+    tried = max(FEWEST_TRIED, min(MOST_TRIED, isqrt(MOST_SEEN // count)))
+    for first in range(min(count, tried)):
+        for second in range(first + 1, min(count, first + tried)):
             distance = places[second] - places[first]
             if distance < 2:
                 continue
@@ -120,12 +129,20 @@ def _spans(steps: Sequence[int], members: Sequence[int], run: range) -> bool:
     return steps[members[0]] - run[0] <= widest and run[-1] - steps[members[-1]] <= widest
 
 
-def _chance(pauses: int, members: int, length: int, slots: float) -> float:
-    """How many rows of so many members one expects among pauses at random steps.
+def _log_chance(pauses: int, members: int, length: int, slots: float) -> float:
+    """The logarithm of how many rows of so many members one expects among pauses at random steps.
 
     A row is a first step, a distance of 2 or more, and `slots` for each member from the third on;
     each of its steps has a pause with the chance of that.
     """
     most = (length - 1) // (members - 1)
     rows = sum(length - (members - 1) * distance for distance in (2, most)) * (most - 1) / 2
-    return rows * slots ** (members - 2) * perm(pauses, members) / perm(length, members)
+    if rows <= 0:
+        return -inf
+    ways = _log_ways(pauses, members) - _log_ways(length, members)
+    return log(rows) + (members - 2) * log(slots) + ways
+
+
+def _log_ways(count: int, taken: int) -> float:
+    """The logarithm of in how many ways so many of `count` can be taken, in order."""
+    return lgamma(count + 1) - lgamma(count - taken + 1)

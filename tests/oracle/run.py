@@ -164,8 +164,9 @@ def _best_row(pauses: list[Piece], run_of: list[Step], unit: int) -> tuple[list[
     starts = [piece.inside[0][0] for piece in pauses]
     found = []
     for places, by_number in ((numbers, True), ([start / unit for start in starts], False)):
-        for first in range(min(len(pauses), 60)):
-            for second in range(first + 1, min(len(pauses), first + 60)):
+        tried = max(8, min(60, int((2_000_000 / len(pauses)) ** 0.5)))
+        for first in range(min(len(pauses), tried)):
+            for second in range(first + 1, min(len(pauses), first + tried)):
                 row = _row_from(places, first, second, by_number=by_number)
                 if len(row) >= 4:
                     found.append((*_expected(places, numbers, row, run_of, by_number), row))

@@ -71,3 +71,9 @@ def test_a_pause_is_in_one_row_only_and_the_rest_may_make_another() -> None:
     found = rows([*tens, *sevens], 800)
     members = [member for row in found for member in row.members]
     assert sorted(members) == sorted({*members})
+
+
+def test_pauses_of_a_very_long_run_are_one_row() -> None:
+    """Seen in a report of 40,000 steps: how many such rows chance makes was no float."""
+    (found,) = rows(range(5, 20_000, 5), 20_000)
+    assert (found.every, len(found.members)) == (5, 3_999)
