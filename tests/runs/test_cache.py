@@ -154,7 +154,7 @@ def test_many_threads_read_write_and_remove_at_once(tmp_path: Path) -> None:
 
     def work(first: int) -> None:
         for number in range(first, first + 8):
-            keep(store, number % 4)
+            store.keep(key_of(number % 4), [REPORT], {"page": SHORT})
             assert store.answer(key_of(number % 4), "page") in (None, SHORT)
             if number % 5 == 0:
                 store.prune()
