@@ -109,7 +109,7 @@ class Outcome:
 
     Attributes:
         remedy: the sample, and that of its remedy.
-        first: the first finding; None where there is none.
+        first: the first finding, or None if the page had no findings.
         step_ns: a step before.
         saved_ns: what the remedy saved of it.
     """

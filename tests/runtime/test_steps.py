@@ -310,7 +310,7 @@ def test_a_range_around_next_gives_a_warning(capsys: pytest.CaptureFixture[str])
     [
         AttributeError,  # a sampler that is not there
         TypeError,  # as PyTorch's loaders of iterable datasets
-        NotImplementedError,
+        NotImplementedError,  # raised by a __len__ that a subclass is to write
         ZeroDivisionError,
         10**30,
         -1,
