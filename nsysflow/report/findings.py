@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.findings import WORTH_PCT, Findings
 from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
 
@@ -56,7 +56,7 @@ def suggestions(results: Results, limit: int) -> Suggestions:
     rows = tuple(
         Suggestion(
             number=index,
-            saving=saving_of(valued),
+            saving=_saving_in_turn(valued),
             title=f"{valued.report}: {valued.finding.title}" if several else valued.finding.title,
             change=valued.finding.change[0],
             steps=_steps(valued, findings.steps) if findings.of_steps else "",
@@ -74,6 +74,14 @@ def saving_of(valued: Valued) -> str:
         return "not estimated"
     most = "" if valued.finding.method == "replay" else "up to "
     return f"save {most}{duration(valued.high_ns)} ({percent(valued.pct)})"
+
+
+def _saving_in_turn(valued: Valued) -> str:
+    """The same in a plan: a finding of which the changes above leave nothing says what it saves
+    alone, as it may be the easier change."""
+    if 0 < 100 * valued.high_ns < WORTH_PCT * valued.step_ns:
+        return f"nothing more (alone {duration(valued.alone_ns)})"
+    return saving_of(valued)
 
 
 def _caption(results: Results) -> str:

@@ -107,3 +107,9 @@ def test_the_command_is_quoted_for_a_shell_and_chooses_what_is_judged() -> None:
     assert explained(replace(run, options=options), "r") == (
         "nsysflow explain 1 r --device 1 --steps 2: --steps '!7' --step 'my step' --skip 3 --whole"
     )
+
+
+def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
+    covered = replace(valued(1_710), alone_ns=2 * MS)
+    (row,) = suggestions(Results([stepped(found_of(covered))]), 1).rows
+    assert row.saving == "nothing more (alone 2.00 ms)"
