@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nsysflow.runs.cache import Answer
 
 WORTH_S: Final = 1.0
-"""An answer that takes less is made anew."""
+"""An answer that takes less is not kept."""
 
 PAGE: Final = "page"
 """The name of the page of one screen."""
@@ -26,7 +26,7 @@ def finding_name(number: int) -> str:
 
 
 class ReportAnswers:
-    """The answers on reports that are looked at in one way.
+    """The kept answers about some reports, for one set of options.
 
     They depend on the reports, the options, the line's width, and on whether a terminal shows them.
     """

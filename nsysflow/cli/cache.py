@@ -46,7 +46,7 @@ def cache_option(command: Decorated) -> Decorated:
         is_flag=True,
         expose_value=False,
         callback=_without,
-        help="Analyse the report anew, and keep nothing of it for the next time.",
+        help="Analyse the report again, and keep no answers.",
     )(command)
 
 

@@ -97,9 +97,9 @@ class _ProfileCommand(Command):
     section=_RUN,
     default=None,
     show_default="only for workloads on a GPU",
-    help="Run the program without the profiler first, and end it after 30 timed steps, so that the"
-    " page knows the plain step. Other programs only if asked: they may write files or log, and do"
-    " so twice then.",
+    help="First run the program without the profiler, and end it after 30 timed steps. The page"
+    " then shows how long a plain step takes. It is off for your own programs, as what they write"
+    " or log would be written twice.",
 )
 @option("--dry-run", section=_RUN, is_flag=True, help="Print the commands and run nothing.")
 @option(

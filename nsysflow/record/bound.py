@@ -13,7 +13,7 @@ from nsysflow.nsys.progress_lines import SAVES, ProgramOutput
 from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH
 
 MOST_S: Final = 60
-"""So long the steps are recorded at most, or a program that reports none."""
+"""The longest that steps are recorded, or a program that reports none."""
 
 START_UP_S: Final = 600
 """A program that may still report a step gets so long to load its model and data."""
@@ -41,7 +41,7 @@ class Quota:
         self._steps_since_s: float | None = None
 
     def is_met(self) -> bool:
-        """Whether that is so by now."""
+        """Whether all of them have by now."""
         now_s = time.monotonic()
         begun = self._processes(BEGUN)
         if not begun:

@@ -53,7 +53,10 @@ def _problem(code: int | None, lasted_s: float, steps: int, missing: str | None)
         seen, advice = f"it failed with exit code {code}", f"See {PLAIN_LOG} in the run's folder"
     elif steps:
         seen = f"{steps} step{'s' if steps > 1 else ''} ran in {lasted_s:.0f} s"
-        advice = f"It takes {FEWEST_PLAIN} after start-up: run more steps, or leave out --plain-run"
+        advice = (
+            f"At least {FEWEST_PLAIN} steps after start-up are needed: run more, or leave out"
+            " --plain-run"
+        )
     else:
         seen = f"no step was reported in {lasted_s:.0f} s{f', and {missing}' if missing else ''}"
         advice = (
