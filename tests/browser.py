@@ -6,6 +6,7 @@ without a browser; elsewhere it is skipped.
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,3 +84,12 @@ def _keep_serious(wrong: list[str], said: Any) -> None:
 def _keep_foreign(wrong: list[str], url: str, own: str) -> None:
     if url.partition("#")[0] != own and not url.startswith(("data:", "blob:")):
         wrong.append(f"request to {url}")
+
+
+def wait_until(page: Any, condition: str, at_most_s: float = 30) -> None:
+    """Wait until a condition in JavaScript holds. Playwright's own way asks again by `eval`, which
+    the page's policy refuses."""
+    end_s = time.monotonic() + at_most_s
+    while not page.evaluate(condition):
+        assert time.monotonic() < end_s, f"never true: {condition}"
+        page.wait_for_timeout(20)

@@ -9,6 +9,7 @@ import pytest
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration
 from tests.analyses import analysed
+from tests.browser import wait_until
 from tests.report.html.made import made
 from tests.report.html.timeline.inside import canvas, heading, timeline_of
 
@@ -98,7 +99,7 @@ def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:
     page.evaluate("() => { inside.setView(2e6, 3e6); inside.select(0, 'operations', 5); }")
     page.locator("#timeline-search").fill("launch")
     page.click("#tab-gaps")
-    page.wait_for_function("location.hash.includes('tab=gaps')")
+    wait_until(page, "location.hash.includes('tab=gaps')")
     address = page.evaluate("location.hash")
     assert address == "#t=2000000,3000000&at=0.operations.5&q=launch&tab=gaps"
     with timeline_of(browser, made(NAME).file, at=address) as again:
@@ -107,7 +108,7 @@ def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:
         assert again.input_value("#timeline-search") == "launch"
         assert again.get_attribute("#tab-gaps", "aria-selected") == "true"
         again.evaluate("location.hash = '#t=4000000,5000000'")
-        again.wait_for_function("inside.state.view.start === 4e6")
+        wait_until(again, "inside.state.view.start === 4e6")
 
 
 NONSENSE: Final = (
@@ -213,7 +214,7 @@ def test_the_wheel_zooms_around_the_pointer(page: Any) -> None:
     before, width = page.evaluate(f"[{time}, inside.lanesScale().nsPerPixel]")
     page.wait_for_timeout(500)
     page.mouse.wheel(0, -300)
-    page.wait_for_function(f"inside.lanesScale().nsPerPixel < {width}")
+    wait_until(page, f"inside.lanesScale().nsPerPixel < {width}")
     assert page.evaluate(time) == pytest.approx(before, abs=2 * width)
 
 
