@@ -8,13 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.analysis.tables.table import Table
 from nsysflow.report import blocks
 from nsysflow.report.blocks import block_of
-from nsysflow.report.blocks.declared import DECLARED, starved_line
-from nsysflow.report.blocks.mfu import mfu_sentences
+from nsysflow.report.blocks.declared import DECLARED
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
 from nsysflow.report.page import OF_RANKS, quality_lines, rows_shown
@@ -31,9 +29,7 @@ from tests.report.handmade import (
     device,
     found_of,
     handmade,
-    measured,
     metrics,
-    renamed,
     results,
     row,
     stepped,
@@ -183,11 +179,6 @@ def test_the_rows_left_out_are_the_next_of_the_table_that_the_block_names() -> N
     assert column(more, "gaps") == [f"{count:,}" for count in table["gaps"].head(5)]
 
 
-def test_short_gaps_are_neither_shown_nor_counted() -> None:
-    block = shown("gaps", Results([training()]), at_least_ns=10 * MS)
-    assert (len(block.rows), block.rest) == (1, "")
-
-
 @pytest.mark.parametrize(
     ("stacks", "rest"),
     [
@@ -232,34 +223,6 @@ def test_classes_of_kernels_have_a_bar(total_ms: dict[str, int], line: tuple[str
     assert of_rows("kernels", *rows).more == tuple(f"by class: {each}" for each in line)
 
 
-def test_each_rank_has_a_sentence_on_mfu_and_a_step_alone_no_rows() -> None:
-    lines = mfu_sentences(Results([measured(), renamed(measured(), "rank1")]))
-    assert [line.split(": ")[0] for line in lines] == ["run.sqlite GPU 0", "rank1 GPU 0"]
-    tables = measured().tables
-    alone = Results([replace(measured(), tables=tables | {"mfu": tables["mfu"].head(1)})])
-    assert len(mfu_sentences(alone)) == 1
-    assert shown("mfu", alone).rows == ()
-
-
-def test_mfu_that_is_not_known_says_why() -> None:
-    rate = {"path": "step", "unit": "bf16", "flops": 10**12, "flops_per_s": 1e14, "mfu_pct": None}
-    other = device(50 * MS, name="NVIDIA T4")
-    assert mfu_sentences(results(accounting=[other], mfu=[rate | {"peak_flops_per_s": None}])) == (
-        "100 TFLOP/s (bf16); the bf16 peak of NVIDIA T4 is not known",
-    )
-    bare = handmade(accounting=[device(50 * MS)])
-    assert mfu_sentences(Results([bare])) == ()
-    (line,) = mfu_sentences(Results([replace(bare, options=Options(flops_per_step=1e12))]))
-    assert "no step was found" in line
-
-
-def test_without_gpu_work_the_ranges_have_the_time_of_the_host() -> None:
-    range_ = row(path="step", depth=1, instances=4, host_wall_ms=20)
-    block = shown("phases", results(phases=[range_]))
-    assert block.title == "Ranges"
-    assert block.rows == (("step", "4", "20.0 ms", "5.00 ms"),)
-
-
 def ranks(*collectives: pl.DataFrame) -> Block:
     """Of ranks with these communication kernels."""
     run = handmade(accounting=[device(9 * MS)])
@@ -284,14 +247,6 @@ def test_the_caption_says_how_far_the_ranks_collectives_agree() -> None:
     fewer = ranks(first[:-1], second)
     assert "stragglers cannot be determined" in fewer.caption
     assert sorted(row[1:] for row in fewer.rows) == [("0 of 29",), ("0 of 30",)]
-
-
-def test_the_line_on_starved_windows_sums_them_up() -> None:
-    window = row(start_ms=1, end_ms=3, graph_estimate_ms=1, launch_idle_ms=1)
-    assert starved_line(results(starved=[window, window])) == (
-        "2 windows starved of launches: 4.00 ms, about 2.00 ms as CUDA graphs: --table starved",
-    )
-    assert starved_line(results()) == ()
 
 
 @dataclass(frozen=True)
@@ -365,11 +320,6 @@ def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
     block = of_rows("syncs", *some, row(api="cudaDeviceSynchronize", blocked_ms=211), limit=4)
     assert column(block, "blocked") == ["1.00 ms"] * 3 + ["211 ms"]
     assert block.rest == "6 more: --table syncs"
-
-
-def test_a_wait_in_less_than_half_of_the_steps_is_not_shown_as_the_longest() -> None:
-    run = handmade(accounting=[device(MS)], syncs=[WAIT | row(blocked_ms=99)])
-    assert shown("syncs", Results([replace(run, step_counts={("r", 0): 3})])).rows == ()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import pytest
 
 from nsysflow.compare.comparison import Comparison, compared
-from nsysflow.report.diff import ROWS, blocks, headline, not_comparable, remarks, title
-from tests.compare.handmade import capture, ranks, row, track
+from nsysflow.report.diff import ROWS, blocks, headline, remarks
+from tests.compare.handmade import capture, row
 
 STEPS = 40
 
@@ -63,13 +63,6 @@ def test_a_screen_shows_a_few_rows_and_says_how_many_there_are() -> None:
     assert len(cells(found, title, full=True)) == ROWS + 3
 
 
-def test_ranks_are_listed_where_there_are_several() -> None:
-    assert cells(FOUND, "Ranks") == []
-    two = [ranks(track(*side), track(*side, device=1)) for side in (BASE, NEW)]
-    names = [each[0] for each in cells(compared(two[:1], two[1:]), "Ranks")]
-    assert names == ["run GPU 0", "run GPU 1"]
-
-
 FAST = [100_000 + at % 3 for at in range(40)]
 SLOW = [each * 5 // 4 for each in FAST]
 
@@ -115,24 +108,6 @@ def test_the_headline_says_what_these_captures_tell(
     assert remark in "\n".join(remarks(comparison))
 
 
-def test_without_steps_it_says_how_to_get_them() -> None:
-    window = capture(row(500), step_name=None, steps=[None], kinds=[None])
-    assert "--step" in headline(compared([window], [window]))
-
-
-def test_the_title_counts_captures_and_steps() -> None:
-    assert title(found([FAST], [SLOW[:9]])) == "a0 → b0 · NVIDIA H200 · 40 and 9 steps"
-    assert title(found(runs(FAST), runs(SLOW))) == (
-        "a0 and 2 more → b0 and 2 more · NVIDIA H200 · 3 captures, 120 steps each"
-    )
-
-
 def test_means_that_contradict_the_typical_step_are_said() -> None:
     said = list(remarks(found([FAST], [[*(each - 9_000 for each in FAST[:-1]), 9_000_000]])))
     assert any("longer, the typical one shorter: a few long steps" in each for each in said)
-
-
-def test_what_was_forced_is_said() -> None:
-    other = compared([capture(row(1))], [capture(row(1), gpu="NVIDIA A100")])
-    assert "Forced in spite of different GPUs: NVIDIA H200 and NVIDIA A100" in remarks(other)
-    assert not_comparable(other).startswith("run and run cannot be compared: different GPUs")

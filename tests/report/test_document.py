@@ -6,7 +6,6 @@ from typing import Any
 import polars as pl
 
 import nsysflow
-from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.captures import Capture, Key, Track
@@ -31,11 +30,6 @@ def document() -> dict[str, Any]:
 def test_its_last_keys_are_the_declared_tables_in_their_order() -> None:
     declared = [table.json_key for table in declarations() if table.json_key is not None]
     assert [*document()][-len(declared) :] == declared
-
-
-def test_the_selection_is_in_it() -> None:
-    run = replace(training(), options=Options(steps=(StepPart(2),)))
-    assert json.loads(report_json(Results([run])))["report"]["selection"] == "--steps 2:"
 
 
 def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:
@@ -213,13 +207,6 @@ def test_each_rank_is_a_track() -> None:
     for analysis, track in zip(run.analyses, capture.tracks, strict=True):
         assert isinstance(analysis, nsysflow.Analysis)
         assert_read_back(analysis, [track])
-
-
-def test_a_gpu_without_steps_is_one_step_without_number_and_no_gpu_no_track() -> None:
-    (track,) = series(analysis_of(kernel(0, 10, None), kernel(30, 50, None)))["tracks"]
-    assert (track["steps"], track["kinds"], track["duration_ns"]) == ([None], [None], [50])
-    assert (track["process"], track["step_name"]) == (None, None)
-    assert series(analysis_of()) == {"unit": None, "names": [], "tracks": []}
 
 
 def test_unit_is_the_arithmetic_of_most_matrix_time() -> None:

@@ -13,7 +13,6 @@ from tests.report.handmade import (
     Results,
     captured,
     found_of,
-    renamed,
     stepped,
     valued,
     with_findings,
@@ -85,12 +84,6 @@ def test_an_unrecorded_step_says_what_savings_are_of(
 ) -> None:
     found = replace(found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS)
     assert suggestions(Results([stepped(found)], origin=origin), 1).caption == said
-
-
-def test_a_finding_of_several_reports_names_its_own() -> None:
-    ranks = [renamed(stepped(found_of(valued(report="rank1"))), f"rank{rank}") for rank in (0, 1)]
-    (row,) = suggestions(Results(ranks), 3).rows
-    assert row.title == "rank1: sync in the loop"
 
 
 def explained(run: Handmade, *typed: str) -> str:

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from xml.etree import ElementTree
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -93,54 +92,20 @@ def test_a_stack_of_a_thousand_calls_is_no_problem() -> None:
     assert depth == 1_002
 
 
-class _Strict(msgspec.Struct, forbid_unknown_fields=True):
-    """Part of speedscope's file format 1.25, as far as it concerns sampled profiles."""
-
-
-class Frame(_Strict):
-    name: str
-    file: str | None = None
-    line: int | None = None
-    col: int | None = None
-
-
-class Shared(_Strict):
-    frames: list[Frame]
-
-
-class Profile(_Strict):
-    type: Literal["sampled"]
-    name: str
-    unit: Literal["none", "nanoseconds", "microseconds", "milliseconds", "seconds", "bytes"]
-    startValue: int
-    endValue: int
-    samples: list[list[int]]
-    weights: list[int]
-
-
-class File(_Strict):
-    schema: str = msgspec.field(name="$schema")
-    shared: Shared
-    profiles: list[Profile]
-    name: str
-    activeProfileIndex: int
-    exporter: str
-
-
-def read(text: str) -> File:
+def read(text: str) -> dict[str, Any]:
     """A file as speedscope reads it."""
-    file = msgspec.json.decode(text, type=File)
-    assert file.schema == SCHEMA == "https://www.speedscope.app/file-format-schema.json"
-    assert file.exporter.startswith("nsysflow ")
+    file: dict[str, Any] = json.loads(text)
+    assert file["$schema"] == SCHEMA == "https://www.speedscope.app/file-format-schema.json"
+    assert file["exporter"].startswith("nsysflow ")
     return file
 
 
-def weights(file: File, profile: int = 0) -> dict[tuple[str, ...], int]:
+def weights(file: dict[str, Any], profile: int = 0) -> dict[tuple[str, ...], int]:
     """The idle time of each stack of a profile, by the names of its frames."""
-    of = file.profiles[profile]
-    names = [frame.name for frame in file.shared.frames]
-    stacks = [tuple(names[index] for index in sample) for sample in of.samples]
-    return dict(zip(stacks, of.weights, strict=True))
+    of = file["profiles"][profile]
+    names = [frame["name"] for frame in file["shared"]["frames"]]
+    stacks = [tuple(names[index] for index in sample) for sample in of["samples"]]
+    return dict(zip(stacks, of["weights"], strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,23 +242,11 @@ def test_all_idle_time_of_host_code_and_launches_is_there_and_no_folder(name: st
         assert "/home/" not in text
     file = read(files["json"])
     idle = run(name).judged.table("accounting").select("host_ns", "launch_ns").sum_horizontal()
-    assert sum(weights(file).values()) == file.profiles[0].endValue == idle.sum()
+    assert sum(weights(file).values()) == file["profiles"][0]["endValue"] == idle.sum()
     whole, *rest = drawn(files["svg"])
     for kind in ("phase", "cause"):
         wide = sum(box.width for box in rest if box.kind == kind)
         assert wide == pytest.approx(whole.width, rel=0.005)
-
-
-def test_a_split_that_is_known_is_drawn_so() -> None:
-    whole, *rest = boxes_of("h200-host-split")
-    shares = {box.name.partition(" ")[0]: 100 * box.width / whole.width for box in rest}
-    assert shares["tokenize"] == pytest.approx(60, abs=3)
-    assert shares["collate"] == pytest.approx(30, abs=3)
-
-
-def test_a_traces_operators_lie_below_their_callers() -> None:
-    found = weights(read(draw(run("h200-kineto"), Path("idle.json"))))
-    assert any(stack[-2:] == ("GeluBackward0", "aten::gelu_backward") for stack in found)
 
 
 def test_code_of_the_program_differs_from_that_of_libraries() -> None:

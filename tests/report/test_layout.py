@@ -1,7 +1,9 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from nsysflow.report.fields import mean_count
 from nsysflow.report.layout import (
     Block,
     Column,
@@ -58,3 +60,11 @@ def test_a_bar_is_for_a_terminal_only_as_is_its_letter() -> None:
     assert set_in_columns(columns, block.rows, 40)[0].split() == ["░", "idle"]
     assert [column.head for column in without_bars(block).columns] == ["idle"]
     assert without_bars(block).rows == (("7 ms",),)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [(0, "0"), (1, "<0.1"), (25, "0.5"), (50, "1"), (99, "2.0"), (475, "9.5"), (525, "10")],
+)  # fmt: skip
+def test_a_mean_count_per_step_is_never_rounded_to_none(count: int, said: str) -> None:
+    assert mean_count(count, 50) == said

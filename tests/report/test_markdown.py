@@ -1,5 +1,5 @@
 from nsysflow.report.markdown import summary
-from tests.report.handmade import MS, Results, device, results, training, valued, with_findings
+from tests.report.handmade import MS, device, results, valued, with_findings
 
 
 def test_every_table_has_as_many_cells_in_each_row() -> None:
@@ -26,8 +26,3 @@ def test_without_gpu_work_it_says_so_and_ends() -> None:
     assert page.startswith("# run.sqlite\n\n**no GPU work")
     assert "##" not in page
     assert "<details>" not in page
-
-
-def test_what_is_left_out_of_a_table_is_counted_below_it() -> None:
-    page = summary(Results([training()]), top=1)
-    assert "|\n\n1 more: --table syncs\n" in page

@@ -11,10 +11,9 @@ from nsysflow.report.figures.steps import draw_idle_over_steps
 from nsysflow.report.notebook import LABEL, WIDTH, gpu_time_bars, notebook_html
 from nsysflow.report.pictures import ALL
 from tests.analyses import analysed, few_reports, loaded, run_of
-from tests.report.figures.drawn import ranks, some_reports
+from tests.report.figures.drawn import some_reports
 from tests.report.handmade import MS, device, results
 from tests.report.notebook_html import boxes, tree, words
-from tests.reports import PACKED
 
 
 @few_reports
@@ -33,10 +32,6 @@ def test_bars_are_as_wide_as_the_parts_of_the_accounting(name: str) -> None:
     assert found == pytest.approx(wanted, abs=0.01)
 
 
-def test_the_legend_of_several_gpus_has_no_figures() -> None:
-    assert "compute</span>" in gpu_time_bars(ranks())
-
-
 UNTRUSTED: Final = '<script>alert("x")</script> & \N{HEBREW LETTER ALEF} ' + "x" * 5000
 
 
@@ -46,13 +41,6 @@ def test_every_report_is_shown_in_well_formed_html_without_scripts(name: str) ->
     assert root.get("class") == "nsysflow"
     assert not [*root.iter("script")]
     assert len([*root.iter("rect")]) < 100
-
-
-def test_ranks_are_shown_together() -> None:
-    run = nsysflow.analyze([PACKED["ddp-bucketed-rank0"], PACKED["ddp-bucketed-rank1"]])
-    read = words(run._repr_html_())
-    assert [read.count(f"GPU {gpu}") for gpu in (0, 1)] == [1, 1]
-    assert "arrivals : per collective" in read
 
 
 def test_names_from_the_program_are_text() -> None:

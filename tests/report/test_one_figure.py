@@ -19,8 +19,7 @@ from nsysflow.report.diff import page, table
 from nsysflow.report.document import compared_json, report_json
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_sentence
-from tests.analyses import loaded, run_of
-from tests.reports import SAMPLES
+from tests.analyses import few_reports, loaded, run_of
 
 FIGURE = r"[\d.,]+ (?:ns|us|ms|s)\b"
 
@@ -69,23 +68,7 @@ def assert_one_figure(results: Results) -> None:
         assert before.step_ns == capture.step_ns
 
 
-@pytest.mark.parametrize("name", sorted(path.name.split(".")[0] for path in SAMPLES.glob("*.xz")))
-def test_analyze_diff_and_check_print_one_step_of_each_sample(name: str) -> None:
-    assert_one_figure(run_of(name))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "h200-gpt2-eager",
-        "h200-hf-trainer",
-        "h200-accumulation",
-        "h200-bottlenecks",
-        "h200-ddp-rank0",
-        "synthetic-1",
-        "synthetic-3",
-    ],
-)
+@few_reports
 def test_analyze_diff_and_check_print_one_step_of_a_report(name: str) -> None:
     assert_one_figure(run_of(name))
 

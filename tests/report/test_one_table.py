@@ -4,7 +4,7 @@ from rich.cells import cell_len
 
 from nsysflow.analysis.tables.index import ABOUT, declaration, declarations
 from nsysflow.report.layout import set_in_columns
-from nsysflow.report.one_table import MOST_COLUMNS, columns_that_fit, readable_block
+from nsysflow.report.one_table import columns_that_fit, readable_block
 from tests.analyses import analysed
 from tests.report.handmade import MS, frame, training
 
@@ -37,19 +37,9 @@ def test_columns_stay_in_the_tables_order_and_the_least_important_go_first() -> 
     assert columns_that_fit(SYNC, by_weight, 1) == ["induced_idle_ns"]
 
 
-def test_no_more_columns_than_can_be_read() -> None:
-    table = pl.DataFrame({f"c{number}": [1] for number in range(20)})
-    assert columns_that_fit(table, table.columns, 999) == table.columns[:MOST_COLUMNS]
-
-
 @pytest.mark.parametrize("silent", ["source", "report", "process", "gpu_busy_ns"])
 def test_a_column_that_says_nothing_takes_no_room(silent: str) -> None:
     assert columns_that_fit(SYNC, (silent, "api"), 80) == ["api"]
-
-
-def test_whose_row_it_is_shows_where_rows_differ() -> None:
-    both = frame("syncs", {"api": "a", "report": "rank0"}, {"api": "b", "report": "rank1"})
-    assert columns_that_fit(both, ("report", "api"), 80) == ["report", "api"]
 
 
 @pytest.mark.parametrize(

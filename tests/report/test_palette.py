@@ -3,7 +3,6 @@ from typing import Final, Literal
 
 import pytest
 
-from nsysflow.analysis.causes import CAUSES
 from nsysflow.report import palette
 from nsysflow.report.palette import Colour
 from tests.report.sight import AS_SEEN, apart, contrast
@@ -24,10 +23,6 @@ SHOWN: Final = {
     **{name: palette.CLASSES[name] for name in ("compute", "communication", "copy")},
 }
 """What is drawn side by side."""
-
-
-def test_every_cause_has_a_colour_in_the_declared_order() -> None:
-    assert [*palette.CAUSES] == [*CAUSES]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -23,12 +23,6 @@ def test_a_name_with_a_slash_stays_one_name_and_nests_as_deep_as_it_likes() -> N
     assert phase_names(keys)[-1] == ("step",) * depth
 
 
-def test_ranks_are_added_up() -> None:
-    row = {"path": "step", "depth": 1, "busy_ns": 10 * MS, "kernels": 5, "kernel_ns": 10 * MS}
-    found, _ = phase_tree(results(phases=[row, {**row, "process": 9}]), 10)
-    assert (found[0].busy_ns, found[0].kernels) == (20 * MS, 10)
-
-
 def test_idle_time_before_work_without_a_launch_is_apart() -> None:
     found, _ = phase_tree(results(accounting=[device(9 * MS, host_ns=2 * MS, unknown_ns=MS)]), 10)
     assert [(phase.names, phase.idle_ns // MS) for phase in found] == [

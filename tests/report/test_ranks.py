@@ -105,15 +105,6 @@ def test_a_thousand_ranks_fit_into_the_lines_and_the_worst_of_them_is_seen() -> 
     assert sum(len(line.ranks) for line in lines) == 1024
 
 
-def test_at_most_half_of_the_lines_show_a_rank_alone() -> None:
-    lines = drawn(64, 2, alone=range(40))
-    assert [len(line.ranks) for line in lines][:5] == [1, 1, 1, 1, 12]
-
-
-def test_many_steps_fit_into_the_width_and_the_worst_of_them_is_seen() -> None:
-    assert drawn(2, 100, width=10, r0=[55])[0].letters == "·····▒····"
-
-
 def test_a_step_that_a_rank_lacks_is_blank_and_without_steps_there_is_no_picture() -> None:
     rows = [row for row in steps(2, 3) if (row["rank"], row["step"]) != (1, 1)]
     lines = heat_map(frame("rank_steps", *map(dict, rows)), [], 8, 80)
@@ -194,11 +185,6 @@ def test_the_reason_is_a_clause_and_several_have_their_shares(
 ) -> None:
     none = {"cost_work_ns": 0, "cost_host_ns": 0}
     assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
-
-
-def test_of_few_ranks_nothing_is_said_where_nobody_is_late() -> None:
-    assert said(group(cost_step_ns=MS // 20), many=False) == RankSummary()
-    assert said(group(), many=False).first.startswith("rank37 holds up")
 
 
 def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> None:

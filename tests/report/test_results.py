@@ -1,5 +1,4 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -7,7 +6,6 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.tables.index import ABOUT, declarations
-from nsysflow.report.results import Origin
 from tests.analyses import analysed, few_reports
 from tests.report.handmade import Results, found_of, handmade, stepped, valued
 
@@ -51,8 +49,3 @@ def test_a_run_can_be_typed_again_with_what_chooses_its_judged_part(
 ) -> None:
     run = Results([replace(handmade(), options=options)])
     assert run.again == f"run.sqlite {typed}".strip()
-
-
-def test_paths_are_typed_again_as_they_were_typed() -> None:
-    origin = Origin(typed=(Path("a b"), Path("run/rank1.sqlite")))
-    assert Results([handmade()], origin=origin).again == "'a b' run/rank1.sqlite"

@@ -140,10 +140,13 @@ def in_flamegraph() -> str:
         for box in boxes
     ]
     file = flamegraph.read(speedscope(STACKS, "two ranks"))
-    for at, profile in enumerate(file.profiles):
-        lines += ["", f"{profile.name}: {profile.endValue} {profile.unit}"]
+    for at, profile in enumerate(file["profiles"]):
+        lines += ["", "{name}: {endValue} {unit}".format_map(profile)]
         lines += [f"{ns} {' / '.join(names)}" for names, ns in flamegraph.weights(file, at).items()]
-    frames = (f"{each.name}: {each.file} {each.line}" for each in file.shared.frames)
+    frames = (
+        f"{each['name']}: {each.get('file')} {each.get('line')}"
+        for each in file["shared"]["frames"]
+    )
     return joined([*lines, "", *frames])
 
 

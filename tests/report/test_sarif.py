@@ -1,9 +1,11 @@
 """Where a result is, how much it counts, and by what it is known again."""
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -26,31 +28,51 @@ from tests.report.handmade import (
     valued,
     with_findings,
 )
-from tests.report.sarif import Location, Result, Run, read
 
 LINE = "train.py:42 in check"
+URI: Final = re.compile(r"(?!/)[A-Za-z0-9_.~/%-]+")
+"""Relative, and quoted where needed."""
+FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}:[1-9][0-9]*")
+
+Json = dict[str, Any]
+
+
+def read(text: str) -> Json:
+    """The run of a document, which has what GitHub requires of each result."""
+    document = json.loads(text)
+    assert document["version"] == "2.1.0"
+    (run,) = document["runs"]
+    for result in run["results"]:
+        (location,) = result["locations"]
+        assert URI.fullmatch(location["physicalLocation"]["artifactLocation"]["uri"])
+        assert FINGERPRINT.fullmatch(result["partialFingerprints"]["primaryLocationLineHash"])
+        assert result["message"]["text"]
+        assert 0 <= result["rank"] <= 100
+    found: Json = run
+    return found
 
 
 def results_of(
     *some: Valued, files: Iterable[str] = (), path: str = "run.sqlite", find: Find = lambda _: None
-) -> list[Result]:
+) -> list[Json]:
     """The results of findings, in a report whose stacks are of these files."""
     report = stepped(found_of(*some))
     rows = [(number, 0, file, 1, "f") for number, file in enumerate(files)]
     frames = pl.DataFrame(rows, schema=schema.FRAMES, orient="row")
     report = replace(report, trace=replace(report.trace, frames=frames))
     origin = Origin(paths={"run.sqlite": Path(path)}, typed=(Path(path),))
-    return read(sarif_json(Results([report], origin=origin), find)).results
+    found: list[Json] = read(sarif_json(Results([report], origin=origin), find))["results"]
+    return found
 
 
-def place_of(one: Valued, **where: Any) -> Location:
+def place_of(one: Valued, **where: Any) -> Json:
     (result,) = results_of(one, **where)
-    (location,) = result.locations
-    return location
+    place: Json = result["locations"][0]["physicalLocation"]
+    return place
 
 
 def uri_of(one: Valued, **where: Any) -> str:
-    return place_of(one, **where).physical_location.artifact_location.uri
+    return str(place_of(one, **where)["artifactLocation"]["uri"])
 
 
 @pytest.mark.parametrize(
@@ -58,8 +80,8 @@ def uri_of(one: Valued, **where: Any) -> str:
 )
 def test_a_saving_of_5_pct_of_a_step_is_a_warning(pct: float, level: str) -> None:
     (result,) = results_of(valued(round(STEP_NS * pct / 100)))
-    assert result.level == level
-    assert result.rank == pytest.approx(pct)
+    assert result["level"] == level
+    assert result["rank"] == pytest.approx(pct)
 
 
 @pytest.mark.parametrize(
@@ -75,11 +97,9 @@ def test_a_line_of_the_program_is_found_in_the_working_tree(
     source: str, here: dict[str, str], uri: str, base: str | None
 ) -> None:
     place = place_of(valued(source=source), files=["/home/me/job/train.py"], find=here.get)
-    artifact = place.physical_location.artifact_location
-    assert (artifact.uri, artifact.uri_base_id) == (uri, base)
-    assert place.physical_location.region.start_line == 42
-    functions = [each.name for each in place.logical_locations or ()]
-    assert functions == (["check"] if source == LINE else [])
+    artifact = place["artifactLocation"]
+    assert (artifact["uri"], artifact.get("uriBaseId")) == (uri, base)
+    assert place["region"]["startLine"] == 42
 
 
 @pytest.mark.parametrize("source", ["", "<stdin>:3 in step"])
@@ -93,13 +113,14 @@ def test_a_finding_without_a_file_is_at_the_report(source: str) -> None:
 
 def test_the_line_of_a_framework_is_related_and_not_the_place() -> None:
     (result,) = results_of(valued(via="transformers/trainer.py:2541 in _inner"))
-    (related,) = result.related_locations
-    assert related.physical_location.artifact_location.uri == "transformers/trainer.py"
-    assert related.physical_location.region.start_line == 2541
+    (related,) = result["relatedLocations"]
+    place = related["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "transformers/trainer.py"
+    assert place["region"]["startLine"] == 2541
 
 
-def fingerprints(*some: Valued) -> list[str]:
-    return [each.partial_fingerprints.primary_location_line_hash for each in results_of(*some)]
+def fingerprints(results: Iterable[Json]) -> list[str]:
+    return [each["partialFingerprints"]["primaryLocationLineHash"] for each in results]
 
 
 @pytest.mark.parametrize(
@@ -115,22 +136,20 @@ def test_a_finding_is_known_again_by_its_rule_phase_and_function(
     changed: dict[str, Any], same: bool
 ) -> None:
     first: dict[str, Any] = {"source": LINE, "phase": "step"}
-    assert (fingerprints(valued(**first)) == fingerprints(valued(**first | changed))) is same
+    before, now = (results_of(valued(**fields)) for fields in (first, first | changed))
+    assert (fingerprints(before) == fingerprints(now)) is same
 
 
 def test_findings_of_one_function_are_numbered_by_their_lines_and_not_by_their_savings() -> None:
     low, high = (valued(source=f"train.py:{number} in check") for number in (9, 42))
-    first, second = fingerprints(high, low)
+    first, second = fingerprints(results_of(high, low))
     assert (first[-2:], second[-2:]) == (":2", ":1")
-    assert fingerprints(low, high) == [second, first]
+    assert fingerprints(results_of(low, high)) == [second, first]
 
 
-def nowhere(_name: str) -> None:
-    """No file is in the working tree."""
-
-
-def sarif(results: RealResults) -> Run:
-    return read(sarif_json(results, nowhere))
+def sarif(results: RealResults) -> Json:
+    """The run, where no file is in the working tree."""
+    return read(sarif_json(results, lambda _: None))
 
 
 @few_reports
@@ -138,28 +157,28 @@ def test_a_real_report_gives_a_document_that_github_takes(name: str) -> None:
     results = run_of(name)
     run = sarif(results)
     rows = results.table("findings").to_dicts()
-    assert [each.rule_id for each in run.results] == [row["rule"] for row in rows]
-    for each, row in zip(run.results, rows, strict=True):
+    assert [each["ruleId"] for each in run["results"]] == [row["rule"] for row in rows]
+    for each, row in zip(run["results"], rows, strict=True):
         for number in ("finding", "saving_low_ns", "saving_high_ns", "method", "steps"):
-            assert each.properties[number] == row[number]
-        assert row["title"] in each.message.text
-    known = {each.partial_fingerprints.primary_location_line_hash for each in run.results}
-    assert len(known) == len(rows)
+            assert each["properties"][number] == row[number]
+        assert row["title"] in each["message"]["text"]
+    assert len({*fingerprints(run["results"])}) == len(rows)
 
 
 def test_every_rule_is_there_with_its_example_whatever_was_found() -> None:
-    rules = sarif(with_findings()).tool.driver.rules
-    assert [each.id for each in rules] == [*explanations()]
+    rules = sarif(with_findings())["tool"]["driver"]["rules"]
+    assert [each["id"] for each in rules] == [*explanations()]
     for each, one in zip(rules, explanations().values(), strict=True):
-        assert f"nsysflow explain {each.id}" in each.help.text
-        assert each.short_description.text.endswith(".")
+        assert f"nsysflow explain {each['id']}" in each["help"]["text"]
+        assert each["shortDescription"]["text"].endswith(".")
         for code in (one.before, one.after):
-            assert f"```python\n{code.strip()}\n```" in each.help.markdown
+            assert f"```python\n{code.strip()}\n```" in each["help"]["markdown"]
 
 
 def test_a_recording_that_cannot_be_judged_says_so() -> None:
     note = Note(NoteKind.LEFT_OUT, "rank1 is left out: it has no step")
     failed = FailedCheck(check=Check.NO_KERNELS, count=10, of=0)
     run = sarif(Results([Handmade(tables={}, notes=(note,), failed_checks=(failed,))]))
-    (invocation,) = run.invocations
-    assert {each.level for each in invocation.tool_execution_notifications} == {"warning", "note"}
+    (invocation,) = run["invocations"]
+    levels = {each["level"] for each in invocation["toolExecutionNotifications"]}
+    assert levels == {"warning", "note"}

@@ -11,21 +11,10 @@ from nsysflow.report.tables import (
     GAPS_PARQUET,
     WHERE_THERE,
     GapsFormat,
-    named_table,
     write_csv,
     write_files,
 )
-from tests.report.handmade import (
-    MS,
-    Handmade,
-    Results,
-    frame,
-    handmade,
-    measured,
-    sampled,
-    training,
-    two_ranks,
-)
+from tests.report.handmade import Results, frame, handmade, measured, sampled, training, two_ranks
 from tests.report.test_reviewed_pages import PAGES
 
 HEADERS = dict(line.split(": ") for line in (PAGES / "columns.txt").read_text("utf-8").splitlines())
@@ -71,12 +60,6 @@ def test_a_name_with_a_comma_and_quotes_survives_csv() -> None:
     assert pl.read_csv(out.getvalue())["name"].item() == 'f<int, "a">\n'
 
 
-def test_short_gaps_are_left_out_of_the_rows_but_not_of_the_sums() -> None:
-    run = Results([training()])
-    assert named_table(run, "gaps", at_least_ns=10 * MS)["gap"].to_list() == [7]
-    assert named_table(run, "gap_summary", at_least_ns=10 * MS).height == 3
-
-
 @pytest.mark.parametrize(
     ("form", "largest", "made"),
     [
@@ -95,8 +78,3 @@ def test_gaps_are_csv_unless_that_is_large_or_parquet_is_asked_for(
     assert gaps.name == made
     read = (pl.read_csv if made == GAPS_CSV else pl.read_parquet)(gaps)
     assert read["duration_ns"].to_list() == training().gaps["duration_ns"].to_list()
-
-
-def test_a_report_without_gaps_has_an_empty_list_of_them(tmp_path: Path) -> None:
-    write_files(Results([Handmade(tables={})]), tmp_path)
-    assert len((tmp_path / GAPS_CSV).read_text().splitlines()) == 1

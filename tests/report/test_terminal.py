@@ -1,38 +1,15 @@
-from dataclasses import replace
-from io import StringIO
-from typing import Literal
-
 import pytest
 from rich.cells import cell_len
-from rich.console import Console
 
 from nsysflow.analysis.notes import Note, NoteKind
-from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.layout import Block, words
 from nsysflow.report.terminal import page, set_block
-from tests.report.handmade import (
-    MS,
-    Results,
-    device,
-    handmade,
-    results,
-    row,
-    training,
-    valued,
-    with_findings,
-)
+from tests.report.handmade import MS, Results, device, handmade, results, row, valued, with_findings
 
 
 def lines(of: Results, width: int = 110, top: int | None = None) -> list[str]:
     """The page without styles."""
     return [line.plain for line in page(of, width=width, top=top)]
-
-
-@pytest.mark.parametrize("width", [80, 100, 110, 200])
-def test_no_number_is_cut_on_any_terminal(width: int) -> None:
-    text = "\n".join(lines(Results([training()]), width))
-    for number in ("30.0 ms", "8.00 ms", "211 ms", "40.0 ms", "49.0 ms 49 %"):
-        assert number in text
 
 
 def test_the_page_fits_a_screen_however_much_there_is() -> None:
@@ -65,27 +42,6 @@ def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
     ]
 
 
-def test_a_narrowed_window_is_named() -> None:
-    options = Options(
-        range="train", from_ns=1_500_000_000, steps=(StepPart(2), StepPart(7, 8, out=True))
-    )
-    some = Results([replace(training(), options=options)])
-    assert some.selection == "--range train --from 1.5 --steps 2: --steps '!7'"
-    assert "only --range train --from 1.5 --steps 2:" in lines(some)[0]
-
-
-@pytest.mark.parametrize(("color_system", "escapes"), [(None, False), ("standard", True)])
-def test_only_the_console_decides_on_escape_codes(
-    color_system: Literal["standard"] | None, escapes: bool
-) -> None:
-    out = StringIO()
-    console = Console(file=out, force_terminal=True, color_system=color_system, width=200)
-    for line in page(Results([training()]), width=110, top=None):
-        console.print(line)
-        assert "\x1b" not in line.plain
-    assert ("\x1b" in out.getvalue()) is escapes
-
-
 def titled(caption: str, rest: str = "", width: int | None = 40) -> list[str]:
     """The lines above the columns of a block."""
     block = Block(title="Phases", caption=caption, rest=rest, columns=(words("a"),), rows=(("b",),))
@@ -114,7 +70,3 @@ def test_caption_and_rest_stand_beside_the_title_where_there_is_room(
     caption: str, rest: str, width: int | None, shown: list[str]
 ) -> None:
     assert titled(caption, rest, width) == shown
-
-
-def test_a_block_without_rows_has_no_lines() -> None:
-    assert list(set_block(Block(title="Phases", columns=(words("a"),), rows=()), 80)) == []

@@ -10,7 +10,6 @@ from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.report.results import Origin
 from nsysflow.report.validity import Invalid, are_named_as_ranks, failures
-from tests.analyses import analysed
 from tests.report.handmade import Handmade, Results, handmade, renamed, two_ranks
 
 BLIND = FailedCheck(check=Check.NO_KERNELS, count=9, of=0)
@@ -71,11 +70,6 @@ def test_a_report_without_kernels_fails_alone_and_where_there_was_a_gpu() -> Non
     assert failures(Results([failing(BLIND, "rank0"), renamed(handmade(), "rank1")])) == ()
 
 
-def test_of_several_ranks_the_incomplete_one_is_named() -> None:
-    found = only(failing(LOST, "rank1"), renamed(handmade(), "rank0"))
-    assert found.sentence.startswith("Incomplete capture in rank1: ")
-
-
 def unrelated(**origin: Any) -> tuple[Invalid, ...]:
     runs = [renamed(handmade(), name) for name in ("a b.sqlite", "c.sqlite")]
     return failures(Results(runs, origin=Origin(**origin)))
@@ -94,12 +88,6 @@ def test_a_manifest_or_a_common_collective_makes_ranks_whatever_their_names() ->
     assert unrelated(ranks=True) == ()
     ranks = [renamed(run, name) for run, name in zip(two_ranks(), "ab", strict=True)]
     assert failures(Results(ranks)) == ()
-
-
-def test_two_real_reports_of_different_programs_are_no_ranks() -> None:
-    assert failures(Results([analysed("nan_check-sync")])) == ()
-    both = Results([analysed("nan_check-sync"), analysed("h2d-pinned")])
-    assert [each.why for each in failures(both)] == ["unrelated-reports"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
 import subprocess
-from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
@@ -40,24 +39,6 @@ def finding(**fields: Any) -> Finding:
 )  # fmt: skip
 def test_a_replay_says_what_is_different_in_it(changes: Changes, said: str) -> None:
     assert reckoned(finding(changes=changes)) == f"replayed: the recorded steps {said}"
-
-
-def test_without_a_replay_of_this_change_it_is_the_most_that_can_be_saved() -> None:
-    said = reckoned(finding(changes=Changes(no_profiler=True), exact=False))
-    assert said.startswith("at most: the recorded steps replayed without the profiler's own work")
-    one = finding(changes=None)
-    assert reckoned(replace(one, at_most_ns=5)).startswith("at most: the time lost there")
-    assert reckoned(one) == "no replay can express the change"
-
-
-def test_a_kernel_of_a_long_name_is_shortened() -> None:
-    name = f"void f<{'int, ' * 40}int>()"
-    assert len(reckoned(finding(changes=Changes(scaled=((name, 0.5),))))) < 120
-
-
-def test_a_short_command_is_one_line() -> None:
-    (line,) = command_lines(["nsysflow", "whatif", "my report"], ["--remove", "sync@a.py:1"])
-    assert line == "nsysflow whatif 'my report' --remove sync@a.py:1"
 
 
 def test_a_long_command_has_a_line_for_each_option_and_is_the_same_to_a_shell() -> None:

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from typing import Final
 
 import pytest
@@ -18,7 +16,6 @@ from nsysflow.report.explain.pages import (
     pages_of,
     set_explained,
 )
-from nsysflow.report.verdict import WORDS
 from tests.analyses import SCHEMAS
 
 SCREEN: Final = 100, 45
@@ -26,10 +23,6 @@ SCREEN: Final = 100, 45
 
 def lines(page: Explained) -> list[str]:
     return [line.plain for line in set_explained(page, SCREEN[0])]
-
-
-def kinds(name: str) -> list[str]:
-    return [page.kind for page in pages_of(name)]
 
 
 def test_every_name_has_a_page_that_fits_a_line_and_most_a_screen() -> None:
@@ -44,30 +37,10 @@ def test_every_name_has_a_page_that_fits_a_line_and_most_a_screen() -> None:
             assert name not in short or len(lines(page)) <= SCREEN[1], name
 
 
-def test_a_name_of_two_things_has_a_page_for_each() -> None:
-    assert kinds("copies") == ["bound", "table"]
-    assert kinds("gaps") == ["table", "column"]
-    assert kinds("sync") == ["cause of idle time"]
-
-
 def test_the_page_of_a_table_says_what_each_column_means() -> None:
     (page,) = pages_of("syncs")
     named = {line.split()[0] for line in lines(page) if line and not line.startswith(" ")}
     assert {*SCHEMAS["syncs"]} <= named
-
-
-def test_a_column_that_means_two_things_says_which_in_which_table() -> None:
-    (page,) = pages_of("start_ns")
-    shown = "\n".join(lines(page))
-    assert "in accounting: start of the window" in shown
-    assert "in syncs, gaps, steps, starved, each_copy, collectives, induced: when it" in shown
-
-
-def test_a_column_of_a_cause_and_the_cause_lead_to_each_other() -> None:
-    (column,), (cause,) = (map(lines, pages_of(name)) for name in ("sync_ns", "sync"))
-    assert "more  nsysflow explain sync" in column
-    tables = "column       sync_ns, in accounting, phases,"  # and in no table that only sums up
-    assert any(line.startswith(tables) for line in cause)
 
 
 def test_the_contents_fit_one_screen_and_name_all_but_the_columns() -> None:
@@ -128,21 +101,3 @@ def test_words_of_the_page_stand_for_names(typed: str, name: str) -> None:
 @pytest.mark.parametrize("typed", ["", "-", "snyc", "_ns", "report.sqlite"])
 def test_anything_else_is_unknown(typed: str) -> None:
     assert known_as(typed) is None
-
-
-def test_every_cause_and_bound_is_known_by_its_words() -> None:
-    assert [known_as(cause.label) for cause in CAUSES.values()] == [*CAUSES]
-    assert None not in map(known_as, WORDS.values())
-
-
-def test_the_columns_are_those_of_all_tables() -> None:
-    assert {*names_by_kind()["columns"]} == {name for schema in SCHEMAS.values() for name in schema}
-
-
-def test_the_names_need_no_polars() -> None:
-    code = (
-        "import sys; from nsysflow.report.explain.names import names_by_kind\n"
-        "names_by_kind(); print('polars' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"

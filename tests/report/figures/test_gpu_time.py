@@ -1,5 +1,4 @@
 from collections import Counter, defaultdict
-from typing import Any
 
 import polars as pl
 import pytest
@@ -18,7 +17,7 @@ from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.pictures import ALL
 from nsysflow.report.results import Results as RealResults
 from tests.analyses import run_of
-from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
+from tests.report.figures.drawn import bars, colour, drawn, some_reports, texts
 from tests.report.handmade import MS, device, results
 
 COLUMNS = {part.colour.light: part.column for part in ALL}
@@ -98,16 +97,6 @@ def test_bars_are_as_wide_as_the_classes_in_kernels(name: str) -> None:
     assert axes.get_xlim()[0] == 0
 
 
-def test_only_communication_has_the_colour_of_communication() -> None:
-    figure = drawn(draw_kernel_classes, ranks())
-    (axes,) = figure.axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    wanted = palette.CLASSES["communication"].light
-    found = [name for name, bar in zip(names, bars(axes), strict=True) if colour(bar) == wanted]
-    assert found == ["comm"]
-    assert any("2 GPUs together" in text for text in texts(figure))
-
-
 def shown(axes: Axes) -> dict[tuple[str, str], float]:
     """The height of each bar, by length and cause, without empty ones."""
     lengths = [*(label for _, label in LENGTHS), LONGER]
@@ -134,18 +123,3 @@ def test_bars_are_as_high_as_the_table_says(name: str) -> None:
             {key: value / judged.step_count for key, value in wanted.items()}
         )
         assert axes.get_ylim()[0] == 0
-
-
-def gap(length: str, cause: str = "host") -> dict[str, Any]:
-    return {"length": length, "cause": cause, "gaps": 1, "idle_ns": MS}
-
-
-def test_classes_go_from_the_shortest_to_the_longest_that_has_gaps() -> None:
-    figure = drawn(draw_gap_histogram, results(gap_histogram=[gap("< 100 us"), gap("< 5 us")]))
-    names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
-    assert names == ["< 2 us", "< 5 us", "< 20 us", "< 100 us"]
-
-
-def test_axes_say_where_they_are_of_the_window_and_not_of_a_step() -> None:
-    window = texts(drawn(draw_gap_histogram, results(gap_histogram=[gap("longer")])))
-    assert {"gaps in the window", "idle time in the window (ms)"} <= {*window}

@@ -6,12 +6,11 @@ import pytest
 from matplotlib.axes import Axes
 
 from nsysflow.report.figures.steps import GPUS, LOST, draw_idle_over_steps, draw_ranks
-from nsysflow.report.figures.style import COLUMN_MM, LINE, PAGE_MM
+from nsysflow.report.figures.style import LINE
 from nsysflow.report.pictures import IDLE
 from tests.analyses import run_of
 from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
-from tests.report.handmade import MS, Handmade, Results, handmade, renamed, results, row
-from tests.report.test_ranks import many
+from tests.report.handmade import MS, Handmade, Results, handmade, renamed
 
 COLUMNS = {part.colour.light: part.column for part in IDLE}
 UNUSUAL = ("cut-off", "incomplete")
@@ -50,12 +49,6 @@ def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
             if row[part.column]
         }
         assert axes.get_ylim()[0] == 0
-
-
-def test_a_step_that_is_not_judged_stands_on_grey() -> None:
-    (axes,) = drawn(draw_idle_over_steps, run_of("nan_check-sync")).axes
-    grey = [bar for bar in bars(axes) if colour(bar) == LINE]
-    assert [round(bar.get_x() + bar.get_width() / 2) for bar in grey] == [0]
 
 
 class Judged(Handmade):
@@ -104,17 +97,6 @@ def test_of_many_gpus_those_that_idle_longest_are_shown_and_the_others_counted()
     assert "rank1 GPU 0" not in texts(figure)
 
 
-@pytest.mark.parametrize(("count", "width_mm"), [(5, COLUMN_MM), (40, PAGE_MM)])
-def test_few_steps_fit_into_one_column(count: int, width_mm: int) -> None:
-    figure = drawn(draw_idle_over_steps, results(steps=[step(at, MS) for at in range(count)]))
-    assert figure.get_figwidth() * 25.4 == pytest.approx(width_mm)
-
-
-@pytest.mark.parametrize("rows", [[], [step(0, 0), step(1, 0)]])
-def test_without_idle_steps_there_is_no_figure(rows: list[dict[str, Any]]) -> None:
-    assert draw_idle_over_steps(results(steps=rows)) is None
-
-
 def cells(axes: Axes) -> list[list[float | None]]:
     """The values of a heat map, rank by rank."""
     (image,) = axes.images
@@ -132,23 +114,3 @@ def test_cells_are_the_steps_and_what_they_lost() -> None:
         steps = run.steps.select("report", "step", whole.alias("ns")).sort("report", "step")
         by_rank = steps.group_by("report", maintain_order=True).agg("ns")
         assert cells(axes) == by_rank["ns"].to_list()
-
-
-def test_a_step_that_a_rank_lacks_is_empty() -> None:
-    both, one = (
-        handmade(steps=[row(step=at, kind="steady", duration_ms=ms) for at, ms in steps])
-        for steps in (((3, 1), (4, 2)), ((4, 3),))
-    )
-    first, second = renamed(both, "a"), renamed(one, "b")
-    figure = drawn(draw_ranks, Results([first, second]))
-    assert cells(figure.axes[0]) == [[MS, 2 * MS], [None, 3 * MS]]
-    assert {"a GPU 0", "b GPU 0"} <= {*texts(figure)}
-
-
-def test_of_many_ranks_all_are_drawn_and_some_are_named() -> None:
-    figure = drawn(draw_ranks, many())
-    own = cells(figure.axes[0])
-    assert len(own) == 64
-    assert [row[0] for row in own if row[0] != 8 * MS] == [9 * MS]
-    assert {"rank0 GPU 0", "rank62 GPU 6"} <= {*texts(figure)}
-    assert "rank1 GPU 1" not in texts(figure)

@@ -1,4 +1,3 @@
-import sys
 from io import BytesIO
 
 import polars as pl
@@ -7,21 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as classes
 
-from nsysflow.base.errors import NsysflowError
 from nsysflow.report.perfetto import packets as wire
-from nsysflow.report.perfetto.packets import PacketColumns, Packets, protos
+from nsysflow.report.perfetto.packets import PacketColumns, Packets
 from tests.report.perfetto.reader import Slice, read_trace
 
 ODD_NAMES = (
     *("<script>alert('1')</script>", '"quoted" \\ {0} %s', "שלום עולם"),
     *("x" * 5_000, "line\nbreak", ""),
 )
-
-
-@given(st.integers(0, 2**64 - 1))
-def test_a_number_is_written_as_the_package_writes_it(number: int) -> None:
-    message = classes.TracePacket(timestamp=number)
-    assert wire.field_key(8, wire.VARINT) + wire.varint(number) == message.SerializeToString()
 
 
 @given(
@@ -47,13 +39,6 @@ def test_an_event_is_what_the_package_makes_of_it(
     assert classes.Trace.FromString(written) == classes.Trace(packet=[packet])
 
 
-@given(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False))
-def test_a_counter_is_what_the_package_makes_of_it(whole: int, value: float) -> None:
-    event = classes.TrackEvent(counter_value=whole, double_counter_value=value)
-    written = wire.counter_count(whole) + wire.counter_value(value)
-    assert classes.TrackEvent.FromString(written) == event
-
-
 def read_back(*names: str | None, track: str = "track") -> tuple[bytes, list[Slice]]:
     """Slices without length of these names, which are also a text of each: written, and read."""
     out = BytesIO()
@@ -75,23 +60,9 @@ def test_names_are_shown_as_they_are() -> None:
     assert found[0].path == (ODD_NAMES[0],)
 
 
-def test_a_slice_without_a_name_is_there() -> None:
-    _, (one,) = read_back(None)
-    assert (one.name, one.arguments) == ("(nameless)", {})
-
-
 def test_a_name_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.report.perfetto.packets._ROWS", 2)
     names = ["a long name", "other", "a long name", "a long name", "last"]
     content, found = read_back(*names)
     assert content.count(b"a long name") == 2  # as a name and as a text
     assert [each.name for each in found] == names
-
-
-def test_without_the_package_the_error_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
-    with pytest.raises(NsysflowError, match="perfetto is not installed") as raised:
-        protos()
-    assert raised.value.command == "pip install 'nsysflow[perfetto]'"

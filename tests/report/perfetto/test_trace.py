@@ -1,9 +1,6 @@
-import shutil
-import subprocess
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -14,14 +11,7 @@ from hypothesis import strategies as st
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.report.perfetto.trace import (
-    bin_ns,
-    busy_share,
-    gap_parts,
-    run_ahead,
-    shifts_ns,
-    write_trace,
-)
+from nsysflow.report.perfetto.trace import bin_ns, busy_share, gap_parts, run_ahead, shifts_ns
 from nsysflow.report.results import Results
 from tests.analyses import analysed, few_reports, run_of
 from tests.report.perfetto.reader import Read, read_results
@@ -178,33 +168,6 @@ def test_processes_of_one_pid_in_two_reports_stay_two() -> None:
     assert threads == {*pids}
 
 
-def test_a_gap_says_whose_it_is() -> None:
-    waits = shown_of("nan_check-sync").read.on("GPU 0: idle: waiting in a sync")
-    longest = max(waits, key=lambda wait: wait.ns).arguments
-    assert (longest["culprit"], longest["phase"]) == ("cudaStreamSynchronize", "step/metrics")
-    assert longest["source"] == "nan_check.py:125 in check"
-
-
-@pytest.mark.parametrize("name", ["nan_check-sync", RANKS[0]])
-def test_trace_processor_finds_the_same_causes(name: str, tmp_path: Path) -> None:
-    shell = shutil.which("trace_processor_shell") or shutil.which("trace_processor")
-    if shell is None:
-        pytest.skip("trace_processor_shell is not on PATH")
-    trace, query = tmp_path / "a.pftrace", tmp_path / "a.sql"
-    with trace.open("wb") as out:
-        write_trace(run_of(name), out)
-    query.write_text(
-        "select track.name, sum(dur) from slice join track on slice.track_id = track.id"
-        " where track.name like '%: idle: %' group by 1 order by 1;",
-        encoding="utf-8",
-    )
-    ran = subprocess.run([shell, "-q", query, trace], capture_output=True, text=True, check=True)
-    (row,) = analysed(name).accounting.to_dicts()
-    for cause in CAUSES.values():
-        if idle_ns := row[f"{cause.name}_ns"]:
-            assert f'"GPU {row["device"]}: idle: {cause.label}",{idle_ns}\n' in ran.stdout
-
-
 def times(*rows: tuple[int, int], names: tuple[str, str] = ("start_ns", "end_ns")) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row")
 
@@ -231,21 +194,6 @@ def test_the_busy_share_of_a_bin_is_that_of_a_slow_count(start: int, lengths: li
         for bin_ in pairwise(edges)
     ]
     assert [share for _, share in found] == pytest.approx([*shares, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("launched", "queued"),
-    [
-        ([(10, 30), (20, 40)], [(10, 1), (20, 2), (30, 1), (40, 0)]),
-        ([(10, 20), (20, 40)], [(10, 1), (40, 0)]),  # starts when the next is launched
-        ([(10, 5)], [(10, 1), (11, 0)]),  # starts before its launch
-        ([], []),
-    ],
-)
-def test_an_operation_is_queued_from_its_launch_until_it_starts(
-    launched: list[tuple[int, int]], queued: list[tuple[int, int]]
-) -> None:
-    assert run_ahead(times(*launched, names=("call_ns", "start_ns"))).rows() == queued
 
 
 @few_reports
