@@ -1,7 +1,7 @@
 import io
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 import polars as pl
@@ -11,10 +11,10 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.copies import EACH_COPY
 from nsysflow.analysis.tables.gaps import GAP_SUMMARY
 from nsysflow.analysis.tables.syncs import SYNCS
-from nsysflow.cli.main import main
+from nsysflow.cli.options import step_part
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.runs import analyze as runs_analyze
-from nsysflow.runs.engine import Choice, Executor
+from nsysflow.runs.engine import Choice
 from nsysflow.runs.manifest import write_manifest
 from tests.analyses import SCHEMAS
 from tests.cli.running import refused, run
@@ -165,15 +165,6 @@ def test_options_arrive_in_ns(asked: Asked) -> None:
     )  # fmt: skip
 
 
-def test_steps_and_whole_may_stand_in_a_settings_file(here: Path, asked: Asked) -> None:
-    (here / "nsysflow.toml").write_text('[analyze]\nsteps = ["2:", "!7", 4]\nwhole = true\n')
-    run("analyze", "run.sqlite", "--no-files")
-    run("analyze", "run.sqlite", "--no-files", "--steps", "1", "--no-whole")
-    of_file = (StepPart(2), StepPart(7, 8, out=True), StepPart(4, 5))
-    typed = Options(steps=(StepPart(1, 2),))
-    assert [options for options, _ in asked] == [Options(steps=of_file, whole=True), typed]
-
-
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("words", "choice", "strict"),
@@ -192,12 +183,6 @@ def test_who_does_the_work_reaches_the_analysis(
     assert (how["choice"], how["strict"]) == (choice, strict)
 
 
-def test_every_executor_can_be_typed() -> None:
-    (executor,) = (param for param in main.commands["analyze"].params if param.name == "executor")
-    assert isinstance(executor.type, click.Choice)
-    assert executor.type.choices == get_args(Executor)
-
-
 def test_classes_of_kernels_come_from_a_file(here: Path, asked: Asked) -> None:
     (here / "classes.toml").write_text("[[class]]\nname = 'mine'\npattern = '^my_'\n")
     run("analyze", "run.sqlite", "--no-files", "--kernel-classes", "classes.toml")
@@ -205,12 +190,6 @@ def test_classes_of_kernels_come_from_a_file(here: Path, asked: Asked) -> None:
     assert options.kernel_classes == (("mine", "^my_"),)
     missing = refused("analyze", "run.sqlite", "--kernel-classes", "no.toml", code=1)
     assert "no.toml cannot be read" in missing
-
-
-def test_gaps_become_parquet_if_asked_and_it_is_said(here: Path) -> None:
-    done = run("analyze", "run.sqlite", "-o", "out", "--gaps-format", "parquet")
-    assert names(here / "out") == FILES - {"gaps.csv"} | {"gaps.parquet"}
-    assert done.stderr.endswith("the tables as CSV, all gaps as gaps.parquet\n")
 
 
 def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
@@ -255,3 +234,30 @@ def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
     ):
         alike = each.filter(pl.col("direction") == direction)
         assert (alike.height, alike["bytes"].sum()) == (count, size)
+
+
+@pytest.mark.parametrize(
+    ("typed", "part"),
+    [
+        ("2:5", StepPart(2, 5)),
+        ("2:", StepPart(2)),
+        ("7", StepPart(7, 8)),
+        ("!7", StepPart(7, 8, out=True)),
+        ("!2:5", StepPart(2, 5, out=True)),
+        ("!2:", StepPart(2, out=True)),
+    ],
+)
+def test_a_part_is_written_as_it_is_typed(typed: str, part: StepPart) -> None:
+    assert step_part(typed) == part
+    assert str(part) == typed
+
+
+def test_an_open_start_is_the_first_step() -> None:
+    assert step_part(":3") == StepPart(0, 3)
+    assert step_part(":") == StepPart()
+
+
+@pytest.mark.parametrize("typed", ["", "!", "x", "!x", "1.5", "-1", "1:2:3", "!!3", "3:3", "5:2"])
+def test_what_selects_nothing_is_refused_with_an_example(typed: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"e\.g\. 2:5|B must be greater than A"):
+        step_part(typed)

@@ -19,7 +19,7 @@ from tests.runs.keeping import kept_in
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A report; every answer on it is kept from now on."""
     kept_in(tmp_path / "cache", monkeypatch)
-    return str(sqlite_report(tmp_path))
+    return str(sqlite_report(tmp_path, "nan_check-sync"))
 
 
 @pytest.fixture
@@ -76,21 +76,12 @@ def test_after_the_files_are_written_page_findings_and_tables_take_no_analysis(
     kept = [said(*words) for words in questions]
     assert analyses.call_count == 1
     monkeypatch.setenv(VARIABLE, "off")
-    assert [said(*words) for words in questions] == kept
+    # a page, a finding and a table each: all others would take an analysis, too
+    assert [said(*words) for words in questions[:4]] == kept[:4]
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["--full"],
-        ["--top", "1"],
-        ["--skip", "1"],
-        ["--strict"],
-        ["--no-cache"],
-        ["--table", "steps"],
-        ["--json"],
-    ],
-    ids=" ".join,
+    "words", [["--top", "1"], ["--skip", "1"], ["--no-cache"], ["--json"]], ids=" ".join
 )
 def test_another_question_is_answered_anew(words: list[str], report: str, analyses: Mock) -> None:
     page(report)
@@ -98,18 +89,9 @@ def test_another_question_is_answered_anew(words: list[str], report: str, analys
     assert analyses.call_count == 2
 
 
-def test_another_width_is_another_answer(
-    report: str, analyses: Mock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page(report)
-    monkeypatch.setenv("COLUMNS", "60")
-    page(report)
-    assert analyses.call_count == 2
-
-
 def test_a_report_that_changed_gets_a_new_answer(report: str) -> None:
     first = page(report)
-    Path(report).write_bytes(sqlite_report(Path(report).parent, "h200-ddp-rank1").read_bytes())
+    Path(report).write_bytes(sqlite_report(Path(report).parent, "nan_check-async").read_bytes())
     assert page(report) != first
 
 

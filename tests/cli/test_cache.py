@@ -17,7 +17,7 @@ def print_page(report: Path) -> None:
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A report; every answer on it is kept from now on."""
     kept_in(tmp_path / "cache", monkeypatch)
-    return sqlite_report(tmp_path)
+    return sqlite_report(tmp_path, "nan_check-sync")
 
 
 def test_it_lists_what_was_used_last_and_sums_up_the_others(
@@ -30,7 +30,7 @@ def test_it_lists_what_was_used_last_and_sums_up_the_others(
     assert row.endswith(report.name)
     monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
     print_page(report.rename(report.with_name("other.sqlite")))  # another page
-    print_page(sqlite_report(report.parent, "h200-ddp-rank1"))
+    print_page(sqlite_report(report.parent, "nan_check-async"))
     *_, row, rest = run("cache").stdout.splitlines()
     assert row.endswith(".sqlite")
     assert rest.startswith("longer unused: 2 kept (")

@@ -85,7 +85,6 @@ def test_a_report_is_judged_like_its_report_json(tmp_path: Path) -> None:
     ("file", "text", "code"),
     [
         ("nsysflow.toml", '[check]\nmax = ["step_ms<=1", "idle_pct<60"]\n', 3),
-        ("nsysflow.toml", "[check]\nmax = 'step_ms<=9'\n", 0),
         ("pyproject.toml", '[tool.nsysflow.check]\nmax = ["step_ms<=1"]\n', 3),
     ],
 )
@@ -103,7 +102,6 @@ def test_budgets_stand_in_a_settings_file_and_those_that_are_typed_replace_them(
         ('[check]\nmax = [\n "step_ms<=9",\n "stepms<=5",\n]\n', 2, "nsysflow.toml:4: this report"),
         ('[check]\nmax = [\n "step_ms<=five",\n]\n', 2, "nsysflow.toml:3 is not NAME<=LIMIT"),
         ('[check]\nmax = ["step_ms<=9",\n"step_ms<=6"]\n', 2, "nsysflow.toml:3 limit the same"),
-        ('[check]\nmax = ["step_ms<=9" "idle_pct<9"]\n', 1, "(at line 2, column 21)"),
         ("[check]\nmax = true\n", 1, "a list in brackets"),
     ],
 )
@@ -121,8 +119,6 @@ def test_a_wrong_budget_of_a_file_is_refused_with_its_line(
     ("words", "said"),
     [
         ((), "no budget is given"),
-        (("--max", "stepms<=5"), "Did you mean step_ms?"),
-        ((*STEP, "--max", "step_ms<=6"), "'step_ms<=9' and 'step_ms<=6'"),
         (("--max", "finding:sync-in-lop=none"), "Did you mean sync-in-loop?"),
         (("--update-baseline",), "name it with --baseline FILE"),
     ],
@@ -185,10 +181,8 @@ def other_schema(document: dict[str, Any]) -> None:
     ("change", "words", "said"),
     [
         (other_gpu, ("a", "b"), "different GPUs: NVIDIA"),
-        (other_gpu, ("b", "--baseline", "a"), "different GPUs: NVIDIA"),
         (other_schema, ("a",), "an older nsysflow wrote"),
         (lost_kernels, ("a",), "Kernels were lost"),
-        (lambda _: None, ("a", "./a"), "was given twice"),
     ],
 )
 def test_captures_that_cannot_be_trusted_or_compared_are_not_judged(
@@ -258,9 +252,3 @@ def test_a_file_is_named_from_the_root_of_the_repository_or_else_from_here(
     assert file_in_repository(str(tmp_path / "src" / "a" / "model.py")) == "src/a/model.py"
     shutil.rmtree(tmp_path / ".git")
     assert file_in_repository("train.py") == "train.py"
-
-
-@pytest.mark.usefixtures("tree")
-def test_a_whole_path_outside_of_the_repository_is_none_of_its_files(tmp_path: Path) -> None:
-    assert file_in_repository(__file__) is None
-    assert file_in_repository(str(tmp_path / "src" / "missing.py")) is None

@@ -1,4 +1,3 @@
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,11 +54,6 @@ def test_a_word_becomes_what_there_is(here: Path, typed: str, found: list[str]) 
     assert completed(typed) == found
 
 
-def test_a_broken_settings_file_is_no_matter_of_completion(here: Path) -> None:
-    (here / "nsysflow.toml").write_text("oops = [")
-    assert completed("profile nan_") == ["nan_check"]
-
-
 def test_completing_a_range_imports_no_polars() -> None:
     code = (
         "import sys; from nsysflow.cli.main import main\n"
@@ -75,15 +69,6 @@ def test_completing_a_range_imports_no_polars() -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_asks_this_program(shell: str) -> None:
     assert "_NSYSFLOW_COMPLETE" in run("completion", shell).stdout
-
-
-def test_the_variable_of_the_script_is_the_one_that_is_asked_for() -> None:
-    asked = {"_NSYSFLOW_COMPLETE": "bash_complete", "COMP_WORDS": "nsysflow dem", "COMP_CWORD": "1"}
-    argv = [sys.executable, "-m", "nsysflow"]
-    done = subprocess.run(
-        argv, env={**os.environ, **asked}, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "plain,demo\n"
 
 
 def test_a_run_has_the_names_of_its_report_without_numbers_or_those_of_its_analysis(

@@ -1,7 +1,6 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,8 @@ import pytest
 from nsysflow.cli.diff import spread
 from tests.cli.running import refused, run
 from tests.reports import SAMPLES
-from tests.sharing import shared_analyses
+
+pytestmark = pytest.mark.usefixtures("shared")
 
 PAIRS = [
     ("nan_check-sync", "nan_check-async", "idle", "sync"),
@@ -20,13 +20,6 @@ PAIRS = [
     ("fusion-eager", "fusion-fused", "compute", "elementwise"),
 ]
 """Before, after, and the part of the bridge that was made to change."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared() -> Iterator[None]:
-    """Commands on a sample share its analysis."""
-    with shared_analyses():
-        yield
 
 
 def sample(name: str) -> str:
@@ -73,13 +66,6 @@ def test_the_csv_sums_to_the_change_of_the_step() -> None:
     rows = csv.DictReader(io.StringIO(diff("--csv", *SIDES)))
     bridge = json.loads(diff("--json", *SIDES))["bridge"]
     assert sum(int(row["change_ns"]) for row in rows) == bridge["change_ns"]
-
-
-def test_the_page_says_what_changed_where() -> None:
-    page = diff(*SIDES)
-    assert "nan_check-sync → nan_check-async · NVIDIA H200 · 3 steps each" in page
-    assert "idle: waiting in a sync" in page
-    assert "nan_check.py:125 in check" in diff("--full", *SIDES)
 
 
 def test_the_markdown_folds_all_but_the_bridge() -> None:

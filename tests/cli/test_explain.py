@@ -5,7 +5,6 @@ tests/report/test_real_pages.py runs every command that the page of a finding en
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,11 @@ import nsysflow
 from nsysflow.base.units import duration, percent
 from nsysflow.report.explain.names import names_by_kind
 from tests.cli.running import refused, run
-from tests.exports import write_export
 from tests.reports import SAMPLES
-from tests.sharing import shared_analyses
+
+pytestmark = pytest.mark.usefixtures("shared")
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared() -> Iterator[None]:
-    """Commands on a sample share its analysis."""
-    with shared_analyses():
-        yield
 
 
 def explained(*words: str | Path) -> str:
@@ -52,11 +44,6 @@ def test_a_finding_says_how_its_saving_was_reckoned_with_its_calls_and_gaps() ->
     assert re.search(r"0\.022135 s +640 us +2 +sync +memcpy DtoH +memset", gaps)
 
 
-def test_the_saving_without_the_profiler_is_estimated_where_such_a_step_is_known() -> None:
-    slowed = explained("1", SAMPLES / "sum_many-loop.sqlite.xz")
-    assert re.search(r"^ +estimated without the profiler: .* of 33\.7 ms", slowed, re.MULTILINE)
-
-
 @pytest.mark.slow
 def test_each_command_of_a_help_page_is_one_that_there_is() -> None:
     names = [*names_by_kind()["causes"], *names_by_kind()["tables"], "gap"]
@@ -78,12 +65,6 @@ def test_the_settings_of_analyze_hold_for_its_report(
     assert "no run of nsysflow profile is in this folder" in refused("explain", "1", code=1)
 
 
-def test_a_path_with_a_space_is_quoted(tmp_path: Path) -> None:
-    copy = tmp_path / "my report.sqlite.xz"
-    copy.write_bytes(REPORT.read_bytes())
-    assert f"nsysflow analyze '{copy}' --table syncs" in explained("1", copy)
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -100,19 +81,6 @@ def test_what_is_not_there_is_refused_with_what_is(
     words: tuple[str | Path, ...], said: str
 ) -> None:
     assert said in refused("explain", *words)
-
-
-def test_a_report_without_gpu_work_has_no_finding(tmp_path: Path) -> None:
-    said = refused("explain", "1", write_export(tmp_path / "empty.sqlite"))
-    assert "empty has no finding 1. No change that nsysflow knows would save" in said
-
-
-def test_the_commands_of_a_finding_are_of_the_steps_that_it_was_found_in() -> None:
-    shown = explained("1", REPORT, "--steps", "1:3", "--step", "step")
-    *of_report, of_rule = re.findall(r"^  (nsysflow .*)$", shown, re.MULTILINE)
-    assert of_rule.startswith("nsysflow explain ")
-    for command in of_report:
-        assert {"--steps 1:3", "--step step"} <= {*re.findall(r"--steps? \S+", command)}
 
 
 def test_a_finding_of_several_ranks_is_explained_in_its_own_report() -> None:

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -8,7 +7,6 @@ from rich.console import Console
 
 from nsysflow.analysis.tables.index import declaration
 from nsysflow.analysis.tables.syncs import SYNCS
-from nsysflow.cli import one_table
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze as runs_analyze
 from tests.cli.running import refused
@@ -53,10 +51,6 @@ def test_no_line_is_longer_than_columns_says_or_else_the_pages(columns: str, wid
     assert "idle behind it" in lines[2]
 
 
-def test_a_line_that_is_too_narrow_for_any_table_runs_over() -> None:
-    assert "idle behind it" in table("syncs", columns="3").stdout
-
-
 def test_the_columns_that_are_not_shown_are_named_with_how_to_see_them() -> None:
     said = table("syncs", columns="60").stderr
     assert said.startswith("not shown: ")
@@ -66,14 +60,6 @@ def test_the_columns_that_are_not_shown_are_named_with_how_to_see_them() -> None
     assert "step/" * 20 in wide.stdout
     assert "gpu busy" in wide.stdout
     assert wide.stderr == ""
-
-
-def test_a_table_that_declares_no_columns_shows_the_first_that_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    syncs = replace(declaration("syncs"), shown="")
-    monkeypatch.setattr(one_table, "declaration", lambda _name: syncs)
-    assert table("syncs", columns="60").stdout.splitlines()[2].split()[0] == "api"
 
 
 def test_the_columns_asked_for_are_shown_in_that_order() -> None:
@@ -102,15 +88,6 @@ def test_a_terminal_gets_a_screen_of_rows() -> None:
     assert table("syncs", "--top", "50", columns="80").stdout.count("cudaStream") == 50
 
 
-@pytest.mark.usefixtures("_terminal")
-@pytest.mark.parametrize("no_color", ["1", ""])
-def test_no_color_means_no_escape_codes_on_a_terminal(
-    no_color: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NO_COLOR", no_color)
-    assert ("\x1b" in table("syncs", "--top", "1", columns="80").stdout) == (not no_color)
-
-
 @pytest.mark.parametrize("name", ["mfu", "ranks", "gpu_metrics", "starved"])
 def test_an_empty_table_says_what_would_fill_it(name: str) -> None:
     done = table(name)
@@ -118,8 +95,3 @@ def test_an_empty_table_says_what_would_fill_it(name: str) -> None:
     assert done.stderr == f"{name} has no rows: {declaration(name).filled_by}\n"
     csv = table(name, "--format", "csv")
     assert csv.stdout.splitlines() == [",".join(declaration(name).schema)]
-
-
-def test_gaps_that_are_all_too_short_are_said_to_be() -> None:
-    said = table("gaps", "--min-gap-us", "1e9").stderr
-    assert said == "gaps has no rows: no gap is as long as --min-gap-us\n"

@@ -68,24 +68,6 @@ def test_the_folder_alone_is_enough_while_it_holds_a_page() -> None:
     assert "nsysflow show REPORT" in refused("show", FOLDER, code=1)
 
 
-@pytest.mark.usefixtures("opened")
-def test_the_folder_may_be_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FOLDER)
-    os.utime("report.html", ns=(0, 0))
-    assert run("show", ".").stdout == "report.html\n"
-    assert Path("report.html").stat().st_mtime_ns > 0
-
-
-@pytest.mark.usefixtures("opened")
-def test_without_a_run_here_it_says_what_else_there_is() -> None:
-    assert "nsysflow demo" in refused("show", code=1)
-
-
-def test_no_browser_opens_nothing(opened: Mock) -> None:
-    assert run("show", REPORT, "--no-browser").stderr == ""
-    opened.assert_not_called()
-
-
 def test_without_a_screen_it_says_how_to_copy_the_page(
     opened: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
