@@ -109,18 +109,6 @@ def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(n
         assert ("--python-sampling-frequency=100" in argv) == bool(python_hz)
 
 
-@pytest.mark.parametrize("backtrace", get_args(Backtrace))
-def test_without_cuda_in_the_trace_nsys_gets_no_cuda_option(backtrace: Backtrace) -> None:
-    found = options(Recording(out=Path("r"), trace=("nvtx",), backtrace=backtrace))
-    assert found.keys() == {"--output", "--trace", "--sample", "--cpuctxsw"}
-    assert found["--sample"] == "none"
-
-
-def test_a_window_that_would_never_open_is_refused() -> None:
-    with pytest.raises(ValueError, match="cudaProfilerStart"):
-        profile_argv(NSYS, Recording(out=Path("r"), trace=("nvtx",), window=BY_CUDA), COMMAND)
-
-
 def expanded(name: str) -> str:
     """A path as nsys reads it: `%%` is `%`, and `%q{NAME}` an environment variable."""
     return re.sub(r"%%|%q\{\w*\}", lambda mark: "%" if mark[0] == "%%" else "(value)", name)

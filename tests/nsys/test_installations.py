@@ -1,11 +1,8 @@
 """Which nsys is used, and what is known about it: its CUPTI, its options and its libraries."""
 
 import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -91,33 +88,6 @@ def test_a_broken_one_that_was_asked_for_is_an_error_that_quotes_it(everywhere: 
         assert not isinstance(caught.value, NsysMissing)
 
 
-def test_a_missing_one_that_was_asked_for_is_not_replaced_by_another(everywhere: Path) -> None:
-    for asked in ("nowhere/nsys", "asked"):
-        with pytest.raises(CaptureError, match=r"the nsys that --nsys names, is not a program"):
-            find_nsys(everywhere / asked, places=places(everywhere))
-
-
-def test_a_name_on_path_may_be_asked_for(tmp_path: Path) -> None:
-    program = fake_nsys(tmp_path / "path/nsys-next", "2026.1.1")
-    assert find_nsys(Path("nsys-next"), places=places(tmp_path)).path == program
-
-
-def test_places_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NSYSFLOW_NSYS", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
-    here = Places.here()
-    assert (here.named, here.root, here.cuda_home) == (None, Path("/"), Path("/opt/cuda"))
-    assert here.cache == tmp_path / "nsysflow"
-    monkeypatch.setenv("NSYSFLOW_NSYS", "/opt/nsys")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert Places.here().named == "/opt/nsys"
-    assert Places.here().cache == tmp_path / ".cache/nsysflow"
-    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
-    assert Places.here().cache == Path(tempfile.gettempdir()) / ".cache/nsysflow"
-
-
 def test_the_one_inside_nsight_compute_can_import_as_a_copy(tmp_path: Path) -> None:
     host = nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1.90-1v0")
     found = find_nsys(places=places(tmp_path))
@@ -145,38 +115,6 @@ def test_the_copy_is_kept_and_linked_to_where_nsight_compute_is_now(tmp_path: Pa
     assert link.readlink().is_relative_to(moved)
     assert found.path.stat().st_mtime_ns == kept
     assert {path.name for path in link.parent.iterdir()} == {"host-linux-x64", "target-linux-x64"}
-
-
-def test_several_processes_make_one_copy_and_leave_nothing_else(tmp_path: Path) -> None:
-    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1")
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: find_nsys(places=places(tmp_path)), range(8)))
-    assert len({nsys.path for nsys in found}) == 1
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["nsys-2025.3.1"]
-
-
-def test_the_newest_nsight_compute_whose_nsys_starts_is_used(tmp_path: Path) -> None:
-    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1")
-    nsight_compute(tmp_path, "2025.10.1", nsys="2025.5.2")
-    broken_nsys(nsight_compute(tmp_path, "2026.1.1", nsys="x") / "target-linux-x64/nsys")
-    assert find_nsys(places=places(tmp_path)).version == (2025, 5, 2)
-
-
-def test_a_toolkits_version_does_not_make_its_nsight_compute_newer(tmp_path: Path) -> None:
-    nsight_compute(tmp_path, "2024.1.0", nsys="2023.4.1")
-    inside = tmp_path / "usr/local/cuda-13.0/nsight-compute-2025.3.0/host"
-    inside.parent.mkdir(parents=True)
-    nsight_compute(tmp_path / "made", "2025.3.0", nsys="2025.3.1").rename(inside)
-    assert find_nsys(places=places(tmp_path)).version == (2025, 3, 1)
-
-
-def test_on_an_arm_server_the_folders_have_other_names(tmp_path: Path) -> None:
-    nsight_compute(tmp_path, "2025.3.1", nsys="2025.3.1", machine="aarch64")
-    found = find_nsys(places=places(tmp_path, machine="aarch64"))
-    assert found.path == tmp_path / "cache/nsys-2025.3.1/target-linux-sbsa-armv8/nsys"
-    assert (found.path.parent.parent / "host-linux-armv8").is_dir()
-    with pytest.raises(NsysMissing):
-        find_nsys(places=places(tmp_path, machine="riscv64"))
 
 
 def test_a_cache_that_cannot_be_written_is_named() -> None:
@@ -214,11 +152,6 @@ def test_the_newest_cupti_is_found_however_nsys_is_started(
     assert find_nsys(tmp_path / started, places=places(tmp_path)).cupti == newest
 
 
-def test_behind_a_launcher_that_names_no_nsys_cupti_is_unknown(tmp_path: Path) -> None:
-    hidden = script(tmp_path / "nsys", "echo NVIDIA Nsight Systems version 2023.4.4")
-    assert find_nsys(hidden, places=places(tmp_path)).cupti is None
-
-
 def test_nsys_is_too_old_if_the_driver_has_a_later_major_cuda() -> None:
     old, new = (replace(an_nsys(Path("nsys")), cupti=cupti) for cupti in ((12, 4), (13, 0)))
     assert too_old_for(old, (13, 0))
@@ -235,21 +168,3 @@ def test_options_come_from_its_help_and_without_help_all_are_assumed(tmp_path: P
     assert not found.offers("--include-json")
     silent = fake_nsys(tmp_path / "silent", body="exit 1")
     assert find_nsys(silent, places=places(tmp_path)).offers("--include-json")
-
-
-def test_how_rarely_it_can_sample_the_cpu_comes_from_its_help(tmp_path: Path) -> None:
-    said = "Possible values are integers between 16000000 and 125000."
-    tells = fake_nsys(tmp_path / "nsys", body=f'printf "\t--sampling-period=\n\n\t   {said}\n"')
-    assert find_nsys(tells, places=places(tmp_path)).longest_period == 16_000_000
-    silent = fake_nsys(tmp_path / "silent", body='echo "--sampling-period= Unknown."')
-    assert find_nsys(silent, places=places(tmp_path)).longest_period is None
-
-
-def test_libraries_in_the_cache_come_first_on_the_path(tmp_path: Path) -> None:
-    program = fake_nsys(tmp_path / "nsys")
-    assert find_nsys(program, places=places(tmp_path)).environment({"LD_LIBRARY_PATH": "/x"}) == {}
-    folder = tmp_path / "cache/lib"
-    folder.mkdir(parents=True)
-    found = find_nsys(program, places=places(tmp_path))
-    assert found.environment({"LD_LIBRARY_PATH": "/x"}) == {"LD_LIBRARY_PATH": f"{folder}:/x"}
-    assert found.environment({"HOME": "/h"}) == {"LD_LIBRARY_PATH": str(folder)}

@@ -3,11 +3,13 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from nsysflow.base.errors import CaptureError, Damaged, NsysMissing, OutputError
 from nsysflow.nsys.installations import Places
+from nsysflow.nsys.progress_lines import ProgramOutput
 from nsysflow.nsys.run import (
     RANGE,
     ImporterProblem,
@@ -87,11 +89,6 @@ def test_a_full_disk_is_named_even_with_exit_code_0(
     assert not out.exists()
 
 
-def test_an_nsys_that_does_not_start_is_an_error(report: Path, tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="does not start: No such file"):
-        export(an_nsys(tmp_path / "gone"), report, tmp_path / "run.sqlite")
-
-
 def test_a_folder_that_cannot_be_written_is_named() -> None:
     with unprivileged() as folder:
         report = folder / "run.nsys-rep"
@@ -125,16 +122,6 @@ def test_an_exporter_looks_for_nsys_late(
     monkeypatch.setattr(Places, "here", lambda: places(tmp_path / "empty"))
     with pytest.raises(NsysMissing):
         exporter(None)(report, tmp_path / "run.sqlite")
-
-
-def test_a_missing_importer_is_a_problem(tmp_path: Path) -> None:
-    nsys = an_nsys(real_elf(tmp_path / "target-linux-x64/nsys"))
-    problem = importer_problem(nsys)
-    assert problem is not None
-    assert "QdstrmImporter" in problem.text
-    assert problem.libraries == ()
-    real_elf(tmp_path / "host-linux-x64/QdstrmImporter")
-    assert importer_problem(nsys) is None
 
 
 def test_libraries_that_the_importer_lacks_are_a_problem_unless_a_launcher_may_name_them(
@@ -180,17 +167,6 @@ def test_a_failed_trial_quotes_nsys(body: str, problem: str, tmp_path: Path) -> 
     assert re.search(problem, found or "")
 
 
-def test_an_nsys_that_does_not_start_fails_the_trial(tmp_path: Path) -> None:
-    found = try_nsys(an_nsys(tmp_path / "gone")).problem
-    assert "does not start: No such file or directory" in (found or "")
-
-
-def test_one_success_in_several_attempts_is_enough(tmp_path: Path) -> None:
-    good = working(tmp_path / "bin", RANGE)
-    once = f'[ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; exit 1; }}; exec {good} "$@"'
-    assert try_nsys(an_nsys(script(tmp_path / "nsys", once))).problem is None
-
-
 def test_nsys_says_whether_it_may_sample(tmp_path: Path) -> None:
     environment = "CPU Profiling Environment"
     for said, may in (
@@ -208,3 +184,48 @@ def test_a_real_nsys_passes_the_trial_and_says_what_it_can() -> None:
     assert may_sample(nsys) is not None
     assert {"--output", "--trace", "--sample", "--cuda-graph-trace", "--type"} <= nsys.options
     assert {"--gpu-metrics-device", "--gpu-metrics-devices"} & nsys.options
+
+
+BARS: Final = (
+    b"\r[1/1] [0%                          ] a.nsys-rep"
+    b"\r[1/1] [=====28%                    ] a.nsys-rep"
+    b"\r[1/1] [========================100%] a.nsys-rep\n"
+)
+NSYS: Final = (
+    b"Collecting data...\n"
+    b"Generating 'nsys-report-474f.qdstrm'\n" + BARS + b"Generated:\n    /runs/my run/a.nsys-rep\n"
+)
+"""What nsys 2023.4 prints in a run (2026-11-25)."""
+
+PROGRAM: Final = (
+    b"Collecting data from 8 workers\nGenerating 'a cat' ...\n[1/10] epoch\n[INFO] 50% done\n"
+    b"\r 10%|#   | 1/10\r 20%|##  | 2/10\n    indented.nsys-rep\nGenerated: 3\nwindows\r\n"
+    b"WARNING: CPU sampling is not supported.\n[\n\xff\n"
+)
+"""What looks a little like it, and warnings of nsys."""
+
+
+def shown(*chunks: bytes) -> bytes:
+    output = ProgramOutput()
+    return b"".join(output.feed(chunk) for chunk in chunks) + output.end()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_progress_goes_and_every_other_byte_stays(size: int) -> None:
+    printed = PROGRAM + NSYS + PROGRAM
+    chunks = [printed[at : at + size] for at in range(0, len(printed), size)]
+    assert shown(*chunks) == PROGRAM + PROGRAM
+    assert shown(*chunks, b"[1/1] [=5") == PROGRAM + PROGRAM + b"[1/1] [=5"
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_a_line_of_nsys_may_follow_an_unfinished_one_of_the_program(apart: bool) -> None:
+    chunks = [b"step 3 ... ", b"Generating 'nsys-report-1.qdstrm'\n"]
+    assert shown(*(chunks if apart else [b"".join(chunks)])).rstrip(b"\n") == b"step 3 ... "
+
+
+@pytest.mark.parametrize(
+    "begun", [b"Password: ", b"\r 10%|#  ", b"[1/10] ep", b"> ", b"Collecting dates"]
+)
+def test_an_unfinished_line_of_the_program_is_shown_at_once(begun: bytes) -> None:
+    assert ProgramOutput().feed(b"line\n" + begun) == b"line\n" + begun

@@ -160,20 +160,6 @@ def test_what_is_collected_is_said_before_the_reports_are_written(
     assert list(folder.iterdir()) == []
 
 
-def test_what_nsys_complains_of_when_it_is_stopped_is_kept(
-    tmp_path: Path, folder: Path, clock: Clock
-) -> None:
-    says = """
-        echo "Generating 'nsys-report-1.qdstrm'"; printf "\\r[1/1] [0%%  ] report.nsys-rep"
-        echo; echo "Importation failed." >&2; exit 1
-    """
-    bound = Bound(folder, an_nsys(fake_nsys(tmp_path / "nsys", body=says)), ONE, reports_steps=True)
-    say(folder, BEGUN, 11)
-    say(folder, ENOUGH, 11)
-    assert stops(bound, clock)
-    assert bound.end() == ("Importation failed.",)
-
-
 @pytest.mark.parametrize(("reports_steps", "limit_s"), [(True, START_UP_S), (False, MOST_S)])
 def test_a_program_without_steps_is_recorded_for_a_time(
     begin: Begin, folder: Path, clock: Clock, reports_steps: bool, limit_s: float
@@ -182,15 +168,3 @@ def test_a_program_without_steps_is_recorded_for_a_time(
     assert not stops(bound, clock, limit_s - 1)
     assert stops(bound, clock, 1)
     assert calls(folder) == ["stop --session=run"]
-
-
-def test_the_end_removes_what_was_said_and_nothing_else(
-    begin: Begin, folder: Path, clock: Clock
-) -> None:
-    bound = begin()
-    (folder / "report.nsys-rep").touch()
-    say(folder, BEGUN, 11)
-    say(folder, ENOUGH, 11)
-    assert stops(bound, clock)
-    bound.end()
-    assert [file.name for file in folder.iterdir()] == ["report.nsys-rep"]

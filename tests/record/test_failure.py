@@ -93,13 +93,10 @@ def plan(folder: Path, collector: str = "nsys", on: str = "cpu", version: str = 
         (0, "done", "nsys exited normally but wrote no report; its output is in "),
         (1, "ERR_NVGPUCTRPERM", "NVreg_RestrictProfilingToAdminUsers=0"),
         (1, "usage: nsys profile", "nsys refused its options"),
-        (1, "Connection to Agent lost.", "nsys crashed; your program did not"),
         (0, "Connection to Agent lost.", "nsys crashed; your program did not"),
-        (1, "Throw in QuadDProtobufComm::Client", "nsys crashed; your program did not"),
         (1, "[QuadDCommon::tag_message*] = Local Endpoint is not ...", "nsys crashed"),
         # bare words mean a crash only if there is no other output
         (1, "End of file\n", "nsys crashed; your program did not"),
-        (1, "Connection reset by peer", "nsys crashed; your program did not"),
         (1, "epoch 1\nEnd of file\n", "failed with exit code 1; no report was written"),
     ],
 )
@@ -163,9 +160,7 @@ ON_CPU: Final = "\n  nsysflow profile --on cpu -- python x.py"
         ("nsys", "cuda", had(torch="2.11.0"), "the process had not used CUDA", WHOLE_RUN),
         ("nsys", "cuda", had(nvtx="0.2.11"), "the program had not loaded it", WHOLE_RUN),
         ("kineto", "cpu", had(), "the program's Python has no torch", "pip install torch"),
-        ("kineto", "cuda", had(nvtx="0.2.11"), "the program's Python has no", "pip install torch"),
         ("kineto", "cpu", ENDED_INSIDE, "ended inside the window", "Let the program end by itself"),
-        ("kineto", "cuda", ENDED_INSIDE, "ended inside the window", "capture fewer steps"),
         ("kineto", "cpu", had(torch="2.11.0"), "torch.profiler left no trace", "output.log"),
         ("kineto", "cpu", NO_STEP, "no step was reported", "its loop was empty"),
     ],
@@ -178,18 +173,12 @@ def test_the_reason_depends_on_the_collector_and_on_what_the_program_loaded(
     assert advice in why
 
 
-def test_with_a_new_nsys_the_reason_is_not_a_too_new_nvtx(tmp_path: Path) -> None:
-    newer = plan(tmp_path, version="2025.3.1.90-253135822126v0")
-    assert FORKED in str(no_report_error(newer, WELL, (had(nvtx="0.2.16"),)))
-
-
 @pytest.mark.parametrize(
     ("collector", "window", "because"),
     [
         ("kineto", "open", ", because it ended inside the window"),
         ("kineto", "closed", ". "),
         ("kineto", "never", ". "),
-        ("nsys", "open", ". "),
     ],
 )
 def test_a_program_killed_inside_torch_profilers_window_is_the_reason_for_no_trace(
@@ -198,17 +187,3 @@ def test_a_program_killed_inside_torch_profilers_window_is_the_reason_for_no_tra
     child = replace(ENDED_INSIDE, window=window)
     why = str(no_report_error(plan(tmp_path, collector), KILLED, (child,)))
     assert f"no report was written{because}" in why
-
-
-def test_what_nsys_says_when_it_is_stopped_is_in_the_error(tmp_path: Path) -> None:
-    plan = plan_nsys(Request(command=("x",), name="x", folder=tmp_path), an_nsys(Path("nsys")))
-    end = ProgramEnd(
-        exit_code=0,
-        interrupted=False,
-        wall_ns=1,
-        last_lines=("epoch 1",),
-        nsys_said=("Importation failed.",),
-    )
-    assert str(no_report_error(plan, end, [])).endswith("lines of output:\n  Importation failed.")
-    crashed = replace(end, nsys_said=("Connection to Agent lost",))
-    assert no_report_error(plan, crashed, []).output == ("epoch 1", "Connection to Agent lost")

@@ -39,15 +39,6 @@ def test_what_cannot_be_started_is_an_error_that_says_what_can(words: list[str],
     assert not list(Path().iterdir())
 
 
-@pytest.mark.usefixtures("no_gpu")
-def test_a_dry_run_prints_the_commands_and_does_nothing() -> None:
-    ran = profiled("-o", "out", "--dry-run", "--capture", "1:1:1", *command())
-    assert ran.exit_code == 0
-    assert "--capture-range=cudaProfilerApi" in ran.stdout
-    assert " export " in ran.stdout
-    assert not list(Path().iterdir())
-
-
 @pytest.mark.usefixtures("no_nsys", "no_gpu")
 @pytest.mark.parametrize("on", ["cuda", "cpu"])
 def test_a_dry_run_needs_neither_nsys_nor_gpu(on: str) -> None:
@@ -76,26 +67,9 @@ def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_missing() -
     assert "or record with nsys" in ran.stderr
 
 
-@pytest.mark.usefixtures("no_nsys", "no_gpu")
-def test_without_nsys_and_gpu_torch_profiler_records_programs_with_steps() -> None:
-    ran = profiled("-o", "out", "--on", "cpu", "--dry-run", "nan_check")
-    assert ran.exit_code == 0
-    assert "torch.profiler records this run" in ran.stderr
-    ran = profiled("-o", "out", "--on", "cpu", *command())
-    assert ran.exit_code == 1
-    assert "no working nsys was found" in ran.stderr
-
-
 def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
     asked = ("--backtrace", "waits", "--gpu-metrics", "--sample-python", "9")
     ran = profiled("-o", "out", "--dry-run", "--on", "cpu", *asked, *command())
     assert "--trace=nvtx " in ran.stdout
     assert "it ignores --backtrace, --sample-python, --gpu-metrics" in ran.stderr
     assert not any(word in ran.stdout for word in ("python-sampling", "backtrace", "metrics"))
-
-
-def test_a_note_says_that_nsys_is_too_old_for_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nsysflow.nsys.program.newest_cupti", lambda _target: (12, 4))
-    monkeypatch.setattr("nsysflow.nsys.program.target_folder", lambda path: path.parent)
-    ran = profiled("-o", "out", "--no-analyze", *command())
-    assert "knows CUDA up to 12.4, and this driver has CUDA 13.0" in ran.stderr

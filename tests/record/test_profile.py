@@ -9,9 +9,7 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
-from nsysflow.analysis.options import Options
 from nsysflow.cli.main import main
-from nsysflow.runs.reports import with_run
 from tests.record.fake import command, manifest_of, profiled
 from tests.reports import DATA
 
@@ -90,37 +88,13 @@ def test_ranks_are_analysed_together_and_their_rows_stay_apart(two_ranks: tuple[
     assert [device["report"] for device in rows["devices"]] == ["rank0", "rank1"]
 
 
-def test_a_run_can_be_packed_by_its_folder_if_it_has_one_report(two_ranks: tuple[str, ...]) -> None:
-    pack = ["pack", "out", "-o", "packed.sqlite"]
-    profiled("-o", "out", "--no-analyze", *command())
-    assert CliRunner().invoke(main, pack).exit_code == 0
-    profiled("-o", "out", "--force", "--no-analyze", *two_ranks)
-    refused = CliRunner().invoke(main, pack)
-    assert refused.exit_code == 1
-    assert "out is a run of 2 ranks" in refused.stderr
-    assert "for example out/rank0.sqlite" in refused.stderr
-
-
 @pytest.mark.parametrize(
     ("typed", "calls"),
-    [
-        ("", "all:20000,sync:0"),
-        ("--backtrace waits", "all:20000,sync:0"),
-        ("--backtrace all", "all:0"),
-        ("--backtrace", "all:0"),
-        ("--backtrace -o out", "all:0"),
-    ],
+    [("", "all:20000,sync:0"), ("--backtrace all", "all:0"), ("--backtrace -o out", "all:0")],
 )
 def test_backtraces_are_of_waits_unless_all_are_asked_for(typed: str, calls: str) -> None:
     shown = profiled("--dry-run", *typed.split(), *command()).stdout
     assert f"--cudabacktrace={calls} " in shown
-
-
-def test_what_is_the_programs_own_is_kept_with_the_run_and_adds_up() -> None:
-    profiled("-o", "out", "--no-analyze", "--own", "vllm", "--own", "./src", *command())
-    assert manifest_of().own == ("vllm", "./src")
-    options = with_run(manifest_of(), Options(own=("peft", "vllm")))
-    assert options.own == ("vllm", "./src", "peft")
 
 
 def test_flops_are_kept_with_the_run_and_used_when_it_is_analysed_again() -> None:
@@ -135,13 +109,6 @@ def test_flops_are_kept_with_the_run_and_used_when_it_is_analysed_again() -> Non
     assert "of 495 TFLOP/s (tf32 dense peak)" in line
     assert "tf32" in other
     assert other != line
-
-
-def test_more_flops_than_the_gpu_can_do_are_an_error_and_the_run_is_kept() -> None:
-    ran = profiled("-o", "out", "--flops-per-step", "1e18", *command())
-    assert ran.exit_code == 1
-    assert "% of the dense bf16 peak of an NVIDIA H200" in ran.stderr
-    assert Path("out/report.sqlite").is_file()
 
 
 @pytest.mark.parametrize(
@@ -161,13 +128,6 @@ def test_a_wrong_workload_option_is_refused_at_once(typed: tuple[str, ...], said
     assert not Path("out").exists()
 
 
-def test_a_workload_lists_its_options() -> None:
-    ran = profiled("nan_check", "--", "-h")
-    assert ran.exit_code == 0
-    assert "--nan-at-step INTEGER" in ran.stdout
-    assert not list(Path().iterdir())
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -175,30 +135,18 @@ def test_a_workload_lists_its_options() -> None:
         (["--backtrace", "nan_check"], "'nan_check' is not one of 'waits', 'all', 'none'"),
         (["--variant", "sync", "--", "true"], "--variant and --precision are for workloads"),
         (["--capture", "3:2", "--", "true"], "WAIT:WARMUP:ACTIVE"),
-        (["--capture", "3:2:0", "--", "true"], "WAIT:WARMUP:ACTIVE"),
         (["python", "train.py"], "argument (train.py). Your own command goes after --"),
-        (["train.py"], "Your own command goes after --"),
         (["--duration", "3", "--stop-after-capture", "--", "true"], "leave out --stop-after"),
         (["--capture", "1:1:1", "--delay", "2", "--", "true"], "counts steps, and --delay 2 s"),
         (["--record-all", "--capture", "1:1:1", "--", "true"], "leave out --capture"),
-        (["--record-all", "--delay", "2", "--", "true"], "leave out --capture, --delay"),
-        (["--record-all", "--duration", "2", "--", "true"], "--delay and --duration"),
-        (["--record-all", "--stop-after-capture", "--", "true"], "leave out --stop-after-capture"),
         (["--record-all", "nan_check"], "--record-all records a command to its end"),
         (["--duration", "2", "nan_check"], "--duration 2 is for commands"),
-        (["--duration", "0", "--", "true"], "0 is not in the range x>0"),
     ],
 )
 def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
     ran = profiled(*words)
     assert ran.exit_code == 2
     assert said in ran.stderr
-
-
-def test_a_program_may_be_ended_once_enough_is_recorded_without_a_window() -> None:
-    ran = profiled("--stop-after-capture", "--dry-run", *command())
-    assert ran.exit_code == 0, ran.stderr
-    assert "--capture-range" not in ran.stdout
 
 
 def test_ctrl_c_exits_with_130_and_keeps_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,20 +175,6 @@ def test_a_reader_that_leaves_changes_neither_the_exit_code_nor_the_files(errors
     words = ("--on", "cpu", "-o", "out", *command(7))
     assert piped_to_nobody(*words, errors=errors) == 7
     assert Path("out/report.json").is_file()
-
-
-def test_a_reader_that_leaves_a_dry_run_ends_it_with_141() -> None:
-    words = ("--on", "cpu", "--dry-run", *command())
-    assert piped_to_nobody(*words, errors=subprocess.DEVNULL) == 141
-
-
-def test_a_runs_folder_is_analysed_again_in_place() -> None:
-    profiled("-o", "out", "--no-analyze", *command(7))
-    ran = CliRunner().invoke(main, ["analyze", "out"], catch_exceptions=False)
-    assert ran.exit_code == 0
-    assert "the program failed (exit code 7)" in ran.stdout
-    assert Path("out/gaps.csv").is_file()
-    assert not Path("out.nsysflow").exists()
 
 
 LEAVES = """

@@ -180,19 +180,6 @@ def test_the_program_is_ended_after_its_window_or_a_time_if_asked(words: str, sa
     assert "saved in step" in Path("out/output.log").read_text()
 
 
-def test_a_window_that_never_opened_is_an_error_with_the_reason() -> None:
-    ran = profile("--capture", "9:1:5", *script(LOOP, "0"))
-    assert ran.exit_code == 1
-    assert "8 steps ran, and --capture 9:1:5 starts at step 11" in ran.stderr
-    assert ran.stdout == ""
-
-
-def test_a_program_without_any_range_is_profiled_too() -> None:
-    ran = profile("--", sys.executable, "-I", "-c", "print('no range, no step')")
-    assert ran.exit_code == 0, ran.stderr
-    assert "no Python process loaded nsysflow's hook" in " ".join(ran.stdout.split())
-
-
 def interrupted(argv: list[str]) -> "subprocess.CompletedProcess[str]":
     """The command, sent SIGINT once its program is ready."""
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ours:
@@ -229,24 +216,3 @@ def test_each_rank_has_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [child.rank for child in manifest.children] == [0, 1]
     for rank in manifest.reports:
         assert instances(nsysflow.load(Path("out") / rank))["step"] == 8
-
-
-def test_ddp_starts_two_ranks_and_each_declares_its_flops() -> None:
-    ran = profile("ddp", "--variant", "bucketed", "--capture", "1:1:2")
-    assert ran.exit_code == 0, ran.stderr
-    assert manifest_of().reports == ("rank0.sqlite", "rank1.sqlite")
-    for rank in manifest_of().reports:
-        trace = nsysflow.load(Path("out") / rank)
-        assert {"step": 2, "backward": 2}.items() <= instances(trace).items()
-        product = 2 * 8 * 16 * 16
-        flops = dict(trace.flops.select("phase", "flops").rows())
-        assert flops == {"forward": 3 * product, "backward": 5 * product}
-
-
-def test_torch_profiler_records_the_window_of_a_workload() -> None:
-    ran = profile("nan_check", "--collector", "kineto", "--capture", "1:1:2")
-    assert ran.exit_code == 0, ran.stderr
-    _, trace = the_run()
-    assert instances(trace)["step"] == 2
-    assert trace.flops["phase"].to_list() == ["forward", "backward"]
-    assert trace.captures["capture"].to_list() == ["1:1:2"]

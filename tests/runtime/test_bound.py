@@ -3,12 +3,16 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nsysflow.runtime import bound as bound_module
 from nsysflow.runtime.bound import Bound, PlainRun, note_step
+from nsysflow.runtime.durations import LONGEST, Durations
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, PLAIN, RUN_FOLDER
 
@@ -120,15 +124,6 @@ def test_a_plain_run_times_the_steps_after_start_up_and_then_says_so(
     assert THIS_PROCESS.plain_step_ns == 15
 
 
-@pytest.mark.parametrize("folder", ["gone", "a file"])
-def test_an_unusable_folder_does_not_stop_the_program(
-    tmp_path: Path, clock: Clock, folder: str
-) -> None:
-    (tmp_path / "a file").touch()
-    take(Bound(tmp_path / folder), clock, 0, 50, 50, 50, 50)
-    assert said(tmp_path) == {"a file"}
-
-
 @pytest.mark.parametrize(
     ("asked", "files"), [(None, set()), (BOUND, {BEGUN_HERE}), (PLAIN, {BEGUN_HERE})]
 )
@@ -142,3 +137,38 @@ def test_steps_are_counted_only_in_bounded_recordings_and_plain_runs(
     note_step()
     assert said(tmp_path) == files
     bound_module._counter_of.cache_clear()
+
+
+LENGTHS = st.lists(st.integers(1, 10**11), min_size=1, max_size=3 * LONGEST)
+
+
+@given(LENGTHS, st.integers(0, 1_000))
+def test_number_sum_and_longest_are_exact_and_the_median_within_a_percent(
+    lengths_ns: list[int], first: int
+) -> None:
+    durations = Durations(first)
+    for number, length_ns in enumerate(lengths_ns, first):
+        durations.add(number, length_ns)
+    summary = durations.summary()
+    assert summary is not None
+    assert (summary.first, summary.count, summary.total_ns) == (
+        first,
+        len(lengths_ns),
+        sum(lengths_ns),
+    )
+    middle_ns = sorted(lengths_ns)[(len(lengths_ns) - 1) // 2]
+    assert abs(summary.median_ns - middle_ns) <= max(1, 0.01 * middle_ns)
+    kept = [ns for _, ns in summary.longest]
+    assert sorted(kept) == sorted(lengths_ns)[-LONGEST:]
+    assert all(lengths_ns[number - first] == ns for number, ns in summary.longest)
+    assert list(summary.longest) == sorted(summary.longest)
+
+
+def test_without_a_step_there_is_nothing_and_many_take_no_more_memory() -> None:
+    durations = Durations(3)
+    assert durations.summary() is None
+    for number in range(100_000):
+        durations.add(number, 7_000_000 + number % 1_000)
+    assert len(durations._classes) <= 2
+    assert len(durations._longest) == LONGEST
+    assert median(durations._classes.values()) >= 50_000

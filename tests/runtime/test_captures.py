@@ -73,15 +73,6 @@ def test_a_program_that_ends_inside_the_window_leaves_its_ranks_trace(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_trace_that_cannot_be_written_does_not_stop_the_program(tmp_path: Path) -> None:
-    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:3", RUN_FOLDER: str(tmp_path / "gone")}
-    done = run_torch(f"{TRAINS}print('trained')", tmp_path, **asked)
-    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
-    assert "nsysflow: cannot write the trace" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
 def test_a_real_nsys_records_ranges_payloads_and_the_mark(tmp_path: Path) -> None:
     report = record_and_export(
         [sys.executable, "-c", LOOP], tmp_path, **{CAPTURE: "1:2:3", RUN_FOLDER: str(tmp_path)}
@@ -129,13 +120,11 @@ def names_in(trace: bytes) -> set[str]:
     ("wait", "warmup", "active", "recorded", "said"),
     [
         (0, 1, 8, False, "is running when the window opens"),
-        (0, 6, 2, False, "is running when the window opens"),
         (3, 1, 1, False, "stopped before the window closed"),
-        (3, 4, 2, False, "stopped before the window closed"),
         (0, 1, 1, True, ""),
         (6, 1, 2, True, ""),
     ],
-    ids=["records before", "warms up before", "inside", "warms up inside", "ended before", "after"],
+    ids=["records before", "inside", "ended before", "after"],
 )
 def test_the_programs_own_profiler_gets_its_steps_and_no_trace_mixes_both(
     tmp_path: Path, wait: int, warmup: int, active: int, recorded: bool, said: str
@@ -196,15 +185,6 @@ def test_the_mark_comes_first_with_the_unprofiled_step(monkeypatch: pytest.Monke
         ("mark", '{"nsysflow": {"capture": "3:2:5", "unprofiled_step_ns": 4500000}}', None),
         ("synchronize", "", None),
         ("stop", "", None),
-    ]
-
-
-def test_a_step_that_was_not_timed_is_null_in_the_mark(monkeypatch: pytest.MonkeyPatch) -> None:
-    with recorded() as notes:
-        monkeypatch.setitem(sys.modules, "torch", fake_torch(notes, available=False))
-        CudaProfilerCapture().start({"capture": "0:0:5", "unprofiled_step_ns": None})
-    assert [text for _, text, _ in notes.events] == [
-        '{"nsysflow": {"capture": "0:0:5", "unprofiled_step_ns": null}}'
     ]
 
 

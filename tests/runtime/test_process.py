@@ -43,12 +43,6 @@ def test_an_unusable_folder_does_not_stop_the_program(tmp_path: Path, folder: st
     assert line.startswith("nsysflow: cannot save what this process did")
 
 
-def test_a_status_is_written_when_the_window_closes(tmp_path: Path) -> None:
-    code = LOOP + "import os; os._exit(0)"
-    (status,) = statuses_of(code, tmp_path, **PROFILED, **{CAPTURE: "0:0:2"})
-    assert status.window == "closed"
-
-
 ENDS = ["import os; os._exit(0)", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"]
 """Ways to end a program without Python's exit handlers."""
 
@@ -65,11 +59,6 @@ def test_a_program_killed_before_or_in_its_window_has_reported_what_it_knew(
     assert (status.window, status.steps, status.captured) == (window, steps, 0)
     assert not status.at_end
     assert (status.unprofiled_step_ns is not None) == (window == "open")
-
-
-def test_a_second_loop_does_not_write_the_status_when_it_begins(tmp_path: Path) -> None:
-    code = f"{LOOP}import os\nfor file in os.listdir(): os.unlink(file)\nsteps([])\nos._exit(0)"
-    assert statuses_of(code, tmp_path, **PROFILED, **{CAPTURE: "9:2:3"}) == []
 
 
 def test_a_forked_worker_does_not_write_its_parents_status(tmp_path: Path) -> None:

@@ -103,18 +103,6 @@ def test_loops_give_every_batch_once_and_share_one_window_of_exactly_the_active_
         assert depth == 0 or what not in ("start", "stop")
 
 
-def test_the_environments_window_overrides_the_arguments() -> None:
-    with captured("0:1:1") as noted:
-        list(steps(range(9), wait=5, warmup=0, active=3))
-    assert noted.captured == [1]
-
-
-def test_under_torch_profiler_nothing_is_marked_after_the_window() -> None:
-    with captured(collector="kineto") as noted:
-        list(steps(range(9), wait=0, warmup=0, active=2))
-    assert noted.marked == [0, 1]
-
-
 def test_a_break_inside_the_window_closes_the_range_and_the_next_loop_continues_the_window() -> (
     None
 ):
@@ -271,40 +259,6 @@ def test_a_loop_may_continue_in_other_threads(sized: bool) -> None:
     assert noted.captured == [2, 3, 4]
 
 
-def test_a_loop_that_was_left_may_be_freed_by_another_thread() -> None:
-    with captured() as noted:
-        kept = [steps(range(9))]
-        next(kept[0])
-
-        def forget() -> None:
-            with region("other"):
-                kept.clear()
-                with region("eval"):
-                    pass
-
-        with ThreadPoolExecutor(1) as other:
-            other.submit(forget).result()
-        with region("after"):
-            pass
-    events = [event[:2] for event in noted.notes.events if event[1] != "data"]
-    assert events == [
-        *(STEP, ("open", "other"), ("open", "eval")),
-        *(("close", "eval"), ("close", "other")),
-        *(("close", "step"), ("open", "after"), ("close", "after")),
-    ]
-
-
-def test_a_range_around_next_gives_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    with captured():
-        batches, taken = steps(range(4)), []
-        for _ in range(4):
-            with region("fetch"):
-                taken.append(next(batches))
-        del batches
-    assert taken == [0, 1, 2, 3]
-    assert capsys.readouterr().err.count("Do not call next() on nsysflow.steps inside a") == 1
-
-
 @pytest.mark.parametrize(
     "length",
     [
@@ -335,11 +289,3 @@ def test_without_a_profiler_steps_is_the_iterable_itself(monkeypatch: pytest.Mon
     monkeypatch.setattr(window_module, "synchronize", None)
     batches = iter(range(3))
     assert steps(batches) is batches
-
-
-@pytest.mark.parametrize("wrong", [{"wait": -1}, {"warmup": -1}, {"active": 0}])
-def test_an_impossible_window_is_refused_with_or_without_a_profiler(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="WAIT:WARMUP:ACTIVE"):
-        steps(range(3), **wrong)
-    with captured(), pytest.raises(ValueError, match="WAIT:WARMUP:ACTIVE"):
-        steps(range(3), **wrong)

@@ -17,12 +17,8 @@ pytestmark = pytest.mark.long
 
 WAYS = {
     "module": "torch.compile(net, backend=backend), opt.step",
-    "in one graph": "torch.compile(net, backend=backend, fullgraph=True), opt.step",
     "function": "torch.compile(lambda x: net(x), backend=backend, fullgraph=True), opt.step",
     "in place": "[net.compile(backend=backend), net][1], opt.step",
-    "layers in place": "[[layer.compile(backend=backend) for layer in net], net][1], opt.step",
-    "bound method": "torch.compile(net.__call__, backend=backend), opt.step",
-    "step": "torch.compile(net, backend=backend), torch.compile(opt.step, backend=backend)",
     "function with step": "net, torch.compile(lambda: opt.step(), backend=backend)",
     "hooks": "torch.compile(hooked(net), backend=backend), opt.step",
 }

@@ -37,14 +37,6 @@ def test_steps_of_a_pytorch_program_are_counted_and_no_range_is_opened(
     assert (status.steps, status.ranges) == (steps, 0)
 
 
-def test_steps_of_a_loop_are_counted_once_although_the_program_trains(tmp_path: Path) -> None:
-    looped = TRAINS.replace("for _ in range(5)", "for _ in nsysflow.steps([1, 2, 3])")
-    code = BEFORE + "import nsysflow\n" + SMALL + looped
-    ran = run_torch(code, tmp_path, **{PLAIN: "1"})
-    assert ran.returncode == 0, ran.stderr
-    assert [status.steps for status in take_statuses(tmp_path)] == [3]
-
-
 @pytest.mark.parametrize(
     ("makes", "step", "ranges"),
     [

@@ -70,17 +70,21 @@ opt.step(closure=closure)
         f"net(x)\n{SGD}net(x).sum().backward()\nopt.step()",
         f"call forward call step {TRAINED} step",
     ),
-    "a loss": ("nn.CrossEntropyLoss()(net(x), x)", "call forward call CrossEntropyLoss"),
-    "a module without weights": ("nn.Softmax(-1)(net(x))", "call forward call Softmax"),
-    "a loss by its name": (
-        "type('DiceLoss', (nn.Linear,), {})(4, 4)(net(x))",
-        "call forward call DiceLoss",
+    "losses and modules without weights have the names of their classes": (
+        """
+for last in (
+    nn.CrossEntropyLoss(),
+    type("DiceLoss", (nn.Linear,), {})(4, 4),
+    type("Mine", (nn.MSELoss,), {})(),
+    nn.Softmax(-1),
+    nn.Linear(4, 4),
+):
+    takes_two = isinstance(last, nn.modules.loss._Loss)
+    last(net(x), x) if takes_two else last(net(x))
+""",
+        "call forward call CrossEntropyLoss forward call DiceLoss forward call Mine"
+        " forward call Softmax forward call forward",
     ),
-    "a loss by its base": (
-        "type('Mine', (nn.MSELoss,), {})()(net(x), x)",
-        "call forward call Mine",
-    ),
-    "another model": ("nn.Linear(4, 4)(net(x))", "call forward call forward"),
     "a model that is judged after training began is in eval": (
         f"{SGD}net.eval()(x)\nopt.step()\nnet(x)\nnet.train()(x)",
         "step forward optimizer step eval forward",
@@ -93,15 +97,14 @@ opt.step(closure=closure)
         ROWS.format(top="tree.top", workers=1),
         "data data",
     ),
-    "a run of the engine: grad": (
-        "torch.autograd.grad(net(x).sum(), net.parameters())",
-        "call forward call backward",
+    "each way to run the engine is a backward": (
+        """
+torch.autograd.grad(net(x).sum(), net.parameters())
+torch.autograd.backward(net(x).sum())
+net(x).sum().backward()
+""",
+        "call" + 3 * " forward call backward",
     ),
-    "a run of the engine: autograd.backward": (
-        "torch.autograd.backward(net(x).sum())",
-        "call forward call backward",
-    ),
-    "a run of the engine: backward": ("net(x).sum().backward()", "call forward call backward"),
     "a run inside a run of the engine is the same backward": (
         """
 from torch.utils.checkpoint import checkpoint
