@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.text import Text
 
 from nsysflow.analysis.load import load
 from nsysflow.base.atomic import remove_leftovers
 from nsysflow.base.errors import OutputError
 from nsysflow.cli.main import main
-from nsysflow.runs.cache import MOST_LINES, Answer
-from tests.disks import full_disk, mounted, names, read_only_disk
+from tests.disks import full_disk, names, read_only_disk
 from tests.reports import PACKED
 from tests.runs.keeping import kept_in
 
@@ -77,14 +75,3 @@ def test_no_place_for_temporary_files_is_said(disk: Path, monkeypatch: pytest.Mo
     assert raised.value.command == "export TMPDIR=FOLDER"
     remove_leftovers(disk)
     assert names(disk) == before
-
-
-def test_a_disk_that_fills_while_an_answer_is_kept_keeps_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with mounted(tmp_path / "small") as disk:
-        store = kept_in(disk, monkeypatch)
-        (disk / "filler").write_bytes(bytes(200_000))
-        long = Answer.of([Text("x" * 10_000)] * MOST_LINES)
-        store.keep("0" * 32, [Path(REPORT)], {"page": long})
-        assert names(disk) == ["filler"]

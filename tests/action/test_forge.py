@@ -96,12 +96,6 @@ def test_another_job_has_a_comment_of_its_own_which_is_cut_if_too_long_for_githu
     assert 60_000 < len(second) < 65_536
 
 
-def test_without_a_pull_request_there_is_no_comment(server: Server, tmp_path: Path) -> None:
-    env = github(server) | {"PULL_REQUEST": ""}
-    assert commented(env, tmp_path, f"{MARKER}\none") == "no pull request: no comment\n"
-    assert server.asked == []
-
-
 def test_the_base_is_the_newest_artifact_of_the_base_branch(
     server: Server, tmp_path: Path, captures: Path
 ) -> None:
@@ -147,7 +141,6 @@ def test_without_an_artifact_the_base_is_an_empty_folder(
     [
         (github, "base", "", ["403", "actions: read"]),
         (github, "base", "GITHUB_TOKEN", ["forge.py: the variable GITHUB_TOKEN is not set"]),
-        (gitlab, "base", "GITLAB_TOKEN", ["forge.py: the variable GITLAB_TOKEN is not set"]),
         (github, "comment", "", ["No such file"]),
     ],
 )

@@ -108,21 +108,3 @@ def test_the_gitlab_job_keeps_one_note_and_what_it_promises(
     assert artifacts["when"] == "always"
     for path in (*artifacts["paths"], *artifacts["reports"].values()):
         assert bash(f"test -e {path}").returncode == 0, path
-
-
-@pytest.mark.long
-def test_the_commands_for_cron_work_from_day_to_day(bash: Bash, profiles: Profiles) -> None:
-    profiles.now("fast")
-    bash(gitlab_job("before_script"))
-    good = bash(GOOD)
-    assert good.returncode == 0, good.stdout
-    same = bash(f"date() {{ echo 2026-11-22; }}\n{NIGHTLY}")
-    assert same.returncode == 0, same.stdout
-    profiles.now("slow")
-    slower = bash(f"date() {{ echo 2026-11-23; }}\n{NIGHTLY}")
-    assert slower.returncode == 3, slower.stdout
-    assert "20 % longer" in bash("cat 2026-11-23/comment.md").stdout
-    (over_time,) = re.findall(r"`(nsysflow diff good[^`]*)`", PAGE)
-    table = bash(over_time)
-    assert table.returncode == 0, table.stdout
-    assert "2026-11-23" in table.stdout

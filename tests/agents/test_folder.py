@@ -6,7 +6,7 @@ from threading import Barrier
 
 import pytest
 
-from nsysflow.agents.folder import Folder, LruCache, list_reports, stamp
+from nsysflow.agents.folder import Folder, LruCache, list_reports
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs.manifest import write_manifest
 from tests.reports import parquetdir_report
@@ -72,24 +72,6 @@ def test_a_run_with_a_link_or_a_name_that_leads_out_is_refused(folder: Folder, r
         folder.files(run)
 
 
-def test_a_stamp_changes_with_a_file(folder: Folder) -> None:
-    files = folder.files(folder.inside("a.sqlite"))
-    before = stamp(files)
-    assert stamp(files) == before
-    os.utime(files[0], ns=(0, 5))
-    assert stamp(files) != before
-    assert stamp(folder.files(folder.inside("b.sqlite"))) == ()
-
-
-def test_what_was_longest_not_asked_for_goes_first() -> None:
-    kept: LruCache[object] = LruCache(2)
-    a, b = kept.get("a", object), kept.get("b", object)
-    assert kept.get("a", object) is a
-    kept.get("c", object)
-    assert kept.get("a", object) is a
-    assert kept.get("b", object) is not b
-
-
 def test_threads_that_ask_at_once_get_the_same() -> None:
     kept: LruCache[object] = LruCache(2)
     together = Barrier(4)
@@ -100,17 +82,6 @@ def test_threads_that_ask_at_once_get_the_same() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(ask, range(4)))) == 1
-
-
-def test_an_error_is_not_kept() -> None:
-    kept: LruCache[int] = LruCache(2)
-
-    def fail() -> int:
-        raise ValueError
-
-    with pytest.raises(ValueError):  # noqa: PT011
-        kept.get("a", fail)
-    assert kept.get("a", lambda: 1) == 1
 
 
 def made(folder: Path, *names: str, at: int = 0) -> None:
@@ -162,7 +133,3 @@ def test_the_newest_come_first_and_the_others_are_counted(tmp_path: Path) -> Non
     assert [each.path for each in answer.data.found] == ["4.sqlite", "3.sqlite"]
     assert answer.data.total == 5
     assert "3 older ones" in answer.text
-
-
-def test_an_empty_folder_says_what_to_type(tmp_path: Path) -> None:
-    assert "nsysflow profile" in list_reports(Folder(tmp_path), 2).text

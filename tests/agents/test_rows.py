@@ -7,8 +7,6 @@ from nsysflow.agents.rows import Condition, Op, Query, page_of, require_known
 from nsysflow.base.errors import SelectionError, UnknownName
 from tests.analyses import SCHEMAS
 
-MANY = 10_000
-
 
 def gaps(**columns: pl.Series) -> pl.DataFrame:
     """A table of gaps in which only these columns have values."""
@@ -77,14 +75,6 @@ def test_a_condition_leaves_the_rows_that_fulfil_it(
     assert ids(where(*condition)) == left
 
 
-def test_all_conditions_hold_together() -> None:
-    both = (
-        Condition(column="cause", op="=", value="sync"),
-        Condition(column="duration_ns", op=">", value=5),
-    )
-    assert ids(of_gaps(where=both)) == [2]
-
-
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
@@ -116,36 +106,9 @@ def test_an_unknown_name_is_refused_with_the_nearest(query: Query, said: str) ->
     assert said in str(refused.value)
 
 
-def test_many_rows_come_in_pages() -> None:
-    number = pl.int_range(MANY, eager=True)
-    table = gaps(duration_ns=number * 7919 % MANY, gap=number)  # each length once, in disorder
-    for offset, following in ((0, 100), (5_000, 5_100), (9_900, None)):
-        found = page_of(table, of_gaps(offset=offset, limit=100)).data
-        lengths = [row[1] for row in found.rows]
-        largest = MANY - 1 - offset
-        assert lengths == [*range(largest, largest - 100, -1)]
-        assert (found.total, found.next_offset) == (MANY, following)
-
-
 def test_pages_hold_every_row_once_and_say_where_the_next_one_begins() -> None:
     first, rest = page_of(SMALL, of_gaps(limit=3)), page_of(SMALL, of_gaps(limit=3, offset=3))
     assert (first.data.next_offset, rest.data.next_offset) == (3, None)
     assert (*first.data.rows, *rest.data.rows) == page_of(SMALL, of_gaps()).data.rows
     assert "rows 1 to 3 of 4; more from offset 3" in first.text
     assert "rows 4 to 4 of 4\n" in rest.text + "\n"
-
-
-def test_a_page_behind_the_last_row_is_empty() -> None:
-    found = page_of(SMALL, of_gaps(offset=9))
-    assert (found.data.rows, found.data.next_offset) == ((), None)
-    assert "offset 9 is too large" in found.text
-
-
-def test_a_filter_that_leaves_nothing_says_so() -> None:
-    assert "no row is left by the filter" in page_of(SMALL, where("gap", ">", 9)).text
-
-
-def test_without_columns_those_that_matter_most_come() -> None:
-    found = page_of(SMALL, Query(name="gaps"))
-    assert found.data.columns[:3] == ("duration_ns", "start_ns", "cause")
-    assert "other columns: " in found.text

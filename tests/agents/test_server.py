@@ -111,12 +111,6 @@ def test_findings_and_verdict_are_those_of_report_json(reports: Reports, folder:
     assert "compute-bound (81 %" in text(opened)
 
 
-def test_several_paths_are_the_ranks_of_a_run(reports: Reports) -> None:
-    opened = data(call(reports, "open_report", report=RANKS))
-    assert opened["reports"] == ["ddp-bucketed-rank0", "ddp-bucketed-rank1"]
-    assert data(call(reports, "table", report=RANKS, name="ranks"))["total"] == 2
-
-
 @pytest.mark.parametrize("name", ABOUT)
 def test_a_table_has_the_figures_of_the_library(reports: Reports, folder: Path, name: str) -> None:
     wanted = plain(reports.open([SYNC]).table(name))
@@ -132,12 +126,6 @@ def test_a_finding_is_explained_as_in_the_terminal(reports: Reports, folder: Pat
     said = text(call(reports, "explain", what="1", report=SYNC))
     printed = CliRunner(env={"COLUMNS": "120"}).invoke(main, ["explain", "1", str(folder / SYNC)])
     assert said.split() == printed.stdout.split()
-
-
-def test_a_name_is_explained_without_a_report(reports: Reports) -> None:
-    result = call(reports, "explain", what="queue_delay")
-    assert [each["kind"] for each in data(result)["explained"]] == ["cause of idle time"]
-    assert "scalar-readback" in text(call(reports, "explain"))
 
 
 def test_what_if_gives_the_figures_of_the_command(reports: Reports, folder: Path) -> None:
@@ -187,8 +175,6 @@ LINK = "link.sqlite.xz"
         ("findings", {"report": "/etc/passwd"}, "is outside"),
         ("table", {"report": LINK, "name": "gaps"}, "is outside"),
         ("explain", {"what": "1", "report": LINK}, "is outside"),
-        ("what_if", {"report": LINK}, "is outside"),
-        ("diff", {"base": [SYNC], "new": [LINK]}, "is outside"),
         ("diff_over_time", {"captures": [SYNC, OUTSIDE]}, "is outside"),
         # other errors say what was seen and what to do
         ("open_report", {"report": "none.sqlite"}, "does not exist. See what is there"),
@@ -196,7 +182,6 @@ LINK = "link.sqlite.xz"
         ("table", {"report": SYNC, "name": "gaps", "limit": 501}, "less than or equal to 500"),
         ("explain", {"what": "9", "report": SYNC}, "Its findings are 1 to 2"),
         ("explain", {"what": "1"}, "finding 1 of which report?"),
-        ("explain", {"what": "quark"}, "nothing is called 'quark'"),
         ("what_if", {"report": SYNC, "graph": ["step/metric"]}, "Did you mean step/metrics"),
         ("diff", {"base": [SYNC], "new": RANKS}, "cannot be compared"),
         ("diff_over_time", {"captures": [SYNC]}, "Name two or more captures"),

@@ -40,12 +40,6 @@ def words(command: str) -> list[str]:
     return typed[1:]
 
 
-def test_the_front_matter_names_and_describes_the_skill() -> None:
-    matter = re.match(r"---\nname: ([a-z-]{1,64})\ndescription: (.{1,1024})\n---\n", skill())
-    assert matter is not None
-    assert matter[1] == "nsysflow"
-
-
 def test_the_guide_is_short_and_shows_how_to_record_read_check_and_verify() -> None:
     assert len(skill().splitlines()) <= 100
     shown = {words(each)[0] for each in COMMANDS}

@@ -1,24 +1,8 @@
-from pathlib import Path
-
 import pytest
 
-from nsysflow.base.names import (
-    SourceLine,
-    distinct_names,
-    has_rank,
-    near_or_all,
-    nearest,
-    without_rank,
-)
+from nsysflow.base.names import SourceLine, has_rank, near_or_all, without_rank
 
 RANGES = ["step", "data", "forward", "backward", "optimizer", "grad_clip"]
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("fwd", "forward"), ("OPTIMIZR", "optimizer"), ("stpe", "step")]
-)
-def test_a_mistyped_name_finds_its_neighbour_in_any_case(typed: str, meant: str) -> None:
-    assert nearest(typed, RANGES)[0] == meant
 
 
 @pytest.mark.parametrize(
@@ -43,20 +27,6 @@ def test_the_answer_is_the_nearest_name_or_the_first_ones(
 def test_ranks_of_a_run_have_a_name_in_common(name: str, common: str) -> None:
     assert has_rank(name)
     assert without_rank(name) == common
-
-
-def test_a_name_without_a_rank_stays() -> None:
-    assert not has_rank("frank-train")
-    assert without_rank("frank-train") == "frank-train"
-
-
-def test_nothing_has_no_names() -> None:
-    assert distinct_names([], []) == []
-
-
-def test_names_of_one_file_stay_as_they_are_where_nothing_tells_them_apart() -> None:
-    same = [Path("/a/x.sqlite")] * 2
-    assert len(set(distinct_names(["x", "x"], same))) == 1
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,6 @@ def test_no_color_means_no_escape_codes_at_all() -> None:
     assert shown(no_color="1", at_most_s=0.1) == ""
 
 
-def test_a_pipe_gets_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("analysing"):
-        pass
-    assert capsys.readouterr().err == ""
-
-
 class Counted(Progress):
     """Counts the pieces that are done."""
 

@@ -49,7 +49,3 @@ def test_a_percentage_has_a_decimal_below_ten_alone(value: float, text: str) -> 
 def test_in_a_sentence_it_has_none_and_is_neither_none_nor_all_by_rounding() -> None:
     shares = [units.whole_percent(part, 1_000) for part in (0, 1, 44, 999, 1_000)]
     assert shares == ["0 %", "<1 %", "4 %", ">99 %", "100 %"]
-
-
-def test_an_instant_can_be_typed_back_as_an_option() -> None:
-    assert units.instant(5_889_341_842) == "5.889342 s"

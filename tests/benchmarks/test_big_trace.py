@@ -24,25 +24,12 @@ def kernels(trace: Trace) -> int:
     return trace.ops.filter(pl.col("kind") == "kernel").height
 
 
-def test_repetitions_reach_the_requested_number_of_kernels(traces: tuple[Trace, Trace]) -> None:
-    once, big = traces
-    assert kernels(big) == 3 * kernels(once)
-
-
 @pytest.mark.parametrize("frame", ["ops", "calls", "ranges", "overhead"])
 def test_every_frame_with_times_repeats_as_a_whole(traces: tuple[Trace, Trace], frame: str) -> None:
     once, big = (getattr(trace, frame) for trace in traces)
     lasted = pl.col("end_ns") - pl.col("start_ns")
     assert big.height == 3 * once.height
     assert big.select(lasted.sum()).item() == 3 * once.select(lasted.sum()).item()
-
-
-def test_no_repetition_reaches_into_the_next(traces: tuple[Trace, Trace]) -> None:
-    once, big = traces
-    starts = big.ops.sort("start_ns").get_column("start_ns")
-    length = once.ops.height
-    ends = big.ops.sort("start_ns").get_column("end_ns")
-    assert ends[:length].max() < starts[length]
 
 
 def test_a_call_and_an_operation_meet_only_within_their_repetition(

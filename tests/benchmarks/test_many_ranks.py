@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -70,29 +69,6 @@ def test_groups_have_communicators_of_their_own_and_one_may_have_a_slow_link(
     assert not of_rank[0] & of_rank[3]
 
 
-def test_without_communicators_none_is_stated(tmp_path: Path) -> None:
-    make_run(tmp_path, small(communicators=False))
-    assert collectives(tmp_path, 0)["communicator"].unique().to_list() == [None]
-
-
-def test_the_same_seed_makes_the_same_run(tmp_path: Path) -> None:
-    wanted = small(delay=Delay("host", ns=10**6))
-    truths = [make_run(tmp_path / name, wanted) for name in ("a", "b")]
-    assert truths[0] == truths[1]
-    assert collectives(tmp_path / "a", 3).equals(collectives(tmp_path / "b", 3))
-
-
-def test_the_truth_is_beside_the_reports(plain: Path) -> None:
-    assert json.loads((plain / "truth.json").read_text(encoding="utf-8"))["cost_ns"] == 0
-    reports = [f"rank{rank}.sqlite" for rank in range(RANKS)]
-    assert sorted(path.name for path in plain.iterdir()) == [*reports, "truth.json"]
-
-
-def test_a_step_in_ten_is_delayed() -> None:
-    delay = Delay("host", every=10)
-    assert [step for step in range(30) if delay.in_step(step)] == [5, 15, 25]
-
-
 def tables(folder: Path, saved_step_ns: int | None) -> Path:
     """What was found of a run of four steps: rank 2 saves so much of each."""
     group = {"rank": LATE, "report": "rank2", "cost_ns": 8_000_000, "cost_step_ns": 2_000_000}
@@ -115,17 +91,3 @@ def test_costs_are_compared_per_delayed_step_of_those_that_another_follows(tmp_p
         "rank2, 3 steps: found 3,300 us, true 3,000 us (+10.0 %);"
         " the others wait 2,000 us a step; 75 % host"
     )
-
-
-def test_a_delay_may_cost_nothing_or_not_be_found(tmp_path: Path) -> None:
-    folder = tables(tmp_path, 0)
-    assert "found 0 us, true 0 us; " in found_beside(folder, truth_of_steps(10_000_000))
-    elsewhere = truth_of_steps(9_000_000) | {"delay": {"kind": "host", "rank": 3}}
-    assert found_beside(folder, elsewhere) == "rank 3 not found"
-
-
-def test_a_made_run_says_which_event_each_stream_waits_for(plain: Path) -> None:
-    events = nsysflow.load(plain / "rank1.sqlite", shapes=False)
-    assert len(events.waits) == len(events.event_records) > 0
-    assert set(events.waits["record"]) == set(events.event_records["record"])
-    assert set(events.waits["device"]) == {1}

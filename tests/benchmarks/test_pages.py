@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from benchmarks import accuracy, power
-from benchmarks.power import drawn, noise_of, simulated, slower, steps_of
+from benchmarks.power import simulated, steps_of
 from tests.reports import ROOT
 
 pytestmark = pytest.mark.xdist_group("simulated")
@@ -22,6 +22,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+@pytest.mark.long
 def test_the_pages_are_what_the_replay_gives() -> None:
     made = "\n".join(accuracy.page()) + "\n"
     assert made == ACCURACY, "run `python -m benchmarks.accuracy`"
@@ -48,19 +49,6 @@ def test_at_most_one_in_twenty_equal_pairs_is_an_alarm(heading: str) -> None:
 def test_captures_of_one_program_differ_in_at_most_one_split_of_twenty() -> None:
     found = rows(POWER, "### Captures of one program against each other")
     assert sum(int(row[2]) for row in found) >= 0.95 * sum(int(row[1]) for row in found)
-
-
-def test_steps_are_drawn_with_their_neighbours() -> None:
-    steps = drawn([*range(100, 140)], 25, Random(0))
-    assert len(steps) == 25
-    for start in (0, 10, 20):
-        stretch = steps[start : start + 10]
-        assert stretch == [*range(stretch[0], stretch[0] + len(stretch))]
-
-
-def test_noise_is_of_the_medians_and_a_slowdown_of_each_step() -> None:
-    assert noise_of([[100, 100, 900], [100, 1, 100]]) == 0
-    assert slower([[100, 200], [300]], 5) == [[105, 210], [315]]
 
 
 def test_a_slowdown_beyond_all_noise_is_seen_and_none_is_not(

@@ -179,27 +179,7 @@ def test_a_wait_without_a_line_has_no_other_that_is_the_same() -> None:
     assert matched([WAIT], [other]) == [(WAIT, None), (None, other)]
 
 
-def test_a_line_of_the_framework_may_move_too() -> None:
-    before, after = at(S42, via="trainer.py:10 in inner"), at(S45, via="trainer.py:30 in inner")
-    assert matched([before], [after]) == [(before, after)]
-
-
 THIRD, HALF = Fraction(1, 3), Fraction(1, 2)
-
-
-@pytest.mark.parametrize(
-    ("parts", "total", "found"),
-    [
-        # what is missing goes to the largest remainder; of equal ones to the first
-        ({"a": 2 + THIRD, "b": 3 + 2 * THIRD}, 6, {"a": 2, "b": 4}),
-        ({"a": HALF, "b": HALF}, 1, {"a": 1, "b": 0}),
-        ({"a": -1 - THIRD, "b": 2 + THIRD}, 1, {"a": -1, "b": 2}),
-    ],
-)
-def test_parts_are_rounded_by_their_remainders(
-    parts: dict[str, Fraction], total: int, found: dict[str, int]
-) -> None:
-    assert apportioned(parts, total) == found
 
 
 fractions = st.builds(Fraction, st.integers(-1_000, 1_000), st.integers(1, 50))

@@ -5,45 +5,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from nsysflow.compare.budget_pages import (
-    annotations,
-    check_json,
-    junit_xml,
-    margin_text,
-    measured_text,
-    outcome,
-    page,
-    value_text,
-    verdict_text,
-)
-from nsysflow.compare.budgets import Unit, budget
-from nsysflow.compare.captures import Capture
+from nsysflow.compare.budget_pages import annotations, check_json, junit_xml, verdict_text
+from nsysflow.compare.budgets import budget
 from nsysflow.compare.judging import Culprit, Judgement
-from tests.compare.handmade import capture, ranks, row, track
-from tests.compare.judgements import CROSSED, FOUND, NOISY, WITHIN, measured
+from tests.compare.handmade import capture, row
+from tests.compare.judgements import CROSSED, measured
 
 CAPTURE = capture(row(1, 1), name="run")
-ODD_NAME = capture(row(1), name="a\x1b[2J\n::error::b")
-TWO_RANKS = ranks(track(row(1)), track(row(2)))
-WINDOW = capture(row(1), step_name=None, steps=[None], kinds=[None])
-NO_FINDING = Judgement(budget=budget("finding:a=none"), verdict="within")
-
-
-@pytest.mark.parametrize(
-    ("judged", "found", "title"),
-    [
-        (WITHIN, ODD_NAME, "a·[2J·::error::b · NVIDIA H200 · 1 step"),
-        (WITHIN, TWO_RANKS, "run · 2 x NVIDIA H200 · 1 step of the slowest rank"),
-        (NO_FINDING, WINDOW, "run"),
-    ],
-)
-def test_the_page_says_what_was_judged(judged: Judgement, found: Capture, title: str) -> None:
-    assert next(page([judged], [found])) == title
-
-
-def test_three_captures_need_no_hint() -> None:
-    captures = [capture(row(1), name=name) for name in "abc"]
-    assert not any("hint" in line for line in page([WITHIN], captures))
 
 
 def test_an_open_interval_is_valid_json() -> None:
@@ -73,18 +41,6 @@ def test_what_ends_a_property_is_escaped(file: str, shown: str) -> None:
     assert error.startswith(f"::error file={shown},line=1,")
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "said"),
-    [(0, "pct", "0 %"), (0, "ns", "0"), (0, "count", "0"), (2.5, "count", "2.50")],
-)
-def test_a_value_is_said_in_its_unit(value: float, unit: Unit, said: str) -> None:
-    assert value_text(value, unit) == said
-
-
-def test_a_limit_of_nothing_has_no_share() -> None:
-    assert margin_text(measured("step_ms<=0", "crossed", 500, 0).measured) == "500 ns over"
-
-
 BESIDE_A_BASELINE = {"factor": 1.0, "counted": "run", "low": None}
 
 
@@ -99,19 +55,3 @@ BESIDE_A_BASELINE = {"factor": 1.0, "counted": "run", "low": None}
 def test_a_noisy_figure_says_what_would_tell(needed: int | None, said: str) -> None:
     noisy = measured("step_ms<=baseline", "too noisy", 1, 1, needed=needed, **BESIDE_A_BASELINE)
     assert verdict_text(noisy) == said
-
-
-def test_of_several_captures_it_says_how_many_have_a_finding() -> None:
-    assert measured_text(FOUND, 3) == "found in 1 of 3"
-
-
-@pytest.mark.parametrize(
-    ("judged", "said"),
-    [
-        ([CROSSED], "crossed: 1 of 1 budget"),
-        ([NOISY, WITHIN], "too noisy to judge: 1 of 2 budgets; none is crossed"),
-        ([WITHIN], "within: 1 of 1 budget"),
-    ],
-)
-def test_the_outcome_counts_them(judged: list[Judgement], said: str) -> None:
-    assert outcome(judged) == said

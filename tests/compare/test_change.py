@@ -1,11 +1,26 @@
+from itertools import chain
 from math import isnan, log
+from random import Random
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from nsysflow.compare import statistics
 from nsysflow.compare.change import Middle, change_of, mean_step, median_step, needed_for
-from tests.compare.samples import sides
+from nsysflow.compare.statistics import (
+    COMPLETE,
+    differences_at,
+    half_width,
+    mean_change_interval,
+    mean_ratio_interval,
+    median_difference,
+    of_ranks,
+    two_sided_t,
+)
+from tests.compare.samples import durations_ns, sides
 from tests.oracle import comparing as oracle
+from tests.oracle.comparing import t_quantile
 
 Runs = list[list[int]]
 
@@ -95,12 +110,6 @@ def test_the_verdict_by_hand(base: Runs, new: Runs, verdict: str) -> None:
     assert change_of(base, new).verdict == verdict
 
 
-@pytest.mark.parametrize("steps", [[], [5], [5, 6], [5, 9, 5], [5, 7, 5, 6], [9, 8, 7, 9, 8]])
-def test_five_steps_are_never_enough(steps: list[int]) -> None:
-    found = change_of([steps], [STEADY])
-    assert (found.verdict, found.needed) == (TOO_FEW, 16)
-
-
 @pytest.mark.parametrize(("base", "new"), [(2, 2), (1, 2), (1, 5), (5, 1), (2, 1)])
 def test_fewer_runs_are_not_enough(base: int, new: int) -> None:
     found = change_of(runs(*[1_000] * base), runs(*[2_000] * new))
@@ -113,10 +122,6 @@ def test_nothing_is_said_of_a_side_without_steps(base: Runs, new: Runs) -> None:
     found = change_of(base, new)
     assert isnan(found.shift_pct)
     assert found.verdict == TOO_FEW
-
-
-def test_a_run_without_steps_does_not_count() -> None:
-    assert change_of([STEADY, []], [[], STEADY]) == change_of([STEADY], [STEADY])
 
 
 def assert_same(found: Middle, expected: tuple[float, tuple[float, float] | None]) -> None:
@@ -136,14 +141,6 @@ def test_the_middle_of_steps_and_of_runs_is_that_of_the_oracle(runs: Runs) -> No
     assert_same(median_step(runs[0]), oracle.median_step(runs[0]))
 
 
-@pytest.mark.parametrize("runs", [[], [[]], [[], []]])
-def test_there_is_no_mean_step_without_steps(runs: list[list[float]]) -> None:
-    for found in (mean_step(runs), median_step([])):
-        assert isnan(found.value)
-        assert (found.count, found.low) == (0, None)
-    assert needed_for(runs, 1) is None
-
-
 HOPPING = [100.0, 130.0, 80.0, 150.0, 110.0] * 8
 
 
@@ -161,24 +158,70 @@ def test_four_times_the_steps_halve_the_interval() -> None:
     assert needed_for([HOPPING], reach / 2) == 160
 
 
-@pytest.mark.parametrize(
-    ("runs", "distance", "needed"),
-    [
-        ([HOPPING], 0, None),
-        ([HOPPING], -1, None),
-        # a standard deviation of 1: 2.11 / sqrt(18) = 0.497, and 2.12 / sqrt(17) = 0.514
-        ([[4.0], [5.0], [6.0]], 0.5, 18),
-        ([[5.0]] * 2, 0.1, 3),
-    ],
-)
-def test_so_many_runs_or_steps_reach_a_distance(
-    runs: list[list[float]], distance: float, needed: int | None
+@given(durations_ns)
+def test_steps_are_worth_what_the_oracle_says(steps: list[int]) -> None:
+    assert of_ranks(steps).sample_size == pytest.approx(oracle.effective_steps(steps), rel=1e-12)
+
+
+@given(sides, sides)
+def test_the_interval_is_that_of_the_oracle(base: list[list[int]], new: list[list[int]]) -> None:
+    found, expected = mean_change_interval(base, new), oracle.mean_change(base, new)
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(sides, sides)
+def test_the_ratio_of_the_means_is_that_of_the_oracle(
+    base: list[list[int]], new: list[list[int]]
 ) -> None:
-    assert needed_for(runs, distance) == needed
+    found, expected = mean_ratio_interval(base, new), oracle.mean_ratio(base, new)
+    assert (found is None) == (expected is None)
+    if found is not None and expected is not None:
+        assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_few_steps_need_at_least_what_has_an_interval() -> None:
-    fewest = needed_for([[5.0, 6.0]], 1e9)
-    assert fewest is not None
-    assert fewest > 10
-    assert needed_for([[5.0, 6.0]], 0.05) == 100 * fewest
+def test_nothing_is_known_without_steps() -> None:
+    assert of_ranks([]).sample_size == 0
+    assert half_width(0, 40) > COMPLETE
+    assert mean_change_interval([], [[1.0] * 12]) is mean_change_interval([[1.0] * 12], []) is None
+
+
+values = st.lists(st.floats(0, 30) | st.integers(0, 6), min_size=1, max_size=12)
+
+
+@pytest.fixture(params=[1, 4])
+def narrowed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small samples are treated like those with too many pairs for a list."""
+    monkeypatch.setattr(statistics, "_FEW", request.param)
+
+
+@pytest.mark.usefixtures("narrowed")
+def test_each_difference_is_found_at_its_rank() -> None:
+    @given(values, values)
+    def check(base: list[float], new: list[float]) -> None:
+        base, new = sorted(base), sorted(new)
+        listed = sorted(other - one for one in base for other in new)
+        assert differences_at(base, new, range(1, len(listed) + 1)) == listed
+
+    check()
+
+
+def test_many_pairs_have_the_median_of_all() -> None:
+    random = Random(0)
+    base = sorted(random.lognormvariate(0, 0.1) for _ in range(700))
+    new = sorted(chain((random.lognormvariate(0, 0.2) for _ in range(600)), [1.0] * 100, [1e6]))
+    listed = sorted(other - one for one in base for other in new)
+    middle = len(listed) // 2
+    assert median_difference(base, new) == (listed[middle - 1] + listed[middle]) / 2
+    assert median_difference([1.0] * 20_000, [3.0] * 20_000) == 2.0
+
+
+@pytest.mark.parametrize(("base", "new"), [(4, 4), (3.5, 40), (100, 60.25)])
+def test_the_width_is_that_of_the_oracle(base: float, new: float) -> None:
+    assert half_width(base, new) == pytest.approx(oracle.half_width(base, new), rel=1e-12)
+
+
+@pytest.mark.parametrize("df", [1, 1.3, 2.5, 7.9, 40.1, 900])
+def test_t_is_that_of_the_integrated_density(df: float) -> None:
+    assert two_sided_t(0.05, df) == pytest.approx(t_quantile(0.05, df), rel=1e-8)

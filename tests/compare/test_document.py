@@ -94,24 +94,12 @@ def test_a_document_that_was_cut_off_anywhere_is_refused(tmp_path: Path) -> None
         assert isinstance(refused(tmp_path, whole[:end]), Damaged)
 
 
-NO_JSON = {
-    "text": b"not JSON",
-    "deep": b"[" * 100_000,
-    "deeper": b'{"a":' * 100_000,
-    "UTF-16": b"\xff\xfe\x00",
-    "zeros": b"\x00" * 100,
-    "infinite": b"1e999",
-}
+NO_JSON = {"text": b"not JSON", "deep": b"[" * 100_000, "infinite": b"1e999"}
 
 
 @pytest.mark.parametrize("content", NO_JSON.values(), ids=NO_JSON)
 def test_what_is_no_json_is_refused(tmp_path: Path, content: bytes) -> None:
     refused(tmp_path, content)
-
-
-def test_more_behind_the_json_or_no_utf_8_in_it_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path, text().encode() + b"x")
-    refused(tmp_path, text().encode().replace(b'"names"', b'"n\xffmes"', 1))
 
 
 @pytest.mark.parametrize(
@@ -138,24 +126,17 @@ EDITS: dict[str, Change] = {
     "negative time": lambda it: opposite(track(it)["rows"]),
     "a step more": lambda it: track(it)["steps"].append(99),
     "a kind less": lambda it: track(it)["kinds"].pop(),
-    "a duration less": lambda it: track(it)["duration_ns"].pop(),
     "steps not compared": lambda it: track(it)["kinds"].__setitem__(0, "cut-off"),
     "no steps": lambda it: track(it).update(steps=[], kinds=[], duration_ns=[], rows=[]),
     "a figure less": lambda it: row(it)["ns"].pop(),
-    "a count less": lambda it: row(it).update(count=[1]),
     "a negative count": lambda it: row(it).update(count=-1),
     "a place less": lambda it: row(it)["at"].pop(),
     "a place twice": lambda it: row(it).update(at=[row(it)["at"][0]] * len(row(it)["at"])),
     "a negative place": lambda it: row(it)["at"].__setitem__(0, -1),
     "a place behind the steps": lambda it: row(it)["at"].__setitem__(-1, len(track(it)["steps"])),
     "a name that is not there": lambda it: row(it).update(name=10_000),
-    "a negative name": lambda it: row(it).update(name=-1),
     "another part": lambda it: row(it).update(part="waiting"),
-    "text for a number": lambda it: row(it).update(ns=["1"]),
-    "a fraction": lambda it: row(it)["ns"].__setitem__(0, 0.5),
     "a number beyond all": lambda it: track(it)["duration_ns"].__setitem__(0, 10**400),
-    "no rows": lambda it: track(it).update(rows=[]),
-    "null for rows": lambda it: track(it).update(rows=None),
     "no names": lambda it: it["series"].pop("names"),
     "no verdict": lambda it: it.pop("verdict"),
     "no tracks": lambda it: it["series"].update(tracks=[]),
@@ -178,32 +159,6 @@ def opposite(rows: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_a_document_that_somebody_edited_is_refused(tmp_path: Path, edit: Change) -> None:
     refused(tmp_path, changed(edit))
-
-
-def without(part: Callable[[dict[str, Any]], dict[str, Any]], key: str) -> Change:
-    """Take a key out of a part of the document."""
-    return lambda it: part(it).pop(key)
-
-
-def test_a_key_less_anywhere_in_the_series_is_refused_or_has_a_default(tmp_path: Path) -> None:
-    whole = read(tmp_path, text().encode())
-    series = json.loads(text())["series"]
-    for key in series["tracks"][0]:
-        refused(tmp_path, changed(without(track, key)))
-    for key in ("part", "kind", "name", "ns", "count"):
-        refused(tmp_path, changed(without(row, key)))
-    assert read(tmp_path, changed(lambda it: it.update(more="of a later version"))) == whole
-
-
-def test_the_error_of_an_edited_sum_says_which_step(tmp_path: Path) -> None:
-    error = refused(tmp_path, changed(lambda it: track(it)["duration_ns"].__setitem__(1, 1)))
-    assert "the rows of step 2 sum to" in error.seen
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "report.json", tmp_path):
-        with pytest.raises(ReportError, match=f"{path} cannot be read"):
-            read_document(path, "run")
 
 
 def test_an_invalid_recording_says_why(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def test_a_command_prints_what_is_shown(
     assert is_shown(shown, printed), f"$ {command}\n{printed}"
 
 
+@pytest.mark.long
 def test_the_table_of_the_case_studies_is_what_the_samples_say() -> None:
     rows = re.findall(r"^\| (`.*) \|$", CASES, re.MULTILINE)
     assert sorted(rows) == sorted(compared(*each) for each in COMPARED)

@@ -105,9 +105,3 @@ def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
         other = file.parent / path if path else file
         assert other.exists(), target
         assert not anchor or anchor in anchors(other.read_text(encoding="utf-8")), target
-
-
-def test_elision_stands_for_lines_and_nothing_else() -> None:
-    assert is_shown("a\n…\nd\n", "a\nb\nc\nd\n")
-    assert not is_shown("a\n…\nd\n", "a\nb\nc\n")
-    assert not is_shown("a\n…d\n", "a\nbd\n")

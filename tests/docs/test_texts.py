@@ -12,7 +12,6 @@ from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.cli.main import main
 from tests.analyses import analysed
 from tests.reports import ROOT
-from tests.shown import FENCED, console_blocks
 
 README, DESIGN, READING, TOUR, USAGE = (
     (ROOT / page).read_text(encoding="utf-8")
@@ -30,19 +29,6 @@ OPTIONS: Final = [
 @pytest.mark.parametrize(("page", "lines"), [(README, 200), (DESIGN, 200), (TOUR, 80)])
 def test_a_page_is_short(page: str, lines: int) -> None:
     assert len(page.splitlines()) <= lines
-
-
-def test_the_first_block_of_the_readme_is_a_command_and_25_lines_of_a_page() -> None:
-    assert len(console_blocks(README)[0].splitlines()) <= 26
-
-
-def test_two_make_commands_set_everything_up() -> None:
-    scripts = [body for language, body in FENCED.findall(README) if language == "sh"]
-    typed = re.findall(r"^(make \w+)", "\n".join(scripts), re.MULTILINE)
-    assert typed == ["make demo", "make test"]
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for command in typed:
-        assert re.search(rf"^{command.removeprefix('make ')}:", makefile, re.MULTILINE), command
 
 
 def folders() -> list[str]:
@@ -72,12 +58,6 @@ def test_a_folder_is_described(folder: str) -> None:
     assert f"| `{folder}/`" in DESIGN or f", `{folder}/`" in DESIGN
 
 
-def test_no_folder_is_described_that_is_not_there() -> None:
-    rows = [line.split("|")[1] for line in DESIGN.splitlines() if line.startswith("| `")]
-    named = [name for row in rows for name in row.split("`")[1::2]]
-    assert not [name for name in named if not (ROOT / name).is_dir()]
-
-
 def rows_of(heading: str) -> list[list[str]]:
     """The cells of the table below a heading of docs/reading.md, without its head."""
     (section,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", READING, re.MULTILINE | re.DOTALL)
@@ -90,12 +70,6 @@ def test_every_cause_is_explained_by_its_label() -> None:
     labels = {name: cause.label for name, cause in CAUSES.items()}
     assert {row[0].strip("`"): row[1] for row in rows} == labels
     assert all(row[2] and row[3] for row in rows)
-
-
-def test_the_glossary_is_short_and_in_order() -> None:
-    names = [row[0] for row in rows_of("Glossary")]
-    assert names == sorted(set(names))
-    assert 15 <= len(names) <= 25
 
 
 def test_every_file_that_the_tour_names_is_there() -> None:

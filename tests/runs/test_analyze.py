@@ -15,24 +15,15 @@ from click.testing import CliRunner
 
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import load
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.index import ABOUT
-from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.base.units import duration
 from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.terminal import page
-from nsysflow.runs.analyze import (
-    OUTLIERS,
-    PAGE,
-    analyze_reports,
-    notes_of_others,
-    origin_of,
-    reports_in_full,
-)
+from nsysflow.runs.analyze import OUTLIERS, PAGE, analyze_reports, origin_of, reports_in_full
 from nsysflow.runs.engine import Choice, Executor
 from nsysflow.runs.files import write_folder
 from nsysflow.runs.manifest import write_manifest
@@ -114,7 +105,7 @@ def in_one_thread(ranks: list[Path], tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.mark.parametrize(
-    "executor", ["threads", "processes", pytest.param("dask", marks=needs_dask)]
+    "executor", ["threads", "processes", pytest.param("dask", marks=[needs_dask, pytest.mark.long])]
 )
 def test_files_and_page_are_equal_whoever_does_the_work_in_whatever_order(
     ranks: list[Path], in_one_thread: dict[str, bytes], tmp_path: Path, executor: Executor
@@ -156,17 +147,6 @@ def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.runs.analyze.MANY", 1)
 
 
-def test_few_ranks_stand_for_themselves_without_one_that_cannot_be_read(ranks: list[Path]) -> None:
-    results = in_threads(ranks[-3:])
-    assert results.reports == ("rank4", "rank5")
-    assert not results.many
-    (note,) = (note for note in results.notes if note.kind is NoteKind.LEFT_OUT)
-    assert note.text.startswith("rank6 is left out: ")
-    assert results.typical is results
-    with pytest.raises(Damaged, match="is empty"):
-        in_threads(ranks[-1:])
-
-
 @pytest.mark.usefixtures("two_are_many")
 def test_what_is_selected_reaches_the_digests(ranks: list[Path]) -> None:
     one = in_threads(ranks[:2], Options(steps=(StepPart(2, 3),), skip=0))
@@ -197,21 +177,6 @@ def test_of_many_ranks_the_typical_one_stands_for_all(ranks: list[Path]) -> None
     (report,) = results.typical.reports
     assert report in reports_in_full(results.ranks_of_run)
     assert results.typical.table("ranks").equals(results.table("ranks"))
-
-
-@pytest.mark.usefixtures("two_are_many")
-def test_others_are_named_by_the_checks_that_they_fail_and_their_notes(ranks: list[Path]) -> None:
-    sound = replace((in_threads(ranks[:2]).digests or [])[0], notes=())
-    failed = (FailedCheck(check=Check.UNSTAMPED, count=3, of=9),)
-    noted = (Note(NoteKind.NO_RANGES, "no ranges"), Note(NoteKind.NO_CALLS, "no calls"))
-    digests = [
-        replace(sound, report="rank0", notes=noted[:1]),
-        *(replace(sound, report=f"rank{n}", failed=failed, notes=noted) for n in range(1, 7)),
-    ]
-    assert [note.text for note in notes_of_others(digests, {"rank0"})] == [
-        "rank1, rank2, rank3, rank4 and 2 more cannot be judged: unstamped-operations",
-        "rank1, rank2, rank3, rank4 and 2 more: no calls",
-    ]
 
 
 @pytest.mark.parametrize("name", ["h200-ddp-rank0", "h200-graph-level"])

@@ -9,17 +9,8 @@ import pytest
 from rich.text import Text
 
 from nsysflow.report.terminal import page
-from nsysflow.runs.cache import (
-    MOST_LINES,
-    VARIABLE,
-    Answer,
-    Store,
-    answer_key,
-    fingerprint,
-)
+from nsysflow.runs.cache import Answer, Store, answer_key, fingerprint
 from tests.analyses import run_of
-from tests.reports import parquetdir_report
-from tests.unprivileged import unprivileged
 
 REPORT: Final = Path("report.sqlite")
 SHORT: Final = Answer.of([Text("a line")], ["a remark"])
@@ -74,13 +65,6 @@ def test_answers_to_several_questions_on_a_report_are_one_entry(tmp_path: Path) 
     assert store.answer(key_of(2), "page") is None
 
 
-def test_an_answer_of_very_many_lines_is_not_kept(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    keep(store, 1, answer=Answer.of([Text("row")] * (MOST_LINES + 1)))
-    keep(store, 2, answer=Answer.of([Text("row")] * MOST_LINES))
-    assert kept(store) == [2]
-
-
 @pytest.mark.parametrize("at", [0, 16, 100, -1])
 def test_a_damaged_answer_is_refused_and_removed(at: int, tmp_path: Path) -> None:
     store = Store(tmp_path)
@@ -99,12 +83,6 @@ def test_the_longest_unused_make_room(tmp_path: Path) -> None:
     assert store.answer(key_of(1), "page") is not None  # used now
     keep(store, 4)
     assert sorted(kept(store)) == [1, 3, 4]
-
-
-def test_what_is_larger_than_the_limit_is_not_kept_and_costs_nothing_else(tmp_path: Path) -> None:
-    keep(Store(tmp_path, most_bytes=size_of_one(tmp_path) - 1), 2)
-    assert kept(Store(tmp_path)) == [1]
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_prune_removes_what_is_outdated_damaged_or_too_much(tmp_path: Path) -> None:
@@ -129,26 +107,6 @@ def test_clear_removes_all_that_is_ours_and_only_its_user_can_read_it(tmp_path: 
     assert [file.name for file in tmp_path.iterdir()] == ["not ours"]
 
 
-def test_a_folder_that_is_not_there_or_is_a_file_holds_nothing(tmp_path: Path) -> None:
-    store = Store(tmp_path / "none")
-    assert store.answer(key_of(1), "page") is None
-    assert (store.entries(), store.prune(), store.clear()) == ([], [], [])
-    assert not store.folder.exists()
-    store.folder.touch()
-    keep(store, 1)
-    assert store.answer(key_of(1), "page") is None
-
-
-def test_a_read_only_folder_is_read_and_never_changed() -> None:
-    with unprivileged() as folder:
-        store = Store(folder)
-        keep(store, 1)
-        folder.chmod(0o555)
-        keep(store, 2)
-        assert kept(store) == [1]
-        assert store.answer(key_of(1), "page") is not None
-
-
 def test_many_threads_read_write_and_remove_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path, most_bytes=2 * size_of_one(tmp_path))
 
@@ -162,18 +120,6 @@ def test_many_threads_read_write_and_remove_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert {file.suffix for file in tmp_path.iterdir()} <= {".kept"}
-
-
-def test_the_environment_names_the_folder_or_switches_it_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(VARIABLE, "off")
-    assert Store.here() is None
-    monkeypatch.setenv(VARIABLE, str(tmp_path))
-    assert Store.here() == Store(tmp_path)
-    monkeypatch.delenv(VARIABLE)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert Store.here() == Store(tmp_path / "nsysflow" / "reports")
 
 
 def test_a_key_is_of_the_reports_their_order_and_all_that_was_asked(tmp_path: Path) -> None:
@@ -230,14 +176,6 @@ def test_a_report_that_is_being_written_or_cannot_be_read_has_none(
     assert fingerprint(report) is None
     assert fingerprint(report.with_name("gone.sqlite")) is None
     assert fingerprint(report.parent) is None
-
-
-def test_a_folder_changes_with_each_of_its_files(tmp_path: Path) -> None:
-    folder = parquetdir_report(tmp_path)
-    before = fingerprint(folder)
-    (folder / "StringIds.parquet").touch()
-    assert None not in (before, fingerprint(folder))
-    assert fingerprint(folder) != before
 
 
 def test_the_nsys_that_exports_counts_only_for_what_it_exports(

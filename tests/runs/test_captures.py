@@ -1,24 +1,21 @@
 """What paths name: reports and documents become captures, ranks of a run become one."""
 
-import gzip
-import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from nsysflow.base.errors import Damaged, NsysflowError, ReportError, SelectionError
+from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
 from nsysflow.report.document import compared_json
 from nsysflow.runs.captures import captures_of, sides_of
 from nsysflow.runs.manifest import write_manifest
 from tests.analyses import run_of
 from tests.exports import write_export
-from tests.reports import DATA, PACKED
+from tests.reports import PACKED
 from tests.runs.runs import RUN
 
 REPORT = PACKED["nan_check-sync"]
-KINETO = DATA / "h200-kineto.pt.trace.json.gz"
 
 
 @cache
@@ -78,12 +75,6 @@ def test_a_run_is_read_from_its_reports_even_if_it_was_analysed(tmp_path: Path) 
     assert (capture.name, len(capture.tracks)) == ("run", 1)
 
 
-def test_a_run_whose_reports_are_gone_is_read_from_its_document(tmp_path: Path) -> None:
-    run = document(tmp_path / "run").parent
-    write_manifest(run, RUN)
-    assert [track.report for track in captures_of([run])[0].tracks] == ["nan_check-sync"]
-
-
 def test_ranks_of_one_folder_are_one_capture(tmp_path: Path) -> None:
     ranks = [reports(tmp_path / folder, "ddp-rank0.sqlite", "ddp-rank1.sqlite") for folder in "ab"]
     (alone,) = captures_of(ranks[0])
@@ -106,14 +97,6 @@ def test_captures_of_one_name_are_told_apart_by_their_folders_across_sides(tmp_p
     assert sides_of([[], []]) == [[], []]
 
 
-def test_a_trace_of_torch_is_no_document(tmp_path: Path) -> None:
-    unpacked = tmp_path / "train.pt.trace.json"
-    unpacked.write_bytes(gzip.decompress(KINETO.read_bytes()))
-    (packed,), (plain,) = captures_of([KINETO]), captures_of([unpacked])
-    assert packed.tracks[0].duration_ns == plain.tracks[0].duration_ns
-    assert packed.tracks[0].has_steps
-
-
 def refused(*paths: Path, kind: type[NsysflowError] = ReportError) -> NsysflowError:
     with pytest.raises(kind) as caught:
         captures_of(paths)
@@ -124,22 +107,3 @@ def refused(*paths: Path, kind: type[NsysflowError] = ReportError) -> NsysflowEr
 @pytest.mark.parametrize("name", ["gone.sqlite", "gone", "gone.json", "gone/report.json", ""])
 def test_what_is_not_there_is_named(tmp_path: Path, name: str) -> None:
     assert str(tmp_path / name) in refused(tmp_path / name).seen
-
-
-def test_a_report_given_twice_is_refused() -> None:
-    refused(PACKED["h200-ddp-rank0"], PACKED["h200-ddp-rank0"], kind=SelectionError)
-
-
-def test_an_old_document_in_a_folder_is_refused(tmp_path: Path) -> None:
-    file = document(tmp_path / "run")
-    file.write_text(json.dumps(json.loads(text()) | {"schema": 3}), encoding="utf-8")
-    for path in (file, file.parent):
-        assert str(file) in refused(path, kind=Damaged).seen
-
-
-def test_a_report_without_gpu_work_has_nothing_to_compare(tmp_path: Path) -> None:
-    report = write_export(tmp_path / "cpu.sqlite", nvtx=[{"text": "step"}])
-    error = refused(report)
-    assert error.seen.startswith(str(report))
-    assert "nothing to compare" in error.seen
-    assert error.command.startswith("nsysflow profile")

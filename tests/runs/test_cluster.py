@@ -34,7 +34,7 @@ def test_what_dask_says_of_a_worker_is_said_in_our_words() -> None:
         _part(0, Path("a"), failed(ZeroDivisionError()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_address_without_a_scheduler_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nsysflow.runs.cluster._PATIENCE", "1s")
     with (
@@ -42,12 +42,6 @@ def test_an_address_without_a_scheduler_says_so(monkeypatch: pytest.MonkeyPatch)
         opened("tcp://127.0.0.1:9", 2),
     ):
         pass
-
-
-@pytest.mark.slow
-def test_two_runs_at_a_time_have_a_cluster_each() -> None:
-    with opened(None, 1) as one, opened(None, 1) as other:
-        assert one.client.submit(int, "1").result() + other.client.submit(int, "2").result() == 3
 
 
 def script(configured: Mapping[str, object]) -> str:
@@ -69,14 +63,6 @@ def test_a_job_of_slurm_starts_two_workers_of_this_python() -> None:
     assert "--nworkers 2" in lines[-1]
 
 
-def test_a_job_of_slurm_is_as_dasks_configuration_says() -> None:
-    asked = {"queue": "gpu", "account": "me", "cores": 8, "memory": "64GB", "python": "/py"}
-    lines = script(asked | {"job-script-prologue": ["module load cuda"]}).splitlines()
-    assert {"#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH --cpus-per-task=8"} <= {*lines}
-    assert lines.index("module load cuda") < lines.index("export POLARS_MAX_THREADS=1")
-    assert lines[-1].startswith("/py -m ")
-
-
 def slurm_here(folder: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str) -> None:
     """A Slurm of scripts: what is submitted runs here at once."""
     shell_script(folder / "sbatch", sbatch)
@@ -84,7 +70,7 @@ def slurm_here(folder: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str) -> No
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_of_slurm_do_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep = f'cp "$1" {tmp_path}/job.sh'  # as Slurm does; Dask removes its copy
     run = f'setsid sh {tmp_path}/job.sh > {tmp_path}/job.log 2>&1 & echo "Submitted batch job $!"'

@@ -7,17 +7,7 @@ import pytest
 
 from nsysflow.base.errors import OutputError
 from nsysflow.report.pictures import DrawnFigures
-from nsysflow.report.tables import GAPS_CSV, GAPS_PARQUET, GapsFormat
-from nsysflow.runs.files import (
-    check_figures,
-    check_folder,
-    output_folder,
-    write_figures,
-    write_folder,
-    writing,
-)
-from nsysflow.runs.manifest import FILE
-from tests.report.handmade import Results, training
+from nsysflow.runs.files import check_figures, check_folder, write_figures, writing
 from tests.unprivileged import unprivileged
 
 
@@ -37,16 +27,6 @@ def test_a_folder_of_ours_is_replaced_without_asking(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").iterdir())) == 2
 
 
-def test_the_gaps_of_another_format_are_not_left_from_the_last_time(tmp_path: Path) -> None:
-    results = Results([training()])
-    wanted: dict[GapsFormat, str] = {"csv": GAPS_CSV, "parquet": GAPS_PARQUET, "auto": GAPS_CSV}
-    for form, name in wanted.items():
-        write_folder(results, tmp_path / "out", top=None, at_least_ns=0, gaps_format=form)
-        made = {file.name for file in (tmp_path / "out").iterdir()}
-        assert made & {GAPS_CSV, GAPS_PARQUET} == {name}
-        assert {"gap-report.csv", "gap-report.md"} <= made
-
-
 @pytest.mark.parametrize("held", ["", "thesis.tex", "mfu.csv"])
 def test_another_folder_is_refused_unless_forced(tmp_path: Path, held: str) -> None:
     if held:
@@ -58,11 +38,6 @@ def test_another_folder_is_refused_unless_forced(tmp_path: Path, held: str) -> N
     assert not held or (tmp_path / held).read_text() == "mine"
 
 
-def test_a_run_of_any_version_may_be_analysed_in_place(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('{"tool": "nsysflow", "schema": 99}')
-    assert output_folder([tmp_path], None, force=False) == tmp_path
-
-
 @pytest.mark.parametrize(
     "error", [OSError(28, os.strerror(28)), OSError("No space left on device (os error 28)")]
 )
@@ -72,14 +47,6 @@ def test_a_full_disk_leaves_nothing_and_is_named(tmp_path: Path, error: OSError)
         (scratch / "gaps.csv").write_text("half")
         raise error
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_the_place_of_one_of_the_files_is_named(tmp_path: Path) -> None:
-    write(tmp_path / "out")
-    (tmp_path / "out/gaps.csv").unlink()
-    (tmp_path / "out/gaps.csv").mkdir()
-    with pytest.raises(OutputError, match=r"gaps\.csv there is a folder; nothing was written"):
-        write(tmp_path / "out")
 
 
 def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path) -> None:
@@ -103,22 +70,9 @@ def test_a_folder_that_cannot_be_made_is_refused_before_any_work(tmp_path: Path)
             check_folder(new, force=False)
 
 
-def test_there_is_no_place_beside_a_pattern(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="no one place beside"):
-        output_folder([tmp_path / "rank*.sqlite"], None, force=False)
-    assert output_folder([tmp_path / "rank*.sqlite"], tmp_path / "out", force=False)
-
-
 OURS = b"<svg><metadata>nsysflow</metadata></svg>"
 NAMES = ["breakdown.svg", "breakdown.png", "ranks.svg", "ranks.png"]
 BREAKDOWN = DrawnFigures(files={"breakdown.svg": OURS}, empty={"ranks": "one rank"})
-
-
-def test_figures_are_written_into_a_new_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "paper" / "figures"
-    check_figures(folder, NAMES)
-    write_figures(BREAKDOWN, folder)
-    assert [each.name for each in folder.iterdir()] == ["breakdown.svg"]
 
 
 def test_our_figures_are_replaced_or_go_and_other_files_stay(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """`nsysflow.analyze` and the names of the package."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +7,10 @@ import pytest
 
 import nsysflow
 from nsysflow.base.errors import NotAReport, SelectionError
+from nsysflow.runs.loading import load
 from nsysflow.runs.manifest import write_manifest
 from tests.analyses import analysed, loaded
-from tests.reports import SAMPLES
+from tests.reports import DATA, SAMPLES
 from tests.runs.runs import RUN
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
@@ -79,7 +78,7 @@ def test_the_public_names_are_listed_and_there() -> None:
         _ = nsysflow.analyse
 
 
-def test_importing_the_package_brings_neither_polars_nor_torch() -> None:
-    code = "import nsysflow, sys; print({'polars', 'torch', 'rich', 'click'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+def test_every_loader_leaves_out_the_shapes_that_were_not_asked_for() -> None:
+    shapes = load(DATA / "h200-kineto.pt.trace.json.gz", shapes="grid").shapes
+    assert shapes["grid_x"].null_count() == 0 < len(shapes)
+    assert shapes["registers"].null_count() == len(shapes)

@@ -1,6 +1,5 @@
 """How much memory a report takes and there is, and what is done if that is not enough."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from nsysflow.runs.memory import (
     free_bytes,
     free_of_groups,
     is_large,
-    keep_memory,
     needed_bytes,
     room_bytes,
     scratch_for,
@@ -81,20 +79,6 @@ def test_in_a_container_the_innermost_group_is_where_all_are_mounted(tmp_path: P
     assert free_bytes() > 0  # on this machine
 
 
-def test_a_small_report_stays_in_memory_unless_asked_otherwise(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    report = sized(tmp_path / "a.sqlite", 10_000)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 8 * GB)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    assert scratch_for(report, low_memory=False) is None
-    asked = scratch_for(report, low_memory=True)
-    assert asked is not None
-    assert asked.folder == tmp_path
-    assert asked.room_bytes == 0
-
-
 def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,12 +96,3 @@ def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
 @pytest.mark.parametrize(("free", "room"), [(0, 0), (12 * GB, 2 * GB), (60 * GB, 7 * GB // 2)])
 def test_a_large_report_takes_some_of_the_free_memory_but_never_all(free: int, room: int) -> None:
     assert room_bytes(free) == room
-
-
-def test_polars_keeps_freed_memory_unless_the_user_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("_RJEM_MALLOC_CONF", raising=False)
-    keep_memory()
-    assert "dirty_decay_ms:10000" in os.environ["_RJEM_MALLOC_CONF"]
-    monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:4")
-    keep_memory()
-    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:4"

@@ -11,32 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.base.errors import NotAReport, SelectionError
-from nsysflow.base.names import distinct_names
 from nsysflow.runs.manifest import FILE, write_manifest
-from nsysflow.runs.paths import in_natural_order, matched
+from nsysflow.runs.paths import matched
 from nsysflow.runs.sources import distinct_sources, newest_run, single_report
 from tests.runs.runs import RUN
-
-
-def test_reports_with_the_same_name_are_distinguished_by_their_folders() -> None:
-    paths = [Path("/data/a/rank0/report.sqlite"), Path("/data/a/rank1/report.sqlite")]
-    assert distinct_names(["report"] * 2, paths) == ["rank0/report", "rank1/report"]
-    assert distinct_names(["report"], paths[:1]) == ["report"]
-    assert distinct_names(["a", "b"], paths) == ["a", "b"]
-
-
-def test_a_runs_only_report_has_the_name_of_the_run(tmp_path: Path) -> None:
-    write_manifest(tmp_path, RUN)
-    (source,) = distinct_sources([tmp_path])
-    assert (source.path, source.name) == (tmp_path / "report.sqlite", tmp_path.name)
-    assert single_report(tmp_path).path == source.path
-
-
-def test_each_rank_of_a_run_is_a_report(tmp_path: Path) -> None:
-    write_manifest(tmp_path, replace(RUN, reports=("rank0.sqlite", "rank1.sqlite")))
-    assert [source.name for source in distinct_sources([tmp_path])] == ["rank0", "rank1"]
-    with pytest.raises(NotAReport, match="a run of 2 ranks"):
-        single_report(tmp_path)
 
 
 def test_a_run_without_reports_is_an_error_that_shows_where_its_output_is(tmp_path: Path) -> None:
@@ -73,46 +51,27 @@ def test_ranks_are_in_the_order_of_their_numbers_however_they_are_typed(numbers:
     ]
 
 
-@given(st.lists(st.text("a0 1/", min_size=1), max_size=5))
-def test_natural_order_has_no_ties(typed: list[str]) -> None:
-    paths = {Path(each) for each in typed}
-    ordered = sorted(sorted(paths), key=in_natural_order)
-    assert sorted(sorted(paths, reverse=True), key=in_natural_order) == ordered
-
-
 @pytest.mark.parametrize(
     ("there", "typed", "meant"),
     [
-        (
-            "a/rank10.sqlite a/rank2.sqlite b/rank1.sqlite",
-            "a/rank*",
-            "a/rank2.sqlite a/rank10.sqlite",
-        ),
-        (
-            "a/rank2.sqlite b/rank1.sqlite b/rank3.sqlite",
-            "*/rank[12]*",
-            "a/rank2.sqlite b/rank1.sqlite",
-        ),
-        (
-            "a/rank1.sqlite b/deep/rank3.sqlite",
-            "**/rank*.sqlite",
-            "a/rank1.sqlite b/deep/rank3.sqlite",
-        ),
+        ("a/rank10.sqlite a/rank2.sqlite b/rank1.sqlite", "a/rank*",
+         "a/rank2.sqlite a/rank10.sqlite"),
+        ("a/rank2.sqlite b/rank1.sqlite b/rank3.sqlite", "*/rank[12]*",
+         "a/rank2.sqlite b/rank1.sqlite"),
+        ("a/rank1.sqlite b/deep/rank3.sqlite", "**/rank*.sqlite",
+         "a/rank1.sqlite b/deep/rank3.sqlite"),
         # a file whose name looks like a pattern is itself
         ("run[1].sqlite run1.sqlite", "run[1].sqlite", "run[1].sqlite"),
         # a folder with reports stands for all of them
-        (
-            "rank1.sqlite.xz rank0.sqlite notes.txt a.nsysflow/x.csv",
-            ".",
-            "rank0.sqlite rank1.sqlite.xz",
-        ),
+        ("rank1.sqlite.xz rank0.sqlite notes.txt a.nsysflow/x.csv", ".",
+         "rank0.sqlite rank1.sqlite.xz"),
         # a report that was exported beside itself is one report
         ("rank0.nsys-rep rank0.sqlite rank1.nsys-rep", ".", "rank0.sqlite rank1.nsys-rep"),
         # a folder that is one report is itself
         ("StringIds.parquet other.sqlite", ".", "."),
         ("report.sqlite other.sqlite", ".", "."),
     ],
-)
+)  # fmt: skip
 def test_a_path_stands_for_reports(tmp_path: Path, there: str, typed: str, meant: str) -> None:
     made(tmp_path, *there.split())
     found = distinct_sources([tmp_path / typed])

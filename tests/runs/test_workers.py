@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from nsysflow.base.errors import Damaged, ReportError, SelectionError
 from nsysflow.runs import engine as engine_module
 from nsysflow.runs.cluster import Cluster
-from nsysflow.runs.engine import Choice, Executor, engine_of
-from nsysflow.runs.workers import Engine, Part, Processes, Threads, all_joined, in_pairs, part_of
+from nsysflow.runs.engine import Choice, engine_of
+from nsysflow.runs.workers import Engine, Part, all_joined, in_pairs, part_of
 from tests.runs.works import Once, bug, killed, killed_once, named
 
 NUMBERS = [*range(20), 101, 103]
 WHOLE = "".join(f"{number}," for number in range(20))
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed")
-dask = pytest.param("dask", marks=[needs_dask, pytest.mark.slow])
+dask = pytest.param("dask", marks=[needs_dask, pytest.mark.long])
 
 
 @pytest.fixture(params=["threads", "processes", dask], scope="module")
@@ -91,24 +91,6 @@ def test_what_failed_is_left_out_and_named_by_its_number(items: list[int]) -> No
     good = "".join(f"{item}," for number, item in enumerate(items) if number not in bad)
     assert (whole.value or "", sorted(whole.failed)) == (good, bad)
     assert all(isinstance(each, Damaged) for each in whole.failed.values())
-
-
-def test_a_bug_is_no_answer_and_where_nothing_could_be_done_there_is_no_value() -> None:
-    with pytest.raises(IndexError):
-        part_of(bug, 0, 0)
-    errors = [Part[str](failed={n: Damaged("gone")}) for n in (0, 1)]
-    whole = all_joined(lambda one, other: one + other, errors)
-    assert (whole.value, sorted(whole.failed)) == (None, [0, 1])
-
-
-def test_the_executor_has_the_workers_that_were_asked_for() -> None:
-    kinds: dict[Executor, type] = {"threads": Threads, "processes": Processes}
-    for executor, kind in kinds.items():
-        with engine_of(Choice(executor=executor, workers=3), []) as engine:
-            assert isinstance(engine, kind)
-            assert vars(engine)["workers"] == 3
-    with engine_of(Choice(), []) as engine:
-        assert isinstance(engine, Processes)
 
 
 @pytest.mark.parametrize(
