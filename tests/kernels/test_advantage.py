@@ -1,6 +1,7 @@
 """advantage agrees with its equation in both backends. Without a GPU both run on the CPU."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 import pytest
@@ -8,7 +9,8 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels import advantage as module
-from nsysflow.kernels.advantage import advantage, advantage_ref
+from nsysflow.kernels import nvrtc
+from nsysflow.kernels.advantage import advantage, advantage_ref, cuda_constants
 from tests.kernels.hopper import compiled_for_hopper, shaped
 from tests.kernels.host_cuda import launch_on_host
 
@@ -110,14 +112,6 @@ def test_both_clips_have_an_effect(run: Run, device: torch.device) -> None:
     assert not torch.allclose(expected(inputs, **settings), expected(inputs, gamma=0.9, lam=0.8))
 
 
-def test_unaligned_rows_are_read_correctly(run: Run, device: torch.device) -> None:
-    inputs = tuple(
-        torch.empty(3 * 8 + 1, device=device)[1:].view(3, 8).copy_(each)
-        for each in rollout(3, 8, device)
-    )
-    close(run(*inputs), expected(inputs))
-
-
 def test_a_nan_in_any_input_stays_in_its_row(run: Run, device: torch.device) -> None:
     inputs = rollout(6, 20, device)
     clean = run(*inputs)
@@ -127,12 +121,6 @@ def test_a_nan_in_any_input_stays_in_its_row(run: Run, device: torch.device) -> 
     assert torch.equal(found[4:], clean[4:])
     close(found[:4], expected(inputs)[:4])
     assert found[:4, :9].isnan().all()
-
-
-def test_done_can_be_bool(device: torch.device) -> None:
-    values, rewards, done, ratio = rollout(3, 8, device)
-    got = advantage(values, rewards, done.bool(), ratio)
-    assert torch.equal(got, advantage(values, rewards, done, ratio))
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (3, 0)])
@@ -150,3 +138,44 @@ def test_an_h200_reads_each_input_of_a_thread_in_one_load(steps: int, dtype: tor
     assert compiled.loads == {"v4.b32": 4}
     assert compiled.local_bytes == 0
     assert compiled.registers <= 64
+
+
+def test_constants_become_c_literals() -> None:
+    constants: dict[str, str | int | float] = {"T": "bf16", "N": 8, "X": 0.1, "TINY": 1e-20}
+    assert nvrtc.flags(constants) == ("-DT=bf16", "-DN=8", "-DX=0.1f", "-DTINY=1e-20f")
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="X must be finite"):
+            nvrtc.flags({"X": value})
+
+
+def test_nvrtc_is_found_in_the_wheels(tmp_path: Path) -> None:
+    nvidia = tmp_path / "nvidia"
+    for place in (
+        "cuda_nvrtc/lib/libnvrtc.so.12",
+        "cu13/lib/libnvrtc.so.13",
+        "cu13/lib/libnvrtc.so",
+    ):
+        (nvidia / place).parent.mkdir(parents=True, exist_ok=True)
+        (nvidia / place).touch()
+    assert nvrtc.wheel_nvrtc(tmp_path, "13.0") == nvidia / "cu13/lib/libnvrtc.so.13"
+    assert nvrtc.wheel_nvrtc(tmp_path, "12.8") == nvidia / "cuda_nvrtc/lib/libnvrtc.so.12"
+    assert nvrtc.wheel_nvrtc(tmp_path, "11.8") is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "dtype", "shifted", "cut"),
+    [
+        (64, torch.bfloat16, 0, (8, 8, 8)),
+        (64, torch.float32, 0, (4, 4, 16)),
+        (60, torch.bfloat16, 0, (8, 4, 8)),
+        (33, torch.bfloat16, 0, (8, 1, 8)),
+        (4096, torch.bfloat16, 0, (8, 8, 32)),
+        (64, torch.bfloat16, 1, (8, 1, 8)),
+    ],
+)
+def test_rows_are_divided_for_the_widest_possible_loads(
+    steps: int, dtype: torch.dtype, shifted: int, cut: tuple[int, int, int]
+) -> None:
+    rows = torch.zeros(2 * steps + 1, dtype=dtype)[shifted:][: 2 * steps].view(2, steps)
+    constants = cuda_constants((rows,) * 4, torch.zeros(2, steps))
+    assert (constants["CHUNK"], constants["WIDTH"], constants["LANES"]) == cut

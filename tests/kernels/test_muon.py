@@ -111,13 +111,6 @@ def test_all_rates_have_their_effect(max_norm: float, device: torch.device) -> N
         torch.testing.assert_close(table.momenta[number], moved[number])
 
 
-def test_without_gradient_and_momentum_nothing_changes(lr: Tensor, device: torch.device) -> None:
-    weights = randn(FEW, device)
-    before = clones(weights)
-    muon(muon_table(weights, zeros(weights)), lr)
-    assert same(before, weights)
-
-
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy, in the interpreter
 @pytest.mark.parametrize(("bad", "whole"), [(torch.nan, [True, True]), (torch.inf, [False, True])])
 def test_a_nan_makes_all_weights_nan_and_an_infinity_only_its_own(
@@ -130,14 +123,6 @@ def test_a_nan_makes_all_weights_nan_and_an_infinity_only_its_own(
     assert bool(weights[0].isfinite().all()) != whole[0]
 
 
-def test_a_step_repeats_bit_for_bit_with_another_table(lr: Tensor, device: torch.device) -> None:
-    start, gradients = randn(ALIGNED, device), randn(ALIGNED, device)
-    steps = clones(start), clones(start)
-    for weights in steps:
-        muon(muon_table(weights, gradients), lr)
-    assert same(*steps)
-
-
 def test_backward_is_refused_after_the_weights_have_been_stepped(
     lr: Tensor, device: torch.device
 ) -> None:
@@ -147,29 +132,6 @@ def test_backward_is_refused_after_the_weights_have_been_stepped(
     muon(table, lr)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         torch.autograd.grad(loss, weight)
-
-
-def test_a_table_keeps_the_old_memory_when_data_is_replaced(
-    lr: Tensor, device: torch.device
-) -> None:
-    weights, gradients = randn(FEW, device), randn(FEW, device)
-    wanted, _ = muon_ref(weights, gradients, zeros(weights), LR)
-    table = muon_table(weights, gradients)
-    for tensor in (*weights, *gradients):
-        tensor.data = torch.full((2, 2), torch.nan, device=device)
-    muon(table, lr)
-    for weight, exact in zip(table.weights, wanted, strict=True):
-        assert relative_error(weight, exact) < 0.01
-
-
-@pytest.mark.parametrize("shapes", [[], [(0, 5)], [(5, 0), (0, 0)]], ids=str)
-def test_empty_matrices_are_not_stepped(
-    shapes: list[tuple[int, int]], lr: Tensor, device: torch.device
-) -> None:
-    table = muon_table(randn(shapes, device), randn(shapes, device))
-    if shapes or device.type == "cpu":  # no matrices, no device
-        muon(table, lr)
-    assert len(table.entries) == 0
 
 
 def test_an_empty_matrix_does_not_shift_the_others(lr: Tensor, device: torch.device) -> None:

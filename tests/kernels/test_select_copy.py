@@ -105,12 +105,6 @@ def test_every_field_is_copied_at_any_size(
     check(rollout(device, steps=steps, width=width, actions=actions), ROWS, (5, 1, 8))
 
 
-@pytest.mark.parametrize("state_shape", [(1,), (0,), (3, 5, 131)])
-def test_the_whole_state_is_set_to_zero(device: torch.device, state_shape: tuple[int, ...]) -> None:
-    check(rollout(device), [2, 2], state_shape)
-    check(rollout(device, segments=1), [0], state_shape)
-
-
 @pytest.mark.parametrize(
     ("dtype", "action_dtype"),
     [
@@ -133,10 +127,6 @@ def test_long_rows_are_copied_in_pieces(
 ) -> None:
     monkeypatch.setattr(module, "_LAUNCH", module._Launch(tile_bytes=256))
     check(rollout(device, steps=13, width=11), ROWS, (5, 1, 40))
-
-
-def test_without_draws_the_state_is_still_set_to_zero(device: torch.device) -> None:
-    check(rollout(device), [], (4,))
 
 
 @pytest.mark.slow

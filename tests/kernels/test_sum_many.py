@@ -124,10 +124,6 @@ def test_a_nan_or_an_infinity_changes_only_its_own_sum(
     assert torch.equal(sums[1].isnan(), torch.tensor(bad != bad, device=device))
 
 
-def test_no_tensors_give_no_sums() -> None:
-    assert sum_many(sum_table([])).shape == (0,)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_an_h200_runs_16_programs_per_sm_with_16_byte_loads(dtype: torch.dtype) -> None:

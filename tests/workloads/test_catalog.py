@@ -1,23 +1,29 @@
 """The catalog of workloads agrees with the code, and what single workloads promise."""
 
 import inspect
+import re
+import subprocess
+import sys
 from dataclasses import fields
 from importlib import import_module
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from nsysflow.base.errors import WorkloadError
 from nsysflow.catalog.catalog import Workload, find, workloads
 from nsysflow.runtime.regions import Region
+from nsysflow.workloads import ddp
 from nsysflow.workloads.alloc_churn import alloc_churn
 from nsysflow.workloads.common.phases import WorkloadRegion
 from nsysflow.workloads.common.run import run
 from nsysflow.workloads.graph_break import LIMIT, limited_by_factor, limited_if_large
+from nsysflow.workloads.nan_check import RING, NanFlags
 from nsysflow.workloads.overlap import POOL, Feed, InTurn, SideStream
-from nsysflow.workloads.sum_many import BELOW
 from tests.reports import ROOT
 from tests.workloads.toys import toy, without_gpu
 
@@ -129,13 +135,110 @@ def test_both_ways_agree_and_no_magnitude_exceeds_the_limit(scale: float, seed: 
     assert asked.abs().amax() <= LIMIT * (1 + 2**-22)
 
 
-def test_float32_holds_every_sum_of_a_hundred_steps_exactly() -> None:
-    (numel,) = (option.default for option in find("sum_many").options if option.name == "numel")
-    assert 100 * 1.5 * numel * (BELOW - 1) < 2**24
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+DDP = ["-m", "nsysflow.workloads", "ddp", "--on", "cpu", "--precision", "float"]
 
 
-def test_every_step_adds_the_same_whole_numbers() -> None:
-    once, thrice = (run(toy(find("sum_many"), steps=steps)).result for steps in (1, 3))
-    assert torch.equal(thrice, 3 * once)
-    assert torch.equal(once, once.round())
-    assert once.count_nonzero() > 0
+def results_of_two_ranks(variant: str) -> list[str]:
+    """What each rank printed as its result."""
+    argv = [*TORCHRUN, *DDP, "--variant", variant, "--capture", "1:0:2"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return re.findall(rf"ddp {variant} on the CPU: 3 steps, result (\S+)", done.stdout)
+
+
+@pytest.mark.long
+def test_both_ranks_and_both_variants_have_the_same_weights() -> None:
+    # a torchrun each: a second process group in one would find the first one's addresses
+    results = [*results_of_two_ranks("no_overlap"), *results_of_two_ranks("bucketed")]
+    assert len(results) == 4
+    assert len(set(results)) == 1
+    # one rank alone has only half of the batches
+    alone = run(toy(find("ddp"), steps=3)).result.double().mean().item()
+    assert results[0] != f"{alone:.6g}"
+
+
+def test_weights_that_differ_between_ranks_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def from_rank_0(weights: torch.Tensor, _rank: int) -> None:
+        weights[3] += 1
+
+    monkeypatch.setattr(dist, "broadcast", from_rank_0)
+    with pytest.raises(WorkloadError, match="the weights of rank 0 differ from those of rank 0"):
+        run(toy(find("ddp")))
+
+
+def test_ranks_meet_only_before_the_first_captured_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[int] = []
+    monkeypatch.setattr(dist, "new_group", lambda **_: None)
+    monkeypatch.setattr(dist, "barrier", lambda _group: met.append(len(fetched)))
+    fetched: list[int] = []
+    for index in ddp.Batches(count=5, meet_at=3):
+        fetched += [index]
+    assert (fetched, met) == ([0, 1, 2, 3, 4], [3])
+
+
+NAN_CHECK = find("nan_check")
+
+
+@pytest.mark.parametrize("variant", ["sync", "async"])
+def test_a_nan_in_a_step_of_the_run_stops_it(variant: str) -> None:
+    for step in (0, 2, 3):
+        with pytest.raises(WorkloadError, match=f"the loss of step {step} is NaN"):
+            run(toy(NAN_CHECK, variant, options={"nan_at_step": step}))
+    assert run(toy(NAN_CHECK, variant, options={"nan_at_step": 4})).result.isfinite()
+
+
+class Gpu:
+    """A simulated GPU that is some steps behind the host."""
+
+    def __init__(self, behind: int) -> None:
+        self.behind = behind
+        self.now = 0
+        self.waited_until = -1
+        self.waits = 0
+
+    def event(self) -> "LateEvent":
+        return LateEvent(self)
+
+
+class LateEvent:
+    """An event of the simulated GPU; waiting for it also waits for all earlier ones."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.step = 0
+
+    def record(self) -> None:
+        self.step = self.gpu.now
+
+    def query(self) -> bool:
+        return self.step <= max(self.gpu.waited_until, self.gpu.now - self.gpu.behind)
+
+    def synchronize(self) -> None:
+        self.gpu.waits += not self.query()
+        self.gpu.waited_until = max(self.gpu.waited_until, self.step)
+
+
+def steps_until_stopped(gpu: Gpu, nan_at: int, count: int) -> int | None:
+    """The step in which the flag of a NaN stops the loop."""
+    flags = NanFlags(gpu.event, pinned=False)
+    for gpu.now in range(count):
+        try:
+            flags.send(torch.tensor(gpu.now == nan_at), gpu.now)
+            flags.read(gpu.now)
+        except WorkloadError:
+            return gpu.now
+    return None
+
+
+@given(behind=st.integers(0, 3 * RING), nan_at=st.integers(0, 30))
+def test_a_nan_stops_when_its_flag_arrives_or_the_ring_is_full(behind: int, nan_at: int) -> None:
+    found = steps_until_stopped(Gpu(behind), nan_at, nan_at + RING + 1)
+    assert found == nan_at + min(behind, RING)
+
+
+@given(behind=st.integers(0, 3 * RING))
+def test_the_host_waits_only_when_the_gpu_is_a_whole_ring_behind(behind: int) -> None:
+    gpu = Gpu(behind)
+    assert steps_until_stopped(gpu, nan_at=-1, count=4 * RING) is None
+    assert bool(gpu.waits) == (behind > RING)

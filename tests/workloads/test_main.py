@@ -8,7 +8,6 @@ import sys
 from dataclasses import replace
 
 import pytest
-import torch
 from click.testing import CliRunner
 
 from nsysflow.base.errors import WorkloadError
@@ -41,6 +40,7 @@ print("polars" in sys.modules)
 """
 
 
+@pytest.mark.long
 def test_a_run_prints_one_line_imports_no_polars_and_says_if_it_lacks_triton() -> None:
     argv = [sys.executable, "-P", "-c", WITHOUT_TRITON]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
@@ -107,24 +107,9 @@ def test_a_wrong_result_exits_with_3_after_printing_the_table(
     assert ("too far from the float64 result in loss" in output.err) == (code == 3)
 
 
-def test_an_unknown_workload_is_one_message() -> None:
-    argv = [sys.executable, "-P", "-m", "nsysflow.workloads", "nan_chek", "--on", "cpu"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("nsysflow: there is no workload called 'nan_chek'")
-    assert "Did you mean nan_check?" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     "typed", ["--variant both", "--capture 3:2", "--kernels 1", "--width 0", "--data-ms -1"]
 )
 def test_an_invalid_option_is_a_usage_error(typed: str) -> None:
     words = ["nan_check", "--on", "cpu", *typed.split()]
     assert CliRunner().invoke(main, words).exit_code == 2
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_the_message_says_how_to_run_on_the_cpu() -> None:
-    with pytest.raises(WorkloadError, match="nsysflow profile h2d --on cpu"):
-        printed("h2d")

@@ -27,7 +27,7 @@ def run_here(*words: str) -> Result:
     return CliRunner().invoke(process.main, words, prog_name="nsysflow bench")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_exit_code_and_the_output_are_those_of_the_process(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment.pop("TRITON_INTERPRET", None)

@@ -7,14 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nsysflow.kernels.bench.correctness import (
-    ROUNDING,
-    TRUNCATION,
-    Correctness,
-    check,
-    compared,
-    corrupted,
-)
+from nsysflow.kernels.bench.correctness import ROUNDING, TRUNCATION, Correctness, check, compared
 from nsysflow.kernels.bench.problem import Cost, Outputs, Problem, Tolerance
 
 LOOSE = Tolerance(relative=0.1, absolute=0.0)
@@ -45,13 +38,6 @@ def test_a_result_is_correct_up_to_the_tolerance_and_wrong_beyond(off: float) ->
     assert abs(found.error - abs(off) / 0.1) < 1e-9
 
 
-def test_the_absolute_tolerance_scales_with_the_tensor() -> None:
-    tolerance = Tolerance(relative=0.0, absolute=0.01)
-    wanted = torch.tensor([100.0, -100.0])
-    assert compared([wanted + 0.5], [wanted], tolerance, ROUNDING).error == 0.5
-    assert compared([wanted / 100 + 0.5], [wanted / 100], tolerance, ROUNDING).error == 50
-
-
 def test_nan_infinity_and_another_shape_are_wrong() -> None:
     right = torch.ones(4)
     for found in (right * torch.nan, right * torch.inf, right[:3], right[None]):
@@ -67,23 +53,9 @@ def test_bf16_results_can_be_rounded_once() -> None:
     assert compared([found * 1.01], [wanted], EXACT, TRUNCATION).problem
 
 
-def test_the_worst_output_is_named() -> None:
-    right = torch.ones(3)
-    found = compared([right, right * 2, right * 1.5], [right] * 3, LOOSE, ROUNDING)
-    assert found.problem == "output 1 is off by 10 times the tolerance"
-
-
 def test_a_corrupted_element_is_noticed() -> None:
     assert checked(lambda: (RIGHT,)).error == 0
     assert checked(lambda: (RIGHT,), corrupt=True).error > 1
-
-
-def test_corrupting_changes_one_float_of_a_copy() -> None:
-    rows, values = torch.arange(3), torch.zeros(2, 3).t()
-    found = corrupted((rows, values))
-    assert found[0] is rows
-    assert (found[1] != values).sum() == 1
-    assert not values.any()
 
 
 def test_elements_that_a_kernel_does_not_write_are_noticed() -> None:

@@ -1,12 +1,10 @@
 """Every kernel of the benchmark is correct in the interpreter, and errors would be noticed."""
 
-from typing import get_args
-
 import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from nsysflow.catalog.catalog import Kernel, kernels, variants
+from nsysflow.catalog.catalog import Kernel, kernels
 from nsysflow.kernels.bench import cases
 from nsysflow.kernels.bench.cases import Bench, Case, cases_of, row_of
 from nsysflow.kernels.bench.correctness import ROUNDING, compared
@@ -15,13 +13,11 @@ from nsysflow.kernels.bench.problem import (
     Outputs,
     Problem,
     Random,
-    Variant,
     call_of,
     exact,
     forget_compiled,
     function_of,
     shapes_of,
-    variants_of,
 )
 from nsysflow.kernels.bench.problems import BENCHMARKS
 from nsysflow.kernels.bench.problems.ppo_loss import CLIP, MARGIN
@@ -132,20 +128,6 @@ def test_a_sweep_goes_down_and_up_by_four_in_each_group() -> None:
     ]
 
 
-def test_a_gpu_runs_every_variant_at_the_usual_shape() -> None:
-    for kernel in KERNELS.values():
-        assert variants_of(kernel, on_gpu=True) == kernel.variants
-    assert variants_of(KERNELS["sum_many"], on_gpu=False) == ("ref", "triton")
-    muon = all_cases(KERNELS["muon"], on_gpu=True)
-    assert {tuple(case.shape.values()) for case in muon} == {(96, 4, 128)}
-    assert len(muon) == 2 * 4
-
-
-def test_ratios_are_on_both_sides_of_the_clips() -> None:
-    ratio = problem_of("advantage").inputs[3]
-    assert 0.2 < (ratio > 1).float().mean() < 0.8
-
-
 def test_ppo_loss_clips_but_not_close_to_a_jump_of_its_gradient() -> None:
     inputs = problem_of("ppo_loss", mb=64, T=64, A=4).inputs
     predictions, actions, logprobs, _, _, values, returns = (each.double() for each in inputs)
@@ -169,7 +151,3 @@ def test_an_error_is_a_failed_row_and_does_not_end_the_benchmark(
     row = row_of(bench_here(on_gpu=False), case)
     assert (row.outcome, row.note) == ("failed", "ValueError: no such shape")
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_the_variants_are_those_of_the_catalog() -> None:
-    assert get_args(Variant) == tuple(variants())

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from nsysflow.base.errors import OutputError
-from nsysflow.base.peaks import PEAKS, peak_flops
 from nsysflow.kernels.bench.cases import checked_copy, exit_code
 from nsysflow.kernels.bench.rows import (
     Row,
@@ -23,23 +22,10 @@ from nsysflow.kernels.bench.rows import (
     check_file,
     flat,
     notes_of,
-    repetitions,
-    spread_of,
     stats_of,
     table_of,
-    warm_ups,
 )
 from tests.kernels.bench.rows import measured, row
-
-
-def test_rates_use_the_device_time() -> None:
-    columns = flat(row(), peak_flops_per_s=3e12)
-    assert columns["device_median_ns"] == 1000
-    assert columns["graph_warm_median_ns"] == 2000
-    assert columns["bytes_per_s"] == 4e9
-    assert columns["copy_pct"] == 80
-    assert columns["flops_per_s"] == 3e11
-    assert columns["peak_pct"] == 10
 
 
 def test_every_row_has_the_same_columns_and_is_valid_json() -> None:
@@ -76,13 +62,6 @@ def test_a_file_with_other_columns_or_that_cannot_be_written_is_refused(tmp_path
         check_file(tmp_path / "no" / "rows.json", None)
 
 
-def test_a_row_names_only_gpu_and_versions_of_the_machine() -> None:
-    texts = {name for name, value in flat(row(), None).items() if isinstance(value, str)}
-    versions = {"driver", "cuda", "torch", "triton", "nsysflow"}
-    case = {"kernel", "shape", "dtype", "direction", "variant", "outcome", "unit"}
-    assert texts == {"date", "gpu"} | versions | case
-
-
 @pytest.mark.parametrize(("device_ns", "outcome"), [(800, "right"), (799, "wrong"), (950, "wrong")])
 def test_a_copy_at_an_impossible_speed_is_wrong(device_ns: float, outcome: str) -> None:
     copied = row(kernel="copy", measured=measured(device_ns))  # 4000 bytes: 800 ns at 5 GB/s
@@ -97,28 +76,11 @@ def test_the_worst_outcome_decides_the_exit_code() -> None:
     assert exit_code([right]) == 0
 
 
-def test_peaks_are_higher_for_narrower_numbers() -> None:
-    for peaks in PEAKS.values():
-        assert peaks["float32"] < peaks["tf32"] < peaks["bf16"]
-    assert peak_flops("a GPU of tomorrow", "bf16") is None
-
-
 def page(*rows: Row) -> list[str]:
     """The table as it is printed."""
     out = StringIO()
     Console(file=out, width=200, highlight=False).print(table_of(rows))
     return [line.rstrip() for line in out.getvalue().splitlines()]
-
-
-def test_a_table_has_one_column_per_way_of_timing_or_ends_with_the_error() -> None:
-    title, heads, line = page(row(measured=measured(8000.0)))
-    assert title == "advantage  medians in us"
-    ways = ["device", "span cold", "span warm", "graph cold", "graph warm"]
-    assert [heads.index(way) for way in ways] == sorted(heads.index(way) for way in ways)
-    assert line.split()[:10] == ["S=8", "T=2", "bf16", "fwd", "triton", "25", "%", "8", "16", "16"]
-    _, heads, line = page(row(measured=None))
-    assert heads.split() == ["shape", "dtype", "direction", "variant", "error", "/", "tolerance"]
-    assert line.endswith("25 %")
 
 
 def test_wrong_and_failed_rows_say_why() -> None:
@@ -129,14 +91,6 @@ def test_wrong_and_failed_rows_say_why() -> None:
         "advantage triton fwd bf16 S=8 T=2: wrong: output 0 is off",
         "advantage triton fwd bf16 S=8 T=2: failed: OSError: no",
     ]
-
-
-def test_the_spread_names_the_worst_case() -> None:
-    slower = stats_of([[100.0, 100.0], [103.0, 103.0]])
-    line = spread_of([row(), row(kernel="prio", measured=measured(graph_warm=slower))])
-    assert line is not None
-    assert "median 0.00 %, largest 3.00 % (graph warm, prio triton" in line
-    assert spread_of([row(measured=None)]) is None
 
 
 samples = st.lists(st.integers(1, 10**9).map(float), min_size=2, max_size=60)
@@ -156,11 +110,6 @@ def test_every_sample_of_every_run_counts_once(runs: list[list[float]]) -> None:
 def test_the_spread_compares_medians_of_runs_and_not_samples() -> None:
     assert stats_of([[1.0, 100.0, 900.0], [2.0, 102.0, 300.0]]).spread_pct == pytest.approx(2.0)
     assert stats_of([[1.0, 100.0, 900.0]]).spread_pct == 0
-
-
-def test_repetitions_take_100_ms_and_warming_up_25_ms_or_one_call() -> None:
-    assert [repetitions(ns) for ns in (0, 1e6, 4e6, 1e7, 9e7, 1e12)] == [50, 50, 25, 10, 5, 5]
-    assert [warm_ups(ns) for ns in (5e3, 1e6, 1e9)] == [5000, 25, 1]
 
 
 @given(st.floats(1, 1e12))

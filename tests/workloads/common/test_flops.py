@@ -8,10 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from nsysflow.catalog.catalog import find
-from nsysflow.kernels.muon import muon_flops, muon_ref
 from nsysflow.workloads.common.config import Work
 from nsysflow.workloads.common.run import options_of
-from nsysflow.workloads.common.training import perceptron_flops, product
+from nsysflow.workloads.common.training import perceptron_flops
 from nsysflow.workloads.policy.flops import policy_flops
 from nsysflow.workloads.policy.model import Sizes, batch_of, initial_weights
 from nsysflow.workloads.policy.plain_step import PlainStep
@@ -51,14 +50,6 @@ def test_forward_and_backward_match_what_pytorch_counts(layers: int) -> None:
     assert backward.get_total_flops() == ours["backward"]
 
 
-@pytest.mark.parametrize("sides", [(16, 8), (8, 16), (5, 16)])
-def test_muon_matches_what_pytorch_counts(sides: tuple[int, int]) -> None:
-    weight = torch.randn(sides)
-    with FlopCounterMode(display=False) as counter:
-        muon_ref([weight], [weight], [weight], 0.1)
-    assert counter.get_total_flops() == muon_flops(*sides)
-
-
 @pytest.mark.parametrize("name", ["trainforward", "trainstep"])
 def test_a_workload_declares_the_phases_that_it_runs(name: str) -> None:
     config = toy(find(name), "torch", precision="bf16")
@@ -70,10 +61,6 @@ def test_a_workload_declares_the_phases_that_it_runs(name: str) -> None:
 
 
 DECLARING = ("alloc_churn", "dataload", "ddp", "h2d", "metrics", "nan_check", "overlap")
-
-
-def test_a_product_has_one_multiplication_and_one_addition_per_term() -> None:
-    assert product(2, 3, 4) == 2 * 3 * (4 + 4)
 
 
 @pytest.mark.parametrize("widths", [(4, 8), (4, 8, 6, 2)])

@@ -1,6 +1,5 @@
 """The table shows comparisons and times, and on a GPU the times are complete."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,45 +43,11 @@ to the end of loss          4500.0     120.0      31.0
 step, measured              9000.0     290.0      96.0
 graph against torch: 93.8 times
 graph against fused: 3.0 times"""
-ONLY_TIMES = """\
-us                           torch     fused   share
-forward                     4000.0      70.0  100.0%
-backward                    6000.0         -    0.0%
-sum of phases              10000.0      70.0
-to the end of loss          4500.0      50.0
-step, measured              9000.0      60.0
-fused against torch: 150.0 times"""
 
 
 def test_an_error_passes_up_to_twice_that_of_pytorch_or_one_thousandth() -> None:
     assert str(TABLE) == PAGE
     assert TABLE.wrong == ("loss",)
-
-
-def test_without_comparisons_there_are_only_times_and_none_of_a_phase_without_launches() -> None:
-    fused = column("fused", (70_000, None), 50_000, 60_000)
-    table = replace(TABLE, compared=(), columns=(TABLE.columns[0], fused))
-    assert str(table) == ONLY_TIMES
-    assert table.wrong == ()
-    assert "against" not in str(replace(table, columns=TABLE.columns[:1]))
-
-
-def test_the_record_has_the_same_numbers() -> None:
-    record = TABLE.record
-    assert [row["passed"] for row in record["compared"]] == [False, True]
-    assert record["columns"][2] == {
-        "name": "graph",
-        "phases_ns": {"forward": 25_000, "backward": 75_000},
-        "sum_ns": 100_000,
-        "to_the_end_of_ns": {"loss": 31_000},
-        "step_ns": 96_000,
-    }
-
-
-def test_without_a_gpu_nothing_is_timed() -> None:
-    outcome = run(toy(find("trainstep"), "torch", steps=1))
-    assert outcome.table is None
-    assert outcome.record["table"] is None
 
 
 @pytest.mark.gpu

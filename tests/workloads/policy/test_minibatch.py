@@ -8,9 +8,9 @@ from torch import Tensor
 
 from nsysflow.catalog.catalog import find
 from nsysflow.kernels import prio as kernel
-from nsysflow.kernels.prio import group_of, prio
+from nsysflow.kernels.prio import prio
 from nsysflow.workloads.common.config import Config
-from nsysflow.workloads.policy.draws import draw_rows, philox, uniforms
+from nsysflow.workloads.policy.draws import draw_rows, uniforms
 from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare
 from nsysflow.workloads.policy.model import Sizes
 from nsysflow.workloads.policy.rollout import RecordedRollout, random_rollout
@@ -54,15 +54,6 @@ def test_plain_and_fused_make_the_same_minibatch_in_every_step(both: Both) -> No
     assert not torch.equal(seen[0], seen[1])
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_restart_repeats_the_draws(number: int, both: Both) -> None:
-    copy = both[:2][number]
-    first = run(copy)
-    assert not all(torch.equal(a, b) for a, b in zip(run(copy), first, strict=True))
-    copy.restart()
-    assert all(torch.equal(a, b) for a, b in zip(run(copy), first, strict=True))
-
-
 class WithoutCopy(FusedCopy):
     """Copies nothing: its observations are zero."""
 
@@ -88,14 +79,6 @@ def many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "_LAUNCH", kernel._Launch(draws=256))
 
 
-def test_philox_gives_the_values_published_by_its_authors() -> None:
-    # Random123, kat_vectors: philox4x32-10 with counter and key 0
-    assert [f"{word:08x}" for word in philox(0, torch.tensor([0]), 0).flatten().tolist()] == [
-        "6627e8d5",
-        "e169c58d",
-    ]
-
-
 @pytest.mark.parametrize("seed", [0, 2**40 + 5])
 @pytest.mark.parametrize("segments", [1, 17, 300])
 def test_draws_equal_those_of_the_kernel(segments: int, seed: int) -> None:
@@ -106,13 +89,3 @@ def test_draws_equal_those_of_the_kernel(segments: int, seed: int) -> None:
     plain = draw_rows(advantages, numbers, alpha=0.6, beta=0.4)
     assert torch.equal(ours.rows, plain.rows)
     torch.testing.assert_close(ours.weight, plain.weight)
-
-
-def test_draws_are_the_same_with_larger_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "_LAUNCH", kernel._Launch(groups=32))
-    segments = 16 * 32 + 1
-    assert group_of(segments) > group_of(segments - 1)
-    advantages = torch.randn(segments, 1, device=DEVICE)
-    rows = prio(advantages, 8, seed=0, offset=torch.zeros(1, dtype=torch.int64, device=DEVICE)).rows
-    numbers = uniforms(0, 8, 1).to(DEVICE)
-    assert torch.equal(rows, draw_rows(advantages, numbers, alpha=0.6, beta=0.4).rows)
