@@ -8,9 +8,12 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import SourceLine
 
-Method = Literal["replay", "bound"]
-"""How a saving was reckoned: by replaying the change, or as the most that it can be."""
+Method = Literal["replay", "bound", "least"]
+"""How a saving was reckoned: by replaying the change, as the most that it can be, or as the part of
+it that a replay can know, which is the least."""
 
+EXTENTS: Final[dict[Method, str]] = {"replay": "", "bound": "up to ", "least": "at least "}
+"""The words before such a saving."""
 
 EFFORTS: Final[dict[Effort, int]] = {
     "argument": 1,
@@ -38,6 +41,8 @@ class Finding:
         changes: what is replayed to value it; None where no replay can.
         exact: whether the replayed change is what people would do. If not, its saving is the most
             that can be saved.
+        saves_more: whether the change also makes other kernels faster, by what no trace tells: what
+            is replayed is the least that it saves.
         at_most_ns: the most that can be saved per step, where nothing is replayed, or where what is
             replayed is more than people would do; 0 where it is not known.
         worth_ns: a replay that saves less than this per step is not worth a line.
@@ -61,6 +66,7 @@ class Finding:
     steps: int
     changes: Changes | None = None
     exact: bool = True
+    saves_more: bool = False
     at_most_ns: int = 0
     beside: bool = False
     worth_ns: int = 0
@@ -76,13 +82,20 @@ class Finding:
     @property
     def method(self) -> Method:
         """How its saving is reckoned."""
-        return "replay" if self.changes is not None and self.exact else "bound"
+        if self.changes is None or not (self.exact or self.saves_more):
+            return "bound"
+        return "least" if self.saves_more else "replay"
 
     @property
     def makes_kernels_faster(self) -> bool:
         """Whether it is about the time that kernels take to compute."""
         scales = self.changes is not None and bool(self.changes.scaled)
         return scales and self.table in ("kernels", "gpu_metrics", "mfu")
+
+    @property
+    def is_bound_of_kernels(self) -> bool:
+        """Whether it says how much less time kernels take at most."""
+        return self.makes_kernels_faster and not self.saves_more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +130,8 @@ class Valued:
 
     @property
     def rank_ns(self) -> float:
-        """What findings are sorted by: a replay counts whole, an upper bound half."""
-        return float(self.alone_ns) if self.finding.method == "replay" else self.alone_ns / 2
+        """What findings are sorted by: an upper bound counts half, all else whole."""
+        return self.alone_ns / 2 if self.finding.method == "bound" else float(self.alone_ns)
 
     @property
     def worth(self) -> float:

@@ -24,10 +24,11 @@ FINDINGS: Final = TableSchema(
     is what is left to save once the changes above are made, of a step (the mean after start-up, of
     the slowest rank; without the profiler's share where a plain step is known), or of the window
     where no steps are judged. `method` is `replay`
-    where the change itself was replayed, so that low and high are the same, and `bound` where
-    `saving_high_ns` is the most that it can be. `culprit` is the call, kernel or stream that it is
-    about. `steps` is how many of the judged steps have it. `process` and `device` are null where it
-    is of several.""",
+    where the change itself was replayed, so that low and high are the same, `bound` where
+    `saving_high_ns` is the most that it can be, and `least` where both are the least that it is:
+    the change also makes other kernels faster, by what no trace tells. `culprit` is the call,
+    kernel or stream that it is about. `steps` is how many of the judged steps have it. `process`
+    and `device` are null where it is of several.""",
     [
         *shared("report"),
         Column("process", pl.Int64(), "the process's id (pid); empty where it is of several"),
@@ -56,7 +57,8 @@ FINDINGS: Final = TableSchema(
         Column(
             "saving_high_ns",
             pl.Int64(),
-            "what the change saves at most, per step, after those above it",
+            "what the change saves at most, per step, after those above it; with the method least, "
+            "what it saves at least",
         ),
         Column("saving_pct", pl.Float64(), "the most that it saves, of a step"),
         Column("alone_ns", pl.Int64(), "what it saves at most as the only change"),
@@ -70,7 +72,8 @@ FINDINGS: Final = TableSchema(
         Column(
             "method",
             pl.String(),
-            "replay: the change itself was replayed; bound: the most that the saving can be",
+            "replay: the change itself was replayed; bound: the most that the saving can be; "
+            "least: the least that it is",
         ),
         Column("steps", pl.Int64(), "how many of the judged steps have it"),
         Column("evidence", pl.String(), "the numbers that it rests on"),
@@ -230,7 +233,7 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             made.append(changes)
             with_it_ns = max(replayed_ns, replays.saving_ns(Changes.together(made)) or 0)
             high_ns = with_it_ns - replayed_ns
-            if one.finding.makes_kernels_faster and 100 * high_ns >= WORTH_PCT * one.step_ns:
+            if one.finding.is_bound_of_kernels and 100 * high_ns >= WORTH_PCT * one.step_ns:
                 most_ns = replays.most_saved_ns(changes, Changes.together(made[:-1])) or 0
                 high_ns = max(high_ns, min(most_ns, one.step_ns - saved_ns))
             if not one.finding.exact and one.finding.at_most_ns:
@@ -240,7 +243,7 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             high_ns = min(one.alone_ns, one.step_ns - saved_ns)
         if changes is not None or one.finding.beside:
             saved_ns += high_ns
-        low_ns = high_ns if one.finding.method == "replay" else 0
+        low_ns = 0 if one.finding.method == "bound" else high_ns
         after_ns = one.step_ns - saved_ns
         done.append(replace(one, low_ns=low_ns, high_ns=high_ns, step_after_ns=after_ns))
     return done
@@ -261,9 +264,8 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         saved_ns = replays.saving_ns(finding.changes)
         # where the GPU is the limit at first; else the host's launches come before its kernels
         worth = saved_ns is not None and 100 * saved_ns >= WORTH_PCT * step_ns
-        if saved_ns is not None and worth and finding.makes_kernels_faster:
+        if saved_ns is not None and worth and finding.is_bound_of_kernels:
             saved_ns = max(saved_ns, replays.most_saved_ns(finding.changes, Changes()) or 0)
-    exact = saved_ns is not None and finding.exact
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
@@ -278,7 +280,7 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         saved_ns = min(saved_ns, finding.at_most_ns)
     return Valued(
         finding=finding,
-        low_ns=saved_ns if exact else 0,
+        low_ns=0 if finding.method == "bound" else saved_ns,
         high_ns=saved_ns,
         alone_ns=saved_ns,
         step_ns=step_ns,
@@ -424,7 +426,7 @@ def largest_after(subject: JudgedReport, found: Findings, changes: Changes) -> V
         both_ns = replays.saving_ns(Changes.together([changes, one.finding.changes]))
         more_ns = 0 if both_ns is None else both_ns - changed_ns
         if more_ns > 0:
-            low_ns = more_ns if one.finding.method == "replay" else 0
+            low_ns = 0 if one.finding.method == "bound" else more_ns
             left.append(replace(one, low_ns=low_ns, high_ns=more_ns, alone_ns=more_ns, later_ns=0))
     return max(left, key=lambda one: one.rank_ns, default=None)
 

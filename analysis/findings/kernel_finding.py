@@ -29,6 +29,7 @@ def kernel_finding(
     change: tuple[str, ...],
     evidence: tuple[str, ...],
     table: str = "kernels",
+    saves_more: bool = False,
 ) -> Finding:
     """The finding that these kernels could be faster by `gain_ns`, as a replay values it.
 
@@ -40,6 +41,7 @@ def kernel_finding(
         change: what to do.
         evidence: the numbers behind it; the kernels are added.
         table: the table that holds these numbers.
+        saves_more: whether the change makes other kernels faster, too.
     """
     return Finding(
         rule=rule,
@@ -51,6 +53,7 @@ def kernel_finding(
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
         changes=Changes(scaled=scaled(subject.kernels, rows)),
         exact=False,
+        saves_more=saves_more,
         phase=phase_of(subject, rows),
         culprit=str(_by_name(rows)["short_name"].cast(pl.String)[0]),
     )

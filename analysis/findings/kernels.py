@@ -74,6 +74,7 @@ _NO_ATTENTION: Final = (
     r"|softmax_warp_\w+<[^>]*, (?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
 )
 _UPDATE: Final = r"addcdiv_cuda_kernel"
+_BACKWARD: Final = r"(?i)backward"
 
 
 def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
@@ -193,7 +194,7 @@ def run_of(kernels: pl.DataFrame, member: pl.Expr) -> pl.DataFrame:
     )
 
 
-def _covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
+def covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
     """Whether each row lies in one of the runs."""
     edges = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True)
     edges = edges.scatter(runs["first"], 1)
@@ -201,11 +202,15 @@ def _covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
     return (edges - ends).cum_sum().head(len(kernels)) > 0
 
 
+def is_glue() -> pl.Expr:
+    """Whether a kernel may stand between two matmuls of an attention."""
+    triton = (pl.col("class") == "triton").fill_null(value=False)
+    return pl.col("class").is_in(CHAIN_CLASSES) | triton
+
+
 def _attention(kernels: pl.DataFrame) -> pl.Series:
     """The kernels between two matmuls of which one is a softmax."""
-    triton = (pl.col("class") == "triton").fill_null(value=False)
-    glue = pl.col("class").is_in(CHAIN_CLASSES) | triton
-    runs = run_of(kernels, glue).filter(pl.col("count") <= MOST_GLUE)
+    runs = run_of(kernels, is_glue()).filter(pl.col("count") <= MOST_GLUE)
     softmaxes = kernels["softmax"].arg_true()
     holds = softmaxes.search_sorted(runs["last"], side="right") > softmaxes.search_sorted(
         runs["first"]
@@ -222,7 +227,7 @@ def _attention(kernels: pl.DataFrame) -> pl.Series:
         & (lanes.gather(before) == here).fill_null(value=False)
         & (lanes.gather(after) == here).fill_null(value=False)
     )
-    return _covered(kernels, runs.filter(holds & between))
+    return covered(kernels, runs.filter(holds & between))
 
 
 def _in_optimizer(kernels: pl.DataFrame, view: View) -> pl.Series:
@@ -240,7 +245,7 @@ def _updates(kernels: pl.DataFrame) -> pl.Series:
     updates = kernels["update"].arg_true()
     count = updates.search_sorted(runs["last"], side="right") - updates.search_sorted(runs["first"])
     runs = runs.filter(count.cast(pl.Int64) >= FEWEST_UPDATES)
-    return _covered(kernels, runs) | (kernels["tuned"] & kernels["class"].is_in(CHAIN_CLASSES))
+    return covered(kernels, runs) | (kernels["tuned"] & kernels["class"].is_in(CHAIN_CLASSES))
 
 
 def _tiny(kernels: pl.DataFrame) -> pl.Series:
@@ -250,4 +255,4 @@ def _tiny(kernels: pl.DataFrame) -> pl.Series:
     stretch = paused.cum_sum()
     lanes = kernels.with_columns(pl.struct(pl.col("lane"), stretch).rle_id().alias("lane"))
     runs = run_of(lanes, (pl.col("ns") < TINY_NS) & (pl.col("class") != "comm"))
-    return _covered(kernels, runs.filter(pl.col("count") >= TINY_RUN))
+    return covered(kernels, runs.filter(pl.col("count") >= TINY_RUN))

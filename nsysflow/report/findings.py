@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.finding import EXTENTS, Valued
 from nsysflow.analysis.findings.findings import WORTH_PCT, Findings
 from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
@@ -72,8 +72,9 @@ def saving_of(valued: Valued) -> str:
         return f"save up to {duration(valued.later_ns)} later"
     if not valued.high_ns:
         return "not estimated"
-    most = "" if valued.finding.method == "replay" else "up to "
-    return f"save {most}{duration(valued.high_ns)} ({percent(valued.pct)})"
+    return (
+        f"save {EXTENTS[valued.finding.method]}{duration(valued.high_ns)} ({percent(valued.pct)})"
+    )
 
 
 def _saving_in_turn(valued: Valued) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.finding import EXTENTS, Valued
 from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.base.units import duration, percent, share
 
@@ -32,8 +32,7 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
     yield ""
     yield from _idle(whatif)
     if next_finding is not None:
-        most = "" if next_finding.finding.method == "replay" else "up to "
-        saving = f"{most}{duration(next_finding.high_ns)}"
+        saving = f"{EXTENTS[next_finding.finding.method]}{duration(next_finding.high_ns)}"
         yield f"then the largest finding: save {saving}: {next_finding.finding.title}"
     for note in whatif.notes:
         yield f"limit: {note}"

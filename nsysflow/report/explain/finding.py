@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.explanation import explanations
-from nsysflow.analysis.findings.finding import Finding, Valued, line
+from nsysflow.analysis.findings.finding import EXTENTS, Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
@@ -223,7 +223,7 @@ def _saving(valued: Valued, found: Findings) -> str:
         return "nothing by itself" if valued.finding.changes is not None else "not reckoned"
     high = duration(valued.high_ns)
     if valued.low_ns == valued.high_ns:
-        much = high
+        much = f"{EXTENTS[valued.finding.method]}{high}"
     elif valued.low_ns:
         much = f"{duration(valued.low_ns)} to {high}"
     else:
@@ -240,6 +240,8 @@ def reckoned(finding: Finding) -> str:
     changed = " and ".join(_changed(finding.changes)) or "without these calls"
     if finding.exact:
         return f"replayed: the recorded steps {changed}"
+    if finding.saves_more:
+        return f"at least: the recorded steps replayed {changed}; what you change saves more"
     return f"at most: the recorded steps replayed {changed}; what you change may save less"
 
 

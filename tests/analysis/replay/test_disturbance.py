@@ -104,6 +104,17 @@ def test_a_faster_host_shows_what_faster_kernels_save_at_most() -> None:
     assert replays.most_saved_ns(half, Changes()) == pytest.approx(90 * US, abs=5 * US)
 
 
+def test_a_step_that_hardly_waits_for_its_host_does_not_show_how_fast_that_is() -> None:
+    """Launched every 40 us, kernels of 38 us: the plain step is 5 us shorter, whatever the host
+    takes without the profiler."""
+    options = Options(unrecorded_step_ns=395 * US)
+    rows = loop(share_us=30, kernel_us=38)
+    replays = Replays(JudgedReport(analysis_of(*rows, options=options)))
+    assert replays.before_ns == near(395 * US)
+    half = Changes(scaled=(("k", 0.5),))
+    assert replays.most_saved_ns(half, Changes()) == pytest.approx(190 * US, abs=10 * US)
+
+
 def found_with(name: str, plain_ns: int | None) -> Findings:
     analysis = nsysflow.analyze(load(PACKED[name]), Options(unrecorded_step_ns=plain_ns))
     return find(JudgedReport(analysis))

@@ -49,7 +49,7 @@ function findingCard(finding, at, report) {
 /** What a finding saves, with the figures of report.json. */
 function savingOf(finding, row, at, report) {
   if (!row.saving_high_ns) return make("span", {}, finding.saving);
-  const words = row.method === "replay" ? "save " : "save up to ";
+  const words = { replay: "save ", bound: "save up to ", least: "save at least " }[row.method];
   return make(
     "span",
     {},
@@ -66,6 +66,6 @@ function savedBar(row) {
   if (!row.saving_high_ns) return null;
   const bar = make("div", { class: "saved", "aria-hidden": "true" }, make("i"));
   bar.firstChild.style.width = `${Math.min(100, row.saving_pct)}%`;
-  if (row.method !== "replay") bar.classList.add("at-most");
+  if (row.method === "bound") bar.classList.add("at-most");
   return bar;
 }

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.analyze import Tables
@@ -20,14 +22,19 @@ from nsysflow.analysis.findings.rules.optimizer_not_fused import optimizer_not_f
 from nsysflow.analysis.findings.rules.small_grid import small_grid
 from nsysflow.analysis.findings.rules.tiny_kernels import tiny_kernels
 from nsysflow.analysis.findings.rules.unaligned_matmul import unaligned_matmul
-from nsysflow.analysis.findings.rules.unfused_attention import unfused_attention
+from nsysflow.analysis.findings.rules.unfused_attention import (
+    replaced_by_fused,
+    unfused_attention,
+)
 from nsysflow.analysis.findings.rules.unfused_elementwise import unfused_elementwise
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import judged_view
 from tests import tiny
-from tests.analyses import any_trace, few_reports
+from tests.analyses import EXAMPLES, any_trace, few_reports
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, left_of, named, real, subject_of
+from tests.oracle.attention import Kernel as Plain
+from tests.oracle.attention import replaced
 from tests.oracle.model import PlainTrace, to_trace
 
 OLDEST: Final = (
@@ -61,19 +68,19 @@ def gpu(name: str) -> dict[str, Any]:
         (unaligned_matmul, [(OLDEST, 90)], gpu("NVIDIA GeForce RTX 4090"), {OLDEST: 0.5}),
         # the name of this GPU says nothing, but its other kernels do
         (unaligned_matmul, [(OLDER, 90), (names.PRODUCT, 90)], gpu("a GPU"), {OLDER: 0.6}),
-        # all between the two matmuls goes, and they stay
+        # fused attention replaces all from the one matmul to the other
         (
             unfused_attention,
             [PRODUCT, (names.MUL, 10), (names.UP, 10), SOFTMAX, (names.DOWN, 10), PRODUCT],
             {},
-            dict.fromkeys((names.MUL, names.UP, names.SOFTMAX, names.DOWN), 0.0),
+            dict.fromkeys((names.PRODUCT, names.MUL, names.UP, names.SOFTMAX, names.DOWN), 0.0),
         ),
-        # the same kernel elsewhere keeps its time
+        # the same kernels elsewhere keep their time
         (
             unfused_attention,
             [PRODUCT, (names.MUL, 10), SOFTMAX, PRODUCT, (names.MUL, 30), PRODUCT],
             {},
-            {names.MUL: 0.75, names.SOFTMAX: 0.0},
+            {names.PRODUCT: round(1 / 3, 2), names.MUL: 0.75, names.SOFTMAX: 0.0},
         ),
         # a fused chain takes as long as its longest kernel
         (unfused_elementwise, LAYER, {}, {name: round(103 / 260, 2) for name, _ in LAYER}),
@@ -90,6 +97,31 @@ def test_the_replay_of_a_rule_leaves_the_time_of_the_better_kernels(
     rule: Rule, kernels: Kernels, options: dict[str, Any], left: dict[str, float]
 ) -> None:
     assert left_of(asked(rule, subject_of(kernels, **options))) == left
+
+
+def test_conversions_for_convolutions_are_the_least_that_channels_last_saves() -> None:
+    for kernel, method in ((names.TO_NHWC, "least"), (names.STRIDED, "bound")):
+        (one,) = find(subject_of([MOST, (kernel, 20)])).valued
+        assert one.finding.method == method
+        assert one.low_ns == (one.high_ns if method == "least" else 0)
+
+
+ATTENTION: Final = {
+    names.PRODUCT: Plain("matmul"),
+    names.MUL: Plain("glue"),
+    names.SOFTMAX: Plain("glue", softmax=True),
+    names.SOFTMAX.replace("forward", "backward"): Plain("glue", softmax=True, backward=True),
+    "topk_kernel": Plain("other"),
+}
+RUNS: Final = st.tuples(st.sampled_from([*ATTENTION]), st.sampled_from([1, 1, 1, 2, 8, 9]))
+
+
+@settings(max_examples=EXAMPLES)
+@given(runs=st.lists(RUNS, min_size=1, max_size=20))
+def test_fused_attention_replaces_what_the_oracle_says(runs: list[tuple[str, int]]) -> None:
+    kernels = [name for name, count in runs for _ in range(count)]
+    gone = replaced_by_fused(subject_of([(name, 10) for name in kernels]).kernels)
+    assert gone.to_list() == replaced([ATTENTION[name] for name in kernels])
 
 
 def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> Any:

@@ -88,7 +88,7 @@ FIRST: Final = {
         method="bound",
     ),
     "h200-unfused-attention": First(  # 15.5 to 5.4 ms with fused attention: 65 %
-        *("unfused-attention", "", "", "unrolled_elementwise_kernel", "--scale ", 62),
+        *("unfused-attention", "", "", "unrolled_elementwise_kernel", "--scale ", 69),
         method="bound",
     ),
     **{
