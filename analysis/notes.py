@@ -32,6 +32,7 @@ class NoteKind(StrEnum):
     RUN = "run"
     LEFT_OUT = "left-out"
     UNFIT_RANKS = "unfit-ranks"
+    UNSOUND_FINDING = "unsound-finding"
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ class Valued:
         alone_ns: what it saves at most as the only change.
         step_ns: the step that it is saved of: the mean after start-up.
         step_after_ns: the step with all changes of the plan up to this one.
+        busy_after_ns: how long the GPU runs something in that step: no saving goes below.
         report: the report in which it was found.
         later_ns: what is saved at most once the host keeps up, where the host hides the saving; 0
             where it does not.
@@ -122,6 +123,12 @@ class Valued:
     step_after_ns: int
     report: str
     later_ns: int = 0
+    busy_after_ns: int = 0
+
+    @property
+    def counts(self) -> bool:
+        """Whether the steps of the plan have its saving: it is replayed, or beside these steps."""
+        return self.finding.changes is not None or self.finding.beside
 
     @property
     def pct(self) -> float:

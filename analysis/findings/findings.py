@@ -13,6 +13,8 @@ from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.findings.soundness import sound
+from nsysflow.analysis.notes import Note
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
@@ -120,6 +122,7 @@ class Findings:
         of_steps: whether savings are per step.
         steps: how many steps were judged.
         report: the report with the slowest steps.
+        notes: what was left out, and why.
     """
 
     valued: tuple[Valued, ...]
@@ -130,6 +133,7 @@ class Findings:
     of_steps: bool
     steps: int
     report: str
+    notes: tuple[Note, ...] = ()
 
 
 def find(subject: JudgedReport) -> Findings:
@@ -166,15 +170,17 @@ def find(subject: JudgedReport) -> Findings:
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(_valued(one, replays) for one in LAST_RESORT(subject))
+    valued, notes = sound([*plan, *(replace(one, step_after_ns=last) for one in behind)])
     return Findings(
-        valued=(*plan, *(replace(one, step_after_ns=last) for one in behind)),
-        together_ns=_together_ns(plan),
+        valued=valued,
+        together_ns=_together_ns(valued),
         step_ns=subject.run_step_ns,
         typical_step_ns=subject.step_ns,
         undisturbed_step_ns=replays.step_ns,
         of_steps=subject.of_steps,
         steps=subject.steps,
         report=subject.report,
+        notes=notes,
     )
 
 
@@ -225,7 +231,7 @@ def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
 def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
     """Each finding with what it saves once those before it are changed, and the step then."""
     made: list[Changes] = []
-    replayed_ns, saved_ns = 0, 0
+    replayed_ns, saved_ns, busy_ns = 0, 0, replays.step_ns
     done = []
     for one in plan:
         changes = one.finding.changes
@@ -235,17 +241,27 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             high_ns = with_it_ns - replayed_ns
             if one.finding.is_bound_of_kernels and 100 * high_ns >= WORTH_PCT * one.step_ns:
                 most_ns = replays.most_saved_ns(changes, Changes.together(made[:-1])) or 0
-                high_ns = max(high_ns, min(most_ns, one.step_ns - saved_ns))
+                high_ns = max(high_ns, most_ns)
             if not one.finding.exact and one.finding.at_most_ns:
                 high_ns = min(high_ns, one.finding.at_most_ns)
             replayed_ns = with_it_ns
         else:
-            high_ns = min(one.alone_ns, one.step_ns - saved_ns)
-        if changes is not None or one.finding.beside:
-            saved_ns += high_ns
-        low_ns = 0 if one.finding.method == "bound" else high_ns
-        after_ns = one.step_ns - saved_ns
-        done.append(replace(one, low_ns=low_ns, high_ns=high_ns, step_after_ns=after_ns))
+            high_ns = one.alone_ns
+        # what moves into the step from elsewhere is no work of its own
+        busy_ns = min(busy_ns, replays.busy_ns(Changes.together(made)))
+        # what is not replayed may be the GPU's own time
+        left_ns = one.step_ns - saved_ns - (busy_ns if one.counts else 0)
+        high_ns = max(0, min(high_ns, left_ns))
+        saved_ns += high_ns if one.counts else 0
+        done.append(
+            replace(
+                one,
+                low_ns=0 if one.finding.method == "bound" else high_ns,
+                high_ns=high_ns,
+                step_after_ns=one.step_ns - saved_ns,
+                busy_after_ns=busy_ns,
+            )
+        )
     return done
 
 
@@ -275,6 +291,8 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
     if finding.beside and replays.part.options.unrecorded_step_ns is not None:
         saved_ns = min(saved_ns, replays.longer_ns)
+    if finding.changes is not None:
+        saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes))
     saved_ns = max(0, saved_ns)
     if not finding.exact and finding.at_most_ns:
         saved_ns = min(saved_ns, finding.at_most_ns)
@@ -305,12 +323,12 @@ def _behind_the_host(
         both_ns = replays.saving_ns(Changes.together([no_limit, changes]))
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
-        yield replace(one, later_ns=both_ns - without_ns)
+        yield replace(one, low_ns=0, high_ns=0, later_ns=both_ns - without_ns)
 
 
 def _together_ns(plan: Sequence[Valued]) -> int | None:
     """What all changes of a plan save. None where fewer than two are counted in its steps."""
-    counted = [one for one in plan if one.finding.changes is not None or one.finding.beside]
+    counted = [one for one in plan if one.counts]
     return sum(one.high_ns for one in counted) if len(counted) > 1 else None
 
 
@@ -336,7 +354,8 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
     if len(each) == 1 and not compared_worth:
         return slowest
     every = [one for found in each for one in found.valued] + compared_worth
-    return replace(slowest, valued=tuple(_each_place_once(_ranked(every))))
+    notes = tuple(note for found in each for note in found.notes)
+    return replace(slowest, valued=tuple(_each_place_once(_ranked(every))), notes=notes)
 
 
 def _each_place_once(ranked: Iterable[Valued]) -> Iterator[Valued]:

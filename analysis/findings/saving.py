@@ -1,11 +1,12 @@
 """What a change saves: the judged steps replayed with it (spec §14, §16)."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.intervals import Cover, last_at_or_before, merge
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
@@ -32,12 +33,26 @@ FEWEST_STEPS: Final = 2
 """A mean of fewer steps says little."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What is judged, in a replay, per step.
+
+    Attributes:
+        step_ns: how long it takes.
+        busy_ns: how long its GPU runs something meanwhile: no change of the host saves that.
+    """
+
+    step_ns: int
+    busy_ns: int
+
+
 class Replays:
-    """A report's judged steps, to be replayed with changes. If none are judged, the whole trace."""
+    """A report's judged steps, to be replayed with changes. If none are judged, its judged
+    windows: all of the trace is replayed then, and only what lies in them is measured."""
 
     def __init__(self, subject: JudgedReport) -> None:
         self.subject = subject
-        self._steps_ns: dict[tuple[Changes, bool], int | None] = {}
+        self._measured: dict[tuple[Changes, bool], Measured | None] = {}
 
     @computed_once
     def measured(self) -> pl.DataFrame:
@@ -75,6 +90,22 @@ class Replays:
             step=path["joined"],
         )
 
+    @computed_once
+    def window_of_ops(self) -> pl.Series:
+        """Of each operation the judged window in which it lies, on the GPU where the windows take
+        longest; null elsewhere."""
+        ops, windows = self.part.events.ops, self.subject.view.windows
+        length = (pl.col("end_ns") - pl.col("start_ns")).sum()
+        longest = windows.group_by("device_no").agg(length.alias("ns")).sort("ns", "device_no")
+        windows = windows.join(longest.tail(1), on="device_no", how="semi").sort("start_ns")
+        window = last_at_or_before(windows["start_ns"], ops["start_ns"])
+        inside = (
+            pl.col("device_no").is_in(windows["device_no"].implode())
+            & (pl.col("end_ns") <= pl.lit(windows["end_ns"].gather(window)))
+            & (pl.col("end_ns") > pl.col("start_ns"))
+        )
+        return ops.select(pl.when(inside).then(pl.lit(window))).to_series().alias("window")
+
     @property
     def most(self) -> int:
         """How many replays are worth their time."""
@@ -92,9 +123,13 @@ class Replays:
     @computed_once
     def before_ns(self) -> int:
         """A step without changes, in the part."""
+        return self._before.step_ns
+
+    @computed_once
+    def _before(self) -> Measured:
         if self.part.options.unrecorded_step_ns is None:
-            return self._step_ns(self.part.events.ops)
-        return self._step_ns_of(self.names.recorded.program)
+            return self._measure(self.part.events.ops)
+        return self._measure(replay(self.names.recorded.program).ops)
 
     @computed_once
     def step_ns(self) -> int:
@@ -118,7 +153,7 @@ class Replays:
         plain_ns = self.part.options.unrecorded_step_ns
         if plain_ns is None or self.before_ns > (1 + 2 * NEAR) * plain_ns:
             return False
-        if self._step_ns(self.part.events.ops) <= self.before_ns:
+        if self._measure(self.part.events.ops).step_ns <= self.before_ns:
             return False
         fastest_ns = self._step_ns_of(self._with_fastest_host.recorded.program)
         return fastest_ns <= HOST_BOUND * self.before_ns
@@ -130,17 +165,26 @@ class Replays:
         Raises:
             UnknownName: a phase, source line, kernel or call is not in the report.
         """
-        after_ns = self._after_ns(changes, self.names)
-        return None if after_ns is None else self.before_ns - after_ns
+        after = self._after(changes, self.names)
+        return None if after is None else self.before_ns - after.step_ns
+
+    def busy_ns(self, changes: Changes) -> int:
+        """How long the GPU runs something in a step with the changes, which no other change of the
+        host saves; without them where they are not in the replayed part.
+
+        Raises:
+            UnknownName: a phase, source line, kernel or call is not in the report.
+        """
+        return (self._after(changes, self.names) or self._before).busy_ns
 
     def most_saved_ns(self, changes: Changes, made: Changes) -> int | None:
         """What a step takes less at most with the changes once others are made. Where the host's
         speed without the profiler is not known, it may take `FASTEST_HOST` of what was recorded: no
         slow host then hides what the GPU saves."""
         names = self.names if self.host_is_known else self._with_fastest_host
-        before_ns = self._after_ns(made, names)
-        after_ns = self._after_ns(Changes.together([made, changes]), names)
-        return None if before_ns is None or after_ns is None else before_ns - after_ns
+        before = self._after(made, names)
+        after = self._after(Changes.together([made, changes]), names)
+        return None if before is None or after is None else before.step_ns - after.step_ns
 
     @computed_once
     def _with_fastest_host(self) -> Names:
@@ -148,21 +192,23 @@ class Replays:
         fast = with_faster_host(recording.program, FASTEST_HOST)
         return Names(timeline=self.part, recorded=replace(recording, program=fast))
 
-    def _after_ns(self, changes: Changes, names: Names) -> int | None:
+    def _after(self, changes: Changes, names: Names) -> Measured | None:
         """A step with changes."""
         key = (changes, names is self.names)
-        if key not in self._steps_ns:
-            self._steps_ns[key] = self._replayed_ns(changes, names)
-        return self._steps_ns[key]
+        if key not in self._measured:
+            self._measured[key] = self._replayed(changes, names)
+        return self._measured[key]
 
-    def _replayed_ns(self, changes: Changes, names: Names) -> int | None:
+    def _replayed(self, changes: Changes, names: Names) -> Measured | None:
+        if changes == Changes() and names is self.names:
+            return self._before
         try:
             program = changed(names, self._in_part(changes))
         except UnknownName:
             if self.part is self.subject.timeline:
                 raise
             return None
-        return self._step_ns_of(program)
+        return self._measure(replay(program).ops)
 
     def _in_part(self, changes: Changes) -> Changes:
         """The changes without kernels that the replayed steps do not have."""
@@ -175,18 +221,38 @@ class Replays:
 
     def _step_ns_of(self, program: Program) -> int:
         """The mean of the measured steps of a program."""
-        return self._step_ns(replay(program).ops)
+        return self._measure(replay(program).ops).step_ns
 
-    def _step_ns(self, ops: pl.DataFrame) -> int:
-        """The mean of the measured steps with operations at these times; else the window."""
+    def _measure(self, ops: pl.DataFrame) -> Measured:
+        """The mean of the measured steps with operations at these times; else the windows."""
         if not self.subject.of_steps:
-            lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
-            return lasting.select(pl.col("end_ns").max() - pl.col("start_ns").min()).item() or 0
+            return self._measure_windows(ops)
         key = ["process", "device", "begun_ns"]
-        mine = self.part.steps_with(ops).join(self.measured, on=key, how="semi")
-        mine = mine.filter(~pl.col("cut"))
-        length = (pl.col("end_ns") - pl.col("start_ns")).mean()
-        return round(mine.select(length).item() or 0)
+        steps = self.part.steps_with(ops).join(self.measured, on=key, how="semi")
+        steps = steps.filter(~pl.col("cut"))
+        if steps.is_empty():
+            return Measured(step_ns=0, busy_ns=0)
+        here = self.part.events.ops["device_no"].is_in(steps["device_no"].implode())
+        busy_ns = _busy(ops.filter(here)).between(steps["start_ns"], steps["end_ns"])
+        step_ns = steps["end_ns"] - steps["start_ns"]
+        return Measured(
+            step_ns=round(step_ns.sum() / len(steps)), busy_ns=int(busy_ns.sum()) // len(steps)
+        )
+
+    def _measure_windows(self, ops: pl.DataFrame) -> Measured:
+        """From the first to the last operation of each judged window, together."""
+        rows = ops.select("start_ns", "end_ns", self.window_of_ops).drop_nulls("window")
+        ends = rows.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+        busy = _busy(rows).intervals
+        return Measured(
+            step_ns=int((ends["end_ns"] - ends["start_ns"]).sum()),
+            busy_ns=int((busy["end"] - busy["start"]).sum()),
+        )
+
+
+def _busy(ops: pl.DataFrame) -> Cover:
+    """When one of these operations of one GPU runs."""
+    return Cover(merge(ops.select(start="start_ns", end="end_ns")))
 
 
 def _middle(steps: pl.DataFrame, ops: int) -> pl.DataFrame:

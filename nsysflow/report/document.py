@@ -273,7 +273,7 @@ def about(results: Results) -> dict[str, Any]:
         ],
         **_of_many(results),
         "selection": results.selection,
-        "notes": [{"kind": note.kind, "text": note.text} for note in results.notes],
+        "notes": [{"kind": note.kind, "text": note.text} for note in results.all_notes],
     }
 
 

@@ -106,7 +106,7 @@ def opening(results: Results, length: Length) -> Page:
         sentences=mfu_sentences(typical),
         blocks=(),
         notes=(
-            *(note.text for note in results.notes),
+            *(note.text for note in results.all_notes),
             *(quality_lines(typical) if length == "page" else ()),
         ),
     )

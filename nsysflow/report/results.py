@@ -259,6 +259,11 @@ class Results(Displayable, RunTables):
         return facts_of(self.accounting, self.steps)
 
     @property
+    def all_notes(self) -> tuple[Note, ...]:
+        """The notes on the reports, and on what was found in them."""
+        return tuple(dict.fromkeys((*self.notes, *self.found.notes)))
+
+    @property
     def whole(self) -> "Results":
         """This run."""
         return self

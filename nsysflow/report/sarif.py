@@ -231,5 +231,5 @@ def _notifications(results: Results) -> Iterator[dict[str, Any]]:
     """Why the recording cannot be judged, if so, and what it lacks."""
     for failed in failures(results):
         yield {"level": "warning", "message": {"text": failed.sentence}}
-    for note in results.notes:
+    for note in results.all_notes:
         yield {"level": "note", "message": {"text": note.text}}

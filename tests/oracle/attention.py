@@ -1,4 +1,4 @@
-"""What fused attention replaces (spec §16.10): plain loops over the kernels of a stream."""
+"""What fused attention replaces (spec §16.11): plain loops over the kernels of a stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
