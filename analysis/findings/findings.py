@@ -8,10 +8,15 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.explanation import effort_of
+from nsysflow.analysis.findings.explanation import effort_of, explanations
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules import LAST_RESORT, RULES, RULES_OF_RUN
+from nsysflow.analysis.findings.rules import (
+    LAST_RESORT,
+    LAST_RESORT_OF_IDLE,
+    RULES,
+    RULES_OF_RUN,
+)
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.soundness import sound
 from nsysflow.analysis.notes import Note
@@ -167,6 +172,7 @@ def find(subject: JudgedReport) -> Findings:
         plan = _with_hidden(plan, hidden, replays, worth_ns)
     else:
         behind = _ranked(_behind_the_host(hidden, replays, subject))
+    plan = _with_idle(plan, replays)
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(_valued(one, replays) for one in LAST_RESORT(subject))
@@ -324,6 +330,16 @@ def _behind_the_host(
         if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
             continue
         yield replace(one, low_ns=0, high_ns=0, later_ns=both_ns - without_ns)
+
+
+def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
+    """The plan with the idle time that its findings do not explain, where that is much."""
+    explained_ns = sum(one.alone_ns for one in plan if explanations()[one.finding.rule].causes)
+    both = [*plan]
+    for found in LAST_RESORT_OF_IDLE(replays.subject, explained_ns):
+        one = _valued(found, replays)
+        both.insert(sum(one.worth <= other.worth for other in plan), one)
+    return tuple(plan if len(both) == len(plan) else _in_turn(both, replays))
 
 
 def _together_ns(plan: Sequence[Valued]) -> int | None:

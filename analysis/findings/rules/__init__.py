@@ -9,6 +9,7 @@ from nsysflow.analysis.findings.rules import (
     cast_storm,
     fp32_matmul,
     idle_chip,
+    idle_gpu,
     largest_kernels,
     layout_transpose,
     low_mfu,
@@ -75,3 +76,6 @@ RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (straggler,)
 
 LAST_RESORT: Final[Rule] = largest_kernels.largest_kernels
 """Asked where no rule makes kernels faster."""
+
+LAST_RESORT_OF_IDLE: Final = idle_gpu.idle_gpu
+"""Asked with the idle time that all other findings explain."""

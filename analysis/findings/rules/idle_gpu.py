@@ -1,0 +1,123 @@
+"""`idle-gpu`: the last resort of a GPU that idles, where other rules explain little of that."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.host_functions import Running, running
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules import code_loading, host_code, waits
+from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.units import duration, number, whole_percent
+
+IDLE_PCT: Final = 20
+"""From this share of the time on, idle time is never left without a finding."""
+
+EXPLAINED_PCT: Final = 50
+"""Findings that would save so much of it explain it."""
+
+_NAMED: Final = 3
+
+RECORD: Final = (
+    "record what the host runs meanwhile, with ranges:"
+    " nsysflow profile --sample-python 1000 -- python train.py"
+)
+
+HELPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "host": host_code.CHANGE,
+    "launch": ("launch less: fuse small operations, or launch them as one CUDA graph",),
+    "api": ("call it once before the loop, or less often",),
+    "sync": waits.WAIT,
+    "blocking_copy": ("copy from and to pinned memory, asynchronously, ahead of the work",),
+    "alloc": ("allocate once before the loop, and use that memory again",),
+    "module_load": code_loading.CHANGE,
+    "profiler": ("record less: --sample-python 0 --backtrace none",),
+    "queue_delay": ("fewer, larger operations: each waits a little in the GPU's queue",),
+    "dependency": ("start earlier what is waited for, on another stream: --table waited",),
+    "unknown": ("record the program from its start, with cuda in --trace",),
+}
+
+
+def idle_gpu(subject: JudgedReport, explained_ns: int) -> Iterator[Finding]:
+    """The largest cause of idle time and its place, where the GPU idles much and other findings
+    explain little of that.
+
+    Args:
+        subject: the judged part of a report.
+        explained_ns: the idle time that other findings would save, of a step.
+    """
+    accounting = subject.tables.accounting.sort("idle_ns", "device")
+    if accounting.is_empty():
+        return
+    device, idle_ns, window_ns = accounting.select("device", "idle_ns", "window_ns").row(-1)
+    explained = 100 * explained_ns >= EXPLAINED_PCT * subject.per_step(idle_ns)
+    if 100 * idle_ns < IDLE_PCT * window_ns or explained:
+        return
+    gaps = subject.tables.gap_summary.filter(pl.col("device") == device)
+    causes = gaps.group_by("cause").agg(pl.col("total_ns").sum()).sort("total_ns", "cause")
+    cause = str(causes["cause"][-1])
+    places = (
+        gaps.filter(pl.col("cause").cast(pl.String) == cause)
+        .with_columns(pl.col("phase", "source", "via", "culprit").fill_null(""))
+        .group_by("phase", "source", "via", "culprit")
+        .agg(pl.col("gaps", "total_ns").sum(), pl.col("max_ns").max())
+        .sort("total_ns", "phase", "source", "culprit")
+        .reverse()
+    )
+    left_ns = max(0, subject.per_step(idle_ns) - explained_ns)
+    yield _finding(subject, causes.reverse(), places, idle_ns, window_ns, left_ns)
+
+
+def _finding(
+    subject: JudgedReport,
+    causes: pl.DataFrame,
+    places: pl.DataFrame,
+    idle_ns: int,
+    window_ns: int,
+    left_ns: int,
+) -> Finding:
+    cause, first = str(causes["cause"][0]), places.row(0, named=True)
+    of_host = cause in ("host", "launch", "api")
+    ran = running(subject, first["phase"] or OUTSIDE) if of_host else Running()
+    known = ran.evidence or first["source"] or not of_host
+    label = CAUSES[cause].label
+    return Finding(
+        rule="idle-gpu",
+        title=f"the GPU idles {whole_percent(idle_ns, window_ns)} of the time,"
+        f" mostly {label}{_where(first)}",
+        change=(*(() if known else (RECORD,)), *HELPS[cause]),
+        evidence=(
+            f"{subject.spent(subject.per_step(idle_ns))} idle: {_by_cause(causes, idle_ns)}",
+            f"{label} is{'; '.join(_by_place(places, idle_ns))} of it",
+            *ran.evidence,
+        ),
+        table="gap_summary",
+        size_ns=left_ns,
+        steps=subject.steps,
+        at_most_ns=min(left_ns, subject.per_step(int(causes["total_ns"][0]))),
+        phase=first["phase"] if first["phase"] != OUTSIDE else "",
+        source=first["source"],
+        via=first["via"],
+        culprit=first["culprit"],
+    )
+
+
+def _where(row: dict[str, Any]) -> str:
+    where = place(row["phase"], line(row["source"], row["via"]))
+    return f" ({row['culprit']}){where}" if row["culprit"] else where
+
+
+def _by_cause(causes: pl.DataFrame, idle_ns: int) -> str:
+    named = causes.head(_NAMED).select("cause", "total_ns").iter_rows()
+    return ", ".join(f"{CAUSES[name].label} {whole_percent(ns, idle_ns)}" for name, ns in named)
+
+
+def _by_place(places: pl.DataFrame, idle_ns: int) -> Iterator[str]:
+    """Its largest places; a single long gap is none of a loop."""
+    for row in places.head(_NAMED).iter_rows(named=True):
+        longest = f", the longest {duration(row['max_ns'])}" if row["gaps"] > 1 else ""
+        gaps = "one gap" if row["gaps"] == 1 else f"{number(row['gaps'])} gaps"
+        yield f"{_where(row)} ({gaps}{longest}) {whole_percent(row['total_ns'], idle_ns)}"
