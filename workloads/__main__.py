@@ -17,7 +17,7 @@ from nsysflow.catalog.options import workload_options
 from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
-    from nsysflow.workloads.common.config import On, Precision
+    from nsysflow.workloads.common.training import On, Precision
 
 
 class _Workloads(click.Group):
@@ -58,8 +58,8 @@ def _run(
     if find_spec("torch") is None:
         seen = "the workloads need torch, which is not installed here"
         raise WorkloadError(seen, "Install it", "pip install torch")
-    from nsysflow.workloads.common.config import Config
     from nsysflow.workloads.common.run import options_of, run
+    from nsysflow.workloads.common.training import Config
 
     given = {name: value for name, value in typed.items() if value is not None}
     config = Config(

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Training
+from nsysflow.workloads.common.training import Config, Training, Work
 
 
 @dataclass(frozen=True, kw_only=True)

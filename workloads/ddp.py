@@ -15,8 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.protocol import rank
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Training
+from nsysflow.workloads.common.training import Config, Training, Work
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Matmuls
+from nsysflow.workloads.common.training import Config, Matmuls, Work
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.training import Config, Work
 
 Layer = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """Takes rows, gain, bias and the tensor to add; returns the new rows."""

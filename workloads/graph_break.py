@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
+from nsysflow.workloads.common.training import Config, Work
 
 LIMIT: Final = 4.0
 """The largest magnitude that a layer may return."""

@@ -11,8 +11,7 @@ from typing import Final
 import torch
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Training
+from nsysflow.workloads.common.training import Config, Training, Work
 
 POOL: Final = 4
 """Batches that are used in turn."""

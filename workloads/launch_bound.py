@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
 from nsysflow.workloads.common.phases import captured
+from nsysflow.workloads.common.training import Config, Work
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Loader, Training
+from nsysflow.workloads.common.training import Config, Loader, Training, Work
 
 
 @dataclass(frozen=True, kw_only=True)

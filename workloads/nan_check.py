@@ -15,8 +15,7 @@ from torch import Tensor
 
 from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Loader, Training
+from nsysflow.workloads.common.training import Config, Loader, Training, Work
 
 RING: Final = 8
 """The most flags in flight, so a NaN stops the run after at most 8 steps. It is more than the 5

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Training
+from nsysflow.workloads.common.training import Config, Training, Work
 
 POOL: Final = 3
 """Batches on the host that are used in turn. One more than the buffers on the device, so that a

@@ -6,14 +6,18 @@ in a range called `replay`.
 
 import torch
 
-from nsysflow.workloads.common.config import Config, Work
 from nsysflow.workloads.common.measurement import Table, table_of
-from nsysflow.workloads.common.phase_work import runnable_variant, work_of_phases
 from nsysflow.workloads.common.phases import Phase, WorkloadRegion
-from nsysflow.workloads.policy.draws import uniforms
-from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare
+from nsysflow.workloads.common.training import Config, Work, runnable_variant, work_of_phases
+from nsysflow.workloads.policy.minibatch import (
+    Copy,
+    FusedCopy,
+    PlainCopy,
+    compare,
+    random_rollout,
+    uniforms,
+)
 from nsysflow.workloads.policy.model import Sizes
-from nsysflow.workloads.policy.rollout import random_rollout
 
 Options = Sizes
 

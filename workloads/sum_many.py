@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.common.training import Matmuls
+from nsysflow.workloads.common.training import Config, Matmuls, Work
 
 BELOW: Final = 8
 """The tensors hold whole numbers below this, so float32 adds them exactly in any order."""

@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor
 
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.policy.accuracy import PolicyStep
+from nsysflow.workloads.common.training import Config, Work
 from nsysflow.workloads.policy.model import Sizes
-from nsysflow.workloads.policy.variants import forward_phases, policy_work
+from nsysflow.workloads.policy.variants import PolicyStep, forward_phases, policy_work
 
 Options = Sizes
 

@@ -7,10 +7,9 @@ called `replay`.
 
 from torch import Tensor
 
-from nsysflow.workloads.common.config import Config, Work
-from nsysflow.workloads.policy.accuracy import PolicyStep
+from nsysflow.workloads.common.training import Config, Work
 from nsysflow.workloads.policy.model import Sizes
-from nsysflow.workloads.policy.variants import policy_work, training_phases
+from nsysflow.workloads.policy.variants import PolicyStep, policy_work, training_phases
 
 Options = Sizes
 

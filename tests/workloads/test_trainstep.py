@@ -11,11 +11,15 @@ from torch import Tensor
 
 from nsysflow.catalog.catalog import find
 from nsysflow.kernels.muon import muon_ref
-from nsysflow.workloads.common.config import Work
 from nsysflow.workloads.common.phases import parts_of
-from nsysflow.workloads.policy.accuracy import PolicyStep
-from nsysflow.workloads.policy.plain_step import PLAIN, PlainStep
-from nsysflow.workloads.policy.variants import Start, training_phases, variant_of
+from nsysflow.workloads.common.training import Work
+from nsysflow.workloads.policy.steps import PLAIN, PlainStep
+from nsysflow.workloads.policy.variants import (
+    PolicyStep,
+    Start,
+    training_phases,
+    variant_of,
+)
 from tests.workloads.policy.starts import TRAINSTEP, small_start, usual_start
 from tests.workloads.toys import ROUNDED, toy, without_gpu
 

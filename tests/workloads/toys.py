@@ -8,8 +8,8 @@ import torch
 
 from nsysflow.catalog.catalog import Workload, workloads
 from nsysflow.runtime.protocol import Window
-from nsysflow.workloads.common.config import Config, On, Precision
 from nsysflow.workloads.common.run import options_of
+from nsysflow.workloads.common.training import Config, On, Precision
 
 VARIANTS = [(workload, variant.name) for workload in workloads() for variant in workload.variants]
 

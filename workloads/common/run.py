@@ -14,8 +14,8 @@ from nsysflow.catalog.catalog import Workload
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import PLAIN, rank
 from nsysflow.runtime.steps import steps
-from nsysflow.workloads.common.config import Config, On, Work
 from nsysflow.workloads.common.measurement import Table
+from nsysflow.workloads.common.training import Config, On, Work
 
 ENDLESS: Final = 10**9
 """The steps of a plain run, which `nsysflow profile` ends."""

@@ -1,17 +1,107 @@
-"""Work that workloads share: a training step, long kernels, batches, and their FLOPs."""
+"""What a workload is given and returns, and work that workloads share: a training step, long
+kernels, batches, steps that are lists of phases, and their FLOPs.
+"""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from nsysflow.base.peaks import Unit
+from nsysflow.runtime.protocol import Window
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.config import Config, Flops
+from nsysflow.workloads.common.measurement import Table
+from nsysflow.workloads.common.phases import AnyPhase, Phase, WorkloadRegion, captured
+
+Options = TypeVar("Options")
+
+On = Literal["cuda", "cpu"]
+Precision = Literal["float", "bf16"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Generic[Options]):
+    """One run of a workload.
+
+    Attributes:
+        workload: the name of the workload, of its module and of its function.
+        variant: which way it does its work; all variants give the same result.
+        on: `cuda`, or `cpu` for a smoke run.
+        precision: the precision it computes in.
+        seed: seed of weights and data.
+        window: the run has `wait + warmup + active` steps.
+        options: an instance of the workload's own `Options`.
+    """
+
+    workload: str
+    variant: str
+    on: On
+    precision: Precision
+    seed: int = 0
+    window: Window
+    options: Options
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of tensors."""
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+    @property
+    def unit(self) -> Unit:
+        """The arithmetic of matrix products: on a GPU, float32 products run as TF32."""
+        if self.precision == "bf16":
+            return "bf16"
+        return "tf32" if self.cuda else "float32"
+
+    @property
+    def placed(self) -> dict[str, Any]:
+        """Device and dtype, as keyword arguments for functions that create tensors."""
+        return {"device": self.on, "dtype": self.dtype}
+
+    @property
+    def cuda(self) -> bool:
+        """Whether streams, events, graphs and pinned memory are available."""
+        return self.on == "cuda"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flops:
+    """Floating-point operations of a step, by formula. Only matrix products count.
+
+    Attributes:
+        unit: the arithmetic they run in.
+        phases: the operations of each phase by the name of its range. With nested phases, each
+            operation counts in one phase only.
+    """
+
+    unit: Unit
+    phases: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A workload that is set up and has not run a step yet.
+
+    Attributes:
+        step: runs one step on the batch fetched for it.
+        result: the result after the last step; equal for every variant.
+        batches: takes a number of steps and yields one batch for each, in the `data` phase.
+        flops: the operations of a step; None if the workload is not about them.
+        note: how this run differs from its variant, for the printed line; empty if it does not.
+        table: compares and times the phases after all steps are done; None if there is no table.
+    """
+
+    step: Callable[[int], None]
+    result: Callable[[], Tensor]
+    batches: Callable[[int], Iterable[int]] = range
+    flops: Flops | None = None
+    note: str = ""
+    table: Callable[[], Table] | None = None
 
 
 class Matmuls:
@@ -135,3 +225,42 @@ class Training:
             self._optimizer.zero_grad(set_to_none=True)
         self._loss = loss.detach()
         return self._loss
+
+
+def runnable_variant(config: Config[Any]) -> str:
+    """The variant that can run here: without a GPU it is always `torch`."""
+    return config.variant if config.cuda else "torch"
+
+
+def work_of_phases(
+    config: Config[Any],
+    phases: Sequence[AnyPhase],
+    *,
+    restart: Callable[[], None],
+    result: Callable[[], Tensor],
+    table: Callable[[], Table],
+) -> Work:
+    """A workload whose step runs these phases.
+
+    Args:
+        config: the variant `graph` captures all phases once and replays them in one range.
+        phases: the phases of `runnable_variant`.
+        restart: undoes the effect of running the phases once.
+        result: as in `Work`.
+        table: as in `Work`; it needs a GPU.
+    """
+
+    def launch() -> None:
+        for phase in phases:
+            phase()
+
+    step: Callable[[], None] = launch
+    if runnable_variant(config) == "graph":
+        step = Phase(name=WorkloadRegion.REPLAY, work=captured(launch))
+        restart()
+    return Work(
+        step=lambda _batch: step(),
+        result=result,
+        note="" if runnable_variant(config) == config.variant else "as torch: no GPU here",
+        table=table if config.cuda else None,
+    )

@@ -1,25 +1,105 @@
-"""The variants of a training step of the policy, shared by `trainforward` and `trainstep`."""
+"""The variants of a training step of the policy, shared by `trainforward` and `trainstep`: how
+accurate they are, and their floating-point operations by formula.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from nsysflow.base.errors import WorkloadError
-from nsysflow.kernels.muon import SHORT_MAX
+from nsysflow.kernels.muon import SHORT_MAX, muon_flops
 from nsysflow.kernels.narrow_linear import OUT_MAX
 from nsysflow.runtime.regions import Region
-from nsysflow.workloads.common.config import Config, Flops, Work
+from nsysflow.workloads.common.accuracy import Comparison, distance
 from nsysflow.workloads.common.measurement import Table, table_of
-from nsysflow.workloads.common.phase_work import runnable_variant, work_of_phases
 from nsysflow.workloads.common.phases import AnyPhase, Phase, Phases, WorkloadRegion, parts_of
-from nsysflow.workloads.policy.accuracy import PolicyStep, compare
-from nsysflow.workloads.policy.flops import policy_flops
-from nsysflow.workloads.policy.fused_step import FusedStep
+from nsysflow.workloads.common.training import (
+    Config,
+    Flops,
+    Work,
+    product,
+    runnable_variant,
+    work_of_phases,
+)
+from nsysflow.workloads.policy.minibatch import minibatch_of, random_rollout
 from nsysflow.workloads.policy.model import Batch, Sizes, batch_of, initial_weights
-from nsysflow.workloads.policy.plain_step import PLAIN, Operations, PlainStep, compiled_operations
-from nsysflow.workloads.policy.rollout import minibatch_of, random_rollout
+from nsysflow.workloads.policy.steps import (
+    PLAIN,
+    FusedStep,
+    Operations,
+    PlainStep,
+    compiled_operations,
+)
+
+PolicyStep = PlainStep | FusedStep
+
+
+def compare(exact: PlainStep, plain: PlainStep, ours: PolicyStep) -> list[Comparison]:
+    """Compare one training step of three programs, from the same weights on the same minibatch.
+
+    Args:
+        exact: plain PyTorch in float64.
+        plain: plain PyTorch in the variant's precision.
+        ours: the variant.
+    """
+    steps: tuple[PolicyStep, ...] = (exact, plain, ours)
+    for step in steps:
+        step.encode()
+        step.recur()
+        step.decode()
+        step.loss()
+        step.backward()
+    rows = list(_differentiated(*steps))
+    # orthogonalising amplifies noise near zero, so all three get the same gradients
+    same = [gradient.clone() for gradient in plain.gradients]
+    moved = [_moved(step, same) for step in steps]
+    return [*rows, *_rows([f"step of {name}" for name in _names(exact)], *moved)]
+
+
+def _differentiated(*steps: PolicyStep) -> Iterator[Comparison]:
+    yield from _rows(["predictions"], *([step.predictions.detach()] for step in steps))
+    yield from _rows(["loss"], *([step.loss_value] for step in steps))
+    names = [f"gradient of {name}" for name in _names(steps[0])]
+    yield from _rows(names, *(step.gradients for step in steps))
+
+
+def _moved(step: PolicyStep, gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The changes that the optimizer makes to the weights, given these gradients."""
+    before = [weight.clone() for weight in step.masters]
+    step.take(gradients)
+    step.grad_clip()
+    step.optimize()
+    return [new - old for new, old in zip(step.masters, before, strict=True)]
+
+
+def _names(step: PolicyStep) -> list[str]:
+    layers = [f"layer {number}" for number in range(len(step.masters) - 2)]
+    return ["encoder", *layers, "decoder"]
+
+
+def _rows(
+    names: Sequence[str], exact: Sequence[Tensor], plain: Sequence[Tensor], ours: Sequence[Tensor]
+) -> Iterator[Comparison]:
+    for name, right, theirs, our in zip(names, exact, plain, ours, strict=True):
+        yield Comparison(what=name, torch_error=distance(theirs, right), error=distance(our, right))
+
+
+def policy_flops(sizes: Sizes) -> dict[str, int]:
+    """Operations of each phase that has matrix products."""
+    rows, hidden = sizes.rows, sizes.hidden
+    encoder = product(rows, hidden, sizes.obs)
+    rnn = sizes.layers * product(rows, 3 * hidden, hidden)
+    decoder = product(rows, sizes.actions + 1, hidden)
+    return {
+        WorkloadRegion.ENCODER: encoder,
+        WorkloadRegion.RNN: rnn,
+        WorkloadRegion.DECODER: decoder,
+        # one gradient per weight, and one per input except the observations
+        Region.BACKWARD: 2 * (encoder + rnn + decoder) - encoder,
+        Region.OPTIMIZER: sum(muon_flops(*sides) for sides in sizes.weights),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

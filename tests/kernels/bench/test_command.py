@@ -14,7 +14,7 @@ from nsysflow.cli.bench import bench, words_of
 from nsysflow.cli.main import main
 from nsysflow.kernels.bench import __main__ as process
 from nsysflow.kernels.bench import session
-from nsysflow.kernels.bench.cases import Bench, Case, blank_row
+from nsysflow.kernels.bench.session import Bench, Case, blank_row
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it times, for long")
 

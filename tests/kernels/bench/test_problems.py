@@ -5,8 +5,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from nsysflow.catalog.catalog import Kernel, kernels
-from nsysflow.kernels.bench import cases
-from nsysflow.kernels.bench.cases import Bench, Case, cases_of, row_of
+from nsysflow.kernels.bench import session
 from nsysflow.kernels.bench.correctness import ROUNDING, compared
 from nsysflow.kernels.bench.problem import (
     BACKENDS,
@@ -21,7 +20,7 @@ from nsysflow.kernels.bench.problem import (
 )
 from nsysflow.kernels.bench.problems import BENCHMARKS
 from nsysflow.kernels.bench.problems.ppo_loss import CLIP, MARGIN
-from nsysflow.kernels.bench.session import bench_here
+from nsysflow.kernels.bench.session import Bench, Case, bench_here, cases_of, row_of
 from tests.kernels.comparing import same
 
 CPU = torch.device("cpu")
@@ -59,7 +58,7 @@ def test_a_kernel_is_correct_and_a_corrupted_result_is_not(
 
 def compute_once(patch: pytest.MonkeyPatch, bench: Bench, case: Case) -> None:
     """Let the two rows of a case share the call: the interpreter takes long."""
-    problem, call = cases._problem_and_call(bench, case)
+    problem, call = session._problem_and_call(bench, case)
     results: list[Outputs] = []
 
     def remembered() -> Outputs:
@@ -67,7 +66,7 @@ def compute_once(patch: pytest.MonkeyPatch, bench: Bench, case: Case) -> None:
             results.append(tuple(each.detach().clone() for each in call()))
         return results[0]
 
-    patch.setattr(cases, "_problem_and_call", lambda *_: (problem, remembered))
+    patch.setattr(session, "_problem_and_call", lambda *_: (problem, remembered))
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -147,7 +146,7 @@ def test_an_error_is_a_failed_row_and_does_not_end_the_benchmark(
         raise ValueError("no such shape\nsecond line")
 
     case = all_cases(KERNELS["copy"], on_gpu=False)[0]
-    monkeypatch.setattr("nsysflow.kernels.bench.cases._problem_and_call", broken)
+    monkeypatch.setattr("nsysflow.kernels.bench.session._problem_and_call", broken)
     row = row_of(bench_here(on_gpu=False), case)
     assert (row.outcome, row.note) == ("failed", "ValueError: no such shape")
     assert "Traceback" in capsys.readouterr().err

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from nsysflow.base.errors import OutputError
-from nsysflow.kernels.bench.cases import checked_copy, exit_code
 from nsysflow.kernels.bench.rows import (
     Row,
     add_to_csv,
@@ -25,6 +24,7 @@ from nsysflow.kernels.bench.rows import (
     stats_of,
     table_of,
 )
+from nsysflow.kernels.bench.session import checked_copy, exit_code
 from tests.kernels.bench.rows import measured, row
 
 

@@ -8,13 +8,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from nsysflow.catalog.catalog import find
-from nsysflow.workloads.common.config import Work
 from nsysflow.workloads.common.run import options_of
-from nsysflow.workloads.common.training import perceptron_flops
-from nsysflow.workloads.policy.flops import policy_flops
+from nsysflow.workloads.common.training import Work, perceptron_flops
+from nsysflow.workloads.policy.minibatch import minibatch_of, random_rollout
 from nsysflow.workloads.policy.model import Sizes, batch_of, initial_weights
-from nsysflow.workloads.policy.plain_step import PlainStep
-from nsysflow.workloads.policy.rollout import minibatch_of, random_rollout
+from nsysflow.workloads.policy.steps import PlainStep
+from nsysflow.workloads.policy.variants import policy_flops
 from tests.workloads.toys import toy
 
 

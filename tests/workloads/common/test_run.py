@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from nsysflow.catalog.catalog import Workload, find, workloads
-from nsysflow.workloads.common.config import Precision
 from nsysflow.workloads.common.run import run
+from nsysflow.workloads.common.training import Precision
 from tests.recording import recorded
 from tests.workloads.toys import ROUNDED, VARIANTS, toy, without_gpu
 

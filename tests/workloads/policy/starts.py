@@ -6,8 +6,8 @@ from typing import Final
 import torch
 
 from nsysflow.catalog.catalog import find
-from nsysflow.workloads.common.config import Precision
 from nsysflow.workloads.common.run import options_of
+from nsysflow.workloads.common.training import Precision
 from nsysflow.workloads.policy.variants import Start, start_of
 from tests.workloads.toys import toy
 

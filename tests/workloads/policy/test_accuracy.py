@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nsysflow.workloads.common.config import Precision
 from nsysflow.workloads.common.phases import parts_of
-from nsysflow.workloads.policy.accuracy import compare
-from nsysflow.workloads.policy.plain_step import PlainStep
-from nsysflow.workloads.policy.variants import training_phases, variant_of
+from nsysflow.workloads.common.training import Precision
+from nsysflow.workloads.policy.steps import PlainStep
+from nsysflow.workloads.policy.variants import compare, training_phases, variant_of
 from tests.workloads.policy.starts import small_start
 
 

@@ -9,11 +9,18 @@ from torch import Tensor
 from nsysflow.catalog.catalog import find
 from nsysflow.kernels import prio as kernel
 from nsysflow.kernels.prio import prio
-from nsysflow.workloads.common.config import Config
-from nsysflow.workloads.policy.draws import draw_rows, uniforms
-from nsysflow.workloads.policy.minibatch import Copy, FusedCopy, PlainCopy, compare
+from nsysflow.workloads.common.training import Config
+from nsysflow.workloads.policy.minibatch import (
+    Copy,
+    FusedCopy,
+    PlainCopy,
+    RecordedRollout,
+    compare,
+    draw_rows,
+    random_rollout,
+    uniforms,
+)
 from nsysflow.workloads.policy.model import Sizes
-from nsysflow.workloads.policy.rollout import RecordedRollout, random_rollout
 from nsysflow.workloads.rolloutcopy import phases_of
 from tests.workloads.toys import toy
 
