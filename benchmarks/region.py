@@ -14,7 +14,7 @@ from statistics import median
 import click
 
 from nsysflow import region, steps
-from nsysflow.runtime.collectors import COLLECTOR_HERE
+from nsysflow.runtime.protocol import COLLECTOR_HERE
 from nsysflow.runtime.regions import Region
 
 TIMES = 20_000

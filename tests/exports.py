@@ -10,8 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from nsysflow.analysis.notes import NoteKind
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import NoteKind, Trace
 
 PID: Final = 1000
 Row = Mapping[str, Any]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nsysflow.nsys.run import export
-from nsysflow.runtime import collectors, regions
 from nsysflow.runtime import process as this_process
+from nsysflow.runtime import protocol, regions
 from nsysflow.runtime import steps as window_module
 from tests.nsys.real import real_nsys, record
 
@@ -52,11 +52,11 @@ def read_back(notes: Notes) -> Tree:
 
 
 @contextmanager
-def recorded(collector: collectors.Collector = "nsys") -> Iterator[Notes]:
+def recorded(collector: protocol.Collector = "nsys") -> Iterator[Notes]:
     """Make this process look as if it had just been started under a profiler."""
     notes = Notes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collectors, "COLLECTOR_HERE", collector)
+        patch.setattr(protocol, "COLLECTOR_HERE", collector)
         patch.setattr(regions, "_recorder", notes)
         patch.setattr(regions, "_out_of_order_warned", False)
         patch.setattr(window_module, "_running", None)

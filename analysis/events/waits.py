@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 import polars as pl
 
-from nsysflow.analysis.events.busy import BusyTime
+from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.intervals import reached_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import enum_from_index, matching, scatter_table

@@ -19,11 +19,11 @@ from nsysflow.analysis.findings.rules import (
 )
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.soundness import sound
-from nsysflow.analysis.notes import Note
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+from nsysflow.analysis.trace import Note
 from nsysflow.base.units import duration
 
 FINDINGS: Final = TableSchema(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.analysis.notes import Note, NoteKind
+from nsysflow.analysis.trace import Note, NoteKind
 
 
 def sound(plan: Iterable[Valued]) -> tuple[tuple[Valued, ...], tuple[Note, ...]]:

@@ -22,9 +22,8 @@ from nsysflow.analysis.load.marks import (
 )
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
 from nsysflow.analysis.load.sampled import gpu_samples, recorded_stacks
-from nsysflow.analysis.notes import Note
 from nsysflow.analysis.schema import os_pid, process_of
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import Note, Trace
 from nsysflow.runtime.protocol import KEY
 
 _VALUE: Final = pl.col("value")

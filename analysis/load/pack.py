@@ -36,7 +36,7 @@ from nsysflow.analysis.load.sqlite import (
     read_sqlite,
     sqlite_uri,
 )
-from nsysflow.analysis.notes import IMPORT_ERRORS
+from nsysflow.analysis.trace import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import NotAReport, OutputError, record_again
 

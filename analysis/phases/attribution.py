@@ -12,10 +12,10 @@ from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.graphs import CaptureRanges, GraphReplays
-from nsysflow.analysis.phases.inheritance import OpenRanges
 from nsysflow.analysis.phases.stacks import (
     NODES,
     Nodes,
+    OpenRanges,
     PhaseRanges,
     StacksFound,
     place_stacks,

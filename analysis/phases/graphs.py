@@ -8,11 +8,11 @@ import polars as pl
 from nsysflow.analysis.events.events import Events, in_order
 from nsysflow.analysis.events.graphs import NodeOrigins
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.inheritance import OpenRanges
 from nsysflow.analysis.phases.stacks import (
     NODES,
     PHASE_RANGES,
     Nodes,
+    OpenRanges,
     PhaseRanges,
     place_stacks,
     with_inherited,

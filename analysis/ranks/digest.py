@@ -7,7 +7,6 @@ from typing import Final, Self
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover, merge, on_axis, reached_before
-from nsysflow.analysis.notes import Note
 from nsysflow.analysis.replay.replay import NEVER_NS, Program, network_of, recorded
 from nsysflow.analysis.schema import Frame, os_pid
 from nsysflow.analysis.selection.timeline import Communication, Timeline
@@ -16,6 +15,7 @@ from nsysflow.analysis.tables.accounting import ACCOUNTING, gpus_of
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.steps import STEPS, timed_steps
 from nsysflow.analysis.tables.validity import FailedCheck
+from nsysflow.analysis.trace import Note
 
 EXCHANGED: Final = Frame(
     """One row per communication kernel of the whole report, by device and start; sends and receives

@@ -12,7 +12,6 @@ from nsysflow.analysis.frames.lookup import greatest, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import without_disturbance
@@ -27,6 +26,7 @@ from nsysflow.analysis.replay.replay import (
 )
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.kinds import require_steps
+from nsysflow.analysis.trace import Note, NoteKind
 
 
 def retimed(events: Events, recorded: Recorded, program: Program, times: Times) -> Events:

@@ -5,8 +5,13 @@ from typing import Annotated
 
 import polars as pl
 
-from nsysflow.analysis.events.activity import BlockingCalls, Copies, Launches, LostLaunches
-from nsysflow.analysis.events.busy import BusyTime
+from nsysflow.analysis.events.activity import (
+    BlockingCalls,
+    BusyTime,
+    Copies,
+    Launches,
+    LostLaunches,
+)
 from nsysflow.analysis.events.graphs import CapturedNodes, NodeOrigins, WrongTimes
 from nsysflow.analysis.events.waits import Producers, WaitPieces
 from nsysflow.analysis.frames.parallel import computed_once
@@ -14,7 +19,7 @@ from nsysflow.analysis.idle.gaps import BareGaps
 from nsysflow.analysis.idle.places import IdleParts
 from nsysflow.analysis.idle.run_ahead import ExplainedGaps
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
-from nsysflow.analysis.phases.inheritance import OpenRanges
+from nsysflow.analysis.phases.stacks import OpenRanges
 from nsysflow.analysis.phases.work import Work
 from nsysflow.analysis.selection.timeline import Communication, Timeline
 from nsysflow.analysis.steps.kinds import STEPS

@@ -7,10 +7,13 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import (
     MARKED_LAUNCHES,
+    STATED_BY_NCCL,
     BlockingCalls,
+    BusyTime,
     Copies,
     Launches,
     LostLaunches,
+    communication_kernels,
     copies,
     launches,
     launches_in_stretches,
@@ -18,7 +21,6 @@ from nsysflow.analysis.events.activity import (
     stall_calls,
     with_gpu_busy,
 )
-from nsysflow.analysis.events.busy import STATED_BY_NCCL, BusyTime, communication_kernels
 from nsysflow.analysis.events.events import Calls, Events, in_order
 from nsysflow.analysis.events.graphs import (
     CapturedNodes,
@@ -53,8 +55,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
 from nsysflow.analysis.phases.automatic import is_step
 from nsysflow.analysis.phases.graphs import listed_captures
-from nsysflow.analysis.phases.inheritance import OpenRanges
-from nsysflow.analysis.phases.stacks import StacksFound
+from nsysflow.analysis.phases.stacks import OpenRanges, StacksFound
 from nsysflow.analysis.phases.work import Work, phase_work
 from nsysflow.analysis.steps.inferred import (
     INFERRED_STEPS,

@@ -4,8 +4,14 @@ from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.activity import COPIES, LAUNCHES, Copies, Launches
-from nsysflow.analysis.events.busy import BusyTime, with_exposed_time
+from nsysflow.analysis.events.activity import (
+    COPIES,
+    LAUNCHES,
+    BusyTime,
+    Copies,
+    Launches,
+    with_exposed_time,
+)
 from nsysflow.analysis.events.classes import PART
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.events.waits import WaitPieces

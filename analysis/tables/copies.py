@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.busy import BusyTime
+from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.frames.intervals import Axis, merge
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View

@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.busy import BusyTime
+from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, merge, on_axis, overlaps
 from nsysflow.analysis.frames.statistics import median_ns

@@ -8,9 +8,9 @@ from nsysflow.analysis.events.activity import LostLaunches
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
 from nsysflow.analysis.events.graphs import WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.notes import LOST_EVENTS, MAYBE_LOST
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+from nsysflow.analysis.trace import LOST_EVENTS, MAYBE_LOST
 
 INTEGRITY: Final = TableSchema(
     """One row per integrity check that found something (spec §12). `impact` says which numbers it

@@ -11,11 +11,10 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import kernel_launches
 from nsysflow.analysis.events.events import Events
-from nsysflow.analysis.notes import IMPORT_ERRORS, Note, NoteKind
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.ranges import instance_ranges
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import IMPORT_ERRORS, Note, NoteKind, Trace
 from nsysflow.base.units import duration
 
 LEAST_PCT: Final = 1

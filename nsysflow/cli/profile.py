@@ -22,7 +22,7 @@ from nsysflow.cli.options import Command, flops_options, from_params, option, ow
 from nsysflow.cli.request import YOUR_COMMAND, ProfileOptions, check_workload_options, request_of
 from nsysflow.cli.settings import configured
 from nsysflow.nsys.argv import Backtrace
-from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.protocol import Collector
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
 
@@ -254,8 +254,7 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
     from nsysflow.record.capture import capture, make_unused_folder
     from nsysflow.record.machine import gpus
     from nsysflow.record.plan import make_plan, shell_commands, without_backtraces_of_jax
-    from nsysflow.record.preflight import choose_nsys, require_gpu, require_program
-    from nsysflow.record.request import with_sampling
+    from nsysflow.record.request import choose_nsys, require_gpu, require_program, with_sampling
 
     require_program(request)
     machine = gpus()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nsysflow.base.peaks import Unit
     from nsysflow.nsys.argv import Backtrace
     from nsysflow.record.request import Request
-    from nsysflow.runtime.collectors import Collector
+    from nsysflow.runtime.protocol import Collector
 
 YOUR_COMMAND: Final = "Your own command goes after --: nsysflow profile -- python train.py"
 

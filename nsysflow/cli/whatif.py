@@ -176,8 +176,8 @@ def whatif(
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
     from nsysflow.report.whatif import whatif_json, whatif_lines
+    from nsysflow.runs.analyze import with_run
     from nsysflow.runs.loading import load
-    from nsysflow.runs.reports import with_run
     from nsysflow.runs.sources import single_report
 
     with progress("replaying"):

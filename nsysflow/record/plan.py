@@ -15,9 +15,8 @@ from nsysflow.nsys.program import Nsys
 from nsysflow.record.machine import find_torchrun
 from nsysflow.record.request import Request
 from nsysflow.runtime import protocol
-from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.inject import FOLDER
-from nsysflow.runtime.protocol import Window
+from nsysflow.runtime.protocol import Collector, Window
 
 WINDOW_DEFAULT: Final = Window(wait=3, warmup=2, active=5)
 """The steps that a built-in workload captures without `--capture`."""

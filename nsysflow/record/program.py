@@ -18,8 +18,7 @@ from nsysflow.base.progress import progress
 from nsysflow.nsys.progress_lines import SAVES, ProgramOutput
 from nsysflow.record.bound import Bound
 from nsysflow.runs.manifest import read_statuses
-from nsysflow.runtime.collectors import Collector
-from nsysflow.runtime.protocol import RUN_FOLDER
+from nsysflow.runtime.protocol import RUN_FOLDER, Collector
 
 _PROC: Final = Path("/proc")
 _STARTED_BY_NSYS: Final = b"NSYS_PROFILING_SESSION_ID="

@@ -12,7 +12,6 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.notes import Note
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.digest import digest
@@ -21,6 +20,7 @@ from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.tables.index import TablesOfRun, declaration
 from nsysflow.analysis.tables.report_tables import ReportTables
+from nsysflow.analysis.trace import Note
 
 
 def or_outside(path: str) -> pl.Expr:

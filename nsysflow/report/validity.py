@@ -7,13 +7,13 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.tables.validity import (
     WITHOUT_COMMAND_BUFFERS,
     Check,
     FailedCheck,
     import_errors,
 )
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
 from nsysflow.report.results import Results

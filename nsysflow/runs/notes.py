@@ -12,8 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.notes import Note, NoteKind
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.units import duration
 from nsysflow.nsys.argv import WAIT_NS
 from nsysflow.nsys.program import LAST_NVTX, records_nvtx

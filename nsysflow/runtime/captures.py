@@ -16,9 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import scratch_file
-from nsysflow.runtime.protocol import DOMAIN, KEY, OPENER, OPENING_RANGE, RUN_FOLDER, STACKS, rank
+from nsysflow.runtime.protocol import (
+    DOMAIN,
+    KEY,
+    OPENER,
+    OPENING_RANGE,
+    RUN_FOLDER,
+    STACKS,
+    Collector,
+    rank,
+)
 from nsysflow.runtime.regions import list_noted, mark, warn_nothing_recorded
 
 WindowMark = dict[str, Any]

@@ -8,8 +8,9 @@ describes the captured window.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 from nsysflow.runtime.inject import nsysflow_hook
 
@@ -104,3 +105,22 @@ def rank() -> int | None:
     """This process's rank on its machine; None if torchrun did not start it."""
     rank = os.environ.get(RANK)
     return int(rank) if rank is not None and rank.isdecimal() else None
+
+
+Collector = Literal["nsys", "kineto"]
+
+
+def attached_collector(environ: Mapping[str, str]) -> Collector | None:
+    """The collector that these environment variables stand for; None if nothing records."""
+    collectors: tuple[Collector, ...] = get_args(Collector)
+    for collector in collectors:
+        if environ.get(COLLECTOR) == collector:
+            return collector
+    # nsys sets both for the programs it starts; other tools that record NVTX set the second
+    if environ.get("NSYS_PROFILING_SESSION_ID") or environ.get("NVTX_INJECTION64_PATH"):
+        return "nsys"
+    return None
+
+
+COLLECTOR_HERE: Collector | None = attached_collector(os.environ)
+"""The collector of this process. It does not change after the process has started."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, Protocol
 
-from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime.protocol import Collector
 
 _NOT_KEPT: Final = re.compile(r"""[^ !#-\[\]-~]|<(?=U\+)""")
 _ESCAPE: Final = re.compile(r"<U\+([0-9A-F]{2,6})>")

@@ -12,10 +12,9 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final, NoReturn, TypeVar, cast
 
-from nsysflow.runtime import collectors, protocol, recorders
-from nsysflow.runtime.collectors import Collector
+from nsysflow.runtime import protocol, recorders
 from nsysflow.runtime.process import THIS_PROCESS, save_status_at_exit
-from nsysflow.runtime.protocol import CAPTURE, KEY
+from nsysflow.runtime.protocol import CAPTURE, KEY, Collector
 from nsysflow.runtime.recorders import Recorder
 from nsysflow.runtime.wrapping import require_function, wrapped
 
@@ -147,7 +146,7 @@ class region:
         self._payload = payload
 
     def __enter__(self) -> None:
-        if collectors.COLLECTOR_HERE is not None:
+        if protocol.COLLECTOR_HERE is not None:
             here = _OPEN.ranges
             if here and here[-1].ended:
                 _close_ended(here)
@@ -155,7 +154,7 @@ class region:
             here.append(self._latest)
 
     def __exit__(self, *_raised: object) -> None:
-        if collectors.COLLECTOR_HERE is not None:
+        if protocol.COLLECTOR_HERE is not None:
             here = _OPEN.ranges
             if here and here[-1].region is self:
                 self._latest = None  # a range and its region would keep each other in memory
@@ -178,7 +177,7 @@ class region:
 
     def __call__(self, function: Function) -> Function:
         require_function(function)
-        if collectors.COLLECTOR_HERE is None:
+        if protocol.COLLECTOR_HERE is None:
             return function
         return cast("Function", wrapped(self, function))
 
@@ -207,11 +206,11 @@ def _opened(name: str, payload: int | None) -> Callable[[], object]:
 def _recorder_here() -> Recorder | None:
     """The recorder; looked for again until there is one, since torch may be imported later."""
     global _recorder
-    if _recorder is None and collectors.COLLECTOR_HERE is not None:
+    if _recorder is None and protocol.COLLECTOR_HERE is not None:
         save_status_at_exit()
-        _recorder = recorders.find_recorder(collectors.COLLECTOR_HERE)
+        _recorder = recorders.find_recorder(protocol.COLLECTOR_HERE)
         if _recorder is None:
-            warn_nothing_recorded(collectors.COLLECTOR_HERE)
+            warn_nothing_recorded(protocol.COLLECTOR_HERE)
     return _recorder
 
 

@@ -14,17 +14,16 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from nsysflow.runtime import collectors
+from nsysflow.runtime import protocol
 from nsysflow.runtime.bound import note_step
 from nsysflow.runtime.captures import ProfilerCapture, WindowMark, new_capture, synchronize
-from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import (
     THIS_PROCESS,
     save_status,
     save_status_at_exit,
     save_status_once,
 )
-from nsysflow.runtime.protocol import CAPTURE, PLAIN, Window
+from nsysflow.runtime.protocol import CAPTURE, PLAIN, Collector, Window
 from nsysflow.runtime.regions import Region, region
 
 # reentrant: a garbage collection under the lock may end another loop, which comes here too
@@ -187,13 +186,13 @@ def steps(
         return _counted(iterable)
     asked = os.environ.get(CAPTURE)
     window = Window(wait=wait, warmup=warmup, active=active)
-    if collectors.COLLECTOR_HERE is None:
+    if protocol.COLLECTOR_HERE is None:
         return iter(iterable)
     save_status_at_exit()
     save_status_once()
     THIS_PROCESS.looped = True
     pace = Pace(
-        Window.parse(asked) if asked else window, collectors.COLLECTOR_HERE, asked=bool(asked)
+        Window.parse(asked) if asked else window, protocol.COLLECTOR_HERE, asked=bool(asked)
     )
     return _marked(iterable, pace)
 

@@ -13,9 +13,8 @@ import pytest
 
 from nsysflow.record import program as program_module
 from nsysflow.record.program import LAST_LINES, Ending, ProgramEnd, last_lines, run_program
-from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import ChildStatus, WindowState, write_status
-from nsysflow.runtime.protocol import RUN_FOLDER
+from nsysflow.runtime.protocol import RUN_FOLDER, Collector
 
 RUNNER = """
 import sys

@@ -12,7 +12,6 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.findings import Findings
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 from nsysflow.analysis.ranks.ranks import Ranks
@@ -21,7 +20,7 @@ from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.comm import COLLECTIVES
 from nsysflow.analysis.tables.index import TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.report.results import Results as RealResults
 
 Row = dict[str, Any]

@@ -12,9 +12,9 @@ from typing import Any, Final
 import pytest
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.replay.replay import Lengths
 from nsysflow.analysis.replay.whatif import WhatIf
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.compare import budget_pages
 from nsysflow.report import diff
 from nsysflow.report.diff_document import diff_json

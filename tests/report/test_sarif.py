@@ -13,8 +13,8 @@ import pytest
 from nsysflow.analysis import schema
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.tables.validity import Check, FailedCheck
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
 from nsysflow.report.sarif import Find, sarif_json

@@ -1,7 +1,7 @@
 import pytest
 from rich.cells import cell_len
 
-from nsysflow.analysis.notes import Note, NoteKind
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.layout import Block, words
 from nsysflow.report.terminal import page, set_block
 from tests.report.handmade import MS, Results, device, handmade, results, row, valued, with_findings

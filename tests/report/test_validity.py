@@ -5,9 +5,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.tables.validity import Check, FailedCheck
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.results import Origin
 from nsysflow.report.validity import Invalid, are_named_as_ranks, failures
 from tests.report.handmade import Handmade, Results, handmade, renamed, two_ranks

@@ -8,8 +8,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.notes import NoteKind
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import NoteKind, Trace
 from nsysflow.runs.manifest import Annotation, Manifest
 from nsysflow.runs.notes import run_notes
 from nsysflow.runtime.durations import LONGEST, Durations

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import nsysflow
-from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.captures import CudaProfilerCapture, synchronize
 from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, STACKS

@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow import region, steps
-from nsysflow.analysis.notes import NoteKind
-from nsysflow.runtime import collectors, recorders, regions
-from nsysflow.runtime.collectors import attached_collector
+from nsysflow.analysis.trace import NoteKind
+from nsysflow.runtime import protocol, recorders, regions
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import OPENER
+from nsysflow.runtime.protocol import OPENER, attached_collector
 from nsysflow.runtime.recorders import ascii_name, original_name
 from nsysflow.runtime.regions import Region, list_noted
 from tests.recording import Notes, Tree, read_back, recorded
@@ -114,10 +113,10 @@ def test_ranges_that_overlap_give_one_warning(capsys: pytest.CaptureFixture[str]
 
 
 def test_without_a_profiler_no_recorder_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def looked(_collector: collectors.Collector) -> NoReturn:
+    def looked(_collector: protocol.Collector) -> NoReturn:
         raise AssertionError
 
-    monkeypatch.setattr(collectors, "COLLECTOR_HERE", None)
+    monkeypatch.setattr(protocol, "COLLECTOR_HERE", None)
     monkeypatch.setattr(recorders, "find_recorder", looked)
     with region("forward"):
         regions.mark("not recorded")
@@ -143,9 +142,9 @@ def test_any_other_payload_is_refused_with_or_without_a_profiler(
     monkeypatch: pytest.MonkeyPatch,
     payload: int,
     error: type[Exception],
-    collector: collectors.Collector | None,
+    collector: protocol.Collector | None,
 ) -> None:
-    monkeypatch.setattr(collectors, "COLLECTOR_HERE", collector)
+    monkeypatch.setattr(protocol, "COLLECTOR_HERE", collector)
     with pytest.raises(error, match="at most 64 bits"):
         region("step", payload)
 
@@ -240,7 +239,7 @@ def test_a_decorated_function_is_a_range_each_time_it_is_called() -> None:
 
 
 def test_without_a_profiler_a_function_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collectors, "COLLECTOR_HERE", None)
+    monkeypatch.setattr(protocol, "COLLECTOR_HERE", None)
 
     def loss() -> None:
         pass
@@ -341,9 +340,9 @@ class Callable_:
 def test_only_functions_can_be_decorated_with_or_without_a_profiler(
     monkeypatch: pytest.MonkeyPatch,
     thing: Callable[..., object],
-    collector: collectors.Collector | None,
+    collector: protocol.Collector | None,
 ) -> None:
-    monkeypatch.setattr(collectors, "COLLECTOR_HERE", collector)
+    monkeypatch.setattr(protocol, "COLLECTOR_HERE", collector)
     with pytest.raises(TypeError, match="@region decorates functions"):
         region("loss")(thing)
 
@@ -358,7 +357,7 @@ def without_nvtx(monkeypatch: pytest.MonkeyPatch, torch: object) -> None:
 def test_a_missing_package_does_not_stop_a_loop(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    collector: collectors.Collector,
+    collector: protocol.Collector,
     package: str,
 ) -> None:
     regions.warn_nothing_recorded.cache_clear()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow import region, steps
-from nsysflow.runtime import collectors
+from nsysflow.runtime import protocol
 from nsysflow.runtime import steps as window_module
 from nsysflow.runtime.captures import WindowMark
 from nsysflow.runtime.process import THIS_PROCESS
@@ -67,7 +67,7 @@ STEP = ("open", "step")
 
 
 @contextmanager
-def captured(asked: str | None = None, collector: collectors.Collector = "nsys") -> Iterator[Noted]:
+def captured(asked: str | None = None, collector: protocol.Collector = "nsys") -> Iterator[Noted]:
     """Make it look as if `profile --capture` had asked for that window."""
     with recorded(collector) as notes, pytest.MonkeyPatch.context() as patch:
         patch.delenv(CAPTURE, raising=False)
@@ -284,7 +284,7 @@ def test_a_loader_that_cannot_tell_its_length_still_works(length: object) -> Non
 
 
 def test_without_a_profiler_steps_is_the_iterable_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collectors, "COLLECTOR_HERE", None)
+    monkeypatch.setattr(protocol, "COLLECTOR_HERE", None)
     monkeypatch.setenv(CAPTURE, "0:0:1")
     monkeypatch.setattr(window_module, "synchronize", None)
     batches = iter(range(3))

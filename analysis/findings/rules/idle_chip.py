@@ -6,8 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.kernel_finding import in_words, kernel_finding
+from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
 from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT
 from nsysflow.base.units import percent
 

@@ -6,8 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.kernel_finding import in_words, share_of_kernels
+from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
 from nsysflow.base.units import percent
 
 GPU_BOUND_PCT: Final = 50.0

@@ -6,8 +6,12 @@ from typing import Any, Final, cast
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.kernel_finding import in_words, kernel_finding, share_of_kernels
+from nsysflow.analysis.findings.judged_report import (
+    JudgedReport,
+    in_words,
+    kernel_finding,
+    share_of_kernels,
+)
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
 from nsysflow.base.peaks import Unit, peak_flops
 from nsysflow.base.units import flops, percent

@@ -7,8 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.kernel_finding import in_words, kernel_finding
+from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
 from nsysflow.analysis.findings.rules.tiny_kernels import LEFT_AS_ONE
 from nsysflow.analysis.replay.changes import Changes
 

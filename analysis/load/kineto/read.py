@@ -40,9 +40,8 @@ from nsysflow.analysis.load.marks import (
     flops_rows,
     with_auto_domain,
 )
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.schema import ID_MASK
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.errors import Damaged, NotAReport
 from nsysflow.runtime.recorders import original_name
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
-from nsysflow.runtime import collectors
+from nsysflow.runtime import protocol
 from nsysflow.runtime.auto.modules import (
     annotate_compiling,
     annotate_engine,
@@ -42,8 +42,8 @@ def annotate(torch: ModuleType) -> None:
     """
     if PLAIN in os.environ:
         _count_steps(torch)
-    elif collectors.COLLECTOR_HERE is not None:
-        ranges = Ranges(torch, collectors.COLLECTOR_HERE)
+    elif protocol.COLLECTOR_HERE is not None:
+        ranges = Ranges(torch, protocol.COLLECTOR_HERE)
         for annotate_part in _PARTS:
             annotate_part(torch, ranges)
 

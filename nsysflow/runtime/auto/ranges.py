@@ -9,8 +9,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from nsysflow.runtime.auto.steps import Recording, Steps
-from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import Collector
 
 Function = Callable[..., Any]
 

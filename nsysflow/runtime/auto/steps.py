@@ -8,14 +8,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from nsysflow.runtime.collectors import Collector
 from nsysflow.runtime.process import (
     THIS_PROCESS,
     is_loader_worker,
     save_status_at_exit,
     save_status_once,
 )
-from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, CAPTURE, STEP, Window
+from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, CAPTURE, STEP, Collector, Window
 from nsysflow.runtime.recorders import Recorder, find_recorder
 from nsysflow.runtime.regions import captures_graph, noted
 from nsysflow.runtime.steps import Pace, count_step

@@ -10,8 +10,8 @@ import nsysflow
 from nsysflow.analysis.findings.findings import Findings, find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.saving import Replays
-from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.trace import NoteKind
 from tests.analyses import analysed, every_report, few_reports, loaded
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.trace import NoteKind
 from tests.analyses import every_report, loaded
 from tests.analysis.load.frames import FRAMES, assert_schemas
 from tests.exports import PID, Row, change, note_kinds, process, thread, write_export

@@ -7,7 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.trace import NoteKind
 from tests.analyses import every_report, loaded
 from tests.analysis.load.frames import DOMAINS, loaded_and_packed, stack
 from tests.exports import note_kinds, write_export

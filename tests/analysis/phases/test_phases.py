@@ -9,10 +9,10 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.load.marks import with_auto_domain
-from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import is_compiling
 from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import analysed, loaded

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 import nsysflow
-from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
+from nsysflow.analysis.trace import NoteKind
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, sums
 from tests.analysis.replay.replays import Row, call, kernel, launch, opened, timeline_of, without
 from tests.oracle.model import PlainTrace, to_trace

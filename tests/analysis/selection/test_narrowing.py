@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import nsysflow
-from nsysflow.analysis.notes import Note, NoteKind
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs.analyze import analyze_reports
 from tests.analyses import (

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 import nsysflow
 from nsysflow.analysis import schema
 from nsysflow.analysis.events import activity as lost_stretches
-from nsysflow.analysis.notes import NoteKind
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.view import view_of
 from nsysflow.analysis.tables.validity import (
@@ -21,6 +20,7 @@ from nsysflow.analysis.tables.validity import (
     lost_operations,
     recorded_idle,
 )
+from nsysflow.analysis.trace import NoteKind
 from tests.analyses import EXAMPLES, analysed, any_trace, every_report, oracle_of
 from tests.breaking import (
     EVERY_TENTH_UNSTAMPED,

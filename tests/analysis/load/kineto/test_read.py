@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
-from nsysflow.analysis.notes import NoteKind
+from nsysflow.analysis.trace import NoteKind
 from tests.analysis.load.frames import assert_schemas
 from tests.analysis.load.kineto.traces import REAL, event, kernel, write
 from tests.exports import note_kinds
