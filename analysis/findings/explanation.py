@@ -1,7 +1,8 @@
 """What there is to say about each rule, whatever report it found something in."""
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -25,6 +26,8 @@ class Explanation:
         leave: when not to change it, a clause each.
         causes: which gaps are behind it, by their cause; none where the GPU is busy.
         tables: what shows it.
+        advice: what to do instead where a program is not plain PyTorch, by
+            `Frameworks.advice_keys`; of wrappers of PyTorch what to try first.
     """
 
     about: str
@@ -36,6 +39,7 @@ class Explanation:
     leave: tuple[str, ...]
     causes: tuple[str, ...]
     tables: tuple[str, ...]
+    advice: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @cache
@@ -60,4 +64,5 @@ def _read(text: str) -> Explanation:
     """An entry; its paragraph without the line breaks of the file."""
     fields: dict[str, Any] = tomllib.loads(text)
     fields |= {name: tuple(fields[name]) for name in ("signs", "leave", "causes", "tables")}
+    fields["advice"] = {key: tuple(lines) for key, lines in fields.get("advice", {}).items()}
     return Explanation(**fields | {"why": " ".join(fields["why"].split())})

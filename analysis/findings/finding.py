@@ -55,6 +55,8 @@ class Finding:
         source: the source line; empty where none is known.
         via: the framework's line, if `source` only calls that framework; else empty.
         culprit: the call, kernel or stream that it is about; may be empty.
+        fits: whether `change` is chosen for the program's frameworks already.
+        frameworks: those of the program, for which `change` is.
     """
 
     rule: str
@@ -78,6 +80,8 @@ class Finding:
     source: str = ""
     via: str = ""
     culprit: str = ""
+    fits: bool = False
+    frameworks: tuple[str, ...] = ()
 
     @property
     def method(self) -> Method:

@@ -10,6 +10,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.explanation import effort_of, explanations
 from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import (
     LAST_RESORT,
@@ -85,6 +86,12 @@ FINDINGS: Final = TableSchema(
         Column("steps", pl.Int64(), "how many of the judged steps have it"),
         Column("evidence", pl.String(), "the numbers that it rests on"),
         Column("change", pl.String(), "what to do, in the order in which to try it"),
+        Column(
+            "frameworks",
+            pl.String(),
+            "for programs of which frameworks that is: pytorch, jax, cupy, tensorflow, trainer, "
+            "lightning, fsdp; cuda where none is seen",
+        ),
     ],
 )
 
@@ -281,6 +288,7 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
 
 def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Valued:
     """A finding with its saving, replayed if it can be, and if that is worth its time."""
+    finding = advised(finding, replays.subject.frameworks)
     saved_ns, step_ns = None, replays.step_ns
     if finding.changes is not None and replayed:
         saved_ns = replays.saving_ns(finding.changes)
@@ -427,6 +435,7 @@ def findings_table(found: Findings) -> pl.DataFrame:
             "steps": one.finding.steps,
             "evidence": "; ".join([*_later(one), *one.finding.evidence]),
             "change": "; ".join(one.finding.change),
+            "frameworks": "; ".join(one.finding.frameworks),
         }
         for number, one in enumerate(found.valued, start=1)
     ]

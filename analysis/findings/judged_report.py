@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.lookup import greatest
@@ -228,6 +229,11 @@ class JudgedReport:
     def kernels(self) -> pl.DataFrame:
         """The judged kernels in order, with what their names and neighbours tell."""
         return kernels_in_order(self.view)
+
+    @computed_once
+    def frameworks(self) -> Frameworks:
+        """What the program is written with."""
+        return frameworks_of(self.timeline)
 
     @computed_once
     def judged_steps(self) -> Steps:

@@ -9,9 +9,9 @@ change check class clock_ns collective collectives comm_exposed_ns comm_hidden_p
 communicator compute_ns copy_exposed_ns copy_hidden_pct copy_label copy_ns cost_copy_ns
 cost_group_ns cost_host_ns cost_ns cost_step_ns cost_work_ns count culprit depth device
 direction done_ns dram_read_pct dram_write_pct duration_ns effort end_ns ends_spread_ns every
-evidence excess_ns exclusive_kernel_ns exposed_ns finding flops flops_per_s function gap gaps
-gpu_busy_ns gpu_ns graph_estimate_ns grid group hidden_pct host_range host_wall_ns idle_ns
-impact induced_idle_ns inferred instances kernel_ns kernels kind largest_ns last_device
+evidence excess_ns exclusive_kernel_ns exposed_ns finding flops flops_per_s frameworks function
+gap gaps gpu_busy_ns gpu_ns graph_estimate_ns grid group hidden_pct host_range host_wall_ns
+idle_ns impact induced_idle_ns inferred instances kernel_ns kernels kind largest_ns last_device
 last_rank last_report late_ns latency_median_ns latency_p95_ns launch_idle_ns launches length
 matched max_ns mean_ns median_interval_ns median_kernel_ns median_ns members method mfu_pct
 min_ns name next_op ns operation ops overlapped_ns overlapped_pct own_ops p95_ns part path

@@ -31,6 +31,7 @@ from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
+from nsysflow.analysis.findings.rules.recompile import recompile
 from nsysflow.analysis.findings.rules.straggler import straggler
 from nsysflow.analysis.findings.rules.waits import waits
 from nsysflow.analysis.ranks.ranks import Ranks
@@ -63,6 +64,7 @@ RULES: Final[tuple[Rule, ...]] = (
     host_code,
     code_loading,
     periodic_pause,
+    recompile,
     exposed_communication,
     exposed_copy,
     dependency_wait,

@@ -12,6 +12,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
@@ -23,6 +24,9 @@ CHANGE: Final = (
 )
 SAMPLE: Final = "see which Python it is: record again with --sample-python 1000"
 
+SHORT_NS: Final = 100_000
+"""Between two launches a pause that is shorter may be the framework's own work."""
+
 LEAST_PAUSES: Final = 3
 """Where no steps are judged, fewer pauses are start-up and no loop."""
 
@@ -31,7 +35,9 @@ def host_code(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
     steps."""
     outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.steps_marked)
-    pauses = subject.pauses.filter("long", ~outside)
+    short = (pl.col("ns") >= SHORT_NS) & ~pl.col("data") & ~pl.col("loads_code")
+    host = pl.col("long") if launches_cost(subject) else short
+    pauses = subject.pauses.filter(host, ~outside)
     whole = dict(subject.pauses.group_by("phase").agg(pl.col("ns").sum()).rows())
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         steps = subject.steps_with(rows["start_ns"])

@@ -36,9 +36,21 @@ FEW_PCT: Final = 10
 """So little of the pauses may be of data loading or long pieces of Python for a graph to stand for
 the whole step."""
 
+MOST_NS: Final = 250_000
+"""A launch and what the framework does around it take no longer: 20 to 220 us (samples,
+2026-11-20). A GPU that waits longer before each waits for other host code."""
+
+LEAST_LAUNCHES: Final = 3
+"""Fewer launches a step are no matter of launching: one graph would hardly be less."""
+
 CHANGE: Final = (
     "torch.compile(mode='reduce-overhead'): fewer kernels, launched as one CUDA graph",
     "capture the step with torch.cuda.graph where its shapes do not change",
+    "larger batches, so that each kernel takes longer than its launch",
+)
+OF_COMPILED: Final = (
+    "torch.compile(mode='reduce-overhead') launches what is compiled already as CUDA graphs",
+    "fewer graph breaks and one compiled region for the whole step: TORCH_LOGS=graph_breaks",
     "larger batches, so that each kernel takes longer than its launch",
 )
 FEWER_GRAPHS: Final = (
@@ -55,6 +67,8 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
     short = _short_pauses(subject)
     size_ns = subject.worst_ns(short, "ns")
     if short.is_empty() or 100 * size_ns < WORTH_PCT * subject.step_ns:
+        return
+    if not launches_cost(subject):
         return
     phases = short.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase")
     phase = str(phases["phase"][-1])
@@ -75,7 +89,8 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
     yield Finding(
         rule="launch-bound",
         title=f"{what} a step keep the GPU waiting, most{place(phase, line(source, via))}",
-        change=FEWER_GRAPHS if of_graphs else CHANGE,
+        change=_change(subject, of_graphs=of_graphs),
+        fits=of_graphs,
         evidence=(
             f"the GPU pauses {number(pauses)} times a step for launches and the code between them:"
             f" {duration(size_ns)} in all, {duration(size_ns // max(1, pauses))} each",
@@ -93,6 +108,23 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
         source=source,
         via=via,
     )
+
+
+def launches_cost(subject: JudgedReport) -> bool:
+    """Whether launching is what the GPU waits for in the short pauses inside steps; else it is the
+    host code between a few launches. Without steps nothing says that."""
+    if not subject.of_steps:
+        return True
+    short = _short_pauses(subject)
+    if len(subject.view.launching) < LEAST_LAUNCHES * subject.steps:
+        return False
+    return bool(short["ns"].sum() <= MOST_NS * len(short))
+
+
+def _change(subject: JudgedReport, *, of_graphs: bool) -> tuple[str, ...]:
+    if of_graphs:
+        return FEWER_GRAPHS
+    return OF_COMPILED if subject.frameworks.compiled else CHANGE
 
 
 def _short_pauses(subject: JudgedReport) -> pl.DataFrame:
@@ -135,12 +167,15 @@ def _parts(subject: JudgedReport, prefix: str) -> list[str]:
 
 
 def _graphs(subject: JudgedReport) -> int | None:
-    """How many CUDA graphs a step launches, if that is most of what it launches, else 0; None for a
-    step that is one graph: it cannot be launched by less."""
+    """How many CUDA graphs a step launches, if they are most of what it launches or runs, else 0;
+    None for a step that is one graph: it cannot be launched by less."""
     view = subject.view
     names = view.events.calls["name"].gather(view.launching["call"])
     graphs = int(matching(names, GRAPH_LAUNCH).sum())
-    if 2 * graphs < len(names):
+    in_graphs = int(
+        matching(view.events.calls["name"].gather(view.ops["call"]), GRAPH_LAUNCH).sum()
+    )
+    if 2 * graphs < len(names) and 2 * in_graphs < len(view.ops):
         return 0
     per_step = round(graphs / subject.steps)
     return per_step if per_step > 1 else None

@@ -12,6 +12,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.recompile import recompiling
 from nsysflow.base.units import duration, number
 
 CHANGE: Final = (
@@ -37,9 +38,12 @@ def periodic_pause(subject: JudgedReport) -> Iterator[Finding]:
         pl.col("count").sum().over("process", "device").alias("all_steps"),
         pl.col("time_ns").sum().over("process", "device").alias("all_ns"),
     )
+    recompiled_ns = sum(int(one.compiling["excess_ns"].sum()) for one in recompiling(subject))
     for row in steps.filter(part != "typical").drop_nulls("excess_ns").iter_rows(named=True):
         if row["part"] == "recurring":
             yield _finding(subject, row, "periodic-pause", _recurring(row))
+        elif 2 * recompiled_ns >= row["excess_ns"]:
+            continue  # `recompile` says why these are longer
         elif row["count"] > 1 and 100 * row["excess_ns"] >= LONGER_PCT * row["all_ns"]:
             yield _finding(subject, row, "longer-steps", _longer(row))
 

@@ -10,6 +10,7 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import EXTENTS, Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName
@@ -183,7 +184,7 @@ def _explained(results: Results, number: int, gaps: Block | None, width: int) ->
             *rows_behind(finding, analysis.judged, explanation.causes, width),
             *([] if gaps is None else [gaps]),
             Points(title="What to change, in this order", items=finding.change, numbered=True),
-            *code_of(explanation),
+            *(code_of(explanation) if PYTORCH in finding.frameworks else ()),
             Points(title="When to leave it", items=explanation.leave),
             Lines(title="To see the numbers", lines=tuple(_commands(valued, results))),
         ),

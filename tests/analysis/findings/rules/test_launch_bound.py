@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from tests import tiny
-from tests.analysis.findings.subjects import US, Row, found, launched, loop
+from tests.analysis.findings.subjects import US, Row, asked, found, launched, loop
 
 
 def graphs(start: int, i: int, count: int) -> Iterator[Row]:
@@ -44,3 +47,20 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
     (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0
+
+
+def few(start: int, i: int, count: int, name: str) -> Iterator[Row]:
+    """So many launches, with 600 us of host code before each."""
+    for k in range(count):
+        begin = start + (600 + 640 * k) * US
+        yield tiny.launch(begin, begin + 8 * US, 100 * i + k, name=name)
+        yield tiny.kernel(begin + 10 * US, begin + 30 * US, 100 * i + k)
+
+
+@pytest.mark.parametrize(
+    ("count", "name"), [(1, "cudaLaunchKernel"), (2, "cudaGraphLaunch"), (4, "cudaLaunchKernel")]
+)
+def test_host_code_between_a_few_launches_is_no_matter_of_launching(count: int, name: str) -> None:
+    subject = loop(lambda start, i: few(start, i, count, name), every=640 * count + 40)
+    assert not found(launch_bound, subject)
+    assert asked(host_code, subject)

@@ -1,0 +1,104 @@
+"""Which frameworks a report's program uses, so that advice fits (spec §16.12)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.selection.timeline import Timeline
+
+PYTORCH: Final = "pytorch"
+
+KERNELS: Final = {
+    PYTORCH: r"\bat::native|\bat_cuda_detail|\bc10::|^triton_(?:poi|red|per|tem)_fused",
+    "tensorflow": r"\btensorflow::",
+    "jax": r"\bxla::|__xla|^(?:loop|input)_\w*fusion|^gemm_fusion_|^wrapped_[a-z]+(?:_\d+)?$",
+    "cupy": r"^cupy_",
+}
+"""What full or short names of kernels tell."""
+
+RANGES: Final = {
+    PYTORCH: r"^aten::|^autograd::|^Torch-Compiled Region|CompiledFxGraph|^enumerate\(DataLoader\)",
+    "jax": r"^Xla\w+:#|^TSL:|^jit_|^pjit",
+    "cupy": r"^cupyx?[._]",
+    "tensorflow": r"^tf\.|tensorflow",
+    "fsdp": r"^FSDP::|FullyShardedDataParallel",
+}
+"""What names of ranges tell."""
+
+FILES: Final = {
+    PYTORCH: r"(?:^|/)torch/",
+    "jax": r"(?:^|/)jax(?:lib)?/",
+    "cupy": r"(?:^|/)cupyx?/",
+    "tensorflow": r"(?:^|/)tensorflow/",
+    "trainer": r"(?:^|/)transformers/trainer\.py (?:train|_inner_training_loop|training_step)$",
+    "lightning": r"(?:^|/)(?:pytorch_)?lightning/\S+ (?:fit|advance|training_step)$",
+}
+"""What files and functions of stacks tell. What is only imported has no such function."""
+
+THREADS: Final = {PYTORCH: r"^pt_"}
+"""What names of threads tell: `pt_main_thread`, `pt_autograd_0`."""
+
+WRAPPERS: Final = ("trainer", "lightning", "fsdp")
+"""They call PyTorch, and have options of their own."""
+
+COMPILED: Final = r"^triton_(?:poi|red|per|tem)_fused"
+"""Kernels that torch.compile generates."""
+
+COMPILED_RANGES: Final = r"^Torch-Compiled Region|CompiledFxGraph"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frameworks:
+    """What a program is written with.
+
+    Attributes:
+        names: `pytorch`, `jax`, `cupy`, `tensorflow`, and `WRAPPERS`; `cuda` where none is seen.
+        compiled: whether torch.compile made some of its kernels.
+    """
+
+    names: tuple[str, ...]
+    compiled: bool
+
+    @property
+    def advice_keys(self) -> tuple[str, ...]:
+        """Whose advice replaces that for PyTorch, the best first; none for plain PyTorch."""
+        if PYTORCH in self.names:
+            return ("compiled",) if self.compiled else ()
+        return (*self.names, "any")
+
+
+def frameworks_of(timeline: Timeline) -> Frameworks:
+    """What the names of a report's kernels, ranges and files tell."""
+    ops = timeline.events.ops.select("name", "short_name").unique()
+    kernels = pl.concat([ops[name].cast(pl.String) for name in ops.columns]).unique()
+    ranges = timeline.events.ranges["name"].unique().cast(pl.String)
+    code = pl.concat_str(pl.col("file", "function").cast(pl.String), separator=" ").alias("code")
+    frames = timeline.trace.frames.select(code.unique())["code"].drop_nulls()
+    threads = timeline.trace.threads["name"].unique().cast(pl.String)
+    told = ((kernels, KERNELS), (ranges, RANGES), (frames, FILES), (threads, THREADS))
+    names = [name for texts, patterns in told for name in _seen(texts, patterns)]
+    if timeline.trace.collector == "kineto" or any(name in WRAPPERS for name in names):
+        names.append(PYTORCH)
+    compiled = bool(
+        kernels.str.contains(COMPILED).any() or ranges.str.contains(COMPILED_RANGES).any()
+    )
+    return Frameworks(names=tuple(sorted({*names})) or ("cuda",), compiled=compiled)
+
+
+def _seen(names: pl.Series, patterns: dict[str, str]) -> Iterator[str]:
+    yield from (
+        framework for framework, pattern in patterns.items() if names.str.contains(pattern).any()
+    )
+
+
+def advised(finding: Finding, frameworks: Frameworks) -> Finding:
+    """A finding with the advice that fits these frameworks, and whom it is for."""
+    advice = explanations()[finding.rule].advice
+    known = (advice[key] for key in frameworks.advice_keys if key in advice)
+    lines = finding.change if finding.fits else next(known, finding.change)
+    first = [line for name in WRAPPERS if name in frameworks.names for line in advice.get(name, ())]
+    return replace(finding, change=(*first, *lines), frameworks=frameworks.names)

@@ -1,0 +1,142 @@
+"""`recompile`: steps after start-up in which the program compiles or loads GPU code anew.
+
+torch.compile, XLA and libraries build code for the shapes that they see. A new one costs seconds:
+9.7 s in a step among steps of 6 ms.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.steps.kinds import steps_of_run
+from nsysflow.base.units import duration, number
+
+CHANGE: Final = (
+    "keep shapes, types and Python values the same from step to step: pad, drop_last=True",
+    "TORCH_LOGS=recompiles says why; torch.compile(dynamic=True) where shapes must vary",
+    "run every shape once before the loop",
+)
+
+LEAST_PCT: Final = 50
+"""A step that compiles takes at least so much longer than those around it."""
+
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recompiling:
+    """The steps of a process and device after start-up, and those of them that compile.
+
+    Attributes:
+        steps: all of them, with `begun_ns`, when the host begins them.
+        compiling: those that take much longer since code is compiled or loaded, with `built_ns`,
+            when that begins, and `loads` and `ranges`, how often.
+    """
+
+    steps: pl.DataFrame
+    compiling: pl.DataFrame
+
+
+def recompile(subject: JudgedReport) -> Iterator[Finding]:
+    """The steps after start-up that take much longer since they compile or load code, together."""
+    for one in recompiling(subject):
+        yield _finding(subject, one)
+
+
+def recompiling(subject: JudgedReport) -> Iterator[Recompiling]:
+    """Of each process and device that has steps that compile; none where steps are selected."""
+    if not subject.of_steps or subject.timeline.options.steps:
+        return
+    steps = steps_of_run(subject.timeline.steps)
+    begun = subject.timeline.with_inferred.ranges["start_ns"].gather(steps["range"])
+    steps = steps.with_columns(begun.alias("begun_ns"))
+    for (process, _), mine in steps.group_by("process", "device_no", maintain_order=True):
+        compiling = _compiling(subject, mine, process)
+        if not compiling.is_empty():
+            yield Recompiling(steps=mine, compiling=compiling)
+
+
+def _compiling(subject: JudgedReport, steps: pl.DataFrame, process: object) -> pl.DataFrame:
+    usual_ns = pl.col("end_ns") - pl.col("start_ns") - pl.col("excess_ns")
+    excess = 100 * pl.col("excess_ns") >= LEAST_PCT * usual_ns
+    longer = steps.filter(excess.fill_null(value=False))
+    events = subject.timeline.events
+    threads = events.threads.filter(pl.col("process") == pl.lit(process))["thread_no"]
+    calls = events.calls.filter(pl.col("thread_no").is_in(threads.implode()))
+    loads = calls.filter(matching(calls["name"], CAUSES["module_load"].calls or ""))["start_ns"]
+    ranges = subject.timeline.attribution.ranges.filter("compiling")
+    compiled = ranges.filter(pl.col("process") == pl.lit(process))["start_ns"]
+    builds = pl.concat([loads, compiled]).sort()
+    first = builds.search_sorted(longer["begun_ns"])
+    return longer.with_columns(
+        builds.gather(first, null_on_oob=True).alias("built_ns"),
+        _starting(loads.sort(), longer).alias("loads"),
+        _starting(compiled.sort(), longer).alias("ranges"),
+    ).filter((pl.col("loads") > 0) | (pl.col("ranges") > 0))
+
+
+def _starting(times_ns: pl.Series, steps: pl.DataFrame) -> pl.Series:
+    """How many of these times lie in each step."""
+    ends = (times_ns.search_sorted(steps[side]).cast(pl.Int64) for side in ("begun_ns", "end_ns"))
+    first, past = ends
+    return past - first
+
+
+def _finding(subject: JudgedReport, found: Recompiling) -> Finding:
+    steps, compiling = found.steps, found.compiling
+    longest = compiling.sort("excess_ns", "step").row(-1, named=True)
+    length_ns = longest["end_ns"] - longest["start_ns"]
+    # what is built before the first kernel of a step makes the step before it longer
+    begun = steps["begun_ns"].sort()
+    hosts = begun.search_sorted(compiling["built_ns"], side="right") - 1
+    numbers = steps.sort("begun_ns")["step"].gather(hosts).unique().sort().to_list()
+    which = ", ".join(map(str, numbers[:_NAMED])) + (", …" if len(numbers) > _NAMED else "")
+    what = "step" if len(numbers) == 1 else f"{number(len(numbers))} steps:"
+    spread_ns = round(int(compiling["excess_ns"].sum()) / len(steps))
+    from_ns = begun.filter(begun <= longest["built_ns"])[-1]
+    following = begun.filter(begun > longest["built_ns"])
+    to_ns = following[0] if len(following) else longest["end_ns"]
+    return Finding(
+        rule="recompile",
+        title=f"{what} {which} compile{'s' if len(numbers) == 1 else ''} GPU code again:"
+        f" {duration(length_ns)} among steps of {duration(length_ns - longest['excess_ns'])}",
+        change=CHANGE,
+        evidence=(
+            f"{number(longest['loads'])} calls load GPU code in the longest, and"
+            f" {number(longest['ranges'])} ranges of a compiler begin",
+            *_reasons(subject, int(from_ns), int(to_ns)),
+        ),
+        table="steps",
+        size_ns=spread_ns,
+        steps=len(numbers),
+        at_most_ns=spread_ns,
+        beside=True,
+        device=longest["device"],
+    )
+
+
+def _reasons(subject: JudgedReport, from_ns: int, to_ns: int) -> Iterator[str]:
+    """Which kernels launched meanwhile never ran before, and which had another grid: a shape is
+    new."""
+    kernels = subject.timeline.events.ops.filter(pl.col("kind") == "kernel")
+    grids = subject.timeline.trace.shapes.select(
+        pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid")
+    )["grid"]
+    kernels = kernels.select(
+        pl.col("short_name").cast(pl.String), "launch_start_ns", grids.gather(kernels["detail"])
+    )
+    before = kernels.filter(pl.col("launch_start_ns") < from_ns)
+    here = kernels.filter(pl.col("launch_start_ns").is_between(from_ns, to_ns, closed="left"))
+    new = here.join(before, on="short_name", how="anti")["short_name"].unique().sort()
+    if len(new):
+        yield f"{number(len(new))} kernels run for the first time: {', '.join(new.head(_NAMED))}"
+    known = here.join(before, on="short_name", how="semi").drop_nulls("grid")
+    for row in known.join(before, on=["short_name", "grid"], how="anti").head(1).iter_rows():
+        was = before.filter(pl.col("short_name") == row[0])["grid"][-1]
+        yield f"a shape is new: the grid of {row[0]} is {row[2]}, {was} before"
