@@ -61,6 +61,8 @@ class Options:
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
         unrecorded_step_ns: how long a step of the same program takes that is not recorded; None
             where that is not known. Savings are then of recorded steps (spec §14.15).
+        recording_pct: what share of the host's time recording takes on this machine, at least and
+            at most, in whole percent; None takes the usual ones (spec §14.16).
     """
 
     framework_gap_ns: int = 50_000
@@ -79,6 +81,7 @@ class Options:
     own: tuple[str, ...] = ()
     kernel_classes: tuple[tuple[str, str], ...] = ()
     unrecorded_step_ns: int | None = None
+    recording_pct: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         """Check that time goes forward.

@@ -18,7 +18,7 @@ from nsysflow.analysis.findings.rules import (
     RULES,
     RULES_OF_RUN,
 )
-from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.findings.soundness import sound
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
@@ -131,6 +131,7 @@ class Findings:
         typical_step_ns: the mean of the judged steps.
         undisturbed_step_ns: the step that all savings are of: `step_ns` without the profiler's
             share, where a plain step is known.
+        plain_estimate: how long a step takes without the profiler, where none was timed.
         of_steps: whether savings are per step.
         steps: how many steps were judged.
         report: the report with the slowest steps.
@@ -146,6 +147,7 @@ class Findings:
     steps: int
     report: str
     notes: tuple[Note, ...] = ()
+    plain_estimate: PlainEstimate | None = None
 
 
 def find(subject: JudgedReport) -> Findings:
@@ -194,6 +196,7 @@ def find(subject: JudgedReport) -> Findings:
         steps=subject.steps,
         report=subject.report,
         notes=notes,
+        plain_estimate=replays.plain_estimate,
     )
 
 

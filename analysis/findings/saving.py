@@ -1,7 +1,7 @@
 """What a change saves: the judged steps replayed with it (spec §14, §16)."""
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
@@ -10,7 +10,15 @@ from nsysflow.analysis.frames.intervals import Cover, last_at_or_before, merge
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import NEAR, with_faster_host, without_disturbance
+from nsysflow.analysis.replay.disturbance import (
+    NEAR,
+    costs_of,
+    have_backtraces,
+    recorded_pct,
+    with_faster_host,
+    without_cost,
+    without_disturbance,
+)
 from nsysflow.analysis.replay.replay import Program, part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
@@ -44,6 +52,26 @@ class Measured:
 
     step_ns: int
     busy_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainEstimate:
+    """A step without the profiler, where none was timed.
+
+    Attributes:
+        low_ns: it takes as much at least, where recording costs most.
+        high_ns: it takes as much at most, where recording costs least.
+        calibrated: whether the costs are those of earlier recordings on this machine.
+    """
+
+    low_ns: int
+    high_ns: int
+    calibrated: bool
+
+    @property
+    def source(self) -> Literal["machine", "usual"]:
+        """Whose cost of recording it is by."""
+        return "machine" if self.calibrated else "usual"
 
 
 class Replays:
@@ -140,6 +168,36 @@ class Replays:
             return recorded_ns
         least_ns = self.before_ns + self.subject.recurring_ns
         return min(recorded_ns, max(plain_ns, least_ns))
+
+    @computed_once
+    def plain_estimate(self) -> PlainEstimate | None:
+        """How long a step takes without the profiler, by the usual cost of recording or by this
+        machine's (spec §14.16). None where a step was timed, and where no steps are judged."""
+        options = self.part.options
+        if not self.subject.of_steps or options.unrecorded_step_ns is not None:
+            return None
+        costs = costs_of(options.recording_pct)
+        traced = have_backtraces(self.part.events.calls)
+        program = recorded(self.part).program
+        short_ns, long_ns = (
+            self._step_ns_of(without_cost(program, cost, traced=traced)) for cost in costs
+        )
+        step_ns = self.subject.run_step_ns
+        high_ns = step_ns - max(0, self.before_ns - long_ns)
+        low_ns = min(high_ns, short_ns + self.subject.recurring_ns)
+        return PlainEstimate(
+            low_ns=low_ns, high_ns=high_ns, calibrated=options.recording_pct is not None
+        )
+
+    @computed_once
+    def recorded_pct(self) -> int | None:
+        """What share of the host's time recording took, where a step was timed without it and shows
+        that (spec §14.17)."""
+        plain_ns = self.part.options.unrecorded_step_ns
+        traced = have_backtraces(self.part.events.calls)
+        if plain_ns is None or traced or not self.subject.of_steps:
+            return None
+        return recorded_pct(recorded(self.part).program, plain_ns, self._step_ns_of)
 
     @property
     def longer_ns(self) -> int:

@@ -1,7 +1,7 @@
 """The profiler's share of a recorded step, taken out of its program (spec §14.15, §16.8)."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import polars as pl
@@ -12,7 +12,7 @@ LEAST_CALL_NS: Final = 1_000
 """What a call costs in any case."""
 
 MOST_NS: Final = 50_000
-"""The profiler takes no more of the host's time at a call: 10 to 37 us on H100s, 2026-11-25."""
+"""The profiler takes no more of the host's time at a call: 5 to 42 us on H100s, 2026-11-25."""
 
 NEAR: Final = 0.002
 """A replayed step this near to the plain one is near enough: plain ones differ by more."""
@@ -56,6 +56,104 @@ def without_disturbance(
     return quiet
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecordingCost:
+    """What recording takes of the host's time.
+
+    Attributes:
+        pct: of the first `FULL_NS` at each call; of what is longer a third.
+        backtrace_ns: at each call that has a backtrace.
+    """
+
+    pct: int
+    backtrace_ns: int
+
+
+FULL_NS: Final = 100_000
+"""Recorded programs took 14 to 113 us a launch, and recording the same share of each. Long code
+between calls only loses what samples take: a loader in Python 3 to 17 % (docs/facts.md)."""
+
+LEAST_COST: Final = RecordingCost(pct=15, backtrace_ns=10_000)
+MOST_COST: Final = RecordingCost(pct=47, backtrace_ns=35_000)
+"""Of 24 recordings on H100s and H200s; backtraces of all launches cost 26 us each
+(docs/facts.md)."""
+
+
+def costs_of(pct: tuple[int, int] | None) -> tuple[RecordingCost, RecordingCost]:
+    """The most and the least that recording costs: with these shares of the host's time, where this
+    machine's are known; else the usual ones."""
+    least, most = pct or (LEAST_COST.pct, MOST_COST.pct)
+    return replace(MOST_COST, pct=most), replace(LEAST_COST, pct=least)
+
+
+ALL_TRACED: Final = 0.1
+"""Where more launches than these have a line, each call has a backtrace. Of `waits`, 1 % had."""
+
+
+def have_backtraces(calls: pl.DataFrame) -> bool:
+    """Whether each call of a report has a backtrace, and not only those that wait.
+
+    Args:
+        calls: of `Events`.
+    """
+    launches = calls.filter(pl.col("class") == "launch")
+    return launches["source"].is_not_null().sum() > ALL_TRACED * len(launches)
+
+
+def without_cost(program: Program, cost: RecordingCost, *, traced: bool) -> Program:
+    """`program` without what recording takes of the host's time at each call, of its work before
+    what the call costs. The first call of a thread keeps its time.
+
+    Args:
+        program: as recorded.
+        cost: what recording takes.
+        traced: whether each call has a backtrace.
+    """
+    work_ns = pl.when(pl.col("pred").is_not_null()).then(pl.col("work_ns").clip(lower_bound=0))
+    host_ns = work_ns + pl.col("cost_ns").clip(lower_bound=0)
+    backtrace_ns = pl.min_horizontal(host_ns, cost.backtrace_ns if traced else 0)
+    rest_ns = host_ns - backtrace_ns
+    first_ns = pl.min_horizontal(rest_ns, FULL_NS)
+    share_ns = cost.pct * (3 * first_ns + (rest_ns - first_ns)) // 300
+    less_ns = (backtrace_ns + share_ns).fill_null(0)
+    return _with_less(program, less_ns, pl.min_horizontal(work_ns.fill_null(0), less_ns))
+
+
+MOST_PCT: Final = 80
+"""No recording was seen to take more than half of the host's time; more is not sought."""
+
+HOST_BOUND: Final = 0.9
+"""A step that a faster host shortens by less shows little of what recording takes of the host."""
+
+
+def recorded_pct(
+    program: Program, unrecorded_step_ns: int, step_ns_of: Callable[[Program], int]
+) -> int | None:
+    """What share of the host's time recording took, so that a step without it takes as long as one
+    that was not recorded; None where the step does not show it.
+
+    Args:
+        program: as recorded, without backtraces of all calls.
+        unrecorded_step_ns: a step without the profiler.
+        step_ns_of: how long a step of a program takes.
+    """
+
+    def step_ns(pct: int) -> int:
+        cost = RecordingCost(pct=pct, backtrace_ns=0)
+        return step_ns_of(without_cost(program, cost, traced=False))
+
+    if step_ns(MOST_COST.pct) > HOST_BOUND * step_ns(0) or step_ns(MOST_PCT) > unrecorded_step_ns:
+        return None
+    least, most = 0, MOST_PCT
+    while least < most:
+        middle = (least + most) // 2
+        if step_ns(middle) > unrecorded_step_ns:
+            least = middle + 1
+        else:
+            most = middle
+    return least
+
+
 def with_faster_host(program: Program, factor: float) -> Program:
     """`program` with the host's work and what its calls cost times `factor`, allocations apart."""
     work, cost = ((pl.col(name) * factor).round().cast(pl.Int64) for name in ("work_ns", "cost_ns"))
@@ -71,9 +169,14 @@ def with_cheaper_host(program: Program, less_ns: int) -> Program:
     then of what the call costs, of which `LEAST_CALL_NS` stay."""
     from_work = pl.min_horizontal(pl.col("work_ns").clip(lower_bound=0), less_ns)
     spare = (pl.col("cost_ns") - LEAST_CALL_NS).clip(lower_bound=0)
-    from_cost = pl.min_horizontal(spare, less_ns - from_work)
+    return _with_less(program, from_work + pl.min_horizontal(spare, less_ns - from_work), from_work)
+
+
+def _with_less(program: Program, less_ns: pl.Expr, from_work_ns: pl.Expr) -> Program:
+    """`program` with so much less of the host's time at each call, and so much of that of its
+    work."""
     calls = program.calls.with_columns(
-        (pl.col("work_ns") - from_work).alias("work_ns"),
-        (pl.col("cost_ns") - from_cost).alias("cost_ns"),
+        (pl.col("work_ns") - from_work_ns).alias("work_ns"),
+        (pl.col("cost_ns") - (less_ns - from_work_ns)).alias("cost_ns"),
     )
     return replace(program, calls=calls)

@@ -59,6 +59,15 @@ def share(part: int, whole: int) -> str:
     return percent(100 * part / whole) if whole else ""
 
 
+def between(low_ns: int, high_ns: int) -> str:
+    """`35.1 to 40.4 ms`, or one time where both read the same."""
+    low, high = duration(low_ns), duration(high_ns)
+    if low == high:
+        return high
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith(f' {unit}') else low} to {high}"
+
+
 def whole_percent(part: int, whole: int) -> str:
     """The same for sentences, never with a decimal: `4 %`, and `<1 %` for almost none."""
     value = 100 * part / whole if whole else 0.0

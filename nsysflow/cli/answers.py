@@ -78,11 +78,13 @@ class ReportAnswers:
             return None
         from nsysflow.base.screen import console, line_width
         from nsysflow.runs.cache import answer_key
+        from nsysflow.runs.costs import usual_pct
         from nsysflow.runs.sources import distinct_sources
 
         sources = distinct_sources(self._reports)
         shown_on = (line_width(), console().is_terminal)
-        asked = [sources, *self._asked, shown_on, Path.cwd()]
+        costs = [usual_pct(each.manifest) for each in sources if each.manifest is not None]
+        asked = [sources, *self._asked, shown_on, Path.cwd(), costs]
         return answer_key([source.path for source in sources], asked)
 
 

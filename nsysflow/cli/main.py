@@ -131,11 +131,17 @@ def demo() -> None:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
-def doctor(*, as_json: bool) -> None:
+@click.option(
+    "--forget-costs",
+    is_flag=True,
+    help="Forget what recording cost earlier programs on this machine.",
+)
+def doctor(*, as_json: bool, forget_costs: bool) -> None:
     """Show what works here, and what to type for the rest.
 
     Looks at nsys, the GPU and its driver, Python's packages and permissions, and tries nsys on a
-    tiny program. The exit code is 1 if a GPU cannot be profiled here.
+    tiny program. The exit code is 1 if a GPU cannot be profiled here. What recording costs here is
+    learned by `profile`, wherever a step was timed without it, and used where none was.
 
     \b
     Example:
@@ -148,6 +154,10 @@ def doctor(*, as_json: bool) -> None:
     from nsysflow.record.doctor_page import doctor_json, doctor_page
     from nsysflow.record.machine import look_at_machine
 
+    if forget_costs:
+        from nsysflow.runs.costs import forget_costs as forget
+
+        forget()
     with progress("trying nsys"):
         machine = look_at_machine()
     diagnosis = diagnose(machine)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -23,6 +23,9 @@ from nsysflow.cli.request import YOUR_COMMAND, ProfileOptions, check_workload_op
 from nsysflow.cli.settings import configured
 from nsysflow.nsys.argv import Backtrace
 from nsysflow.runtime.protocol import Collector
+
+if TYPE_CHECKING:
+    from nsysflow.runs.manifest import Manifest
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
 
@@ -279,7 +282,7 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
     say(f"wrote {folder}: {', '.join(('manifest.json', *manifest.reports))}")
     try:
         if look is not None:
-            _show(folder, look)
+            _show(folder, look, manifest)
     except NsysflowError as error:
         if failure is None:
             raise
@@ -288,15 +291,17 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
         raise failure
 
 
-def _show(folder: Path, look: AnalyzeOptions) -> None:
-    """Write the tables to the run's folder and the page to stdout."""
+def _show(folder: Path, look: AnalyzeOptions, manifest: "Manifest") -> None:
+    """Write the tables to the run's folder and the page to stdout, and keep what recording cost."""
     from nsysflow.cli.answers import ReportAnswers, likely_answers
     from nsysflow.cli.output import page_printout
+    from nsysflow.record.cost import keep_cost_of
 
     answers = ReportAnswers([folder], look)
     with _kept(folder):
         results = analyze_with_options([folder], look, tables=tuple(ABOUT), folder=folder)
     answers.keep(lambda: likely_answers(results, look))
+    keep_cost_of(manifest, results)
     page = page_printout(results, full=False, top=look.top, at_least_ns=look.at_least_ns)
     try:
         page.show()

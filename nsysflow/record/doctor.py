@@ -8,6 +8,7 @@ from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.nsys.program import LAST_NVTX, Nsys, misses_new_nvtx, records_nvtx, too_old_for
 from nsysflow.nsys.run import ImporterProblem
 from nsysflow.record.machine import CAP_PERFMON, CAP_SYS_ADMIN, Machine
+from nsysflow.runs.costs import Costs, range_of
 
 Status = Literal["ok", "note", "problem"]
 
@@ -58,6 +59,7 @@ def checks_of(machine: Machine) -> Iterator[Check]:
     if not machine.gpus.problem:
         yield _gpu_metrics(machine)
     yield _disk(machine)
+    yield from _costs(machine.costs)
 
 
 def kineto_works(machine: Machine) -> bool:
@@ -265,6 +267,19 @@ def _disk(machine: Machine) -> Check:
         "Set TMPDIR to a folder with room; these disks have some",
         "df -h",
     )
+
+
+def _costs(costs: Costs) -> Iterator[Check]:
+    """What recording takes of the host's time here, which estimates of plain steps are by."""
+    if not costs:
+        seen = "not known here: plain steps are estimated by what it usually costs"
+        yield _ok("recording", seen)
+    for kind, shares in costs.items():
+        known = range_of(shares)
+        if known is not None:
+            count = f"{len(shares)} run{'s' if len(shares) > 1 else ''}"
+            taken = f"takes {known[0]} to {known[1]} % of the host's time"
+            yield _ok("recording", f"{taken}, by {count} ({kind})")
 
 
 def _dotted(version: tuple[int, ...] | None) -> str:

@@ -15,6 +15,7 @@ from nsysflow.base.errors import CaptureError
 from nsysflow.nsys.installations import Places, find_nsys, home
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial, importer_problem, may_sample, try_nsys
+from nsysflow.runs.costs import Costs, kept_costs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,7 @@ class Machine:
         torchrun: where it is; None if it was not found.
         libraries: the folder for libraries that nsys needs and the system lacks.
         home: the user's home folder, shown as `~`.
+        costs: what recording cost earlier programs here.
     """
 
     python: str
@@ -126,6 +128,7 @@ class Machine:
     torchrun: Path | None = None
     libraries: Path
     home: Path
+    costs: Costs = field(default_factory=dict)
 
 
 def look_at_machine() -> Machine:
@@ -158,6 +161,7 @@ def look_at_machine() -> Machine:
         torchrun=find_torchrun(),
         libraries=Places.here().cache / "lib",
         home=home(),
+        costs=kept_costs(),
     )
 
 

@@ -200,7 +200,7 @@ def _judged_head(results: Results) -> dict[str, str]:
     return {
         **_head(results),
         "verdict": json.dumps(verdict(results), ensure_ascii=False),
-        "time": json.dumps(_time(results)),
+        "time": json.dumps(_time_with_estimate(results)),
         "judged": judged_json(results, _device_rows),
     }
 
@@ -220,6 +220,19 @@ def _time(results: Results) -> dict[str, Any] | None:
             results.found.undisturbed_step_ns if found.unrecorded_step_ns else None
         ),
         "inflation_pct": None if pct is None else round(pct, _DECIMALS),
+    }
+
+
+def _time_with_estimate(results: Results) -> dict[str, Any] | None:
+    """The same with what a step takes without the profiler, where none was timed."""
+    known, estimate = _time(results), results.found.plain_estimate
+    if known is None:
+        return None
+    return {
+        **known,
+        "plain_low_ns": None if estimate is None else estimate.low_ns,
+        "plain_high_ns": None if estimate is None else estimate.high_ns,
+        "plain_estimate": None if estimate is None else estimate.source,
     }
 
 

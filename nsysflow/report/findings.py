@@ -11,6 +11,9 @@ from nsysflow.report.results import Results
 WORTH_SAYING: Final = 0.95
 """Steps that are not recorded and hardly shorter save as much."""
 
+NOT_TIMED: Final = "plain step not timed"
+"""Savings are of the recorded step then, and the page has an estimate of the plain one."""
+
 MOST_TYPED: Final = 8
 """So many reports are typed out in a command."""
 
@@ -110,7 +113,7 @@ def _without_profiler(results: Results, findings: Findings) -> list[str]:
         return [f"of {duration(quiet_ns)} without the profiler (recorded {duration(step_ns)})"]
     unrecorded_ns = results.unrecorded_step_ns
     if unrecorded_ns is None:
-        return ["plain step unknown"]
+        return ["plain step unknown" if findings.plain_estimate is None else NOT_TIMED]
     if unrecorded_ns > WORTH_SAYING * step_ns:
         return []
     part = whole_percent(unrecorded_ns, step_ns)

@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.steps.kinds import step_time_ns
 from nsysflow.analysis.tables.report_tables import ReportTables
-from nsysflow.base.units import duration, number
+from nsysflow.base.units import between, duration, number
 from nsysflow.report.results import Results, RunTables
 
 
@@ -179,7 +179,14 @@ def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     if 100 * (found.step_ns - found.typical_step_ns) >= APART_PCT * found.typical_step_ns:
         clause += f", typically {duration(found.typical_step_ns)}"
     known = without_profiler(results, steps)
-    return f"{clause} ({known.when} {duration(known.step_ns)})" if known else clause
+    if known is not None:
+        return f"{clause} ({known.when} {duration(known.step_ns)})"
+    # of many ranks this is the typical one, whose findings nobody else asks for
+    estimate = None if results.many else results.found.plain_estimate
+    several = len({*results.together(lambda report: report.step_names)["name"]}) > 1
+    if estimate is None or several:
+        return clause
+    return f"{clause} (plain about {between(estimate.low_ns, estimate.high_ns)})"
 
 
 def _count(steps: pl.DataFrame) -> int:

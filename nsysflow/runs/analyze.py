@@ -24,6 +24,7 @@ from nsysflow.base.errors import NsysflowError, ReportError, SelectionError
 from nsysflow.base.names import SLURM, some_of
 from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results, typical_report
+from nsysflow.runs.costs import usual_pct
 from nsysflow.runs.engine import Choice, engine_of
 from nsysflow.runs.loading import load
 from nsysflow.runs.manifest import Manifest
@@ -79,7 +80,8 @@ def load_report(
 
 def with_run(manifest: Manifest | None, options: Options) -> Options:
     """`options`, with what was said of the program when the run was profiled: its FLOPs, unless
-    given now, what is its own, and how long its steps took unrecorded."""
+    given now, what is its own, how long its steps took unrecorded, and what recording costs on this
+    machine."""
     if manifest is None:
         return options
     return replace(
@@ -88,6 +90,7 @@ def with_run(manifest: Manifest | None, options: Options) -> Options:
         flops_dtype=options.flops_dtype or manifest.flops_dtype,
         own=tuple(dict.fromkeys((*manifest.own, *options.own))),
         unrecorded_step_ns=options.unrecorded_step_ns or _unrecorded_step_ns(manifest, options),
+        recording_pct=options.recording_pct or usual_pct(manifest),
     )
 
 

@@ -264,17 +264,44 @@ class Replay:
 
     def ends_undisturbed(self, less_ns: int) -> list[int]:
         """When each operation ends, with so much less of the host's time at each call (rule 15)."""
-        return self.run(set(), {}, less_ns)[1]
+        less = {}
+        for c in self.nodes:
+            work_ns = min(self._work(c), less_ns)
+            less[c] = work_ns, min(max(0, self.cost[c] - 1_000), less_ns - work_ns)
+        return self.run(set(), {}, less)[1]
+
+    def ends_without_cost(self, pct: int, backtrace_ns: int) -> list[int]:
+        """When each operation ends, without what recording costs (rule 16)."""
+        less = {}
+        for c in self.nodes:
+            if self.pred[c] is None:
+                continue
+            host_ns = self._work(c) + max(0, self.cost[c])
+            traced_ns = min(host_ns, backtrace_ns)
+            rest_ns = host_ns - traced_ns
+            thirds = 3 * min(rest_ns, 100_000) + max(0, rest_ns - 100_000)
+            all_ns = traced_ns + pct * thirds // 300
+            work_ns = min(self._work(c), all_ns)
+            less[c] = work_ns, all_ns - work_ns
+        return self.run(set(), {}, less)[1]
+
+    def _work(self, c: int) -> int:
+        """The host's work before a call."""
+        pred = self.pred[c]
+        return max(0, self.calls[c].start_ns - (0 if pred is None else self.calls[pred].end_ns))
 
     def run(
-        self, gone: set[int], ended: Mapping[int, int], less_ns: int = 0
+        self,
+        gone: set[int],
+        ended: Mapping[int, int],
+        less: Mapping[int, tuple[int, int]] | None = None,
     ) -> tuple[list[int], list[int]]:
         """When each operation starts and ends.
 
         Args:
             gone: the calls that are removed.
             ended: the ends that other ranks decide, by operation.
-            less_ns: what each call takes less of the host's time.
+            less: what a call takes less of its work, and of its own cost.
         """
         launching = [
             self.cost[c]
@@ -294,9 +321,9 @@ class Replay:
         ends = [op.end_ns for op in self.ops]
         for _, kind, i in sorted(events):
             if kind == 1:
-                start[i], taken_ns = self._start(i, end, less_ns)
-                spare_ns = max(0, self.cost[i] - 1_000)
-                cost_ns = self.cost[i] - min(spare_ns, less_ns - taken_ns)
+                less_work_ns, less_cost_ns = (less or {}).get(i, (0, 0))
+                start[i] = self._start(i, end, less_work_ns)
+                cost_ns = self.cost[i] - less_cost_ns
                 copies = self.classes[i] == "blocking_copy"
                 removed = min(self.cost[i], copying) if copies else 0
                 end[i] = start[i] + (removed if i in gone else cost_ns)
@@ -309,15 +336,13 @@ class Replay:
                 ends[i] = ended.get(i, starts[i] + lasts_ns)
         return starts, ends
 
-    def _start(self, c: int, end: dict[int, int], less_ns: int) -> tuple[int, int]:
-        """When a call starts, and how much its work was shortened."""
+    def _start(self, c: int, end: dict[int, int], less_ns: int) -> int:
+        """When a call starts, whose work is so much shorter."""
         pred, before = self.pred[c], self.before[c]
         if pred is None:
-            taken = min(self.calls[c].start_ns, less_ns)
-            return self.calls[c].start_ns - taken, taken
-        work = self.calls[c].start_ns - self.calls[pred].end_ns
-        taken = min(max(0, work), less_ns)
-        return max(end[pred] + work - taken, NEVER if before is None else end[before]), taken
+            return self.calls[c].start_ns - less_ns
+        work = self.calls[c].start_ns - self.calls[pred].end_ns - less_ns
+        return max(end[pred] + work, NEVER if before is None else end[before])
 
     def _op_start(self, o: int, start: dict[int, int], ends: list[int], gone: set[int]) -> int:
         launch, times = self.launch[o], []

@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 import nsysflow
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.compare.captures import Capture, Key, Track
@@ -13,7 +14,7 @@ from nsysflow.compare.document import capture_of
 from nsysflow.report.document import DEAREST, compared_json, report_json, series_json
 from nsysflow.report.results import Results as RealResults
 from nsysflow.report.step_times import COMPARED, steps_sentence
-from tests.analyses import PARTS, analysed, any_trace, few_reports, run_of
+from tests.analyses import PARTS, analysed, any_trace, few_reports, loaded, run_of
 from tests.analysis.steps.programs import trace_of_program, training_step
 from tests.oracle.model import PlainTrace, to_trace
 from tests.report.handmade import MS, Results, captured, found_of, results, training, valued
@@ -30,6 +31,14 @@ def document() -> dict[str, Any]:
 def test_its_last_keys_are_the_declared_tables_in_their_order() -> None:
     declared = [table.json_key for table in declarations() if table.json_key is not None]
     assert [*document()][-len(declared) :] == declared
+
+
+def test_a_plain_step_is_estimated_where_none_was_timed() -> None:
+    found = json.loads(report_json(RealResults([analysed("h200-train")])))["time"]
+    assert found["plain_step_ns"] is None
+    assert found["plain_low_ns"] < found["plain_high_ns"] < found["step_ns"]
+    timed = nsysflow.analyze(loaded("h200-train"), Options(unrecorded_step_ns=30 * MS))
+    assert json.loads(report_json(RealResults([timed])))["time"]["plain_estimate"] is None
 
 
 def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:

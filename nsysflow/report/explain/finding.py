@@ -15,7 +15,7 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import nearest
-from nsysflow.base.units import duration, percent, share
+from nsysflow.base.units import between, duration, percent, share
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import (
     WIDTH_MAX,
@@ -201,6 +201,7 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     yield "saves", _saving(valued, found)
     yield "saves", reckoned(finding)
     yield "saves", _estimated(valued, results)
+    yield "careful", _not_timed(results)
     yield "where", _where(finding)
     if found.of_steps and found.steps > 1 and not finding.beside:
         yield "steps", _steps(min(finding.steps, found.steps), found.steps)
@@ -297,6 +298,19 @@ def _estimated(valued: Valued, results: Results) -> str:
     return (
         f"estimated without the profiler: {duration(saved_ns)} of {duration(unrecorded_ns)}"
         f" ({share(saved_ns, unrecorded_ns)})"
+    )
+
+
+def _not_timed(results: Results) -> str:
+    """What the plain step is by estimate, and how to time it; empty where it was timed."""
+    estimate = results.found.plain_estimate
+    if estimate is None or results.unrecorded_step_ns is not None:
+        return ""
+    whose = "this machine's" if estimate.calibrated else "the usual"
+    step = between(estimate.low_ns, estimate.high_ns)
+    return (
+        f"the plain step was not timed: {step} by {whose} cost of recording;"
+        " nsysflow profile --plain-run times it"
     )
 
 

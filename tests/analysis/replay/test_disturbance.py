@@ -1,17 +1,24 @@
 """The profiler's share of the host's time, taken out of a recorded program (spec §14.15)."""
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.findings import Findings, find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.load import load
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import with_cheaper_host, without_disturbance
+from nsysflow.analysis.replay.disturbance import (
+    LEAST_COST,
+    MOST_COST,
+    RecordingCost,
+    with_cheaper_host,
+    without_cost,
+    without_disturbance,
+)
 from nsysflow.analysis.replay.replay import Program, lengths, recorded, replay
 from nsysflow.analysis.replay.whatif import whatif
 from tests.analysis.replay.replays import Row, kernel, launch, opened
@@ -32,6 +39,16 @@ def test_the_oracle_agrees(name: str, less_ns: int) -> None:
     timeline = nsysflow.analyze(to_trace(plain(name)), Options()).timeline
     quiet = with_cheaper_host(recorded(timeline).program, less_ns)
     assert replay(quiet).ops["end_ns"].to_list() == Replay(plain(name)).ends_undisturbed(less_ns)
+
+
+@pytest.mark.parametrize("cost", [LEAST_COST, MOST_COST])
+@pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
+def test_the_oracle_takes_the_same_cost_of_recording(name: str, cost: RecordingCost) -> None:
+    timeline = nsysflow.analyze(to_trace(plain(name)), Options()).timeline
+    for traced in (False, True):
+        quiet = without_cost(recorded(timeline).program, cost, traced=traced)
+        wanted = Replay(plain(name)).ends_without_cost(cost.pct, traced * cost.backtrace_ns)
+        assert replay(quiet).ops["end_ns"].to_list() == wanted
 
 
 def loop(*, share_us: int, kernel_us: int) -> list[Row]:
@@ -77,6 +94,43 @@ def test_a_host_bound_step_is_as_long_as_the_plain_one_and_changes_save_what_the
     assert step_of(rows, plain_us=100, changes=HALF_THE_CODE) < step_of(rows, changes=HALF_THE_CODE)
     wholly = Changes(faster_host=(("step", 0.0),))
     assert step_of(rows, 100, wholly) == near(step_of(plain_rows, changes=wholly))
+
+
+def estimate_of(rows: list[Row], **options: Any) -> PlainEstimate | None:
+    return Replays(JudgedReport(analysis_of(*rows, options=Options(**options)))).plain_estimate
+
+
+def test_a_plain_step_that_nobody_timed_lies_within_what_recording_usually_costs() -> None:
+    """Steps of 10 launches at 17 us each, of which the profiler takes 7."""
+    found = estimate_of(loop(share_us=7, kernel_us=2))
+    assert found is not None
+    assert (found.low_ns, found.high_ns, found.source) == (near(90 * US), near(144.5 * US), "usual")
+    assert estimate_of(loop(share_us=7, kernel_us=2), unrecorded_step_ns=100 * US) is None
+
+
+def test_the_estimate_of_a_step_that_waits_for_its_gpu_is_narrow() -> None:
+    found = estimate_of(loop(share_us=7, kernel_us=30))
+    assert found is not None
+    assert found.low_ns == found.high_ns == near(300 * US)
+
+
+def test_a_machine_whose_costs_are_known_gives_a_narrower_estimate() -> None:
+    found = estimate_of(loop(share_us=7, kernel_us=2), recording_pct=(36, 46))
+    assert found is not None
+    assert (found.low_ns, found.high_ns, found.source) == (near(92 * US), near(109 * US), "machine")
+
+
+@pytest.mark.parametrize(("share_us", "pct"), [(0, 0), (7, 41), (23, 69)])
+def test_a_timed_step_shows_what_recording_took_of_the_host(share_us: int, pct: int) -> None:
+    rows, options = loop(share_us=share_us, kernel_us=2), Options(unrecorded_step_ns=100 * US)
+    found = Replays(JudgedReport(analysis_of(*rows, options=options))).recorded_pct
+    assert found == pytest.approx(pct, abs=1)
+
+
+def test_a_step_that_waits_for_its_gpu_shows_nothing_of_that() -> None:
+    options = Options(unrecorded_step_ns=299 * US)
+    rows = loop(share_us=7, kernel_us=30)
+    assert Replays(JudgedReport(analysis_of(*rows, options=options))).recorded_pct is None
 
 
 def test_what_the_gpu_takes_is_left() -> None:
