@@ -8,8 +8,8 @@ import pytest
 from tests.browser import started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """A headless Chromium. While it runs, this thread has an event loop, which other tests start
-    themselves: so it ends with each file."""
+    """A headless Chromium. While it runs, this thread has an event loop, which tests of other
+    folders start themselves: so it ends with this one."""
     yield from started()

@@ -66,12 +66,11 @@ SIGNED: Final = [*SHARES, *(-each for each in SHARES if each)]
 
 def in_browser(browser: Any, expression: str, values: list[Any]) -> list[Any]:
     """The expression of each value `v`."""
-    page = browser.new_page()
-    made: list[Any] = page.evaluate(
-        f"(() => {{{SCRIPT}; return {json.dumps(values)}.map((v) => {expression});}})()"
-    )
-    page.close()
-    return made
+    with browser.page() as page:
+        shown: list[Any] = page.evaluate(
+            f"(() => {{{SCRIPT}; return {json.dumps(values)}.map((v) => {expression});}})()"
+        )
+    return shown
 
 
 @pytest.mark.parametrize(

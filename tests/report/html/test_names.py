@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from playwright.sync_api import expect
 
 import nsysflow
 from tests import tiny
-from tests.browser import opened
+from tests.browser import FITS, opened, wait_until
 from tests.report.html.made import page_of
 
 MARKUP: Final = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
@@ -54,8 +55,7 @@ def test_a_name_is_shown_letter_for_letter_and_runs_nothing(page: Any) -> None:
     canvas.press("/")
     page.keyboard.type("<script>")
     page.keyboard.press("Enter")
-    page.wait_for_timeout(200)
-    assert MARKUP in str(page.locator("#timeline-details").text_content())
+    expect(page.locator("#timeline-details")).to_contain_text(MARKUP)
     assert page.evaluate("window.broken ?? null") is None
 
 
@@ -63,10 +63,10 @@ def test_a_very_long_name_is_cut_and_whole_on_demand(page: Any) -> None:
     cut = page.locator(f'.phases [data-tip="{LONG}"]')
     assert len(str(cut.text_content())) < 200
     cut.focus()
-    assert page.text_content("#tip") == LONG
+    expect(page.locator("#tip")).to_have_text(LONG)
     for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        wait_until(page, f"innerWidth === {width} && {FITS}")
 
 
 def test_a_name_that_runs_to_the_left_does_not_turn_what_stands_beside_it(page: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser import opened
 from tests.report.html.made import made
@@ -128,13 +129,14 @@ def test_the_file_has_all_columns_and_the_filtered_rows_raw(page: Any) -> None:
 
 def test_only_rows_in_sight_are_drawn_and_the_last_one_can_be_reached(browser: Any) -> None:
     run = made("h200-train")
-    last = run.document["syncs"][-1]
+    count, last = len(run.document["syncs"]), run.document["syncs"][-1]
     with opened(browser, run.file) as page:
         page.click("#tab-syncs")
-        assert len(page.query_selector_all(ROWS)) < 100 < len(run.document["syncs"])
+        assert len(page.query_selector_all(ROWS)) < 100 < count
         page.eval_on_selector(".grid-scroll", "it => it.scrollTo(0, it.scrollHeight)")
-        page.wait_for_timeout(100)
-        assert numbers(page, "induced_idle_ns")[-1] == last["induced_idle_ns"]
+        drawn = page.locator(f'{ROWS} td[data-key$="/induced_idle_ns"]').last
+        expect(drawn).to_have_attribute("data-value", str(last["induced_idle_ns"]))
+        expect(page.locator(ROWS).last).to_have_attribute("aria-rowindex", str(count + 1))
 
 
 def test_arrow_keys_go_from_table_to_table(page: Any) -> None:

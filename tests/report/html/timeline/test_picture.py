@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests import tiny
+from tests.browser import wait_for_picture
 from tests.report.html.made import Made, made, page_of
 from tests.report.html.timeline.inside import canvas, timeline_of
 
@@ -55,10 +56,9 @@ _SHARE_OF_VIEW: Final = """row => {
 
 
 def press(page: Any, key: str) -> None:
-    """Press a key on the canvas, and wait for two pictures of the screen."""
+    """Press a key on the canvas, and wait until its picture is there."""
     canvas(page).press(key)
-    frame = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    page.evaluate(frame)
+    wait_for_picture(page)
 
 
 def tiny_page(*rows: tiny.Row) -> Made:
