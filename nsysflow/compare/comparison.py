@@ -198,6 +198,24 @@ class Comparison:
         return self.bridge.total.change_ns * self.change.shift_pct < 0
 
     @property
+    def mean_pct(self) -> float:
+        """By how much the mean step changed, of that of the base."""
+        total = self.bridge.total
+        return float(100 * total.change_ns / total.base_ns) if total.base_ns else 0.0
+
+    @property
+    def apart(self) -> bool:
+        """Whether the mean step, which the bridge is of, changed otherwise than the typical one, by
+        a tenth of that and a point or more."""
+        shift = self.change.shift_pct
+        return abs(self.mean_pct - shift) >= max(1.0, abs(shift) / 10)
+
+    @property
+    def blurred(self) -> bool:
+        """Whether the typical step changed clearly, and the mean one not."""
+        return self.change.verdict in ("better", "worse") and self.bridge.total.clear is False
+
+    @property
     def has_steps(self) -> bool:
         """Whether steps are compared, and not whole windows."""
         return all(capture.slowest.has_steps for capture in (*self.base, *self.new))

@@ -134,7 +134,8 @@ def _fraction(x: float, a: float, b: float) -> float:
 
 
 RUNS_NEEDED: Final = 3
-"""So many runs a side are always enough."""
+"""So many runs a side are enough. Of two, 1 of 60 equal pairs of sides was called slower, by 24 %:
+two alike runs say nothing about a third."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,8 +189,8 @@ def pooled_deviation(sides: Sequence[Sequence[float]]) -> float:
 
 
 def suffice(base_runs: int, new_runs: int) -> bool:
-    """Whether these are enough runs to say what changed: two a side, and three of one."""
-    return min(base_runs, new_runs) >= 2 and max(base_runs, new_runs) >= RUNS_NEEDED
+    """Whether these are enough runs to say what changed: three a side."""
+    return min(base_runs, new_runs) >= RUNS_NEEDED
 
 
 _FEWEST_EFFECTIVE: Final = 2.0

@@ -79,8 +79,19 @@ def _not_enough(comparison: Comparison) -> str:
             " is one step with --step, or compare three captures a side"
         )
     counted = f"{change.base_count} and {change.new_count} {unit}"
-    needed = "" if change.needed is None else f", {change.needed} a side are needed"
+    needed = "" if change.needed is None else f", {change.needed} a side are needed{_more(change)}"
     return f"Not enough {unit} to tell: {counted}{needed}. Here a step takes {_by(change)}"
+
+
+def _more(change: Change) -> str:
+    """` (2 more of the base, 1 more of the new side)`: what is missing, of captures."""
+    sides = (("the base", change.base_count), ("the new side", change.new_count))
+    missing = [
+        f"{change.needed - count} more of {side}"
+        for side, count in sides
+        if change.needed is not None and change.unit == "run" and count < change.needed
+    ]
+    return f" ({', '.join(missing)})" if missing else ""
 
 
 def _by(change: Change) -> str:
@@ -119,11 +130,28 @@ def remarks(comparison: Comparison) -> Iterator[str]:
         yield f"These {unit} cannot show a change below {_pct(change.detectable_pct)}"
     yield from comparison.remarks
     total = comparison.bridge.total
+    if not comparison.contradicts:
+        yield from _mean_and_typical(comparison)
     if comparison.contradicts:
         mean, typical = ("longer", "shorter") if total.change_ns > 0 else ("shorter", "longer")
         yield (
             f"The mean step got {duration(abs(total.change_ns))} {mean}, the typical one {typical}:"
             " a few long steps count more in the mean"
+        )
+
+
+def _mean_and_typical(comparison: Comparison) -> Iterator[str]:
+    """Why the headline and the bridge say something else, where they do."""
+    if comparison.apart:
+        ours, theirs = signed_pct(comparison.change.shift_pct), signed_pct(comparison.mean_pct)
+        yield (
+            f"The headline is of typical steps ({ours}), the bridge of mean ones ({theirs}): long"
+            " steps count more in the mean"
+        )
+    elif comparison.blurred:
+        yield (
+            "The bridge is of mean steps, which differ more from capture to capture than typical"
+            " ones: hence its wide ±"
         )
 
 

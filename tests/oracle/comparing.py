@@ -109,8 +109,8 @@ def interval(base: Runs, new: Runs) -> Interval | None:
 
 
 def enough_runs(base: Runs, new: Runs) -> bool:
-    """§18.8: two runs a side, and three of one."""
-    return min(len(base), len(new)) >= 2 and max(len(base), len(new)) >= 3
+    """§18.8: three runs a side."""
+    return min(len(base), len(new)) >= 3
 
 
 def mean_of_runs(values: Sequence[float]) -> tuple[float, float, float]:

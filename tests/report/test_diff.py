@@ -97,7 +97,8 @@ THREE = "compare three a side: nsysflow diff"
         ([FAST[:3]], [SLOW[:3]], "Not enough steps to tell: 3 and 3 steps, 23 a side are"
          " needed. Here a step takes 25 % longer", ""),
         ([FAST, FAST], [SLOW, SLOW],
-         "Not enough captures to tell: 2 and 2 captures, 3 a side are needed.", ""),
+         "Not enough captures to tell: 2 and 2 captures, 3 a side are needed (1 more of the base,"
+         " 1 more of the new side).", ""),
     ],
 )  # fmt: skip
 def test_the_headline_says_what_these_captures_tell(
