@@ -22,6 +22,7 @@ INTEGRITY: Final = {
     "overlapping kernels on one stream": "stream_overlap",
     "graph operations into other launches": "graph_into_others",
     "graph kernels over 100 times their median": "graph_long",
+    "graph operations missing": "graph_missing",
 }
 """The checks that the oracle counts, with its names of them."""
 

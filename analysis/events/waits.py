@@ -9,7 +9,14 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events, Operations
-from nsysflow.analysis.frames.intervals import reached_before, sort_with_ties
+from nsysflow.analysis.frames.intervals import (
+    between,
+    merge,
+    on_axis,
+    overlaps,
+    reached_before,
+    sort_with_ties,
+)
 from nsysflow.analysis.frames.lookup import enum_from_index, matching, scatter_table
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.schema import KIND_OF_WAIT
@@ -274,7 +281,64 @@ def split_waits(events: Events, producer: pl.Series) -> WaitPieces:
     ]
     of_each_kind = (pl.concat(rows) for rows in zip(*slices, strict=True))
     pieces: list[WaitPieces] = [*of_each_kind, after.select(WAIT_PIECES.names())]
-    return pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
+    lasting = pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
+    return _with_work(events, lasting)
+
+
+MOSTLY: Final = 4
+"""A GPU that sends and copies for so many times as long as it computes, and at least as often, is
+there for that: nobody needs to wait for it."""
+
+
+def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
+    """The pieces; on GPUs that mostly communicate or copy, these are what is waited for."""
+    compute = pl.col("part") == "compute"
+    ops = events.ops.filter(pl.col("end_ns") > pl.col("start_ns"))
+    placed = on_axis(ops.select("op", "device_no", "start_ns", "end_ns", "part"), events.axis)
+    placed = ops.select("op", "device_no", "part").hstack(placed.select("start", "end"))
+    # an instant belongs to the operation that started first
+    before = reached_before(pl.col("end")).alias("before")
+    sent = (
+        placed.filter(~compute)
+        .with_columns(before)
+        .with_columns(pl.max_horizontal("start", "before").alias("start"))
+        .filter(pl.col("end") > pl.col("start"))
+        .drop("before")
+    )
+    if sent.is_empty():
+        return pieces
+    computed = merge(placed.filter(compute))
+    shown = overlaps(sent, between(computed))
+    length = (pl.col("end") - pl.col("start")).sum().alias("ns")
+    counts = placed.group_by("device_no").agg((2 * compute.sum() <= pl.len()).alias("often"))
+    exposed = shown.group_by("device_no").agg(length).join(counts, on="device_no").filter("often")
+    own = placed.filter(compute).group_by("device_no").agg(length.alias("compute_ns"))
+    mostly = exposed.join(own, on="device_no", how="left").filter(
+        pl.col("ns") >= MOSTLY * pl.col("compute_ns").fill_null(0)
+    )
+    if mostly.is_empty():
+        return pieces
+    return _replaced(events, pieces, shown.join(mostly, on="device_no", how="semi"))
+
+
+def _replaced(events: Events, pieces: WaitPieces, work: pl.DataFrame) -> WaitPieces:
+    """The pieces, with the time of `work` (`device_no`, `op`, `part`, `start`, `end`) its own."""
+    axis, work = events.axis, work.sort("start")
+    rest = overlaps(pieces.hstack(on_axis(pieces, axis)), between(merge(work)))
+    kind = pl.when(pl.col("part") == "comm").then(pl.lit("communication")).otherwise(pl.lit("copy"))
+    begin, length = axis.time_ns(pl.col("start")), pl.col("end") - pl.col("start")
+    own = work.with_columns(kind.cast(KIND_OF_WAIT).alias("kind"), waiter=pl.lit(None, pl.UInt32))
+    both = pl.concat(
+        [rows.select("device_no", "start", "end", "kind", "op", "waiter") for rows in (rest, own)]
+    )
+    return both.sort("start").select(
+        "device_no",
+        begin.alias("start_ns"),
+        (begin + length).alias("end_ns"),
+        "kind",
+        "op",
+        "waiter",
+    )
 
 
 def _chains(ops: Operations, producer: pl.Series, stretches: Stretches) -> pl.DataFrame:
@@ -403,7 +467,8 @@ def without_unwaited(events: Events, pieces: WaitPieces, busy: BusyTime) -> Even
     window_ns = compute_ns + pieces.select(length.sum()).item()
     if hiding_ns * 100 < LEAST_PCT * window_ns or hiding_ns == 0:
         return None
-    since = scatter_table(len(events.ops), awaited["op"], awaited["start_ns"]).alias("since_ns")
+    first = awaited.group_by("op").agg(pl.col("start_ns").min())
+    since = scatter_table(len(events.ops), first["op"], first["start_ns"]).alias("since_ns")
     kept = (pl.col("part") == "compute") | pl.col("since_ns").is_not_null()
     start = pl.max_horizontal("start_ns", "since_ns").alias("start_ns")
     ops = events.ops.with_columns(since).filter(kept).with_columns(start).drop("since_ns", "op")

@@ -151,41 +151,11 @@ class Findings:
 
 
 def find(subject: JudgedReport) -> Findings:
-    """What to change in a program, as a plan: what saves much for little comes first.
-
-    What may be worth a line is valued by a replay of the judged steps, first alone, then after the
-    changes above it. What saves less than `WORTH_PCT` of a step is left out. A report that is
-    GPU-bound never ends without a word on its kernels: the last resort says what helps, not what it
-    saves.
-    """
+    """What to change in a program, as a plan: what saves much for little comes first. A recording
+    that cannot be judged has no findings."""
     replays = Replays(subject)
-    worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
-    asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
-    asked.sort(key=lambda one: -one.size_ns)
-    kept = [
-        _valued(one, replays, replayed=index < replays.most)
-        for index, one in enumerate(asked[:MOST_REPLAYED])
-    ]
-    plan = _planned(
-        (
-            one
-            for one in _without_hidden(kept)
-            if one.alone_ns >= max(worth_ns, one.finding.worth_ns)
-        ),
-        replays,
-        worth_ns,
-    )
-    hidden = [one for one in kept if one.finding.makes_kernels_faster and one.alone_ns < worth_ns]
-    behind: tuple[Valued, ...] = ()
-    if any(one.finding.rule == "launch-bound" for one in plan):
-        plan = _with_hidden(plan, hidden, replays, worth_ns)
-    else:
-        behind = _ranked(_behind_the_host(hidden, replays, subject))
-    plan = _with_idle(plan, replays)
-    last = plan[-1].step_after_ns if plan else replays.step_ns
-    if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
-        behind += tuple(_valued(one, replays) for one in LAST_RESORT(subject))
-    valued, notes = sound([*plan, *(replace(one, step_after_ns=last) for one in behind)])
+    every = () if subject.whole.failed_checks else _every(subject, replays)
+    valued, notes = sound(every)
     return Findings(
         valued=valued,
         together_ns=_together_ns(valued),
@@ -198,6 +168,38 @@ def find(subject: JudgedReport) -> Findings:
         notes=notes,
         plain_estimate=replays.plain_estimate,
     )
+
+
+def _every(subject: JudgedReport, replays: Replays) -> tuple[Valued, ...]:
+    """The findings of a report, in order.
+
+    What may be worth a line is valued by a replay of the judged steps, first alone, then after the
+    changes above it. What saves less than `WORTH_PCT` of a step is left out. A report that is
+    GPU-bound never ends without a word on its kernels: the last resort says what helps, not what it
+    saves.
+    """
+    worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
+    asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
+    asked.sort(key=lambda one: -one.size_ns)
+    kept = [
+        _valued(one, replays, replayed=index < replays.most)
+        for index, one in enumerate(asked[:MOST_REPLAYED])
+    ]
+    worthy = [
+        one for one in _without_hidden(kept) if one.alone_ns >= max(worth_ns, one.finding.worth_ns)
+    ]
+    plan = _planned(worthy, replays, worth_ns)
+    hidden = [one for one in kept if one.finding.makes_kernels_faster and one.alone_ns < worth_ns]
+    behind: tuple[Valued, ...] = ()
+    if any(one.finding.rule == "launch-bound" for one in plan):
+        plan = _with_hidden(plan, hidden, replays, worth_ns)
+    else:
+        behind = _ranked(_behind_the_host(hidden, replays, subject))
+    plan = _with_idle(plan, replays)
+    last = plan[-1].step_after_ns if plan else replays.step_ns
+    if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
+        behind += tuple(_valued(one, replays) for one in LAST_RESORT(subject))
+    return (*plan, *(replace(one, step_after_ns=last) for one in behind))
 
 
 BEFORE_GRAPHS: Final = (

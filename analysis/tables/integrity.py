@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import LostLaunches
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
-from nsysflow.analysis.events.graphs import WrongTimes
+from nsysflow.analysis.events.graphs import WrongTimes, missing_in_graphs
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
@@ -39,6 +39,7 @@ IMPACT: Final = {
     "overlapping kernels on one stream": "sums of kernel durations: the overlap counts twice",
     "graph operations into other launches": "busy and idle time: their times are wrong",
     "graph kernels over 100 times their median": "busy and idle time: their times are wrong",
+    "graph operations missing": "idle time inside these graphs: what ran there was not recorded",
 }
 """Checks in the order in which they are shown, and which numbers a count above zero affects."""
 
@@ -77,6 +78,7 @@ def count_damage(events: Events, lost: LostLaunches, wrong: WrongTimes) -> dict[
         "overlapping kernels on one stream": _overlapping(events.ops),
         "graph operations into other launches": len(wrong.into_others),
         "graph kernels over 100 times their median": len(wrong.long),
+        "graph operations missing": int(missing_in_graphs(events.ops)["lacks"].sum()),
     }
 
 

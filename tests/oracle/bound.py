@@ -28,11 +28,10 @@ def bound(parts: dict[str, int]) -> tuple[str, float | None]:
 def unhidden(report: Report) -> Report:
     """§15.7: the report with copies and communication only while they were waited for."""
     waits = waits_of(report)
-    since = {
-        piece.op: piece.start_ns
-        for piece in waits.pieces
-        if piece.kind in KINDS.values() and piece.op is not None
-    }
+    since: dict[int, int] = {}
+    for piece in waits.pieces:
+        if piece.kind in KINDS.values() and piece.op is not None:
+            since[piece.op] = min(piece.start_ns, since.get(piece.op, piece.start_ns))
     window_ns = sum(length(spans) for spans in report.windows.values())
     busy_ns = sum(length(spans) for spans in report.busy.values())
     compute_ns = sum(length(compute_of(report, report.on(device))) for device in report.devices)

@@ -2,10 +2,20 @@
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tests.oracle.accounting import Keep, common, covered, is_comm, is_compute, is_copy, length
+from tests.oracle.accounting import (
+    Interval,
+    Keep,
+    common,
+    covered,
+    is_comm,
+    is_compute,
+    is_copy,
+    length,
+    union,
+)
 from tests.oracle.model import EventRecord, EventWait
 from tests.oracle.once import once
 from tests.oracle.report import Report, Row, joined, os_pid
@@ -133,23 +143,53 @@ class Waits:
     @cached_property
     def pieces(self) -> list[Piece]:
         """§15.1 to §15.4."""
-        found = []
-        for device in self.report.devices:
-            for window in self.report.windows[device]:
-                compute = [
-                    i
-                    for i in self.report.on(device)
-                    if is_compute(self.ops[i]) and self.ops[i].end_ns > self.ops[i].start_ns
-                ]
-                busy = covered(self.ops[i] for i in compute)
-                starting: dict[int, list[int]] = defaultdict(list)
-                for i in compute:
-                    starting[self.ops[i].start_ns].append(i)
-                edges = [window[0], *(edge for span in busy for edge in span), window[1]]
-                for start, end in zip(edges[::2], edges[1::2], strict=True):
-                    if start < end:
-                        found += self._stretch(device, start, end, starting[end])
-        return found
+        return [piece for device in self.report.devices for piece in self._on(device)]
+
+    def _on(self, device: int) -> list[Piece]:
+        found: list[Piece] = []
+        for window in self.report.windows[device]:
+            compute = [
+                i
+                for i in self.report.on(device)
+                if is_compute(self.ops[i]) and self.ops[i].end_ns > self.ops[i].start_ns
+            ]
+            busy = covered(self.ops[i] for i in compute)
+            starting: dict[int, list[int]] = defaultdict(list)
+            for i in compute:
+                starting[self.ops[i].start_ns].append(i)
+            edges = [window[0], *(edge for span in busy for edge in span), window[1]]
+            for start, end in zip(edges[::2], edges[1::2], strict=True):
+                if start < end:
+                    found += self._stretch(device, start, end, starting[end])
+        return self._with_work(device, found)
+
+    def _with_work(self, device: int, pieces: list[Piece]) -> list[Piece]:
+        """§15.5a: the pieces of a device, where it mostly communicates and copies its own work."""
+        lasting = (i for i in self.report.on(device) if self.ops[i].end_ns > self.ops[i].start_ns)
+        ops = sorted(lasting, key=lambda index: self.rank[index])
+        spans = {index: (self.ops[index].start_ns, self.ops[index].end_ns) for index in ops}
+        compute = covered(self.ops[i] for i in ops if is_compute(self.ops[i]))
+        others = [i for i in ops if not is_compute(self.ops[i])]
+        alone = self._outside(union(spans[i] for i in others), compute)
+        often = 2 * len(others) >= len(ops)
+        if not alone or not often or length(alone) < 4 * length(compute):
+            return pieces
+        work, reached = [], compute
+        for index in others:
+            for start, end in self._outside([spans[index]], reached):
+                work.append(Piece(device, start, end, self._kind(index), index))
+            reached = union([*reached, spans[index]])
+        rest = [
+            replace(piece, start_ns=start, end_ns=end)
+            for piece in pieces
+            for start, end in self._outside([(piece.start_ns, piece.end_ns)], alone)
+        ]
+        return [*rest, *work]
+
+    def _outside(self, spans: list[Interval], others: list[Interval]) -> list[Interval]:
+        """The instants of `spans` that are in none of `others`."""
+        edges = [-(1 << 62), *(edge for span in others for edge in span), 1 << 62]
+        return common(union(spans), list(zip(edges[::2], edges[1::2], strict=True)))
 
     def _stretch(self, device: int, start: int, end: int, ends: list[int]) -> list[Piece]:
         """§15.3: from the compute operation behind a stretch to its beginning."""

@@ -54,7 +54,7 @@ OF_COMPILED: Final = (
     "larger batches, so that each kernel takes longer than its launch",
 )
 FEWER_GRAPHS: Final = (
-    "capture more in each CUDA graph: fewer, larger graphs",
+    "capture more in each CUDA graph, also what is launched beside them: fewer, larger graphs",
     "larger batches or several steps in a graph, so that it takes longer than its launch",
 )
 
@@ -89,8 +89,8 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
     yield Finding(
         rule="launch-bound",
         title=f"{what} a step keep the GPU waiting, most{place(phase, line(source, via))}",
-        change=_change(subject, of_graphs=of_graphs),
-        fits=of_graphs,
+        change=_change(subject),
+        fits=_uses_graphs(subject),
         evidence=(
             f"the GPU pauses {number(pauses)} times a step for launches and the code between them:"
             f" {duration(size_ns)} in all, {duration(size_ns // max(1, pauses))} each",
@@ -121,10 +121,16 @@ def launches_cost(subject: JudgedReport) -> bool:
     return bool(short["ns"].sum() <= MOST_NS * len(short))
 
 
-def _change(subject: JudgedReport, *, of_graphs: bool) -> tuple[str, ...]:
-    if of_graphs:
+def _change(subject: JudgedReport) -> tuple[str, ...]:
+    if _uses_graphs(subject):
         return FEWER_GRAPHS
     return OF_COMPILED if subject.frameworks.compiled else CHANGE
+
+
+def _uses_graphs(subject: JudgedReport) -> bool:
+    """Whether each step launches CUDA graphs already, beside other work or not."""
+    names = subject.view.events.calls["name"].gather(subject.view.launching["call"])
+    return int(matching(names, GRAPH_LAUNCH).sum()) >= subject.steps
 
 
 def _short_pauses(subject: JudgedReport) -> pl.DataFrame:
@@ -167,15 +173,12 @@ def _parts(subject: JudgedReport, prefix: str) -> list[str]:
 
 
 def _graphs(subject: JudgedReport) -> int | None:
-    """How many CUDA graphs a step launches, if they are most of what it launches or runs, else 0;
+    """How many CUDA graphs a step launches, if that is most of what it launches, else 0;
     None for a step that is one graph: it cannot be launched by less."""
     view = subject.view
     names = view.events.calls["name"].gather(view.launching["call"])
     graphs = int(matching(names, GRAPH_LAUNCH).sum())
-    in_graphs = int(
-        matching(view.events.calls["name"].gather(view.ops["call"]), GRAPH_LAUNCH).sum()
-    )
-    if 2 * graphs < len(names) and 2 * in_graphs < len(view.ops):
+    if 2 * graphs < len(names):
         return 0
     per_step = round(graphs / subject.steps)
     return per_step if per_step > 1 else None

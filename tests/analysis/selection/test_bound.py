@@ -1,5 +1,6 @@
 """What bounds phases, steps and views."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +20,7 @@ from tests.tiny import (
     MAIN,
     PROCESS,
     Row,
+    analysis_of,
     call,
     copy,
     kernel,
@@ -264,3 +266,28 @@ def test_below_a_tenth_nothing_bounds() -> None:
 def test_no_time_has_no_bound() -> None:
     assert bound_of() == ("", None)
     assert bounds(pl.DataFrame(schema={f"{name}_ns": pl.Int64() for name in PARTS})).is_empty()
+
+
+def sent(i: int) -> Iterator[Row]:
+    """One of many collectives back to back, each launched when the one before it is over."""
+    yield launch(i * 1_000 * US, i * 1_000 * US + 5, i)
+    yield on_stream(kernel(i * 1_000 * US + 5, (i + 1) * 1_000 * US, i, name=NCCL), 20)
+
+
+def test_a_gpu_that_only_communicates_is_bound_by_communication() -> None:
+    found = analysis_of(*(row for i in range(20) for row in sent(i)))
+    assert found.bound.names == ("communication",)
+    assert not [one for one in found.found.valued if one.finding.rule != "exposed-communication"]
+    assert found.waited["kind"].unique().to_list() == ["communication", "unresolved"]
+
+
+def test_a_gpu_that_only_copies_is_bound_by_copies() -> None:
+    rows = [
+        row
+        for i in range(20)
+        for row in (
+            launch(i * 1_000 * US, i * 1_000 * US + 5, i, name="cudaMemcpyAsync"),
+            copy(i * 1_000 * US + 5, (i + 1) * 1_000 * US, i, "HtoD", "pinned", "device"),
+        )
+    ]
+    assert analysis_of(*rows).bound.names == ("copies",)

@@ -21,7 +21,7 @@ from nsysflow.analysis.tables.validity import (
     recorded_idle,
 )
 from nsysflow.analysis.trace import NoteKind
-from tests.analyses import EXAMPLES, analysed, any_trace, every_report, oracle_of
+from tests.analyses import EXAMPLES, analysed, any_trace, every_report, loaded, oracle_of
 from tests.breaking import (
     EVERY_TENTH_UNSTAMPED,
     MIDDLE_THIRD_GONE,
@@ -131,7 +131,23 @@ def test_a_report_without_its_middle_third_is_incomplete(tmp_path: Path, name: s
 def test_a_broken_report_fails_its_check(tmp_path: Path, done: str, check: Check) -> None:
     path = broken(tmp_path, "h200-train", done)
     assert checks(path) == [check]
-    assert failed(nsysflow.analyze(path)) == failures(Report(read_export(path)))
+    analysis = nsysflow.analyze(path)
+    assert failed(analysis) == failures(Report(read_export(path)))
+    assert not analysis.found.valued
+
+
+def test_kernels_that_some_launches_of_a_graph_lack_are_missing_and_no_wait() -> None:
+    trace = loaded("launch_bound-graph")
+    nodes = trace.ops["graph_node"].drop_nulls().unique().sort()
+    gone = pl.col("graph_node").is_in(nodes[100:200].implode()) & (
+        pl.col("correlation") == trace.ops.drop_nulls("graph_node")["correlation"].max()
+    )
+    lacking = replace(trace, ops=trace.ops.filter(~gone.fill_null(value=False)))
+    sound, broken_ = nsysflow.analyze(trace), nsysflow.analyze(lacking)
+    missing = pl.col("check") == "graph operations missing"
+    assert sound.integrity.filter(missing).is_empty()
+    assert broken_.integrity.filter(missing)["count"].item() == 100
+    assert not [one for one in broken_.found.valued if one.finding.rule == "dependency-wait"]
 
 
 def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path) -> None:
