@@ -101,6 +101,12 @@ class Finding:
         """Whether it says how much less time kernels take at most."""
         return self.makes_kernels_faster and not self.saves_more
 
+    @property
+    def shortens_compute(self) -> bool:
+        """Whether it is about the time that a GPU computes, which a late host may hide."""
+        evens = self.changes is not None and self.changes.even_ranks
+        return evens or self.makes_kernels_faster
+
 
 @dataclass(frozen=True, kw_only=True)
 class Valued:

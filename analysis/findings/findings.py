@@ -18,6 +18,7 @@ from nsysflow.analysis.findings.rules import (
     RULES,
     RULES_OF_RUN,
 )
+from nsysflow.analysis.findings.run_saving import RunReplays
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.findings.soundness import sound
 from nsysflow.analysis.ranks.digest import digest
@@ -136,6 +137,8 @@ class Findings:
         steps: how many steps were judged.
         report: the report with the slowest steps.
         notes: what was left out, and why.
+        ranks_alone: whether the ranks of a run were judged each by itself, as their collectives
+            could not be replayed together.
     """
 
     valued: tuple[Valued, ...]
@@ -148,13 +151,21 @@ class Findings:
     report: str
     notes: tuple[Note, ...] = ()
     plain_estimate: PlainEstimate | None = None
+    ranks_alone: bool = False
 
 
 def find(subject: JudgedReport) -> Findings:
     """What to change in a program, as a plan: what saves much for little comes first. A recording
     that cannot be judged has no findings."""
     replays = Replays(subject)
-    every = () if subject.whole.failed_checks else _every(subject, replays)
+    if subject.whole.failed_checks:
+        return _found(replays, ())
+    return _found(replays, _every(replays, [one for rule in RULES for one in rule(subject)]))
+
+
+def _found(replays: Replays, every: Iterable[Valued]) -> Findings:
+    """Those of the findings whose savings can be, and what they are of."""
+    subject = replays.subject
     valued, notes = sound(every)
     return Findings(
         valued=valued,
@@ -170,26 +181,30 @@ def find(subject: JudgedReport) -> Findings:
     )
 
 
-def _every(subject: JudgedReport, replays: Replays) -> tuple[Valued, ...]:
-    """The findings of a report, in order.
+def _every(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
+    """The findings that are worth a line, in order.
 
     What may be worth a line is valued by a replay of the judged steps, first alone, then after the
     changes above it. What saves less than `WORTH_PCT` of a step is left out. A report that is
     GPU-bound never ends without a word on its kernels: the last resort says what helps, not what it
     saves.
+
+    Args:
+        replays: of a report, or of all ranks of a run.
+        asked: what rules find.
     """
+    subject = replays.subject
     worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
-    asked = [one for rule in RULES for one in rule(subject) if one.size_ns >= worth_ns]
-    asked.sort(key=lambda one: -one.size_ns)
+    large = sorted((one for one in asked if one.size_ns >= worth_ns), key=lambda one: -one.size_ns)
     kept = [
         _valued(one, replays, replayed=index < replays.most)
-        for index, one in enumerate(asked[:MOST_REPLAYED])
+        for index, one in enumerate(large[:MOST_REPLAYED])
     ]
     worthy = [
         one for one in _without_hidden(kept) if one.alone_ns >= max(worth_ns, one.finding.worth_ns)
     ]
     plan = _planned(worthy, replays, worth_ns)
-    hidden = [one for one in kept if one.finding.makes_kernels_faster and one.alone_ns < worth_ns]
+    hidden = [one for one in kept if one.finding.shortens_compute and one.alone_ns < worth_ns]
     behind: tuple[Valued, ...] = ()
     if any(one.finding.rule == "launch-bound" for one in plan):
         plan = _with_hidden(plan, hidden, replays, worth_ns)
@@ -371,14 +386,62 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
     """
     if ranks is None and len(subjects) > 1:
         ranks = Ranks.of([digest(subject.whole) for subject in subjects])
-    compared = [
-        (of, one) for rule in RULES_OF_RUN if ranks is not None for of, one in rule(subjects, ranks)
-    ]
+    compared = [] if ranks is None else [*_compared(subjects, ranks)]
     late = {one.culprit for _, one in compared}
-    each = [find(subject) for subject in _looked_at(subjects, late)]
+    looked_at = _looked_at(subjects, late)
+    together = None if ranks is None else RunReplays.of(subjects, ranks)
+    if together is not None:
+        return _found_together(looked_at, together, compared)
+    alone = _found_alone(looked_at, compared)
+    return replace(alone, ranks_alone=ranks is not None and ranks.several)
+
+
+def _compared(
+    subjects: Sequence[JudgedReport], ranks: Ranks
+) -> Iterator[tuple[JudgedReport, Finding]]:
+    """What only all ranks together show, each with the report that values it. A rank that has more
+    to compute than the others is no straggler beside that."""
+    blamed: set[tuple[str, int | None, int | None]] = set()
+    for rule in RULES_OF_RUN:
+        for subject, one in rule(subjects, ranks):
+            rank = (one.culprit, one.process, one.device)
+            if rank not in blamed:
+                blamed.add(rank)
+                yield subject, one
+
+
+def _found_together(
+    subjects: Iterable[JudgedReport],
+    together: RunReplays,
+    compared: Iterable[tuple[JudgedReport, Finding]],
+) -> Findings:
+    """The plan of a run whose ranks are replayed together: each place once, of the report in which
+    most is lost there, which its finding names."""
+    asked = [(subject, one) for subject in subjects for rule in RULES for one in rule(subject)]
+    asked = sorted([*asked, *compared], key=lambda pair: -pair[1].size_ns)
+    report_of: dict[tuple[str, ...], str] = {}
+    kept = [
+        one
+        for subject, one in asked
+        if report_of.setdefault(_place_of(one), subject.report) == subject.report
+    ]
+    found = _found(together, _every(together, kept))
+    named = (
+        replace(one, report=report_of.get(_place_of(one.finding), one.report))
+        for one in found.valued
+    )
+    return replace(found, valued=tuple(named))
+
+
+def _found_alone(
+    subjects: Iterable[JudgedReport], compared: Sequence[tuple[JudgedReport, Finding]]
+) -> Findings:
+    """The findings of reports whose ranks cannot be replayed together, each valued in its own; what
+    only all ranks together show is then an upper bound."""
+    each = [find(subject) for subject in subjects]
     slowest = max(each, key=lambda found: found.step_ns)
     worth_ns = WORTH_PCT / 100 * slowest.undisturbed_step_ns
-    valued = [_valued(one, Replays(of)) for of, one in compared]
+    valued = [_valued(replace(one, changes=None), Replays(of)) for of, one in compared]
     compared_worth = [one for one in valued if one.high_ns >= worth_ns]
     if len(each) == 1 and not compared_worth:
         return slowest
@@ -387,13 +450,15 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
     return replace(slowest, valued=tuple(_each_place_once(_ranked(every))), notes=notes)
 
 
+def _place_of(found: Finding) -> tuple[str, ...]:
+    return found.rule, found.phase, found.source, found.via
+
+
 def _each_place_once(ranked: Iterable[Valued]) -> Iterator[Valued]:
     """The findings without those that another report has too, with a larger saving."""
-    reports: dict[tuple[str, str, str, str], str] = {}
+    reports: dict[tuple[str, ...], str] = {}
     for one in ranked:
-        found = one.finding
-        place = (found.rule, found.phase, found.source, found.via)
-        if reports.setdefault(place, one.report) == one.report:
+        if reports.setdefault(_place_of(one.finding), one.report) == one.report:
             yield one
 
 

@@ -1,4 +1,4 @@
-"""Which frameworks a report's program uses, so that advice fits (spec §16.12)."""
+"""Which frameworks a report's program uses, so that advice fits (spec §16.13)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -103,7 +103,11 @@ class Replays:
         timeline = self.subject.timeline
         if not self.subject.of_steps or len(timeline.events.ops) <= MOST_OPS:
             return timeline
-        chosen = _middle(self.measured, len(timeline.events.ops))
+        return self.around(middle_of(self.measured, len(timeline.events.ops), MOST_OPS))
+
+    def around(self, chosen: pl.DataFrame) -> Timeline:
+        """The part of the report with these neighbouring steps, rows of `measured`."""
+        timeline = self.subject.timeline
         every = timeline.steps.join(chosen, on=["process", "device_no"], how="semi")
         begun = timeline.with_inferred.ranges["start_ns"].gather(every["range"]).sort()
         first, last = chosen.select(pl.min("begun_ns"), last=pl.max("begun_ns")).row(0)
@@ -213,7 +217,7 @@ class Replays:
             return False
         if self._measure(self.part.events.ops).step_ns <= self.before_ns:
             return False
-        fastest_ns = self._step_ns_of(self._with_fastest_host.recorded.program)
+        fastest_ns = self._step_ns_of(self.with_fastest_host.recorded.program)
         return fastest_ns <= HOST_BOUND * self.before_ns
 
     def saving_ns(self, changes: Changes) -> int | None:
@@ -239,13 +243,14 @@ class Replays:
         """What a step takes less at most with the changes once others are made. Where the host's
         speed without the profiler is not known, it may take `FASTEST_HOST` of what was recorded: no
         slow host then hides what the GPU saves."""
-        names = self.names if self.host_is_known else self._with_fastest_host
+        names = self.names if self.host_is_known else self.with_fastest_host
         before = self._after(made, names)
         after = self._after(Changes.together([made, changes]), names)
         return None if before is None or after is None else before.step_ns - after.step_ns
 
     @computed_once
-    def _with_fastest_host(self) -> Names:
+    def with_fastest_host(self) -> Names:
+        """The names of the part, whose program has a host that takes `FASTEST_HOST`."""
         recording = self.names.recorded
         fast = with_faster_host(recording.program, FASTEST_HOST)
         return Names(timeline=self.part, recorded=replace(recording, program=fast))
@@ -291,7 +296,7 @@ class Replays:
         if steps.is_empty():
             return Measured(step_ns=0, busy_ns=0)
         here = self.part.events.ops["device_no"].is_in(steps["device_no"].implode())
-        busy_ns = _busy(ops.filter(here)).between(steps["start_ns"], steps["end_ns"])
+        busy_ns = busy_of(ops.filter(here)).between(steps["start_ns"], steps["end_ns"])
         step_ns = steps["end_ns"] - steps["start_ns"]
         return Measured(
             step_ns=round(step_ns.sum() / len(steps)), busy_ns=int(busy_ns.sum()) // len(steps)
@@ -301,20 +306,20 @@ class Replays:
         """From the first to the last operation of each judged window, together."""
         rows = ops.select("start_ns", "end_ns", self.window_of_ops).drop_nulls("window")
         ends = rows.group_by("window").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
-        busy = _busy(rows).intervals
+        busy = busy_of(rows).intervals
         return Measured(
             step_ns=int((ends["end_ns"] - ends["start_ns"]).sum()),
             busy_ns=int((busy["end"] - busy["start"]).sum()),
         )
 
 
-def _busy(ops: pl.DataFrame) -> Cover:
+def busy_of(ops: pl.DataFrame) -> Cover:
     """When one of these operations of one GPU runs."""
     return Cover(merge(ops.select(start="start_ns", end="end_ns")))
 
 
-def _middle(steps: pl.DataFrame, ops: int) -> pl.DataFrame:
-    """Neighbouring steps from the middle, as many as `MOST_OPS` allow."""
-    count = max(FEWEST_STEPS, MOST_OPS * len(steps) // ops)
+def middle_of(steps: pl.DataFrame, ops: int, most_ops: int) -> pl.DataFrame:
+    """Neighbouring steps from the middle, as many as have `most_ops` of the `ops`."""
+    count = max(FEWEST_STEPS, most_ops * len(steps) // ops)
     first = max(0, (len(steps) - count) // 2)
     return steps.slice(first, count)

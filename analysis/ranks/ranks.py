@@ -7,6 +7,7 @@ from typing import Literal, Self
 import polars as pl
 
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.ranks.arrivals import (
     RANKS,
     aligned,
@@ -21,6 +22,7 @@ from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together, with_kind
 from nsysflow.analysis.ranks.kernels import RunSteps, kernels_of, ranks_of, steps_of
 from nsysflow.analysis.ranks.outliers import (
+    NOTICED,
     outliers_table,
     parts_of_ranks,
     rank_steps_table,
@@ -153,6 +155,11 @@ class Ranks:
         """Whether any ranks have collectives together, in the whole reports."""
         return not self.matched.rows.is_empty()
 
+    @property
+    def several(self) -> bool:
+        """Whether the run has several ranks."""
+        return len(self.matched.ranks) > 1
+
     @computed_once
     def _rows(self) -> pl.DataFrame:
         """The collectives that start in this part on every rank."""
@@ -207,8 +214,8 @@ class Ranks:
         return self._rows.group_by("group", "rank").agg(pl.col("cost_ns").sum())
 
     def waited_for(self, group: int, rank: int) -> pl.DataFrame:
-        """`report`, `waited_ns`, `lasts_ns`, `names` of each other rank of a group: how long it
-        waited for this rank alone, and the time and names of its kernels there."""
+        """`report`, `waited_ns` of each other rank of a group: how long it waited for this rank
+        alone."""
         return waited_for(self._rows.filter(pl.col("group") == group), rank, self.matched.ranks)
 
     @computed_once
@@ -238,6 +245,23 @@ class Ranks:
         ]
         gpus = pl.concat(names) if names else pl.DataFrame()
         return bandwidth_table(self._rows, alone, matched.groups.select("group", "kind"), gpus)
+
+    @computed_once
+    def computing(self) -> pl.DataFrame:
+        """`rank`, `compute_ns`: the mean of its judged steps, of ranks that have such steps."""
+        judged = self.matched.steps.filter("judged").group_by("rank")
+        return judged.agg(whole_ns(pl.col("compute_ns").mean())).sort("rank")
+
+    @property
+    def busiest(self) -> tuple[int, ...]:
+        """The rank that computes longest, where that is `NOTICED` longer than the typical one."""
+        computing = self.computing.sort("compute_ns", "rank")
+        usual = computing.filter(pl.col("rank") == self.typical)
+        if usual.is_empty():
+            return ()
+        more_ns = computing["compute_ns"][-1] - usual["compute_ns"][0]
+        longer = more_ns * NOTICED > usual["compute_ns"][0]
+        return (int(computing["rank"][-1]),) if longer else ()
 
     @property
     def typical(self) -> int | None:

@@ -234,8 +234,7 @@ def where_it_starts(mine: pl.DataFrame, groups: pl.DataFrame) -> dict[str, Any]:
 
 
 def waited_for(rows: pl.DataFrame, rank: int, ranks: NumberedRanks) -> pl.DataFrame:
-    """`report`, `waited_ns`, `lasts_ns`, `names` of each rank but one: how long it waited for that
-    one alone, and the time and names of its kernels.
+    """`report`, `waited_ns` of each rank but one: how long it waited for that one alone.
 
     Args:
         rows: of `costs.with_costs`, of one group.
@@ -248,11 +247,7 @@ def waited_for(rows: pl.DataFrame, rank: int, ranks: NumberedRanks) -> pl.DataFr
     others = rows.filter(pl.col("rank") != rank).join(last_ones, on="collective", how="left")
     return (
         others.group_by("rank")
-        .agg(
-            pl.col("alone_ns").sum().alias("waited_ns"),
-            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("lasts_ns"),
-            pl.col("name").unique().alias("names"),
-        )
+        .agg(pl.col("alone_ns").sum().alias("waited_ns"))
         .join(ranks.select("rank", "report"), on="rank")
         .sort("rank")
     )

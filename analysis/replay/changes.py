@@ -66,6 +66,8 @@ class Changes:
         faster_host: phases, and the factor on the host's time in them.
         async_copies: copies that block the host do so no longer.
         no_profiler: the profiler's own work takes no time.
+        even_ranks: every rank of a run computes as long as they do in the mean.
+        unawaited: ranks of a run that the others do not wait for.
     """
 
     removed: tuple[Removal, ...] = ()
@@ -75,6 +77,8 @@ class Changes:
     faster_host: tuple[tuple[str, float], ...] = ()
     async_copies: bool = False
     no_profiler: bool = False
+    even_ranks: bool = False
+    unawaited: tuple[int, ...] = ()
 
     @classmethod
     def together(cls, parts: Iterable[Self]) -> Self:
@@ -92,6 +96,8 @@ class Changes:
             faster_host=_smallest(factor for changes in every for factor in changes.faster_host),
             async_copies=any(changes.async_copies for changes in every),
             no_profiler=any(changes.no_profiler for changes in every),
+            even_ranks=any(changes.even_ranks for changes in every),
+            unawaited=tuple(dict.fromkeys(rank for changes in every for rank in changes.unawaited)),
         )
 
     def options(self) -> Iterator[str]:

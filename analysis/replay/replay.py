@@ -62,7 +62,7 @@ def recorded(timeline: Timeline) -> Recorded:
 NEVER_NS: Final = -(1 << 62)
 """A bound that never binds."""
 
-_NODES: Final = pl.Schema(
+NODES: Final = pl.Schema(
     {
         "key": pl.Int64(),
         "a": pl.UInt32(),
@@ -77,6 +77,9 @@ there is no source. Row 0 is the origin of time."""
 
 _RETURN, _CALL, _EDGE, _OPERATION = range(4)
 """What comes first of nodes of one time."""
+
+KINDS_OF_NODES: Final = 4
+"""A node's `key` is its time, times this, plus its kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ class Network:
 
     def reached_ns(self) -> list[int]:
         """When each node is reached."""
-        return _longest_paths(*(self.bounds[name].to_list() for name in ("a", "a_ns", "b", "b_ns")))
+        return longest_paths(self.bounds)
 
 
 def replay(program: Program) -> Times:
@@ -125,7 +128,37 @@ def replay(program: Program) -> Times:
 
 
 def network_of(program: Program) -> Network:
-    """The nodes of a program."""
+    """The nodes of a program, in the order of time."""
+    nodes = nodes_of(program)
+    bounds, place = in_order(nodes.rows, nodes.rows["key"].fill_null(-(1 << 63)).arg_sort())
+    return Network(
+        bounds=bounds,
+        calls=place.slice(1, len(program.calls)),
+        held=nodes.held,
+        returns=place.slice(nodes.first_return, len(nodes.held)),
+        ops=place.slice(nodes.first_op),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nodes:
+    """The nodes of a program: the origin, its calls, returns, edges and operations.
+
+    Attributes:
+        rows: of `NODES`.
+        held: the calls that wait for an operation, whose returns are nodes from `first_return` on.
+        first_return: the row of the first return.
+        first_op: the row at which the first operation ends; the others follow.
+    """
+
+    rows: pl.DataFrame
+    held: pl.Series
+    first_return: int
+    first_op: int
+
+
+def nodes_of(program: Program) -> Nodes:
+    """The nodes of a program, not sorted yet."""
     calls, ops, edges = program.calls, _with_order(program.ops), program.edges
     first_return = 1 + len(calls)
     waiting = calls.filter(pl.col("after").is_not_null()).select("node").to_series()
@@ -134,33 +167,26 @@ def network_of(program: Program) -> Network:
     returns = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True).scatter(
         waiting, pl.int_range(first_return, first_edge, dtype=pl.UInt32, eager=True)
     )
-    nodes = pl.concat(
+    rows = pl.concat(
         [
-            _NODES.to_frame().clear(1),
+            NODES.to_frame().clear(1),
             _call_nodes(calls, returns),
             _return_nodes(calls, waiting, first_op),
             _edge_nodes(ops, edges, first_edge, first_op),
             _operation_nodes(ops, edges, first_edge, first_op),
         ]
     )
-    bounds, place = _in_order(nodes)
-    return Network(
-        bounds=bounds,
-        calls=place.slice(1, len(calls)),
-        held=waiting,
-        returns=place.slice(first_return, len(waiting)),
-        ops=place.slice(first_op),
-    )
+    return Nodes(rows=rows, held=waiting, first_return=first_return, first_op=first_op)
 
 
 def _key(time: pl.Expr, kind: int) -> pl.Expr:
-    return (time * len((_RETURN, _CALL, _EDGE, _OPERATION)) + kind).alias("key")
+    return (time * KINDS_OF_NODES + kind).alias("key")
 
 
 def _nodes(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:
-    none = {name: pl.lit(None, dtype) for name, dtype in _NODES.items()}
+    none = {name: pl.lit(None, dtype) for name, dtype in NODES.items()}
     return frame.select(
-        expr.cast(_NODES[name]).alias(name) for name, expr in (none | columns).items()
+        expr.cast(NODES[name]).alias(name) for name, expr in (none | columns).items()
     )
 
 
@@ -247,10 +273,14 @@ def _with_order(ops: pl.DataFrame) -> pl.DataFrame:
     return ops.with_columns(later.alias("known_ns"))
 
 
-def _in_order(nodes: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+def in_order(nodes: pl.DataFrame, order: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     """The bounds of `Network`, and the place of each node. A node cannot wait for a later one: such
-    a bound, which only damaged reports have, is dropped."""
-    order = nodes["key"].fill_null(-(1 << 63)).arg_sort()
+    a bound, which only damaged reports have, is dropped.
+
+    Args:
+        nodes: of `NODES`.
+        order: their rows in the order of time.
+    """
     place = pl.repeat(0, len(nodes), dtype=pl.UInt32, eager=True).scatter(
         order, pl.int_range(len(nodes), dtype=pl.UInt32, eager=True)
     )
@@ -274,12 +304,12 @@ def _in_order(nodes: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     return bounds, place
 
 
-def _longest_paths(a: list[int], a_ns: list[int], b: list[int], b_ns: list[int]) -> list[int]:
+def longest_paths(bounds: pl.DataFrame) -> list[int]:
     """The time of each node: the later of its two bounds. Sources stand before their targets."""
     reached: list[int] = []
     reach = reached.append
     reach(0)
-    rows = zip(a, a_ns, b, b_ns, strict=True)
+    rows = zip(*(bounds[name].to_list() for name in ("a", "a_ns", "b", "b_ns")), strict=True)
     next(rows)
     for one, one_ns, other, other_ns in rows:
         first = reached[one] + one_ns

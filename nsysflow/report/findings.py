@@ -98,6 +98,8 @@ def _caption(results: Results) -> str:
         parts.append(
             f"all together {duration(step_ns)} → {duration(step_ns - findings.together_ns)}"
         )
+    if findings.ranks_alone:
+        parts.append("each rank by itself: their collectives cannot be replayed together")
     if findings.of_steps:
         parts += _without_profiler(results, findings)
     return "; ".join(parts)

@@ -197,8 +197,9 @@ _MOST_NAMES: Final = 4
 
 
 def reports_in_full(ranks: Ranks) -> frozenset[str]:
-    """The reports to look at whole, by name: the typical rank's, and those of the outliers."""
-    outlying = dict.fromkeys(map(ranks.report_of, ranks.outlying))
+    """The reports to look at whole, by name: the typical rank's, and those of the outliers, first
+    of the rank that computes longest, as no step is shorter."""
+    outlying = dict.fromkeys(map(ranks.report_of, [*ranks.busiest, *ranks.outlying]))
     typical = typical_report(ranks)
     return frozenset(
         [typical, *islice((report for report in outlying if report != typical), OUTLIERS)]

@@ -39,8 +39,8 @@ def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
         evidence=(
             f"{number(count)} collectives{subject.a_step}{moved}",
             f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
-            "the saving is that of communication that takes no time; waiting for a slower rank is"
-            " part of it",
+            "the saving is that of communication that takes no time; in a report judged alone,"
+            " waiting for slower ranks is part of it",
         ),
         table="comm",
         size_ns=exposed_ns,

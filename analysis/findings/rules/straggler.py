@@ -36,7 +36,7 @@ def straggler(
     subjects: Sequence[JudgedReport], ranks: Ranks
 ) -> Iterator[tuple[JudgedReport, Finding]]:
     """Per rank that holds a group up, and is not held up itself: the finding, and the subject that
-    waits longest for it. There the saving is what its collectives take less without that."""
+    waits longest for it."""
     judged = ranks.judged
     groups = judged.rank_groups
     of_all = judged.costs.group_by("group").agg(pl.col("cost_ns").sum().alias("of_all_ns"))
@@ -64,14 +64,10 @@ def _found(
     if not waiting:  # its others were not looked at
         return by_report.get(group["report"], subjects[0]), _finding(subjects[0], judged, group)
     subject = by_report[waiting[0]["report"]]
-    factor = 1 - waiting[0]["waited_ns"] / waiting[0]["lasts_ns"]
-    changes = Changes(scaled=tuple((name, factor) for name in sorted(waiting[0]["names"])))
-    return subject, _finding(subject, judged, group, changes)
+    return subject, _finding(subject, judged, group)
 
 
-def _finding(
-    subject: JudgedReport, judged: Ranks, group: dict[str, Any], changes: Changes | None = None
-) -> Finding:
+def _finding(subject: JudgedReport, judged: Ranks, group: dict[str, Any]) -> Finding:
     report, steps = group["report"], group["steps"]
     per_step = subject.of_steps and steps > 0
     cost_ns = group["cost_step_ns"] if per_step else group["cost_ns"]
@@ -96,7 +92,7 @@ def _finding(
         table="rank_groups",
         size_ns=lost_ns,
         steps=max(1, group["steps_last"]),
-        changes=changes,
+        changes=Changes(unawaited=(group["rank"],)),
         exact=False,
         at_most_ns=lost_ns,
         process=rank["process"],

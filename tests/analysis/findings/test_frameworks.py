@@ -1,4 +1,4 @@
-"""Advice is for the frameworks that a program uses (spec §16.12)."""
+"""Advice is for the frameworks that a program uses (spec §16.13)."""
 
 from dataclasses import replace
 

@@ -100,10 +100,9 @@ def test_a_reduced_program_goes_on_as_the_whole_one_does(name: str) -> None:
     assert [starts[few.begun[op]] for op in begun] == [earlier[op] for op in begun]
 
 
-def expected(traces: Sequence[PlainTrace], ranks: Ranks) -> list[int | None]:
-    """The oracle's savings of the groups: of up to four stragglers."""
-    digests = ranks.matched.digests
-    kernels = [
+def kernels_in(ranks: Ranks) -> list[Collective]:
+    """The communication kernels of all reports, as the oracle takes them."""
+    return [
         Collective(
             report_no=number,
             report=each.report,
@@ -111,10 +110,14 @@ def expected(traces: Sequence[PlainTrace], ranks: Ranks) -> list[int | None]:
             until=(row["compute_until_ns"], row["copy_until_ns"], row["comm_until_ns"]),
             **{name: row[name] for name in OF_KERNEL},
         )
-        for number, each in enumerate(digests)
+        for number, each in enumerate(ranks.matched.digests)
         for row in each.collectives.iter_rows(named=True)
     ]
-    run = matched(kernels, len(digests))
+
+
+def expected(traces: Sequence[PlainTrace], ranks: Ranks) -> list[int | None]:
+    """The oracle's savings of the groups: of up to four stragglers."""
+    run = matched(kernels_in(ranks), len(traces))
     steps = begins_of(ranks)
     replays = [Replay(trace) for trace in traces]
     found = []

@@ -1,4 +1,4 @@
-"""A GPU that idles is never left without an answer (spec §16.11)."""
+"""A GPU that idles is never left without an answer (spec §16.12)."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,0 +1,320 @@
+"""What a change saves a run: all its ranks replayed together (spec §14.18, §16.15)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, Self
+
+import polars as pl
+
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.saving import (
+    MOST_OPS,
+    REPLAYED_OPS,
+    Measured,
+    PlainEstimate,
+    Replays,
+    busy_of,
+    middle_of,
+)
+from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.ranks.joint_replay import MEETINGS, JointReplay, RunChange, outlines_of
+from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.replay import Program
+from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.base.errors import UnknownName
+
+_RANK: Final = ["process", "device"]
+
+
+class RankReplays(Replays):
+    """The judged steps of one report of a run: the ones that are replayed of all reports."""
+
+    def __init__(self, subject: JudgedReport, chosen: pl.Series, *, whole: bool) -> None:
+        """Take the report, the numbers of the steps, and whether all of the report is replayed."""
+        super().__init__(subject)
+        self._chosen = chosen.implode()
+        self._whole = whole
+
+    @computed_once
+    def part(self) -> Timeline:
+        """What is replayed: all of the report, or these steps and their neighbours."""
+        if self._whole:
+            return self.subject.timeline
+        return self.around(self.measured.filter(pl.col("step").is_in(self._chosen)))
+
+    @computed_once
+    def _kept(self) -> pl.DataFrame:
+        """The steps that are measured, of all ranks in the report."""
+        steps = self.subject.judged_steps
+        begun = self.subject.timeline.with_inferred.ranges["start_ns"].gather(steps["range"])
+        kept = steps.with_columns(begun.alias("begun_ns"))
+        return kept.filter(pl.col("step").is_in(self._chosen))
+
+    def measured_at(self, ops: pl.DataFrame) -> pl.DataFrame:
+        """`process`, `device`, `step_ns`, `busy_ns`: the means of the measured steps of each rank
+        with operations at these times, and how long its GPU computes or copies in one."""
+        key = [*_RANK, "begun_ns"]
+        steps = (
+            self.part.steps_with(ops).join(self._kept, on=key, how="semi").filter(~pl.col("cut"))
+        )
+        own = ops.filter(pl.lit(self.ops["part"] != "comm"))
+        ranks = [
+            rows.with_columns(
+                busy_ns=busy_of(own.filter(pl.col("device_no") == device)).between(
+                    rows["start_ns"], rows["end_ns"]
+                )
+            )
+            for (device,), rows in steps.partition_by("device_no", as_dict=True).items()
+        ]
+        length = (pl.col("end_ns") - pl.col("start_ns")).mean()
+        every = pl.concat(ranks or [steps.with_columns(busy_ns=pl.lit(0, pl.Int64))])
+        means = every.group_by(_RANK).agg(length.alias("step_ns"), pl.col("busy_ns").mean())
+        return means.with_columns(os_pid(pl.col("process")).alias("process"))
+
+    @computed_once
+    def ops(self) -> pl.DataFrame:
+        """The operations that are replayed: `process` (the system's id), `device`, `stream`,
+        `start_ns`, `end_ns`, `part`, `op`."""
+        ops = self.part.events.ops
+        return ops.select(
+            os_pid(pl.col("process")).alias("process"),
+            *("device", "stream", "start_ns", "end_ns", "part"),
+            pl.int_range(pl.len(), dtype=pl.UInt32).alias("op"),
+        )
+
+    def known(self, changes: Changes, names: Names) -> Changes:
+        """What of the changes this report has a place for."""
+        here = self._names_of_kernels
+        return replace(
+            changes,
+            removed=tuple(one for one in changes.removed if _is_there(names.stalls, one)),
+            removed_calls=changes.removed_calls * _is_there(names.calls, changes.removed_calls),
+            graphs=tuple(one for one in changes.graphs if _is_there(names.instances, one)),
+            scaled=tuple(one for one in changes.scaled if one[0] in here),
+            faster_host=tuple(
+                one for one in changes.faster_host if _is_there(names.time_in, one[0])
+            ),
+        )
+
+    @computed_once
+    def _names_of_kernels(self) -> frozenset[str]:
+        ops = self.part.events.ops
+        spelled = (ops[name].unique().cast(pl.String) for name in ("name", "short_name"))
+        return frozenset(name for names in spelled for name in names)
+
+
+def _is_there(find: Callable[[Any], object], what: object) -> bool:
+    try:
+        find(what)
+    except UnknownName:
+        return False
+    return True
+
+
+class RunReplays(Replays):
+    """The judged steps of the ranks of a run, to be replayed together with changes. A change is
+    made on every rank that has what it names; the step is that of the slowest rank.
+
+    Attributes:
+        each: of the reports whose programs are known.
+        ranks: of the whole run.
+    """
+
+    def __init__(
+        self, subjects: Sequence[JudgedReport], ranks: Ranks, each: Sequence[RankReplays]
+    ) -> None:
+        super().__init__(max(subjects, key=lambda subject: subject.run_step_ns))
+        self.each = tuple(each)
+        self.ranks = ranks
+
+    @classmethod
+    def of(cls, subjects: Sequence[JudgedReport], ranks: Ranks) -> Self | None:
+        """Of the reports of a run; None where these have no collectives together in steps."""
+        if not ranks.met or not all(subject.of_steps for subject in subjects):
+            return None
+        kept = [subject.judged_steps.select("step", *_RANK) for subject in subjects]
+        numbers = [
+            {*of["step"]} for frame in kept for of in frame.partition_by(_RANK, include_key=False)
+        ]
+        common = pl.DataFrame({"step": sorted(set.intersection(*numbers))}, {"step": pl.Int64})
+        if common.is_empty():
+            return None
+        ops = max(len(subject.timeline.events.ops) for subject in subjects)
+        most = MOST_OPS // len(subjects)
+        chosen = common if ops <= most else middle_of(common, ops, most)
+        each = [RankReplays(one, chosen["step"], whole=ops <= most) for one in subjects]
+        run = cls(subjects, ranks, each)
+        return None if run._meetings.is_empty() else run
+
+    @computed_once
+    def part(self) -> Timeline:
+        """What is replayed of the slowest report."""
+        return self._slowest.part
+
+    @property
+    def most(self) -> int:
+        """How many replays are worth their time."""
+        return max(2, REPLAYED_OPS // max(1, sum(len(one.ops) for one in self.each)))
+
+    @property
+    def _slowest(self) -> RankReplays:
+        return next(one for one in self.each if one.subject is self.subject)
+
+    @computed_once
+    def names(self) -> Names:
+        """The names of the slowest report; each report has its own."""
+        return self._slowest.names
+
+    @computed_once
+    def with_fastest_host(self) -> Names:
+        """The same with a fast host."""
+        return self._slowest.with_fastest_host
+
+    @computed_once
+    def _programs_of(self) -> dict[int, int]:
+        """By the number of a report in the run, its place in `each`."""
+        names = [digest.report for digest in self.ranks.matched.digests]
+        return {names.index(one.subject.report): at for at, one in enumerate(self.each)}
+
+    @computed_once
+    def _kernels(self) -> pl.DataFrame:
+        """The kernels of collectives of all ranks, with the `program` of their report."""
+        rows = self.ranks.matched.rows
+        of_report = pl.col("report_no").replace_strict(
+            self._programs_of, default=None, return_dtype=pl.Int64
+        )
+        return rows.with_columns(of_report.alias("program"))
+
+    @computed_once
+    def _meetings(self) -> pl.DataFrame:
+        """MEETINGS of the replayed parts: of collectives that are in the parts of all ranks whose
+        programs are known, two or more of which there are in the run."""
+        key = [*_RANK, "stream", "start_ns", "end_ns"]
+        rows = self._kernels.drop_nulls("program").with_columns(
+            start_ns="own_start_ns", end_ns="own_end_ns"
+        )
+        parts = [
+            rows.filter(pl.col("program") == at).join(one.ops, on=key, nulls_equal=True)
+            for at, one in enumerate(self.each)
+        ]
+        met = pl.concat(parts).unique(["collective", "rank"], keep="first")
+        wanted = rows.group_by("collective").agg(pl.len().alias("wanted"))
+        met = met.join(wanted, on="collective")
+        complete = pl.len().over("collective") == pl.col("wanted")
+        return met.filter(complete).select([*MEETINGS]).match_to_schema(MEETINGS)
+
+    @computed_once
+    def _outlines(self) -> pl.DataFrame:
+        """OUTLINES of the ranks without a program."""
+        met = self._meetings.select("collective").unique()
+        rows = self._kernels.filter(pl.col("program").is_null())
+        return outlines_of(rows.join(met, on="collective", how="semi"))
+
+    @computed_once
+    def joint(self) -> JointReplay:
+        """The recorded programs, and where they meet."""
+        ahead = (pl.col("own_start_ns") - pl.col("start_ns")).first()
+        clocks = dict(self._kernels.group_by("program").agg(ahead).iter_rows())
+        return JointReplay(
+            [one.names.recorded.program for one in self.each],
+            [clocks.get(at, 0) for at in range(len(self.each))],
+            self._meetings,
+            self._outlines,
+        )
+
+    @computed_once
+    def _before(self) -> Measured:
+        """A step without changes."""
+        return self._replayed(Changes(), self.names) or Measured(step_ns=0, busy_ns=0)
+
+    @computed_once
+    def plain_estimate(self) -> PlainEstimate | None:
+        """How long a step of the slowest report takes without the profiler, by itself."""
+        return self._slowest.plain_estimate
+
+    @computed_once
+    def host_is_known(self) -> bool:
+        """Whether the replayed hosts are as fast as without the profiler."""
+        return all(one.host_is_known for one in self.each)
+
+    def _replayed(self, changes: Changes, names: Names) -> Measured | None:
+        programs, known = [], False
+        for one in self.each:
+            own = one.names if names is self.names else one.with_fastest_host
+            mine = one.known(changes, own)
+            known |= mine != Changes() or changes == Changes()
+            programs.append(changed(own, mine))
+        if not known:
+            return None
+        shorter = self._compute_left(programs)
+        if changes.even_ranks:
+            programs = [self._evened(at, program) for at, program in enumerate(programs)]
+        change = RunChange(
+            unawaited=frozenset(changes.unawaited),
+            compute={
+                rank: shorter * (factor if changes.even_ranks else 1)
+                for rank, factor in self._evening.items()
+            },
+        )
+        return self.step_of(programs, change)
+
+    def step_of(self, programs: Sequence[Program], change: RunChange) -> Measured:
+        """The mean step of the slowest rank, of those that are awaited; and the longest that one of
+        them computes or copies in it.
+
+        Args:
+            programs: of the reports in `each`.
+            change: what is different beside them.
+        """
+        times = self.joint.replay(programs, change)
+        steps = pl.concat(
+            [
+                one.measured_at(ops).with_columns(report_no=pl.lit(number, pl.Int64))
+                for number, one, ops in zip(self._programs_of, self.each, times, strict=True)
+            ]
+        )
+        ranks = self.ranks.matched.ranks.select("rank", "report_no", *_RANK)
+        steps = steps.join(ranks, on=["report_no", *_RANK], nulls_equal=True, how="left")
+        awaited = steps.filter(~pl.col("rank").is_in([*change.unawaited]).fill_null(value=False))
+        longest = (steps if awaited.is_empty() else awaited).select(
+            pl.col("step_ns", "busy_ns").max().round().cast(pl.Int64)
+        )
+        step_ns, busy_ns = longest.row(0) if len(steps) else (0, 0)
+        return Measured(step_ns=step_ns or 0, busy_ns=busy_ns or 0)
+
+    def _compute_left(self, programs: Sequence[Program]) -> float:
+        """The share of their compute that the programs have left."""
+        now_ns = was_ns = 0
+        for one, program in zip(self.each, programs, strict=True):
+            computes = one.ops["part"] == "compute"
+            was = one.names.recorded.program.ops["length_ns"]
+            now_ns += int(program.ops["length_ns"].filter(computes).sum())
+            was_ns += int(was.filter(computes).sum())
+        return now_ns / was_ns if was_ns else 1.0
+
+    @computed_once
+    def _evening(self) -> dict[int, float]:
+        """By rank the factor that makes its compute the mean of all."""
+        return {
+            rank: mean / own if own else 1.0
+            for rank, own, mean in self.ranks.computing.select(
+                "rank", "compute_ns", pl.col("compute_ns").mean().alias("mean")
+            ).iter_rows()
+        }
+
+    def _evened(self, at: int, program: Program) -> Program:
+        """A program whose ranks compute as long as all do in the mean."""
+        ranks = self.ranks.matched.ranks.filter(
+            pl.col("report_no") == [*self._programs_of][at]
+        ).select("rank", *_RANK)
+        of_rank = self.each[at].ops.join(
+            ranks, on=_RANK, how="left", nulls_equal=True, maintain_order="left"
+        )
+        factor = pl.col("rank").replace_strict(self._evening, default=1.0, return_dtype=pl.Float64)
+        computes = pl.col("part") == "compute"
+        factors = of_rank.select(pl.when(computes).then(factor).otherwise(1.0)).to_series()
+        length = (pl.col("length_ns") * factors).round().cast(pl.Int64).alias("length_ns")
+        return replace(program, ops=program.ops.with_columns(length))
