@@ -20,6 +20,7 @@ import polars as pl
 
 REASON: Final = {
     "compute": "cost_work_ns",
+    "work": "cost_work_ns",
     "copies": "cost_copy_ns",
     "host": "cost_host_ns",
 }

@@ -30,7 +30,7 @@ SKEW_NS: Final = 800
 
 START_NS: Final = 1_000_000_000
 
-Kind = Literal["host", "compute", "copies", "link"]
+Kind = Literal["host", "compute", "work", "copies", "link"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,9 @@ class Groups:
 class Delay:
     """What is injected in the steps that `every` names (1: all, 10: 5, 15, …).
 
-    `host`, `compute` and `copies` take `ns` on `rank`; `link` makes the transfers of `group` (a
-    kind, and a number) `factor` times as long.
+    `host`, `compute`, `work` and `copies` take `ns` on `rank`, `work` by kernels with half as many
+    blocks again; `link` makes the transfers of `group` (a kind, and a number) `factor` times as
+    long.
     """
 
     kind: Kind
@@ -177,7 +178,7 @@ class _Simulation:
             of_kind = np.array([op.group == kind for op in self.ops])
             factors[np.ix_(self.groups.members(kind)[group], of_kind)] *= delay.factor
         lengths: Times = np.round(np.clip(factors, 0.5, None) * self.lengths).astype(np.int64)
-        if delay and delay.kind == "compute":
+        if delay and delay.kind in ("compute", "work"):
             factor = 1 + delay.ns / lengths[delay.rank, self.compute].sum()
             stretched = lengths[delay.rank, self.compute] * factor
             lengths[delay.rank, self.compute] = np.round(stretched).astype(np.int64)

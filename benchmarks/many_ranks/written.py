@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import math
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -206,8 +207,14 @@ class Writer:
             "end": self.run.ends[rank][:, at] + clock,
             "correlationId": self._correlations([op.launch for op in ops]),
         }
-        rows = [op.values | self._of_rank(rank) for op in ops]
+        rows = [op.values | self._of_rank(rank) | self._grid(op, rank) for op in ops]
         return self._frame(rows, columns, self._kept([op.injected for op in ops], rank))
+
+    def _grid(self, op: Op, rank: int) -> Values:
+        """The grid of a kernel that has more work on a rank."""
+        works = self.delay is not None and (self.delay.kind, self.delay.rank) == ("work", rank)
+        more = works and op.group is None and "gridX" in op.values
+        return {"gridX": math.ceil(1.5 * op.values["gridX"])} if more else {}
 
     @property
     def process(self) -> int:

@@ -29,6 +29,7 @@ from nsysflow.analysis.findings.rules.exposed_communication import exposed_commu
 from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.load_imbalance import load_imbalance
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.recompile import recompile
@@ -73,7 +74,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """All rules. Their order only decides between findings that save the same."""
 
-RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (straggler,)
+RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (load_imbalance, straggler)
 """The rules that compare the reports of a run."""
 
 LAST_RESORT: Final[Rule] = largest_kernels.largest_kernels

@@ -1,0 +1,187 @@
+"""What a change saves a run of ranks: never more than its slowest rank allows."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.findings import find_of_run
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.run_saving import RunReplays
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.ranks.digest import digest
+from nsysflow.analysis.ranks.joint_replay import RunChange
+from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.replay.disturbance import with_cheaper_host
+from tests import tiny
+from tests.oracle.model import Shape
+from tests.runs_of_ranks import NAMES
+
+US = 1_000
+STEPS = 8
+TRANSFER_US = 30
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a rank does in each step: so many kernels, the Python before each launch, and how long
+    each kernel takes with how many blocks. A collective with the other ranks ends the step."""
+
+    kernels: int = 40
+    python_us: int = 60
+    kernel_us: int = 20
+    blocks: int = 64
+
+    @property
+    def computes_ns(self) -> int:
+        """What it computes in a step."""
+        return self.kernels * self.kernel_us * US
+
+
+def reports_of(*loops: Loop) -> list[JudgedReport]:
+    """The reports of ranks that do this."""
+    rows: list[list[tiny.Row]] = [[] for _ in loops]
+    begin_us = 100
+    for step in range(STEPS):
+        first = 1_000 * step + 1
+        arrived = [
+            _computed(own, loop, begin_us, first) for own, loop in zip(rows, loops, strict=True)
+        ]
+        end_us = max(at for _, at in arrived) + TRANSFER_US
+        for own, loop, (launched, at) in zip(rows, loops, arrived, strict=True):
+            number = first + loop.kernels
+            own.append(tiny.launch(launched * US, (launched + 4) * US, number))
+            own.append(tiny.kernel(at * US, end_us * US, number, name=NAMES[0]))
+            synced = ((launched + 5) * US, (end_us + 2) * US)
+            own.append(tiny.call(*synced, "cudaDeviceSynchronize"))
+            own.append(tiny.opened((begin_us - 5) * US, synced[1] + 1, "step"))
+        begin_us = end_us + 12
+    traces = [replace(tiny.trace_of(*own), report=f"rank{n}") for n, own in enumerate(rows)]
+    return [JudgedReport(nsysflow.analyze(trace, Options(skip=0))) for trace in traces]
+
+
+def _computed(rows: list[tiny.Row], loop: Loop, begin_us: int, first: int) -> tuple[int, int]:
+    """Add a step's kernels; when the collective is launched, and when it arrives."""
+    launched, free = begin_us, 0
+    for number in range(first, first + loop.kernels):
+        rows.append(tiny.launch(launched * US, (launched + 4) * US, number))
+        start = max(launched + 6, free + 1)
+        free = start + loop.kernel_us
+        op = tiny.kernel(start * US, free * US, number, name="work")
+        rows.append(replace(op, shape=Shape(grid_x=loop.blocks)))
+        launched += loop.python_us
+    return launched, max(launched + 6, free + 1)
+
+
+def ranks_of(subjects: Sequence[JudgedReport]) -> Ranks:
+    """The run of all these reports."""
+    return Ranks.of([digest(subject.whole) for subject in subjects])
+
+
+def replays_of(subjects: Sequence[JudgedReport]) -> RunReplays:
+    """Their joint replay."""
+    run = RunReplays.of(subjects, ranks_of(subjects))
+    assert run is not None
+    return run
+
+
+def plan_of(*loops: Loop) -> tuple[Valued, ...]:
+    """The findings of a run of these ranks."""
+    return find_of_run(reports_of(*loops)).valued
+
+
+CHANGES = (
+    Changes(graphs=("step",)),
+    Changes(removed=(Removal(kind="all"),)),
+    Changes(faster_host=(("step", 0.0),), no_profiler=True),
+    Changes(graphs=("step",), removed=(Removal(kind="all"),)),
+)
+
+
+def random_loops(seed: int) -> Iterator[Loop]:
+    chosen = random.Random(seed)
+    for _ in range(chosen.choice((2, 3, 4))):
+        yield Loop(
+            kernels=chosen.choice((20, 30, 40)),
+            python_us=chosen.choice((10, 20, 60, 100)),
+            kernel_us=chosen.choice((5, 20, 40, 70)),
+            blocks=chosen.choice((64, 96)),
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_change_of_the_host_leaves_a_step_shorter_than_what_a_rank_computes(seed: int) -> None:
+    loops = [*random_loops(seed)]
+    subjects = reports_of(*loops)
+    run = replays_of(subjects)
+    assert run.before_ns == max(subject.step_ns for subject in subjects)
+    longest_ns = max(loop.computes_ns for loop in loops)
+    for change in CHANGES:
+        saved_ns = run.saving_ns(change)
+        assert saved_ns is not None
+        assert 0 <= saved_ns <= run.before_ns - longest_ns
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_plan_of_a_run_goes_down_and_leaves_what_ranks_compute(seed: int) -> None:
+    loops = [*random_loops(seed)]
+    found = find_of_run(reports_of(*loops))
+    compute_ns = sorted(loop.computes_ns for loop in loops)
+    left_ns = compute_ns[-1]
+    before_ns = found.undisturbed_step_ns
+    for one in found.valued:
+        if one.finding.rule == "load-imbalance":
+            left_ns = min(left_ns, sum(compute_ns) // len(compute_ns))
+        if one.finding.rule == "straggler":
+            left_ns = min(left_ns, compute_ns[0])
+        if one.finding.makes_kernels_faster:
+            left_ns = 0
+        assert one.high_ns >= 0
+        assert left_ns <= one.step_after_ns <= before_ns
+        before_ns = one.step_after_ns
+
+
+def test_a_rank_that_others_do_not_wait_for_saves_nothing_until_the_slowest_one_changes() -> None:
+    run = replays_of(reports_of(Loop(python_us=50), Loop(python_us=80)))
+    programs = [one.names.recorded.program for one in run.each]
+    fast = [with_cheaper_host(program, 30 * US) for program in programs]
+    nothing = RunChange(compute={})
+    assert run.step_of([fast[0], programs[1]], nothing) >= run.before_ns
+    assert run.before_ns - run.step_of([programs[0], fast[1]], nothing) > 1_000 * US
+    assert run.before_ns - run.step_of(fast, nothing) > 1_150 * US
+
+
+def test_launches_save_a_run_no_more_than_the_rank_with_more_work_leaves() -> None:
+    loops = (Loop(python_us=100, kernel_us=35), Loop(python_us=100, kernel_us=58, blocks=96))
+    plan = plan_of(*loops)
+    (launches,) = (one for one in plan if one.finding.rule == "launch-bound")
+    assert launches.alone_ns > 1_000 * US
+    assert launches.step_ns - launches.alone_ns > loops[1].computes_ns
+    (uneven,) = (one for one in plan if one.finding.rule == "load-imbalance")
+    assert uneven.finding.title == "load imbalance: rank1 computes 66 % more than the other ranks"
+    assert uneven.finding.evidence[1] == "work has 96 blocks, on another rank 64"
+    assert uneven.high_ns == pytest.approx(40 * (58 - 46.5) * US, rel=0.02)
+
+
+def test_evening_out_saves_what_the_run_takes_less_if_all_ranks_have_the_mean_work() -> None:
+    uneven = (Loop(20, 20, 60, 64), Loop(20, 20, 100, 96), Loop(20, 20, 80, 80))
+    (one,) = (one for one in plan_of(*uneven) if one.finding.rule == "load-imbalance")
+    even = reports_of(*[Loop(20, 20, 80, 80)] * 3)
+    truth_ns = one.step_ns - even[0].step_ns
+    assert one.alone_ns == pytest.approx(truth_ns, rel=0.02)
+
+
+def test_a_rank_with_the_same_kernels_that_take_longer_is_a_straggler() -> None:
+    plan = plan_of(Loop(20, 20, 60), Loop(20, 20, 90), Loop(20, 20, 60))
+    assert [one.finding.rule for one in plan if one.finding.culprit == "rank1"] == ["straggler"]
+
+
+def test_ranks_without_common_collectives_are_judged_each_by_itself() -> None:
+    first, second = Loop(python_us=60), Loop(python_us=90, kernels=30)
+    assert not find_of_run(reports_of(first, second)).ranks_alone
+    of_two_runs = [reports_of(first, first)[0], reports_of(second, second)[1]]
+    assert find_of_run(of_two_runs).ranks_alone
