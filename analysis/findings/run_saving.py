@@ -60,17 +60,17 @@ class RankReplays(Replays):
         steps = (
             self.part.steps_with(ops).join(self._kept, on=key, how="semi").filter(~pl.col("cut"))
         )
-        own = ops.filter(pl.lit(self.ops["part"] != "comm"))
+        devices, own = self.part.events.ops["device_no"], self.ops["part"] != "comm"
         ranks = [
             rows.with_columns(
-                busy_ns=busy_of(own.filter(pl.col("device_no") == device)).between(
-                    rows["start_ns"], rows["end_ns"]
-                )
+                busy_of(ops.filter(own & (devices == device)))
+                .between(rows["start_ns"], rows["end_ns"])
+                .alias("busy_ns")
             )
             for (device,), rows in steps.partition_by("device_no", as_dict=True).items()
         ]
         length = (pl.col("end_ns") - pl.col("start_ns")).mean()
-        every = pl.concat(ranks or [steps.with_columns(busy_ns=pl.lit(0, pl.Int64))])
+        every = pl.concat(ranks or [steps.with_columns(pl.lit(0, pl.Int64).alias("busy_ns"))])
         means = every.group_by(_RANK).agg(length.alias("step_ns"), pl.col("busy_ns").mean())
         return means.with_columns(os_pid(pl.col("process")).alias("process"))
 

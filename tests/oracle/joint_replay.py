@@ -56,7 +56,9 @@ class JointReplay:
         ends = self.recorded
         while True:
             times = {
-                report: replay.run(set(), self._of_report(ends, report), less_ns.get(report, 0))
+                report: replay.run(
+                    set(), self._of_report(ends, report), replay.shares(less_ns.get(report, 0))
+                )
                 for report, replay in self.replays.items()
             }
             arrivals = self._outlines(ends, compute)

@@ -264,11 +264,15 @@ class Replay:
 
     def ends_undisturbed(self, less_ns: int) -> list[int]:
         """When each operation ends, with so much less of the host's time at each call (rule 15)."""
+        return self.run(set(), {}, self.shares(less_ns))[1]
+
+    def shares(self, less_ns: int) -> dict[int, tuple[int, int]]:
+        """What each call takes less of its work, and of its own cost, if it takes so much less."""
         less = {}
         for c in self.nodes:
             work_ns = min(self._work(c), less_ns)
             less[c] = work_ns, min(max(0, self.cost[c] - 1_000), less_ns - work_ns)
-        return self.run(set(), {}, less)[1]
+        return less
 
     def ends_without_cost(self, pct: int, backtrace_ns: int) -> list[int]:
         """When each operation ends, without what recording costs (rule 16)."""
