@@ -1,7 +1,7 @@
 """What a change saves a run: all its ranks replayed together (spec §14.18, §16.15)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import polars as pl
@@ -30,11 +30,16 @@ _RANK: Final = ["process", "device"]
 
 
 class RankReplays(Replays):
-    """The judged steps of one report of a run: the ones that are replayed of all reports."""
+    """The judged steps of one report of a run: the ones that are replayed of all reports.
+
+    Attributes:
+        chosen: how many they are.
+    """
 
     def __init__(self, subject: JudgedReport, chosen: pl.Series, *, whole: bool) -> None:
         """Take the report, the numbers of the steps, and whether all of the report is replayed."""
         super().__init__(subject)
+        self.chosen = len(chosen)
         self._chosen = chosen.implode()
         self._whole = whole
 
@@ -153,6 +158,11 @@ class RunReplays(Replays):
     def part(self) -> Timeline:
         """What is replayed of the slowest report."""
         return self._slowest.part
+
+    @property
+    def steps(self) -> int:
+        """How many steps are measured."""
+        return self._slowest.chosen
 
     @property
     def most(self) -> int:
@@ -318,3 +328,46 @@ class RunReplays(Replays):
         factors = of_rank.select(pl.when(computes).then(factor).otherwise(1.0)).to_series()
         length = (pl.col("length_ns") * factors).round().cast(pl.Int64).alias("length_ns")
         return replace(program, ops=program.ops.with_columns(length))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWhatIf:
+    """A run before and after changes on all its ranks.
+
+    Attributes:
+        before_ns: the mean step of the slowest rank without the changes. Of long reports, some
+            steps are replayed.
+        after_ns: the same with them.
+        steps: how many steps that is the mean of.
+        ranks: how many ranks the run has.
+        undisturbed: whether the profiler's share is taken out of both.
+    """
+
+    before_ns: int
+    after_ns: int
+    steps: int
+    ranks: int
+    undisturbed: bool
+
+
+def whatif_of_run(
+    subjects: Sequence[JudgedReport], ranks: Ranks, changes: Changes
+) -> RunWhatIf | None:
+    """Replay the ranks of a run together with changes; None where they cannot be.
+
+    Raises:
+        UnknownName: no rank has what is to be changed.
+    """
+    run = RunReplays.of(subjects, ranks)
+    if run is None:
+        return None
+    saved_ns = run.saving_ns(changes)
+    if saved_ns is None:
+        changed(run.names, changes)  # says what is missing
+    return RunWhatIf(
+        before_ns=run.before_ns,
+        after_ns=run.before_ns - (saved_ns or 0),
+        steps=run.steps,
+        ranks=len(ranks.matched.ranks),
+        undisturbed=run.part.options.unrecorded_step_ns is not None,
+    )

@@ -1,6 +1,7 @@
 """`nsysflow whatif`: a report and changes in; step, window and idle time before and after out."""
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,8 +13,8 @@ from nsysflow.cli import completion
 from nsysflow.cli.options import Command, option, own_option, step_options
 
 if TYPE_CHECKING:
-    from nsysflow.analysis.options import StepPart
-    from nsysflow.analysis.replay.changes import CallKey, Removal
+    from nsysflow.analysis.options import Options, StepPart
+    from nsysflow.analysis.replay.changes import CallKey, Changes, Removal
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
@@ -164,7 +165,8 @@ def whatif(
     """Show what a change to a program would save.
 
     Replays the report with the change: each call and operation begins as soon as what it waited
-    for is done. Changes can be combined. Options that take a name can be repeated.
+    for is done. Changes can be combined. Options that take a name can be repeated. The ranks of a
+    run (its folder) are replayed together, each with the change.
 
     \b
     Example:
@@ -181,9 +183,13 @@ def whatif(
     from nsysflow.runs.sources import single_report
 
     with progress("replaying"):
+        options = Options(step=step, steps=steps, skip=skip, own=own)
+        if _has_several(report):
+            for line in _of_run(report, options, Changes(**changes), as_json=as_json):
+                click.echo(line)
+            return
         source = single_report(report)
         trace = load(source.path, shapes="grid")  # some findings look at grids
-        options = Options(step=step, steps=steps, skip=skip, own=own)
         analysis = analyze(trace, with_run(source.manifest, options))
         result, then = replay_and_next(analysis, Changes(**changes))
     if as_json:
@@ -191,3 +197,34 @@ def whatif(
         return
     for line in whatif_lines(trace.report, result, then):
         click.echo(line)
+
+
+def _has_several(path: Path) -> bool:
+    """Whether a path names several reports."""
+    from nsysflow.runs.sources import sources_of
+
+    return len(list(sources_of([path]))) > 1
+
+
+def _of_run(path: Path, options: "Options", changes: "Changes", *, as_json: bool) -> Iterator[str]:
+    """What is printed of the ranks of a run.
+
+    Raises:
+        NotAReport: they have no collectives together in judged steps.
+        UnknownName: no rank has what is to be changed.
+    """
+    from nsysflow.analysis.findings.judged_report import JudgedReport
+    from nsysflow.analysis.findings.run_saving import whatif_of_run
+    from nsysflow.report.whatif import run_whatif_json, run_whatif_lines
+    from nsysflow.runs.analyze import analyze_reports
+    from nsysflow.runs.sources import single_report
+
+    results = analyze_reports([path], options, tables=())
+    subjects = [JudgedReport(each) for each in results.analyses]
+    whatif = whatif_of_run(subjects, results.ranks_of_run, changes)
+    if whatif is None:
+        single_report(path)  # says to name one of them
+    elif as_json:
+        yield run_whatif_json(whatif)
+    else:
+        yield from run_whatif_lines(path.name, whatif)

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import EXTENTS, Valued
+from nsysflow.analysis.findings.run_saving import RunWhatIf
 from nsysflow.analysis.replay.whatif import WhatIf
-from nsysflow.base.units import duration, percent, share
+from nsysflow.base.units import duration, number, percent, share
 
 
 def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None) -> Iterator[str]:
@@ -36,6 +37,34 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
         yield f"then the largest finding: save {saving}: {next_finding.finding.title}"
     for note in whatif.notes:
         yield f"limit: {note}"
+
+
+def run_whatif_lines(name: str, whatif: RunWhatIf) -> Iterator[str]:
+    """The lines of a run of ranks: the step of the slowest one.
+
+    Args:
+        name: of the run.
+        whatif: the replay of all ranks together.
+    """
+    replayed = f"{name}: {number(whatif.ranks)} ranks replayed together"
+    if whatif.undisturbed:
+        yield f"{replayed}, without the profiler's share: the plain step is known"
+    else:
+        yield f"{replayed}; times are as recorded, under the profiler"
+    what = f"the mean of {number(whatif.steps)} steps of the slowest rank"
+    yield _change("step", whatif.before_ns, whatif.after_ns, what)
+
+
+def run_whatif_json(whatif: RunWhatIf) -> str:
+    """The document of `--json` of a run of ranks."""
+    document = {
+        "ranks": whatif.ranks,
+        "step_before_ns": whatif.before_ns,
+        "step_after_ns": whatif.after_ns,
+        "steps": whatif.steps,
+        "undisturbed": whatif.undisturbed,
+    }
+    return json.dumps(document, indent=2)
 
 
 def _change(name: str, before_ns: int, after_ns: int, what: str = "") -> str:

@@ -84,3 +84,16 @@ def test_what_is_not_there_is_an_error_of_the_report(tmp_path: Path) -> None:
     assert "does not exist" in gone
     no_step = refused("whatif", REPORT, "--remove", "sync", "--steps", "9", code=1)
     assert "5 steps, 0 to 4: none of them is in --steps 9" in no_step
+
+
+@pytest.mark.parametrize("change", ["--scale memset=1", "--graph step"])
+def test_the_ranks_of_a_run_are_replayed_together(change: str, tmp_path: Path) -> None:
+    for rank in (0, 1):
+        name = f"ddp-bucketed-rank{rank}.sqlite.xz"
+        (tmp_path / name).symlink_to(SAMPLES / name)
+    found = document(*change.split(), report=tmp_path)
+    reports = [analysed(f"ddp-bucketed-rank{rank}").judged for rank in (0, 1)]
+    means_ns = [sum(own.steps["duration_ns"]) / len(own.steps) for own in reports]
+    slowest_ns = round(max(means_ns))
+    assert (found["ranks"], found["step_before_ns"]) == (2, slowest_ns)
+    assert (found["step_after_ns"] == slowest_ns) == change.endswith("=1")
