@@ -182,16 +182,12 @@ def _found(replays: Replays, every: Iterable[Valued]) -> Findings:
 
 
 def _every(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
-    """The findings that are worth a line, in order.
+    """Of what rules found in a report, or in all ranks of a run, what is worth a line, in order.
 
     What may be worth a line is valued by a replay of the judged steps, first alone, then after the
     changes above it. What saves less than `WORTH_PCT` of a step is left out. A report that is
     GPU-bound never ends without a word on its kernels: the last resort says what helps, not what it
     saves.
-
-    Args:
-        replays: of a report, or of all ranks of a run.
-        asked: what rules find.
     """
     subject = replays.subject
     worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
@@ -377,18 +373,18 @@ def _together_ns(plan: Sequence[Valued]) -> int | None:
 
 
 def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) -> Findings:
-    """The findings of the reports of a run: those of some reports, and what only all of them
-    together show. Of a place that several reports have, the largest saving counts.
+    """The findings of the reports of a run, and what only all of them together show.
 
     Args:
         subjects: the reports to look at.
         ranks: of the whole run; None where these are all of its reports.
     """
-    if ranks is None and len(subjects) > 1:
+    if ranks is None and (len(subjects) > 1 or subjects[0].has_ranks):
         ranks = Ranks.of([digest(subject.whole) for subject in subjects])
+    if any(subject.whole.failed_checks for subject in subjects):
+        ranks = None  # what is not valid shows nothing of the others
     compared = [] if ranks is None else [*_compared(subjects, ranks)]
-    late = {one.culprit for _, one in compared}
-    looked_at = _looked_at(subjects, late)
+    looked_at = _looked_at(subjects, {one.culprit for _, one in compared})
     together = None if ranks is None else RunReplays.of(subjects, ranks)
     if together is not None:
         return _found_together(looked_at, together, compared)
@@ -415,8 +411,7 @@ def _found_together(
     together: RunReplays,
     compared: Iterable[tuple[JudgedReport, Finding]],
 ) -> Findings:
-    """The plan of a run whose ranks are replayed together: each place once, of the report in which
-    most is lost there, which its finding names."""
+    """The plan of a run: each place once, of the report in which most is lost there."""
     asked = [(subject, one) for subject in subjects for rule in RULES for one in rule(subject)]
     asked = sorted([*asked, *compared], key=lambda pair: -pair[1].size_ns)
     report_of: dict[tuple[str, ...], str] = {}
@@ -436,12 +431,14 @@ def _found_together(
 def _found_alone(
     subjects: Iterable[JudgedReport], compared: Sequence[tuple[JudgedReport, Finding]]
 ) -> Findings:
-    """The findings of reports whose ranks cannot be replayed together, each valued in its own; what
-    only all ranks together show is then an upper bound."""
+    """The findings of reports that cannot be replayed together; what only all show is a bound."""
     each = [find(subject) for subject in subjects]
     slowest = max(each, key=lambda found: found.step_ns)
     worth_ns = WORTH_PCT / 100 * slowest.undisturbed_step_ns
-    valued = [_valued(replace(one, changes=None), Replays(of)) for of, one in compared]
+    valued = [
+        _valued(replace(one, changes=None, at_most_ns=one.at_most_ns or one.size_ns), Replays(of))
+        for of, one in compared
+    ]
     compared_worth = [one for one in valued if one.high_ns >= worth_ns]
     if len(each) == 1 and not compared_worth:
         return slowest

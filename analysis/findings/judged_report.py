@@ -225,6 +225,12 @@ class JudgedReport:
         """The report's name."""
         return self.timeline.trace.report
 
+    @property
+    def has_ranks(self) -> bool:
+        """Whether several processes or GPUs communicate in the report: ranks of one run."""
+        communicating = self.timeline.communication.select("process", "device").unique()
+        return len(communicating) > 1
+
     @computed_once
     def kernels(self) -> pl.DataFrame:
         """The judged kernels in order, with what their names and neighbours tell."""

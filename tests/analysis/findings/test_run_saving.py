@@ -18,7 +18,7 @@ from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.disturbance import with_cheaper_host
 from tests import tiny
-from tests.oracle.model import Shape
+from tests.oracle.model import Call, Op, Range, Shape
 from tests.runs_of_ranks import NAMES
 
 US = 1_000
@@ -44,6 +44,29 @@ class Loop:
 
 def reports_of(*loops: Loop) -> list[JudgedReport]:
     """The reports of ranks that do this."""
+    traces = [
+        replace(tiny.trace_of(*own), report=f"rank{n}") for n, own in enumerate(rows_of(*loops))
+    ]
+    return [JudgedReport(nsysflow.analyze(trace, Options(skip=0))) for trace in traces]
+
+
+def one_report_of(*loops: Loop) -> JudgedReport:
+    """The same ranks in one report: a process and a GPU each."""
+    rows = [_of_rank(row, rank) for rank, own in enumerate(rows_of(*loops)) for row in own]
+    return JudgedReport(nsysflow.analyze(tiny.trace_of(*rows), Options(skip=0)))
+
+
+def _of_rank(row: tiny.Row, rank: int) -> tiny.Row:
+    """A row of another process, on another GPU."""
+    process, thread = (rank + 1) << 24, (rank + 1) << 24 | 1
+    if isinstance(row, Op):
+        return replace(row, process=process, device=rank)
+    assert isinstance(row, (Call, Range))
+    return replace(row, process=process, thread=thread)
+
+
+def rows_of(*loops: Loop) -> list[list[tiny.Row]]:
+    """The rows of each rank."""
     rows: list[list[tiny.Row]] = [[] for _ in loops]
     begin_us = 100
     for step in range(STEPS):
@@ -60,8 +83,7 @@ def reports_of(*loops: Loop) -> list[JudgedReport]:
             own.append(tiny.call(*synced, "cudaDeviceSynchronize"))
             own.append(tiny.opened((begin_us - 5) * US, synced[1] + 1, "step"))
         begin_us = end_us + 12
-    traces = [replace(tiny.trace_of(*own), report=f"rank{n}") for n, own in enumerate(rows)]
-    return [JudgedReport(nsysflow.analyze(trace, Options(skip=0))) for trace in traces]
+    return rows
 
 
 def _computed(rows: list[tiny.Row], loop: Loop, begin_us: int, first: int) -> tuple[int, int]:
@@ -185,3 +207,14 @@ def test_ranks_without_common_collectives_are_judged_each_by_itself() -> None:
     assert not find_of_run(reports_of(first, second)).ranks_alone
     of_two_runs = [reports_of(first, first)[0], reports_of(second, second)[1]]
     assert find_of_run(of_two_runs).ranks_alone
+
+
+def test_ranks_in_one_report_have_the_savings_of_ranks_with_a_report_each() -> None:
+    loops = (Loop(python_us=100, kernel_us=35), Loop(python_us=100, kernel_us=58, blocks=96))
+    one, each = (find_of_run(of) for of in ([one_report_of(*loops)], reports_of(*loops)))
+    savings = [
+        [(found.finding.rule, found.high_ns, found.step_after_ns) for found in plan.valued]
+        for plan in (one, each)
+    ]
+    assert savings[0] == savings[1]
+    assert savings[0][1][:2] == ("load-imbalance", 460_000)
