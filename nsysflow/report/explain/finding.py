@@ -264,6 +264,10 @@ def _changed(changes: Changes) -> Iterator[str]:
         yield f"with the host's code in {phase} {_taking([factor])}"
     if changes.no_profiler:
         yield "without the profiler's own work"
+    if changes.even_ranks:
+        yield "with all ranks computing equally long"
+    if changes.unawaited:
+        yield "with no rank waiting for it"
 
 
 def _scaled(scaled: Sequence[tuple[str, float]]) -> str:
@@ -345,7 +349,10 @@ def _commands(valued: Valued, results: Results) -> Iterator[str]:
         steps = [word for part in options.steps for word in ("--steps", str(part))]
         own = [word for name in options.own for word in ("--own", name)]
         judged = [*step, *skip, *steps, *own]
-        yield from command_lines(["nsysflow", "whatif", report], [*changes, *judged])
+        # ranks are replayed together where one path names all of them
+        whole = [str(each) for each in results.origin.typed]
+        replayed = whole if len(results.every_report) > 1 and len(whole) == 1 else [report]
+        yield from command_lines(["nsysflow", "whatif", *replayed], [*changes, *judged])
     yield join(["nsysflow", "explain", finding.rule])
 
 
