@@ -21,7 +21,13 @@ from nsysflow.analysis.replay.replay import (
 )
 
 MEETINGS: Final = pl.Schema(
-    {"collective": pl.Int64(), "rank": pl.Int64(), "program": pl.Int64(), "op": pl.UInt32()}
+    {
+        "collective": pl.Int64(),
+        "rank": pl.Int64(),
+        "pair": pl.Boolean(),
+        "program": pl.Int64(),
+        "op": pl.UInt32(),
+    }
 )
 """The kernels of collectives: `program` is the place of the rank's program, `op` a row of it."""
 
@@ -29,6 +35,7 @@ OUTLINES: Final = pl.Schema(
     {
         "rank": pl.Int64(),
         "collective": pl.Int64(),
+        "pair": pl.Boolean(),
         "start_ns": pl.Int64(),
         "end_ns": pl.Int64(),
         "before": pl.Int64(),
@@ -53,7 +60,7 @@ class RunChange:
     """What is different in a run beside its programs.
 
     Attributes:
-        unawaited: ranks that no other rank waits for.
+        unawaited: ranks that no other rank waits for, except in sends and receives.
         compute: the factor on the compute of ranks without a program.
     """
 
@@ -271,6 +278,7 @@ class JointReplay:
                 met.select(
                     "collective",
                     "rank",
+                    "pair",
                     (place + first_start).alias("start_row"),
                     (-pl.col("clock_ns")).alias("lag_ns"),
                     rows["key"].gather(met["row"]).alias("key"),
@@ -278,6 +286,7 @@ class JointReplay:
                 self._outlines.select(
                     "collective",
                     "rank",
+                    "pair",
                     (place + first_outline).alias("start_row"),
                     pl.lit(0, pl.Int64).alias("lag_ns"),
                     (pl.col("start_ns") * KINDS_OF_NODES).alias("key"),
@@ -285,7 +294,8 @@ class JointReplay:
             ]
         ).with_columns(pl.col("key").max().over("collective"))
         ignored = pl.Series([*change.unawaited], dtype=pl.Int64).implode()
-        return arriving.filter(~pl.col("rank").is_in(ignored)).sort("collective", "rank")
+        awaited = pl.col("pair") | ~pl.col("rank").is_in(ignored)
+        return arriving.filter(awaited).sort("collective", "rank")
 
     @staticmethod
     def _link_nodes(links: pl.DataFrame) -> pl.DataFrame:
@@ -308,7 +318,13 @@ class JointReplay:
     ) -> pl.DataFrame:
         """When each kernel of a collective ends; one that nobody waits for waits for itself."""
         key = links.group_by("collective").agg(pl.col("key").first())
-        lonely = pl.Series([rank in change.unawaited for rank in met["rank"]], dtype=pl.Boolean)
+        lonely = pl.Series(
+            [
+                rank in change.unawaited and not pair
+                for rank, pair in zip(met["rank"], met["pair"], strict=True)
+            ],
+            dtype=pl.Boolean,
+        )
         return _nodes(
             met.join(key, on="collective", maintain_order="left"),
             key=pl.col("key"),

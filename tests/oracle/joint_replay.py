@@ -68,9 +68,11 @@ class JointReplay:
                     arrivals[met.number, rank] = begun - met.clock[rank]
             now: Ends = {}
             for met in self.met:
-                last = max(arrivals[met.number, one] for one in met.of if one not in unawaited)
+                last = max(
+                    arrivals[met.number, one] for one in met.of if met.pair or one not in unawaited
+                )
                 for rank in met.of:
-                    own = arrivals[met.number, rank] if rank in unawaited else last
+                    own = arrivals[met.number, rank] if rank in unawaited and not met.pair else last
                     now[met.number, rank] = max(last, own) + self.transfer[met.number, rank]
             if now == ends:
                 return times
