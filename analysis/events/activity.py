@@ -82,9 +82,13 @@ class BusyTime:
             axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),
         )
         start, end = at["start"], at["end"]
-        compute, with_comm, busy = (
-            cover.between(start, end) for cover in (self.compute, self.with_comm, self.all)
-        )
+        compute = self.compute.between(start, end)
+        # without communication or copies the unions are the same, and asked once
+        with_comm, busy = compute, compute
+        if self.with_comm is not self.compute:
+            with_comm = busy = self.with_comm.between(start, end)
+        if self.all is not self.with_comm:
+            busy = self.all.between(start, end)
         return pl.DataFrame(
             {
                 "window_ns": end - start,

@@ -196,6 +196,8 @@ def run_of(kernels: pl.DataFrame, member: pl.Expr) -> pl.DataFrame:
 
 def covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
     """Whether each row lies in one of the runs."""
+    if runs.is_empty():
+        return pl.repeat(False, len(kernels), dtype=pl.Boolean, eager=True)
     edges = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True)
     edges = edges.scatter(runs["first"], 1)
     ends = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True).scatter(runs["last"] + 1, 1)

@@ -13,6 +13,7 @@ import polars as pl
 from nsysflow.analysis.events.events import NUMBERED_RANGES, Events
 from nsysflow.analysis.frames.intervals import Axis, flatten, last_at_or_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import enum_from_index, greatest
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.automatic import (
     automatic_steps,
@@ -294,6 +295,8 @@ class OpenRanges:
 
     def stacks_at(self, asked: pl.DataFrame) -> StacksFound:
         """The nodes that decide the phase at each (`thread_no`, `time_ns`)."""
+        if asked.is_empty():
+            return STACKS_FOUND.to_frame()
         threads, axis = self.events.threads, self.events.axis
         no = asked["thread_no"]
         time_ns = asked["time_ns"]
@@ -331,6 +334,12 @@ class OpenRanges:
 
         Null if there are several or none.
         """
+        only = self._only_threads
+        return only["thread_no"].gather(last_at_or_before(only["place"], places))
+
+    @computed_once
+    def _only_threads(self) -> pl.DataFrame:
+        """From which `place` on which `thread_no` is the only one with an open range."""
         threads, axis = self.events.threads, self.events.axis
         others = threads.filter(~pl.col("main") & ~pl.col("autograd"))
         slots = self.slots.join(others.select("thread_no", "process_no"), on="thread_no")
@@ -348,8 +357,8 @@ class OpenRanges:
         )
         steps = edges.group_by("place").agg(pl.col("count", "who").sum()).sort("place")
         steps = steps.with_columns(pl.col("count", "who").cum_sum())
-        only = steps.select(pl.when(pl.col("count") == 1).then(pl.col("who").cast(pl.UInt32)))
-        return only.to_series().gather(last_at_or_before(steps["place"], places))
+        only = pl.when(pl.col("count") == 1).then(pl.col("who").cast(pl.UInt32))
+        return steps.select("place", only.alias("thread_no"))
 
 
 def _slots(events: Events, history: History) -> pl.DataFrame:

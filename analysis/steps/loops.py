@@ -107,6 +107,8 @@ def find_loops(
     line = HostLine(processes=processes, axis=axis)
     spans = _spans(instance_ranges(attribution, steps))
     known = _candidates(attribution, work, steps, spans, line)
+    if known.is_empty():
+        return Loops(paths=LOOP_PATHS.to_frame(), of_ops=_in_steps(own))
     backward = _spans(attribution.ranges.filter(is_automatic() & (pl.col("name") == "backward")))
     backward = backward.join(processes, on="process", how="semi")
     borders, loops = spans, [known.clear()]
@@ -207,6 +209,12 @@ def _in_runs(
     places = pl.when(between).then("after").drop_nulls().n_unique().over(_PATH)
     is_part = (2 * places >= steps_before) & (steps_before > 0)
     return rows.filter(~is_part).select(*INSTANCES)
+
+
+def _in_steps(own: pl.Series) -> PlacedInLoops:
+    """Per operation its step in `own`, where there is no other loop."""
+    main = pl.when(pl.col("range").is_not_null()).then(pl.lit(MAIN, pl.UInt32))
+    return own.to_frame("range").with_columns(main.alias("loop"))
 
 
 def _placed(

@@ -177,7 +177,8 @@ class ReportTables(TablesOfReport):
         """`rows` with the columns of the table called `name`, the report's name in front."""
         report = pl.lit(self.timeline.trace.report).alias("report")
         schema = declaration(name).schema
-        return rows.with_columns(report).select(schema.names()).match_to_schema(schema)
+        columns = [report if name == "report" else pl.col(name) for name in schema.names()]
+        return rows.select(columns).match_to_schema(schema)
 
 
 def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
