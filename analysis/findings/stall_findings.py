@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, line, place, without_function
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes, Removal
@@ -123,13 +124,20 @@ class Stalls:
 def stalls_of(subject: JudgedReport, *wanted: What) -> Iterator[Stalls]:
     """The places whose stalls mostly do one of the things wanted; allocations are places of their
     own."""
+    places = kept_with(subject, "places of stalls", lambda: _places(subject))
+    yield from (place for place in places if place.what in wanted)
+
+
+def _places(subject: JudgedReport) -> tuple[Stalls, ...]:
+    """The stalls of each place, in the order of their rows."""
     rows = subject.stalls
     phases = rows["phase"].unique().to_list()
     key = ["source", "via", "at_phase", pl.col("what") == "alloc"]
+    places = []
     for _, group in rows.group_by(key, maintain_order=True):
         most = group.group_by("what").agg(_loss().sum()).sort("loss", "what")["what"][-1]
-        if most in wanted:
-            yield _stalls(subject, group, most, phases)
+        places.append(_stalls(subject, group, most, phases))
+    return tuple(places)
 
 
 def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[str]) -> Stalls:
