@@ -21,12 +21,12 @@ from nsysflow.analysis.findings.rules import (
 from nsysflow.analysis.findings.run_saving import RunReplays
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.findings.soundness import sound
+from nsysflow.analysis.findings.stall_findings import TAKES_TURNS, compared_with_replay
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.analysis.trace import Note
-from nsysflow.base.units import duration
 
 FINDINGS: Final = TableSchema(
     """One row per thing to change, in the order in which to act; `finding` numbers them. A saving
@@ -71,6 +71,11 @@ FINDINGS: Final = TableSchema(
         ),
         Column("saving_pct", pl.Float64(), "the most that it saves, of a step"),
         Column("alone_ns", pl.Int64(), "what it saves at most as the only change"),
+        Column(
+            "later_ns",
+            pl.Int64(),
+            "what it saves at most once the host keeps up, where the host hides it; else 0",
+        ),
         Column("step_after_ns", pl.Int64(), "the step with all changes up to this one"),
         Column(
             "effort",
@@ -109,14 +114,6 @@ MOST_BEHIND: Final = 4
 
 FEW_REPORTS: Final = 4
 """Of more ranks only some are looked at: a replay takes seconds for each."""
-
-TAKES_TURNS: Final = 2
-"""Waits hide each other if all together save more than twice what they save alone, or one saves
-less than half of what is lost there."""
-
-TAKEN_OVER: Final = (
-    "the replay saves less than half of that: another wait takes over, or it hides other work"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +301,7 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
 
 def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Valued:
     """A finding with its saving, replayed if it can be, and if that is worth its time."""
-    finding = advised(finding, replays.subject.frameworks)
+    finding = _of_its_process(advised(finding, replays.subject.frameworks), replays.subject)
     saved_ns, step_ns = None, replays.step_ns
     if finding.changes is not None and replayed:
         saved_ns = replays.saving_ns(finding.changes)
@@ -317,8 +314,8 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
         saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None)
-    elif finding.waits and not finding.joint and saved_ns < finding.size_ns / TAKES_TURNS:
-        finding = replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
+    elif finding.waits and not finding.joint:
+        finding = compared_with_replay(finding, saved_ns)
     if finding.beside and replays.part.options.unrecorded_step_ns is not None:
         saved_ns = min(saved_ns, replays.longer_ns)
     if finding.changes is not None:
@@ -335,6 +332,16 @@ def _valued(finding: Finding, replays: Replays, *, replayed: bool = True) -> Val
         step_after_ns=step_ns - saved_ns,
         report=replays.subject.report,
     )
+
+
+def _of_its_process(finding: Finding, subject: JudgedReport) -> Finding:
+    """A finding that says which process it is of, where several use a GPU; in no more steps than
+    are judged."""
+    steps = finding.steps if finding.beside else min(finding.steps, subject.steps)
+    several = subject.timeline.events.users["process"].n_unique() > 1
+    if not several or finding.process is None:
+        return replace(finding, steps=steps)
+    return replace(finding, steps=steps, title=f"{finding.title} (process {finding.process})")
 
 
 def _behind_the_host(
@@ -496,23 +503,18 @@ def findings_table(found: Findings) -> pl.DataFrame:
             "saving_high_ns": one.high_ns,
             "saving_pct": one.pct,
             "alone_ns": one.alone_ns,
+            "later_ns": one.later_ns,
             "step_after_ns": one.step_after_ns,
             "effort": effort_of(one.finding.rule),
             "method": one.finding.method,
             "steps": one.finding.steps,
-            "evidence": "; ".join([*_later(one), *one.finding.evidence]),
+            "evidence": "; ".join(one.finding.evidence),
             "change": "; ".join(one.finding.change),
             "frameworks": "; ".join(one.finding.frameworks),
         }
         for number, one in enumerate(found.valued, start=1)
     ]
     return pl.DataFrame(rows, schema=FINDINGS)
-
-
-def _later(one: Valued) -> Iterator[str]:
-    """That the host hides what a finding saves."""
-    if one.later_ns:
-        yield f"up to {duration(one.later_ns)} once the host keeps up; until then next to nothing"
 
 
 def largest_after(subject: JudgedReport, found: Findings, changes: Changes) -> Valued | None:

@@ -15,6 +15,7 @@ from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import Steps, step_time_ns
@@ -111,7 +112,7 @@ def stall_rows(view: View) -> pl.DataFrame:
     """Every stall of the judged part: `call`, `api`, `kind` (its class), `what` (`read`,
     `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `via`, `at_phase` (its phase where
     it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is
-    most)."""
+    most), `process`."""
     gaps = view.timeline.bare_gaps
     charges = view.charges.with_columns(gaps["device_no"].gather(view.charges["gap"]))
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
@@ -135,6 +136,7 @@ def stall_rows(view: View) -> pl.DataFrame:
         "start_ns",
         (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
         "idle_ns",
+        view.events.threads["process"].gather(rows["thread_no"]),
     ).sort("start_ns", "call")
 
 
@@ -339,6 +341,13 @@ class JudgedReport:
             return self.per_step(int(rows[column].sum()))
         sums = rows.group_by("device").agg(pl.col(column).sum())
         return self.per_step(int(sums[column].max()))  # type: ignore[arg-type]
+
+    def process_of(self, rows: pl.DataFrame) -> int | None:
+        """The OS pid of these rows' process, where several processes use GPUs and they are of one;
+        else None."""
+        users = self.timeline.events.users["process"].n_unique()
+        mine = rows.select(os_pid(pl.col("process")).unique()).to_series().drop_nulls()
+        return int(mine[0]) if users > 1 and len(mine) == 1 else None
 
     def steps_with(self, times_ns: pl.Series) -> int:
         """In how many of the judged steps one of these instants lies; 1 where none are judged."""

@@ -1,7 +1,7 @@
 """The lines and phases at which the host waits, and the findings that say to wait no more."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -33,6 +33,31 @@ RESUMED_NS: Final = 250_000
 benign_sync (H200, 2026-11-20), where the GPU computes during 98 % of the wait."""
 
 
+TAKES_TURNS: Final = 2
+"""Waits hide each other if all together save more than twice what they save alone, or one saves
+less than half of what is lost there."""
+
+MORE: Final = 1.2
+"""A saving that is larger by this than what is lost at its place needs a sentence."""
+
+TAKEN_OVER: Final = (
+    "the replay saves less than half of that: another wait takes over, or it hides other work"
+)
+RUNS_AHEAD: Final = (
+    "the replay saves more than that: the host then launches earlier, so that other idle time goes,"
+    " too"
+)
+
+
+def compared_with_replay(finding: Finding, saved_ns: int) -> Finding:
+    """A finding of waits that says why its replay saves less or more than what is lost there."""
+    if saved_ns < finding.size_ns / TAKES_TURNS:
+        return replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
+    if saved_ns > MORE * finding.size_ns:
+        return replace(finding, evidence=(*finding.evidence, RUNS_AHEAD))
+    return finding
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stalls:
     """The stalls of one line of the program and of a framework, or of one phase where no lines are
@@ -49,6 +74,7 @@ class Stalls:
         steps: how many of the judged steps have them.
         blocked_ns: how long they block the host, per step.
         idle_ns: the idle time behind them, per step.
+        process: the OS pid; None where several processes have them.
         at: the place as `nsysflow whatif` takes it.
     """
 
@@ -62,6 +88,7 @@ class Stalls:
     steps: int
     blocked_ns: int
     idle_ns: int
+    process: int | None
     at: str
 
     @property
@@ -102,6 +129,7 @@ class Stalls:
             changes=Changes(removed=self.removals),
             worth_ns=self.worth_ns(subject),
             waits=True,
+            process=self.process,
             phase=self.phase,
             source=self.source,
             via=self.via,
@@ -157,6 +185,7 @@ def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[
         steps=subject.steps_with(rows["start_ns"]),
         blocked_ns=subject.per_step(int(rows["blocked_ns"].sum())),
         idle_ns=subject.per_step(int(rows["idle_ns"].sum())),
+        process=subject.process_of(rows),
         at=without_function(line(source, via)) or _alone(phase, phases),
     )
 

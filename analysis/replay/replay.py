@@ -347,26 +347,32 @@ def lengths(timeline: Timeline, ops: pl.DataFrame | None = None) -> Lengths:
         ops: `start_ns` and `end_ns` of its operations, in their order.
     """
     wanted = timeline.options.steps
-    steps = judged_steps(timeline.steps, wanted)
+    steps = slowest_steps(timeline, ops)
     if ops is None:
         ops = timeline.events.ops
-    else:
-        steps = timeline.steps_with(ops).join(steps, on=_KEY, how="semi")
-    step_ns, count = _slowest(steps)
+    count = len(steps)
+    step_ns = round(int((steps["end_ns"] - steps["start_ns"]).sum()) / count) if count else None
     lasting = ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     first, last = lasting.select(first=pl.min("start_ns"), last=pl.max("end_ns")).row(0)
     window_ns = 0 if first is None else last - first
     return Lengths(window_ns=window_ns, step_ns=step_ns, steps=count, selected=bool(wanted))
 
 
-def _slowest(steps: pl.DataFrame) -> tuple[int | None, int]:
-    """The longest mean of a process and device, and how many steps it has."""
+def slowest_steps(timeline: Timeline, ops: pl.DataFrame | None = None) -> pl.DataFrame:
+    """The steps that `Lengths.step_ns` is the mean of: those of the process and device where it is
+    longest.
+
+    Args:
+        timeline: the trace.
+        ops: as `lengths` takes them.
+    """
+    steps: pl.DataFrame = judged_steps(timeline.steps, timeline.options.steps)
+    if ops is not None:
+        steps = timeline.steps_with(ops).join(steps, on=_KEY, how="semi")
     mean_ns = (pl.col("end_ns") - pl.col("start_ns")).mean()
     means = steps.group_by("process", "device").agg(mean_ns.alias("mean_ns"), n=pl.len())
-    if means.is_empty():
-        return None, 0
-    mean, count = means.sort("mean_ns", "n").select("mean_ns", "n").row(-1)
-    return round(mean), count
+    slowest = means.sort("mean_ns", "n", "process", "device").tail(1)
+    return steps.join(slowest, on=["process", "device"], how="semi")
 
 
 def part_of(timeline: Timeline, from_ns: int, to_ns: int, *, step: str | None) -> Timeline:

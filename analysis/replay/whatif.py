@@ -23,6 +23,7 @@ from nsysflow.analysis.replay.replay import (
     lengths,
     recorded,
     replay,
+    slowest_steps,
 )
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.kinds import require_steps
@@ -149,6 +150,9 @@ class WhatIf:
         idle_after: the same in the replay.
         notes: what the replay cannot know of this report.
         undisturbed: whether the profiler's share is taken out of both sides.
+        step_idle_before: idle time by cause in one of the steps that `before.step_ns` is the mean
+            of, on their device; None where none is known.
+        step_idle_after: the same in the replay.
     """
 
     before: Lengths
@@ -157,6 +161,8 @@ class WhatIf:
     idle_after: dict[str, int]
     notes: tuple[Note, ...]
     undisturbed: bool = False
+    step_idle_before: dict[str, int] | None = None
+    step_idle_after: dict[str, int] | None = None
 
 
 def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
@@ -185,6 +191,8 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         idle_after=_by_cause(run.explained),
         notes=tuple(_limits(timeline, run.recording)),
         undisturbed=timeline.options.unrecorded_step_ns is not None,
+        step_idle_before=_of_steps(run.steps_before, run.explained_before),
+        step_idle_after=_of_steps(slowest_steps(timeline, run.times.ops), run.explained),
     )
 
 
@@ -201,6 +209,13 @@ class _Run:
         if self._unrecorded_step_ns is None:
             return lengths(self.timeline)
         return lengths(self.timeline, self._times_before.ops)
+
+    @computed_once
+    def steps_before(self) -> pl.DataFrame:
+        """The steps that are measured, without the changes."""
+        if self._unrecorded_step_ns is None:
+            return slowest_steps(self.timeline)
+        return slowest_steps(self.timeline, self._times_before.ops)
 
     @computed_once
     def explained_before(self) -> GapCauses:
@@ -270,6 +285,19 @@ def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> 
 def _by_cause(explained: GapCauses) -> dict[str, int]:
     sums = explained.gaps.select(f"{cause}_ns" for cause in CAUSES).sum().row(0)
     return dict(zip(CAUSES, sums, strict=True))
+
+
+def _of_steps(steps: pl.DataFrame, explained: GapCauses) -> dict[str, int] | None:
+    """Idle time by cause of a step, in the mean; None without steps."""
+    if steps.is_empty():
+        return None
+    step = steps.select("device_no", "start_ns", step_end_ns="end_ns").sort("start_ns")
+    gaps = explained.gaps.filter(pl.col("device_no") == step["device_no"][0]).sort("start_ns")
+    inside = gaps.join_asof(step.drop("device_no"), on="start_ns").filter(
+        pl.col("start_ns") < pl.col("step_end_ns")
+    )
+    sums = inside.select(f"{cause}_ns" for cause in CAUSES).sum().row(0)
+    return {cause: round(ns / len(steps)) for cause, ns in zip(CAUSES, sums, strict=True)}
 
 
 def _limits(timeline: Timeline, recording: Recorded) -> Iterator[Note]:

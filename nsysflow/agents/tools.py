@@ -151,6 +151,8 @@ class Replayed:
         undisturbed: whether both are without the profiler's share.
         idle_before: idle time by cause, of all GPUs together, in ns.
         idle_after: the same in the replay.
+        step_idle_before: idle time by cause of a step, in ns; null where no step is known.
+        step_idle_after: the same in the replay.
         then: the finding that is then the largest; null where none is.
         limits: what the replay cannot know of this report.
     """
@@ -163,6 +165,8 @@ class Replayed:
     undisturbed: bool
     idle_before: Mapping[str, int]
     idle_after: Mapping[str, int]
+    step_idle_before: Mapping[str, int] | None
+    step_idle_after: Mapping[str, int] | None
     then: dict[str, Any] | None
     limits: tuple[str, ...]
 

@@ -78,20 +78,23 @@ def _change(name: str, before_ns: int, after_ns: int, what: str = "") -> str:
 
 def _idle(whatif: WhatIf) -> Iterator[str]:
     """Idle time by cause, most of it after the change first."""
-    causes = [cause for cause in CAUSES if whatif.idle_before[cause] or whatif.idle_after[cause]]
+    was, now = whatif.step_idle_before, whatif.step_idle_after
+    of_steps = was is not None and now is not None
+    if was is None or now is None:
+        was, now = whatif.idle_before, whatif.idle_after
+    causes = [cause for cause in CAUSES if was[cause] or now[cause]]
     if not causes:
         yield "no GPU is idle between two operations"
         return
-    causes.sort(key=lambda cause: whatif.idle_after[cause], reverse=True)
-    yield f"{'idle by cause':<24}{'before':>10}{'after':>10}"
+    causes.sort(key=lambda cause: now[cause], reverse=True)
+    title = "idle by cause, a step" if of_steps else "idle by cause"
+    yield f"{title:<24}{'before':>10}{'after':>10}"
     for cause in causes:
-        before, after = (
-            duration(idle_ns[cause]) for idle_ns in (whatif.idle_before, whatif.idle_after)
-        )
+        before, after = (duration(idle_ns[cause]) for idle_ns in (was, now))
         yield f"  {CAUSES[cause].label:<22}{before:>10}{after:>10}"
     most = causes[0]
     yield ""
-    if whatif.idle_after[most]:
+    if now[most]:
         yield f"then the largest cause of idle time: {CAUSES[most].label}"
     else:
         yield "then no GPU is idle between two operations"
@@ -116,6 +119,8 @@ def whatif_json(whatif: WhatIf, next_finding: Valued | None = None) -> str:
         "undisturbed": whatif.undisturbed,
         "idle_before": whatif.idle_before,
         "idle_after": whatif.idle_after,
+        "step_idle_before": whatif.step_idle_before,
+        "step_idle_after": whatif.step_idle_after,
         "then": following,
         "limits": [str(note) for note in whatif.notes],
     }

@@ -24,6 +24,18 @@ def windows(*words: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "waiting in a sync         670 us         0"),
+        ("--steps 1:4 --steps !2", "the mean of 2 selected steps"),
+    ],
+)
+def test_the_page_says_step_window_and_idle_time(words: str, said: str) -> None:
+    shown = run("whatif", REPORT, "--remove", "sync@nan_check.py:125", *words.split()).stdout
+    assert said in shown
+
+
+@pytest.mark.parametrize(
     "change",
     [
         "--remove all",

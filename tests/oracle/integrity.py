@@ -49,7 +49,7 @@ def missing_in_graphs(report: Report) -> int:
     counts = Counter((process, node) for (process, _), nodes in launches.items() for node in nodes)
     of_graph: dict[tuple[int | None, int], list[set[int]]] = defaultdict(list)
     for (process, _), nodes in launches.items():
-        name = min(nodes, key=lambda node, process=process: (-counts[process, node], node))
+        name = min((-counts[process, node], node) for node in nodes)[1]
         of_graph[process, name].append(nodes)
     return sum(len(set().union(*each)) - len(nodes) for each in of_graph.values() for nodes in each)
 

@@ -191,6 +191,8 @@ def what_if(step_ns: int | None = 4_000_000, after_ns: int | None = 3_000_000) -
         idle_before=NO_IDLE | {"sync": 2_000_000, "host": 500_000},
         idle_after=NO_IDLE | {"host": 600_000},
         notes=(Note(NoteKind.OTHER_RANKS, "ranks are not replayed"),),
+        step_idle_before=None if step_ns is None else NO_IDLE | {"sync": 400_000, "host": 100_000},
+        step_idle_after=None if step_ns is None else NO_IDLE | {"host": 120_000},
     )
 
 

@@ -55,6 +55,7 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
         steps=subject.steps_with(rows["start_ns"]),
         changes=Changes(faster_host=((phase, 0.0),)),
         exact=known,
+        process=subject.process_of(rows),
         phase=phase if known else "",
     )
 

@@ -69,5 +69,6 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame, steps: int) 
         changes=Changes(faster_host=((at, 0.0),)) if known else None,
         exact=False,
         at_most_ns=size_ns,
+        process=subject.process_of(rows),
         phase=phase if known else "",
     )

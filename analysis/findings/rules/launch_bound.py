@@ -104,6 +104,7 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
         changes=None if of_graphs else Changes(graphs=graphed or subject.step_paths),
         exact=bool(graphed),
         at_most_ns=size_ns,
+        process=subject.process_of(short),
         phase=phase,
         source=source,
         via=via,

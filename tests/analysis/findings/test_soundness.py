@@ -32,9 +32,9 @@ def assert_can_be(found: Findings, most_ns: float) -> None:
 def idle_and_work_ns(analysis: nsysflow.Analysis) -> float:
     """The idle time of the judged part and all that its GPU ran in it, of a step."""
     spent = pl.col("idle_ns") + pl.col("kernel_ns") + pl.col("copy_ns")
-    of_gpus = analysis.run_steps.accounting.select(spent.max()).item()
-    steps = analysis.run_steps.view.steps.group_by("process", "device").len().select("len").max()
-    return float(of_gpus / (steps.item() if analysis.judged.view.of_steps else 1))
+    most_ns = max(analysis.run_steps.accounting.select(spent).to_series().to_list())
+    counts = analysis.run_steps.view.steps.group_by("process", "device").len()["len"].to_list()
+    return most_ns / max(counts) if analysis.judged.view.of_steps else float(most_ns)
 
 
 @every_report
@@ -50,8 +50,8 @@ def selections(name: str) -> Iterator[Options]:
     phases = whole.phases.filter(pl.col("kernel_ns") > 0).sort("kernel_ns")["path"]
     for path in {*phases.head(1), *phases.tail(1)}:
         yield Options(range=path)
-    times = whole.timeline.events.ops["start_ns"]
-    first, last = int(times.min()), int(times.max())  # type: ignore[arg-type]
+    times = pl.col("start_ns")
+    first, last = whole.timeline.events.ops.select(times.min(), last=times.max()).row(0)
     yield Options(from_ns=first + (last - first) // 3, to_ns=first + 2 * (last - first) // 3)
     yield Options(from_ns=last - (last - first) // 10)
     yield Options(whole=True)

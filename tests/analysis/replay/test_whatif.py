@@ -29,6 +29,10 @@ def test_steps_and_idle_time_are_those_of_the_replay() -> None:
     assert found.after.step_ns == 101_000
     assert (found.before.window_ns, found.after.window_ns) == (900_000, 504_000)
     assert sum(found.idle_before.values()) == 400_000
+    assert found.step_idle_before is not None
+    assert found.step_idle_after is not None
+    assert sum(found.step_idle_before.values()) == 100_000
+    assert sum(found.step_idle_after.values()) == 1_000
     assert found.idle_after == dict.fromkeys(found.idle_after, 0) | {"queue_delay": 4_000}
 
 

@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.findings.findings import TAKEN_OVER
 from nsysflow.analysis.findings.rules import LAST_RESORT, RULES
+from nsysflow.analysis.findings.stall_findings import TAKEN_OVER
 from nsysflow.analysis.options import Options
 from nsysflow.runs.analyze import PAGE, analyze_reports
 from tests.analysis.findings.subjects import MS, found, options_of, real, valued

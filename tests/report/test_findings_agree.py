@@ -1,0 +1,54 @@
+"""Findings have one saving, one order and one number of steps, wherever they are printed."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nsysflow.analysis.findings.findings import WORTH_PCT
+from nsysflow.base.units import duration
+from nsysflow.report.document import report_json
+from nsysflow.report.explain.finding import explain_findings
+from nsysflow.report.explain.pages import Facts
+from nsysflow.report.findings import Suggestion, suggestions
+from nsysflow.report.results import Results
+from tests.analyses import NAMES, run_of
+
+
+def on_the_page(row: dict[str, Any], shown: Suggestion) -> None:
+    """The page has the row's saving; what is left of it is nothing, it has the saving alone."""
+    assert (shown.number, shown.title) == (row["finding"], row["title"])
+    assert row["change"].startswith(shown.change)
+    saving_ns = row["later_ns"] or row["saving_high_ns"]
+    if 0 < row["saving_pct"] < WORTH_PCT:
+        saving_ns = row["alone_ns"]
+    assert not saving_ns or duration(saving_ns) in shown.saving
+    if shown.steps:
+        assert shown.steps.startswith(f"in {row['steps']:,} of")
+
+
+def in_full(row: dict[str, Any], facts: list[tuple[str, str]]) -> None:
+    """So has `explain`, with the table's evidence."""
+    saves = next(text for name, text in facts if name == "saves")
+    saving_ns = row["later_ns"] or row["saving_high_ns"]
+    assert not saving_ns or duration(saving_ns) in saves
+    assert "; ".join(text for name, text in facts if name == "evidence") == row["evidence"]
+    for text in (text for name, text in facts if name == "steps"):
+        assert f"{row['steps']} " in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_page_table_explanation_and_report_json_agree(name: str) -> None:
+    results: Results = run_of(name)
+    table = results.table("findings").to_dicts()
+    assert json.loads(report_json(results))["findings"] == [
+        {column: pytest.approx(value, abs=1e-5) for column, value in row.items()} for row in table
+    ]
+    shown = suggestions(results, len(table)).rows
+    explained = explain_findings(results, 100)
+    assert len(shown) == len(explained) == len(table)
+    for row, suggestion in zip(table, shown, strict=True):
+        on_the_page(row, suggestion)
+        explanation = explained[row["finding"]]
+        assert explanation.title == row["title"]
+        in_full(row, next([*part.rows] for part in explanation.parts if isinstance(part, Facts)))
