@@ -37,6 +37,7 @@ class NoteKind(StrEnum):
     LEFT_OUT = "left-out"
     UNFIT_RANKS = "unfit-ranks"
     UNSOUND_FINDING = "unsound-finding"
+    BACKTRACES_OF_LAUNCHES = "backtraces-of-launches"
 
 
 @dataclass(frozen=True)

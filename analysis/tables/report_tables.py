@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 
 import polars as pl
 
@@ -157,6 +158,7 @@ class ReportTables(TablesOfReport):
             *self.trace.notes,
             *_unknown_waits(self.timeline),
             *_unknown_graphs(self.timeline),
+            *_backtraces_of_launches(self.timeline),
             *notes_on_graphs(self.judged.view),
         )
 
@@ -188,6 +190,31 @@ def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
             NoteKind.EVENTS_NOT_RECORDED,
             f"{missing} waits of a stream name no event in this report; what compute waited for is"
             " judged by streams alone",
+        )
+
+
+MOST_TRACED_PCT: Final = 50
+"""From here on most launches wait for their backtrace: 132 ms for 44 ms of a program that launches
+all the time."""
+
+
+def _backtraces_of_launches(timeline: Timeline) -> Iterator[Note]:
+    """A note where the recorder took the call chain of most launches, which slows the host (spec
+    §12.10). Captures of `nsysflow profile` say how long a step took before."""
+    trace, events = timeline.trace, timeline.events
+    unrecorded = timeline.options.unrecorded_step_ns
+    if trace.backtraces.is_empty() or len(trace.captures) or unrecorded is not None:
+        return
+    threads = events.threads.select("thread_no", "thread")
+    launches = events.ops.filter("first", pl.col("call").is_not_null())
+    called = launches.select("thread_no", start_ns="launch_start_ns").join(threads, on="thread_no")
+    traced = called.join(trace.backtraces, on=["start_ns", "thread"], how="semi")
+    if 100 * len(traced) >= MOST_TRACED_PCT * len(called) > 0:
+        yield Note(
+            NoteKind.BACKTRACES_OF_LAUNCHES,
+            f"{len(traced):,} of {len(called):,} launches have a backtrace, which takes the host up"
+            " to three times as long: host code and launches take less without; record without"
+            " them (nsys: --cudabacktrace=none), or with nsysflow profile",
         )
 
 

@@ -51,6 +51,8 @@ from tests.tiny import (
 
 SOUND: tuple[Row, ...] = (launch(10, 20, 1), kernel(20, 30, 1))
 
+TRACED = NoteKind.BACKTRACES_OF_LAUNCHES
+
 
 def failed(analysis: nsysflow.Analysis) -> Failures:
     """The failed checks as the oracle gives them."""
@@ -148,6 +150,13 @@ def test_kernels_that_some_launches_of_a_graph_lack_are_missing_and_no_wait() ->
     assert sound.integrity.filter(missing).is_empty()
     assert broken_.integrity.filter(missing)["count"].item() == 100
     assert not [one for one in broken_.found.valued if one.finding.rule == "dependency-wait"]
+
+
+def test_backtraces_of_most_launches_are_a_note_in_reports_of_others() -> None:
+    (note,) = (n for n in analysed("h200-backtrace").notes if n.kind is TRACED)
+    assert "launches have a backtrace" in note.text
+    ours = ("launch_bound-eager", "h200-accumulation", "h200-train")
+    assert not [n for name in ours for n in analysed(name).notes if n.kind is TRACED]
 
 
 def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path) -> None:
