@@ -28,6 +28,14 @@ UNVARIED: Final = 50
 """No model has so many layers of one kind: a loop that repeats so often without a change is one of
 steps."""
 
+LEAST_TIME: Final = 12
+"""What takes less than a twelfth of the GPU's time is no loop of steps. The regular steps of the
+shortest loop that was one took less than a tenth, the tensors that a step updated one by one 4 to
+8.7 %: the two overlap."""
+
+WARM_UP: Final = 3
+"""Fewer passes than these, apart from the loop, warm up for it or follow it."""
+
 INFERRED_STEPS: Final = pl.Schema(
     {
         "process": pl.Int64(),
@@ -63,12 +71,13 @@ MARKS: Final = pl.Schema(
         "updates": pl.Int64(),
         "until_optimizer": pl.Int64(),
         "of_optimizer": pl.Boolean(),
+        "updated_later": pl.Boolean(),
     }
 )
 """A row per mark. Of its stretches, `length` is the median, `regular` how many are near it; of
 these, `gpu_ns` is their time (`reach_ns` that of all), and `computing`, `graphs`, … how many hold
 such a launch. `alike` is how many of all run the same kernels, `updates` how many hold an
-optimizer."""
+optimizer; `updated_later` is whether one follows the first place."""
 Marks = Annotated[pl.DataFrame, MARKS]
 
 
@@ -191,13 +200,16 @@ def _good_marks(launched: Launched) -> Marks:
         )
         open_updates = (pl.col("last") <= last_update).cast(pl.Int64)
         marks = _summed_up(placed).with_columns(
-            pl.lit(family, pl.UInt8).alias("family"), pl.col("updates") + open_updates
+            pl.lit(family, pl.UInt8).alias("family"),
+            pl.col("updates") + open_updates,
+            (pl.col("first") < last_update).alias("updated_later"),
         )
         found.append(marks.match_to_schema(MARKS, integer_cast="upcast"))
     marks = pl.concat(found)
     return marks.filter(
         3 * pl.col("regular") >= 2 * (pl.col("places") - 1),
         2 * pl.col("known") >= pl.col("regular_launches"),
+        (LEAST_TIME * pl.col("gpu_ns") >= launched["gpu_ns"].sum()) | _in_most("graphs"),
         _in_most("computing"),
     )
 
@@ -275,8 +287,9 @@ def _in_most(holding: str) -> pl.Expr:
 
 def _evident(marks: Marks, launches: int) -> Marks:
     """The marks of which something says that steps begin there, and not layers or trials."""
-    optimizing, exchanging = _in_most("optimizers"), _in_most("exchanges") | _in_most("graphs")
-    evident = marks.filter(optimizing | exchanging)
+    # what an update follows that is not in it are its layers, or parts of its batch
+    alone = _in_most("exchanges") & ~pl.col("updated_later")
+    evident = marks.filter(_in_most("optimizers") | _in_most("graphs") | alone)
     if not evident.is_empty():
         return evident
     rest = launches - pl.col("last") - pl.col("length")
@@ -286,7 +299,8 @@ def _evident(marks: Marks, launches: int) -> Marks:
         & (10 * rest.abs() <= pl.col("length"))
     )
     unvaried = (pl.col("places") >= UNVARIED) & (pl.col("alike") >= pl.col("places") - 2)
-    return marks.filter(nothing_else | unvaried)
+    to_the_end = launches - pl.col("last") <= 2 * pl.col("length")
+    return marks.filter(~pl.col("updated_later"), nothing_else | (unvaried & to_the_end))
 
 
 def _innermost(marks: Marks) -> Marks:
@@ -335,6 +349,8 @@ def _repetition(launched: Launched, mark: dict[str, int]) -> Repetition | None:
     optimizing = 5 * mark["optimizers"] >= 4 * mark["regular"]
     if optimizing:
         begins, end = _around_updates(begins, launched["optimizer"], end)
+    else:
+        begins, end = _without_warm_up(begins, mark["length"], end)
     if len(begins) < MIN_REPEATS:
         return None
     back = _moved_back(launched, begins, mark["length"], optimizing=optimizing)
@@ -366,6 +382,20 @@ def _around_updates(begins: pl.Series, optimizer: pl.Series, end: int) -> tuple[
     if last == len(begins) - 2:
         return begins[first:], end
     return begins[first : last + 1], int(begins[last + 1])
+
+
+def _without_warm_up(begins: pl.Series, length: int, end: int) -> tuple[pl.Series, int]:
+    """The begins of the loop without one or two that a longer stretch parts from all others, and
+    where the last one ends."""
+    apart = (2 * begins.diff().drop_nulls() > 3 * length).arg_true()
+    if len(apart) != 1:
+        return begins, end
+    before, behind = int(apart[0]) + 1, len(begins) - int(apart[0]) - 1
+    if before < WARM_UP <= behind:
+        return begins[before:], end
+    if behind < WARM_UP <= before:
+        return begins[:before], int(begins[before])
+    return begins, end
 
 
 def _moved_back(launched: Launched, begins: pl.Series, length: int, *, optimizing: bool) -> int:

@@ -72,9 +72,24 @@ class Mark:
         return self.most_hold([one.optimizer for one in self.launches])
 
     @cached_property
-    def exchanges(self) -> bool:
+    def replays(self) -> bool:
         """§8.26."""
-        return self.copies_or_waits or self.most_hold([one.graph for one in self.launches])
+        return self.most_hold([one.graph for one in self.launches])
+
+    @property
+    def exchanges(self) -> bool:
+        """§8.27: whether few names are enough."""
+        return self.copies_or_waits or self.replays
+
+    @cached_property
+    def updated_later(self) -> bool:
+        """§8.26: whether an optimizer follows the first place."""
+        return any(one.optimizer for one in self.launches[self.places[0] + 1 :])
+
+    @property
+    def tells(self) -> bool:
+        """§8.26: whether something says that steps begin there."""
+        return self.optimizes or self.replays or (self.copies_or_waits and not self.updated_later)
 
     @cached_property
     def copies_or_waits(self) -> bool:
@@ -111,7 +126,8 @@ class Mark:
             and 10 * abs(rest - self.length) <= self.length
         )
         unvaried = len(self.places) >= 50 and self.most_frequent >= len(self.stretches) - 1
-        return nothing_beside or unvaried
+        to_the_end = rest <= 2 * self.length
+        return not self.updated_later and (nothing_beside or (unvaried and to_the_end))
 
     @property
     def updates(self) -> int:
@@ -261,7 +277,9 @@ def good_marks(launches: list[Launch]) -> list[Mark]:
             if 3 * len(mark.regular) < 2 * len(mark.stretches):
                 continue
             computes = mark.most_hold([not one.copies for one in launches])
-            if computes and 2 * sum(known[at] for at in inside) >= len(inside):
+            total_ns = sum(one.gpu_ns for one in launches)
+            lasts = mark.replays or 12 * mark.gpu_ns >= total_ns
+            if lasts and computes and 2 * sum(known[at] for at in inside) >= len(inside):
                 found.append(mark)
     return found
 
@@ -270,7 +288,7 @@ def decided(launches: list[Launch]) -> Mark | None:
     """§8.26, §8.27: the mark where the steps begin."""
     marks = good_marks(launches)
     while True:
-        told = [mark for mark in marks if mark.optimizes or mark.exchanges]
+        told = [mark for mark in marks if mark.tells]
         count = told or [mark for mark in marks if mark.alone]
         if not count:
             return None
@@ -312,6 +330,19 @@ def border(level: list[Mark]) -> Mark:
     )
 
 
+def without_warm_up(places: list[int], length: int, end: int) -> tuple[list[int], int]:
+    """§8.28: the loop, and where it ends, without one or two passes apart from it."""
+    apart = [at for at, (a, b) in enumerate(pairwise(places), start=1) if 2 * (b - a) > 3 * length]
+    if len(apart) != 1:
+        return places, end
+    before, behind = places[: apart[0]], places[apart[0] :]
+    if len(before) < 3 <= len(behind):
+        return behind, end
+    if len(behind) < 3 <= len(before):
+        return before, behind[0]
+    return places, end
+
+
 def repetition(launches: list[Launch]) -> tuple[list[int], int, bool]:
     """§8.28: where each step begins, where the last one ends, and whether that is cut off."""
     first = max(0, (len(launches) - DECIDING) // 2)
@@ -329,6 +360,8 @@ def repetition(launches: list[Launch]) -> tuple[list[int], int, bool]:
         if last < len(holds) - 1:
             places, end = places[: last + 1], places[last + 1]
         places = places[holds.index(True) :]
+    else:
+        places, end = without_warm_up(places, mark.length, end)
     if len(places) < 3:
         return none
     middle, back = places[len(places) // 2], 0

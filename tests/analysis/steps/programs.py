@@ -117,6 +117,11 @@ def without_loop(random: Random, kind: str) -> list[Launched]:
         ],
         "one forward pass": [INPUT, *forward(random.randint(3, 48)), READ, WAIT],
         "one training step": training_step(random.randint(3, 48)),
+        "one training step that reads in each layer": [
+            *[*layers(1, "forward"), READ, WAIT] * random.randint(3, 48),
+            *backward(),
+            UPDATE,
+        ],
         "autotuning": setting_up(random),
         "one kernel": kernels("long"),
         "different kernels": kernels(*(f"only_{number}" for number in range(length))),
@@ -129,6 +134,7 @@ WITHOUT_LOOP: Final = (
     "random kernels and copies",
     "one forward pass",
     "one training step",
+    "one training step that reads in each layer",
     "autotuning",
     "one kernel",
     "different kernels",
@@ -138,6 +144,8 @@ WITHOUT_LOOP: Final = (
 def looping(random: Random, kind: str, steps: int) -> list[Launched]:
     """A program of that kind with so many steps, after a start-up."""
     depth, grid = random.randint(1, 12), random.randint(1, 64)
+    inference = [INPUT, *forward(depth + 2, grid=grid), READ, WAIT]
+    before = [*inference * 2, *layers(depth + 3, "prefill")] if kind == "warm-up apart" else []
     made: list[list[Launched]] = []
     for number in range(steps):
         step = training_step(depth, grid=grid)
@@ -160,8 +168,8 @@ def looping(random: Random, kind: str, steps: int) -> list[Launched]:
                 *kernels("transposed", "upsampled"),
                 *training_step(depth, grid=grid + 1),
             ]
-        elif kind == "inference":
-            step = [INPUT, *forward(depth + 2, grid=grid), READ, WAIT]
+        elif kind in ("inference", "warm-up apart"):
+            step = inference
         elif kind == "graph":
             step = [INPUT, REPLAY, *kernels("metric")]
         elif kind == "only graphs":
@@ -175,7 +183,7 @@ def looping(random: Random, kind: str, steps: int) -> list[Launched]:
         elif kind == "two devices":
             step = [*step, *[replace(one, device=1) for one in step[: len(step) // 2]]]
         made.append(step)
-    return [*setting_up(random), *(one for step in made for one in step)]
+    return [*setting_up(random), *before, *(one for step in made for one in step)]
 
 
 LOOPING: Final = (
@@ -186,6 +194,7 @@ LOOPING: Final = (
     "accumulation",
     "adversarial",
     "inference",
+    "warm-up apart",
     "graph",
     "only graphs",
     "streams",

@@ -177,6 +177,19 @@ def assert_found_again(trace: nsysflow.Trace) -> None:
     assert median(shifts) < length / 4
 
 
+@pytest.mark.parametrize("name", ["trainstep-torch", "h200-accumulation", "h200-bottlenecks"])
+def test_no_step_is_invented_in_a_single_pass_of_a_real_program(name: str) -> None:
+    """The passes hold loops: over time steps, parts of a batch, and trials."""
+    trace = loaded(name)
+    known = Timeline(trace, Options())
+    begins = known.with_inferred.ranges["start_ns"].gather(known.steps["range"]).sort()
+    for begun, ended in pairwise(begins):
+        calls = trace.calls.filter(pl.col("start_ns").is_between(begun, ended, closed="left"))
+        ops = trace.ops.join(calls, on=["process", "correlation"], how="semi")
+        single = replace(without_ranges(trace), calls=calls, ops=ops)
+        assert Timeline(single, Options()).inferred_steps.is_empty()
+
+
 def test_steps_of_a_part_of_a_report_are_those_of_the_whole() -> None:
     bare = Timeline(without_ranges(loaded("h200-gpt2-eager")), Options())
     again = Timeline(bare.trace, Options(), events=bare.events, inferred=bare.inferred_steps)
