@@ -24,6 +24,7 @@ class Cause:
         meaning: what it means, for the spec and for help.
         label: the words for it on screens.
         bound: the verdict's word where most of the time is idle for this cause.
+        waits: the verdict's words for the GPU meanwhile, as they follow a share of the time.
         calls: which CUDA calls make it, as a pattern on the whole name without version suffix; None
             where no name decides. Of two causes that match, the first one counts.
         calls_not: which of these do not, as a pattern on a part of the name.
@@ -35,6 +36,7 @@ class Cause:
     meaning: str
     label: str
     bound: str
+    waits: str
     calls: str | None = None
     calls_not: str | None = None
     claim: int | None = None
@@ -47,6 +49,7 @@ DECLARED: Final = (
         meaning="the profiler's own work held either thread",
         label="profiler",
         bound="profiler-bound",
+        waits="waiting for the profiler",
         claim=0,
     ),
     Cause(
@@ -55,6 +58,7 @@ DECLARED: Final = (
         meaning="the host was blocked in an explicit synchronization",
         label="waiting in a sync",
         bound="sync-bound",
+        waits="waiting in a sync",
         calls=r"cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize",
         claim=1,
     ),
@@ -64,6 +68,7 @@ DECLARED: Final = (
         meaning="the host was blocked in a copy: pageable memory, or a synchronous memcpy",
         label="waiting in a copy",
         bound="copy-bound",
+        waits="waiting in a copy",
         calls=r"(?:cuda|cu)Memcpy.*",
         calls_not=r"Async",
         claim=1,
@@ -74,6 +79,7 @@ DECLARED: Final = (
         meaning="device or pinned memory was being allocated or freed",
         label="allocating memory",
         bound="allocation-bound",
+        waits="waiting for allocations",
         calls=(
             r"cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister"
             r"|cudaMemPool.*|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*"
@@ -87,6 +93,7 @@ DECLARED: Final = (
         meaning="GPU code was being loaded, linked or compiled on first use",
         label="loading GPU code",
         bound="bound by loading code",
+        waits="loading kernels",
         calls=(
             r"cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload|cudaLibraryLoad.*"
             r"|cudaLibraryUnload|cuLink.*"
@@ -99,6 +106,7 @@ DECLARED: Final = (
         meaning="another CUDA call",
         label="other CUDA calls",
         bound="bound by other CUDA calls",
+        waits="waiting for other CUDA calls",
         claim=5,
     ),
     Cause(
@@ -107,6 +115,7 @@ DECLARED: Final = (
         meaning="application code outside CUDA: Python, data loading, the framework",
         label="host code",
         bound="host-bound",
+        waits="waiting for the host",
     ),
     Cause(
         name="launch",
@@ -114,6 +123,7 @@ DECLARED: Final = (
         meaning="launch overhead: launch calls, and the framework's code between them",
         label="launch overhead",
         bound="launch-bound",
+        waits="waiting for launches",
         calls=r"(?:cuda|cu)(?:Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*",
         calls_not=r"LaunchHostFunc$",
         claim=4,
@@ -124,6 +134,7 @@ DECLARED: Final = (
         meaning="the work was queued, and started up to 10 us later",
         label="queue delay",
         bound="bound by queue delay",
+        waits="waiting in the queue",
     ),
     Cause(
         name="dependency",
@@ -131,6 +142,7 @@ DECLARED: Final = (
         meaning="the work was queued, and waited longer: for an event, another stream or GPU",
         label="waiting for GPU work",
         bound="dependency-bound",
+        waits="waiting for GPU work",
     ),
     Cause(
         name="unknown",
@@ -138,6 +150,7 @@ DECLARED: Final = (
         meaning="the launch of the work is not in the report",
         label="launch not recorded",
         bound="unexplained",
+        waits="waiting for launches that are not recorded",
     ),
 )
 """All causes, in the order that breaks ties."""

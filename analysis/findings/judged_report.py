@@ -328,6 +328,10 @@ class JudgedReport:
         """A time per step in words: `3.92 ms a step`; `3.92 ms` of a window."""
         return f"{duration(ns)}{self.a_step}"
 
+    def idle(self, ns: int) -> str:
+        """Idle time per step in words: `520 us of GPU idle time a step`."""
+        return f"{duration(ns)} of GPU idle time{self.a_step}"
+
     def per_step(self, total_ns: int) -> int:
         """A sum over the judged part, per step."""
         return round(total_ns / self.steps)

@@ -121,7 +121,7 @@ class Stalls:
             change=change,
             evidence=(
                 f"{self._often(subject)} the host for {subject.spent(self.blocked_ns)}",
-                f"the GPU idles for {subject.spent(self.idle_ns)} behind them",
+                f"they cost {subject.idle(self.idle_ns)}",
             ),
             table="syncs",
             size_ns=self.size_ns,

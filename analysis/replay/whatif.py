@@ -305,8 +305,8 @@ def _limits(timeline: Timeline, recording: Recorded) -> Iterator[Note]:
     if recording.missing:
         yield Note(
             NoteKind.EVENTS_NOT_RECORDED,
-            f"{recording.missing} waits of a stream name no event in this report; whom they waited"
-            " for is judged by time alone",
+            f"{recording.missing:,} stream waits cannot be matched to events; what they wait for in"
+            " the replay is a guess",
         )
     launching = recording.program.calls[recording.program.ops["node"].drop_nulls().unique()]
     competing = launching.group_by("process_no").agg(pl.col("team").n_unique())["team"].max()

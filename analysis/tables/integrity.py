@@ -43,6 +43,27 @@ IMPACT: Final = {
 }
 """Checks in the order in which they are shown, and which numbers a count above zero affects."""
 
+IN_WORDS: Final = {
+    "kernels before their launch": "kernel{s} start{v} before their launch: the clocks of host and"
+    " GPU disagree, so latencies are wrong",
+    "operations without a launch": "operation{s} without a recorded launch: why the GPU idled"
+    " before them is unknown",
+    "negative durations": "row{s} with a negative duration left out",
+    "launches without an operation": "launch{es} without an operation: the profiler lost some, so"
+    " kernel counts are too low",
+    "unattributed operations": "operation{s} belong{v} to no phase",
+    "events lost": "message{s} of lost events: the recording is incomplete",
+    "clock jumps": "timestamp{s} days off: no duration here can be trusted",
+    "overlapping kernels on one stream": "kernel{s} overlap{v} the one before on the same stream:"
+    " sums of kernel durations count that time twice",
+    "graph operations into other launches": "operation{s} of CUDA graphs run{v} into the next"
+    " launch: busy and idle time around them are wrong",
+    "graph kernels over 100 times their median": "kernel{s} of CUDA graphs take{v} over 100 times"
+    " the median: busy and idle time around them are wrong",
+}
+"""What stands behind the count of each of them in a sentence; `{s}`, `{es}` and `{v}` are endings
+of nouns and verbs."""
+
 OF_GRAPHS: Final = (
     "graph operations into other launches",
     "graph kernels over 100 times their median",

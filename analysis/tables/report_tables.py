@@ -188,8 +188,7 @@ def _unknown_waits(timeline: Timeline) -> Iterator[Note]:
     if missing := timeline.event_waits.missing:
         yield Note(
             NoteKind.EVENTS_NOT_RECORDED,
-            f"{missing} waits of a stream name no event in this report; what compute waited for is"
-            " judged by streams alone",
+            f"{missing:,} stream waits cannot be matched to events; causes there are guesses",
         )
 
 

@@ -72,7 +72,7 @@ def suggestions(results: Results, limit: int) -> Suggestions:
 def saving_of(valued: Valued) -> str:
     """What a finding saves: `save up to 2.10 ms (38 %)`."""
     if valued.later_ns:
-        return f"save up to {duration(valued.later_ns)} later"
+        return f"saves nothing until launches are fixed, then up to {duration(valued.later_ns)}"
     if not valued.high_ns:
         return "not estimated"
     return (

@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.analysis.tables.index import ABOUT, declarations
+from nsysflow.analysis.tables.integrity import IN_WORDS
 from nsysflow.analysis.tables.table import Table
 from nsysflow.base.units import number, percent
 from nsysflow.report.blocks import block_of
@@ -129,12 +130,15 @@ def _recorded(results: Results) -> tuple[str, ...]:
 
 
 def quality_lines(results: Results) -> tuple[str, ...]:
-    """A line for each check that the recording fails: `unattributed operations: 96 (2.9 %);
-    affects …`."""
+    """A line for each check that the recording fails: `96 operations (2.9 %) belong to no
+    phase`."""
     lines = []
     for row in results.table("integrity").iter_rows(named=True):
+        one = row["count"] == 1
+        endings = {"s": "", "es": "", "v": "s"} if one else {"s": "s", "es": "es", "v": ""}
+        noun, _, rest = IN_WORDS[row["check"]].format(**endings).partition(" ")
         share = "" if row["share_pct"] is None else f" ({percent(row['share_pct'])})"
-        lines.append(f"{row['check']}: {number(row['count'])}{share}; affects {row['impact']}")
+        lines.append(f"{number(row['count'])} {noun}{share} {rest}")
     return tuple(lines)
 
 

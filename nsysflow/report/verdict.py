@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
+from nsysflow.analysis.tables.kernel_classes import OTHER
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
@@ -39,6 +40,17 @@ LOSSES: Final = {
 }
 """What each part is called as a loss."""
 
+DOING: Final = {
+    "compute": "computing",
+    "communication": "waiting for communication",
+    "copies": "waiting for copies",
+    **{name: cause.waits for name, cause in CAUSES.items()},
+}
+"""What the GPU does in each part, as it follows a share: `45 % waiting for launches`."""
+
+_FINITE: Final = (("computing", "compute"), ("waiting", "wait"), ("loading", "load"))
+"""Their verbs: `the GPUs wait for launches`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -46,7 +58,9 @@ class Verdict:
 
     Attributes:
         gpus: which ones, e.g. `GPU 0`; empty where it is all of them.
-        what: `compute-bound (72 %)`, or that a GPU has next to nothing to do.
+        word: `host-bound`; empty where no single part of the time decides.
+        who: `the GPU`, `2 GPUs`.
+        what: what they do with most of the time, or that they have next to nothing to do.
         loss: the largest avoidable part of the time; empty where none is worth a remark.
         advice: what to do next; empty where findings say it.
         bound: the names of the largest parts, joined by `+`; None where nothing was judged.
@@ -54,6 +68,8 @@ class Verdict:
     """
 
     gpus: str = ""
+    word: str = ""
+    who: str = "the GPU"
     what: str
     loss: str = ""
     advice: str = ""
@@ -63,9 +79,16 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """Which GPUs, what and why in one line."""
-        gpus = f"{self.gpus}: " if self.gpus else ""
+        clause = self.clause
+        return clause if self.gpus else clause[0].upper() + clause[1:]
+
+    @property
+    def clause(self) -> str:
+        """The same within a sentence."""
         loss = f"; largest loss: {self.loss}" if self.loss else ""
-        return f"{gpus}{self.what}{loss}"
+        if self.gpus:
+            return f"{self.gpus}: {', '.join(filter(None, [self.word, self.what]))}{loss}"
+        return f"{self.word}: {self.who} {self.what}{loss}" if self.word else f"{self.what}{loss}"
 
 
 def verdicts(results: RunTables) -> tuple[Verdict, ...]:
@@ -85,9 +108,10 @@ def verdicts(results: RunTables) -> tuple[Verdict, ...]:
     lost_ns = (pl.col("window_ns") - pl.col("compute_ns")).alias("lost_ns")
     parts = results.together(lambda report: report.parts).join(used.select(*key, lost_ns), on=key)
     parts = parts.sort("lost_ns", *key, descending=[True, False, False]).drop("lost_ns")
-    groups: dict[str, list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in parts.iter_rows(named=True):
-        groups.setdefault(bound_word(bound_of_parts(_sums([row])).names), []).append(row)
+        names = bound_of_parts(_sums([row])).names
+        groups.setdefault(names, []).append(row)
     alone = len(groups) == 1 and unused.is_empty()
     found = [_verdict(results, rows, alone=alone) for rows in groups.values()]
     return (*found, *([] if unused.is_empty() else [_hardly_used(results, used, unused)]))
@@ -102,41 +126,66 @@ def _sums(rows: Sequence[Row]) -> dict[str, int]:
 def _verdict(results: RunTables, rows: Sequence[Row], *, alone: bool) -> Verdict:
     """The verdict on GPUs of one kind."""
     bound = bound_of_parts(_sums(rows))
-    total_ns = max(1, sum(bound.parts_ns.values()))
     computes = bound.names[:1] == ("compute",)
-    remarks = [f"{len(rows)} GPUs"] if len(rows) > 1 else []
-    if bound.pct is not None:
-        remarks.append(f"{bound.pct:.0f} %")
-    if computes:
-        remarks += _largest_class(results, rows)
-    else:
-        remarks.append(f"{whole_percent(bound.parts_ns['compute'], total_ns)} computing")
-    loss = _loss(bound)
+    one = len(bound.names) == 1
+    several = _several_parts(results, bound) or "no part of the time stands out"
     return Verdict(
         gpus="" if alone else _names(results, rows),
-        what=f"{bound_word(bound.names)} ({', '.join(remarks)})",
-        loss=loss if computes or not bound.names else "",
+        word=WORDS[bound.names[0]] if one else "",
+        who="the GPU" if len(rows) == 1 else f"{len(rows)} GPUs",
+        what=_one_part(results, rows, bound) if one else several,
+        loss=_loss(bound) if len(bound.names) == computes or not bound.names else "",
         bound="+".join(bound.names) or None,
         bound_pct=bound.pct,
     )
 
 
-def bound_word(names: Sequence[str]) -> str:
-    """`host-, launch- and sync-bound`, or that no part of the time stands out."""
-    words = list(dict.fromkeys(WORDS[name] for name in names))
-    if not words:
-        return "no part of the time stands out"
-    *others, last = words
-    if all(word.endswith("-bound") for word in words):
-        others = [word.removesuffix("bound") for word in others]
-    return " and ".join(filter(None, [", ".join(others), last]))
+def _one_part(results: RunTables, rows: Sequence[Row], bound: ViewBound) -> str:
+    """`waits for Python 53 % of a step and computes 38 %`."""
+    (name,) = bound.names
+    many = len(rows) > 1
+    of = "of a step" if results.of_steps else "of the time"
+    verb = _finite(_doing(results, name), many=many)
+    if name == "compute":
+        rest = "".join(f", {each}" for each in _largest_class(results, rows))
+    else:
+        rest = f" and {_finite('computing', many=many)} {_share(bound, 'compute')}"
+    return f"{verb} {_share(bound, name)} {of}{rest}"
+
+
+def _several_parts(results: RunTables, bound: ViewBound) -> str:
+    """`30 % loading kernels, 27 % waiting for launches, 12 % computing`."""
+    names = dict.fromkeys((*bound.names, *(["compute"] if bound.names else [])))
+    shares = ((_share(bound, name), _doing(results, name)) for name in names)
+    return ", ".join(f"{'half' if pct == '50 %' else pct} {doing}" for pct, doing in shares)
+
+
+def _share(bound: ViewBound, name: str) -> str:
+    return whole_percent(bound.parts_ns[name], max(1, sum(bound.parts_ns.values())))
+
+
+def _doing(results: RunTables, name: str) -> str:
+    """What the GPU does in a part; the host is Python where the reports show its lines."""
+    python = (
+        trace.collector == "kineto"
+        or not (trace.backtraces.is_empty() and trace.samples.is_empty())
+        for trace in (each.trace for each in results.report_tables)
+    )
+    return "waiting for Python" if name == "host" and all(python) else DOING[name]
+
+
+def _finite(doing: str, *, many: bool) -> str:
+    """`waits for launches`, of many GPUs `wait for launches`."""
+    for participle, verb in _FINITE:
+        doing = doing.replace(participle, verb if many else f"{verb}s", 1)
+    return doing
 
 
 def _loss(bound: ViewBound) -> str:
     """`host and launch, 22 %`; empty where it is not worth a remark."""
     if not bound.loss or bound.loss_pct is None or bound.loss_pct < WORTH_PCT:
         return ""
-    names = "host and launch" if len(bound.loss) > 1 else LOSSES[bound.loss[0]]
+    names = "host code and launches" if len(bound.loss) > 1 else LOSSES[bound.loss[0]]
     return f"{names}, {bound.loss_pct:.0f} %"
 
 
@@ -148,6 +197,8 @@ def _largest_class(results: RunTables, rows: Sequence[Row]) -> list[str]:
     sums = here.group_by("class").agg(pl.col("total_ns").sum()).sort("total_ns", "class")
     if sums.is_empty() or 2 * sums["total_ns"][-1] < sums["total_ns"].sum():
         return []
+    if sums["class"][-1] == OTHER:
+        return []  # it would say nothing
     return [f"mostly {sums['class'][-1]}"]
 
 
@@ -279,7 +330,8 @@ def _typical_steps(results: Results) -> Iterator[str]:
     long_ns = ledger.time_ns(*LONG)
     if 100 * long_ns >= LONG_PCT * ledger.time_ns("typical", *LONG) > 0:
         first = verdicts(results.judged)[0]
-        yield f"Typical steps alone: {first.sentence}"
+        one = first.word and not first.gpus
+        yield f"Typical steps alone{' are ' if one else ': '}{first.clause}"
 
 
 def _slowed(results: RunTables) -> Iterator[str]:

@@ -108,7 +108,7 @@ def test_findings_and_verdict_are_those_of_report_json(reports: Reports, folder:
     assert first["findings"] == found["findings"][:1]
     opened = call(reports, "open_report", report=SYNC)
     assert data(opened)["verdict"] == document["verdict"]
-    assert "compute-bound (81 %" in text(opened)
+    assert "Compute-bound: the GPU computes 81 %" in text(opened)
 
 
 @pytest.mark.parametrize("name", ABOUT)

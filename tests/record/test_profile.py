@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 def test_a_run_leaves_its_report_export_manifest_and_tables_and_prints_the_page() -> None:
     ran = profiled("-o", "out", *command())
     assert ran.exit_code == 0
-    assert "compute-bound (81 %" in ran.stdout
+    assert "Compute-bound: the GPU computes 81 %" in ran.stdout
     assert "epoch 1" in ran.stderr
     names = {file.name for file in Path("out").iterdir()}
     assert {"manifest.json", "output.log", "report.nsys-rep", "report.sqlite"} < names

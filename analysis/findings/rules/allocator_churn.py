@@ -38,8 +38,7 @@ def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE,
         evidence=(
             f"{counted} in {subject.steps} steps" if subject.of_steps else counted,
-            f"they block the host for {subject.spent(blocked_ns)}; the GPU idles for"
-            f" {subject.spent(idle_ns)} behind them",
+            f"they block the host for {subject.spent(blocked_ns)} and cost {subject.idle(idle_ns)}",
             "what Python does around these calls is not in the saving",
         ),
         table="syncs",

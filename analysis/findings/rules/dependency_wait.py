@@ -50,7 +50,7 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
         title=f"a stream waits{awaited}{place(phase, line(source, via))}",
         change=CHANGE,
         evidence=(
-            f"the GPU idles for {subject.spent(idle_ns)} in {number(int(rows['gaps'].sum()))}"
+            f"{subject.idle(idle_ns)}, in {number(int(rows['gaps'].sum()))}"
             " gaps whose next operation was launched long before",
         ),
         table="gap_summary",

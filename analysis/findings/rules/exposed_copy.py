@@ -43,7 +43,7 @@ def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_
     count = subject.per_step(int(rows["count"].sum()))
     return Finding(
         rule="exposed-copy",
-        title=f"{direction} copies with nothing computing meanwhile{place(most['phase'])}",
+        title=f"{direction} copies not overlapped by compute{place(most['phase'])}",
         change=CHANGE,
         evidence=(
             f"{number(count)} copies{subject.a_step} of {size(moved)} in all",

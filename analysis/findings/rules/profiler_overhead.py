@@ -30,7 +30,7 @@ def profiler_overhead(subject: JudgedReport) -> Iterator[Finding]:
         title="the profiler's own work keeps the GPU waiting",
         change=CHANGE,
         evidence=(
-            f"the GPU idles for {subject.spent(idle_ns)} while the profiler works:"
+            f"{subject.idle(idle_ns)} while the profiler works:"
             f" {', '.join(sorted(rows['culprit'].unique()))}",
             "without a profiler the program does not lose this",
         ),

@@ -23,6 +23,9 @@ WAIT: Final = (
     "time with CUDA events instead of synchronize()",
 )
 
+ALL: Final = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
+"""How one says that so many go together."""
+
 
 def waits(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for the GPU."""
@@ -47,12 +50,11 @@ def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
     names = ", ".join(place.line or place.phase or "outside any range" for place in places[:4])
     return Finding(
         rule="sync-in-loop",
-        title=f"{len(every)} waits in the loop take turns",
+        title=f"{len(every)} waits hide each other: remove {ALL.get(len(every), 'all')}",
         change=("remove them together: " + names, *WAIT),
         evidence=(
-            "removed alone, each lets another one take over: they save together what none does",
-            f"they block the host for {subject.spent(blocked_ns)}, and the GPU idles for"
-            f" {subject.spent(idle_ns)} behind them",
+            "remove one alone, and the GPU waits in the next one instead",
+            f"they block the host for {subject.spent(blocked_ns)} and cost {subject.idle(idle_ns)}",
         ),
         table="syncs",
         size_ns=max(stalls.size_ns for stalls in every),

@@ -35,17 +35,20 @@ def block(results: RunTables, limits: Limits) -> Block:
             (figure("busy"), lambda phase: time(phase.busy_ns)),
             (figure("idle"), lambda phase: time(phase.idle_ns)),
             (words("bound"), lambda phase: phase.bound.replace("_", " ").replace("+", ", ")),
-            (words("idle mostly"), _main_cause),
+            (words("idle mostly", spare=True), _main_cause),
             (figure("kernels", spare=True), lambda phase: count(phase.kernels)),
             (figure("launches", spare=True), lambda phase: count(phase.launches)),
             (figure("host", spare=True), lambda phase: time(phase.host_wall_ns)),
         ),
-        caption=(
-            "Busy, or idle with the host in it:"
-            f" {time(top_ns)} of {time(window_ns)}{results.per_step}"
-        ),
+        caption="GPU time by phase; idle time counts where the host was"
+        f"{_part(time(top_ns), time(window_ns))}{results.per_step}",
         rest=more_rows(others + len(tree) - len(phases), "phases"),
     )
+
+
+def _part(top: str, window: str) -> str:
+    """How much of the window the phases have; empty where that is all."""
+    return f": {top} of {window}" if top != window else ""
 
 
 def _main_cause(phase: Phase) -> str:

@@ -33,7 +33,7 @@ def block(results: RunTables, limits: Limits) -> Block:
         return duration(max(costs.get(rank, 0) for rank in line.ranks))
 
     lines = heat_map(table, conspicuous_ranks(results), limits.rows, WIDTH)
-    span = f"step {steps[0]} to {steps[-1]}, longer by {KEY} of a step" if len(steps) else ""
+    span = f"step {steps[0]} to {steps[-1]}" if len(steps) else ""
     return make_block(
         "Ranks by step",
         lines,
@@ -42,7 +42,7 @@ def block(results: RunTables, limits: Limits) -> Block:
             (Column(head=span, drawn=True), lambda line: line.letters),
             (figure("costs a step"), cost),
         ),
-        caption="How much longer than the median rank each one took, its waits left out",
+        caption=f"Over the median rank, waits left out: {KEY} of a step",
     )
 
 

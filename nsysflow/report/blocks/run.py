@@ -31,7 +31,7 @@ def block(results: Results, limits: Limits) -> Block:
             (Column(head=""), part_name),
             (figure("time"), value("time_ns", duration)),
             (figure("steps"), value("count", number)),
-            (figure("longer by"), value("excess_ns", duration)),
+            (figure("over a typical step"), value("excess_ns", duration)),
             (figure("GPU busy"), lambda row: whole_percent(row["busy_ns"], row["time_ns"])),
             (words("waits mostly for"), _mostly),
         ),

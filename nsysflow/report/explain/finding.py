@@ -220,9 +220,9 @@ def _steps(having: int, steps: int) -> str:
 def _saving(valued: Valued, found: Findings) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
     if valued.later_ns:
-        return f"up to {duration(valued.later_ns)} once the host keeps up, until then nothing"
+        return f"nothing until launches are fixed, then up to {duration(valued.later_ns)} a step"
     if not valued.high_ns:
-        return "nothing by itself" if valued.finding.changes is not None else "not reckoned"
+        return "nothing by itself" if valued.finding.changes is not None else "not estimated"
     high = duration(valued.high_ns)
     if valued.low_ns == valued.high_ns:
         much = f"{EXTENTS[valued.finding.method]}{high}"
@@ -235,7 +235,7 @@ def _saving(valued: Valued, found: Findings) -> str:
 
 
 def reckoned(finding: Finding) -> str:
-    """How the saving was reckoned, in a sentence."""
+    """How the saving was computed, in a sentence."""
     if finding.changes is None:
         most = "at most: the time lost there; " if finding.at_most_ns else ""
         return f"{most}no replay can express the change"

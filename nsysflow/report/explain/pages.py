@@ -193,7 +193,7 @@ _CAUSED: Final = "What usually causes it"
 def _in_full(concept: Concept, usual: str = _CAUSED) -> tuple[Part, ...]:
     spec = f" (docs/spec.md {concept.spec})" if concept.spec else ""
     return (
-        Prose(title="How it is reckoned", text=f"{concept.reckoned}{spec}"),
+        Prose(title="How it is counted", text=f"{concept.reckoned}{spec}"),
         Points(title=usual, items=concept.usual),
         Points(title="What to do", items=concept.remedies),
     )
