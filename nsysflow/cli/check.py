@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -269,7 +270,7 @@ def _show(judged: "list[Judgement]", captures: "list[Capture]", shown: _Shown) -
     else:
         from nsysflow.compare.budget_pages import page
 
-        for line in page(judged, captures):
+        for line in page(judged, captures, width=get_terminal_size((110, 0)).columns):
             click.echo(line)
     if shown.github:
         from nsysflow.compare.budget_pages import annotations

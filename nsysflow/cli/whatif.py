@@ -177,6 +177,8 @@ def whatif(
     from nsysflow.analysis.analyze import analyze, replay_and_next
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
+    from nsysflow.base.screen import line_width
+    from nsysflow.report.terminal import wrapped
     from nsysflow.report.whatif import whatif_json, whatif_lines
     from nsysflow.runs.analyze import with_run
     from nsysflow.runs.loading import load
@@ -196,7 +198,7 @@ def whatif(
         click.echo(whatif_json(result, then))
         return
     for line in whatif_lines(trace.report, result, then):
-        click.echo(line)
+        click.echo("\n  ".join(wrapped(line, line_width() - 2)))
 
 
 def _has_several(path: Path) -> bool:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from math import isfinite
+from textwrap import wrap
 from typing import Any, Final, Literal
 from xml.etree import ElementTree as ET
 
@@ -159,27 +160,33 @@ def outcome(judged: list[Judgement]) -> str:
 _HEADS: Final = ("budget", "measured", "interval (95 %)", "limit", "margin", "verdict")
 
 
-def page(judged: Sequence[Judgement], captures: Sequence[Capture]) -> Iterator[str]:
+def page(
+    judged: Sequence[Judgement], captures: Sequence[Capture], *, width: int = 110
+) -> Iterator[str]:
     """The page, line by line.
 
     Args:
         judged: the budgets, the worst first.
         captures: what was judged.
+        width: columns of a line.
     """
-    yield from map(printable, _lines(judged, captures))
+    yield from map(printable, _lines(judged, captures, width))
 
 
-def _lines(judged: Sequence[Judgement], captures: Sequence[Capture]) -> Iterator[str]:
-    yield _about(captures)
+def _lines(judged: Sequence[Judgement], captures: Sequence[Capture], width: int) -> Iterator[str]:
+    yield from wrap(
+        printable(_about(captures)), width, subsequent_indent="  ", break_on_hyphens=False
+    )
     yield ""
-    yield from _table([_HEADS, *(_row(row, len(captures)) for row in judged)])
+    yield from _table([_HEADS, *(_row(row, len(captures)) for row in judged)], width)
     yield ""
     where = [*_where(judged)]
     if where:
         yield from where
         yield ""
     if len(captures) < RUNS_NEEDED and any(row.measured for row in judged):
-        yield "hint: runs differ by more than steps do; give three captures: nsysflow check A B C"
+        hint = "hint: runs differ by more than steps do; give three captures: nsysflow check A B C"
+        yield from wrap(hint, width, subsequent_indent="  ")
     yield outcome([*judged])
 
 
@@ -213,13 +220,18 @@ def _row(judged: Judgement, captures: int) -> tuple[str, ...]:
     )
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows in columns, without a column that is empty."""
+def _table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Rows in columns, without a column that is empty; each on two lines where one is too long."""
     columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in columns]
+    fits = sum(widths) + 2 * (len(widths) - 1) <= width
     for row in zip(*columns, strict=True):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+        cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=True)]
+        if fits:
+            yield "  ".join(cells).rstrip()
+        else:  # what was measured on one line, how it was judged below
+            yield "  ".join(cells[:3]).rstrip()
+            yield f"    {'  '.join(cells[3:])}".rstrip()
 
 
 def _where(judged: Sequence[Judgement]) -> Iterator[str]:

@@ -3,8 +3,11 @@
 The terminal page and summary.md show the same `Block`s and differ only in how they set them.
 """
 
+import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -18,6 +21,18 @@ _NARROWEST = 8
 _READABLE = 20
 """A flexible column is not narrower than this while a spare column can be left out."""
 
+
+_SHORTEST_BAR = 10
+"""A bar with fewer letters says nothing."""
+
+_INDENT = "    "
+"""In front of the second and later lines of a row that takes several."""
+
+_SOURCE_LINE = re.compile(r"[^\s/()]+\.\w+:\d+")
+"""`train.py:42`, which stays whole as far as it can."""
+
+_DARKER = " ·░▒▚▓█"
+"""The letters of bars and maps, each darker than the one before."""
 
 BAR_LETTERS: Final = "█▓▒░▚"
 """What parts of a bar are drawn with, so that they differ without colour."""
@@ -115,13 +130,27 @@ def figure(head: str, *, spare: bool = False) -> Column:
 
 
 def shorten(text: str, width: int) -> str:
-    """The text in `width` cells. A path is cut at the front, another name in the middle, as kernel
-    names differ at both ends."""
-    return (
-        text
-        if cell_len(text) <= width
-        else _with_ellipsis(text, width, width - 1 if "/" in text else width // 2)
-    )
+    """The text in `width` cells. A file keeps its name and line. A path is cut at the front,
+    another name in the middle, as kernel names differ at both ends."""
+    if cell_len(text) <= width:
+        return text
+    found = _SOURCE_LINE.search(text)
+    if found and cell_len(found[0]) + 2 <= width:
+        return _around(text, *found.span(), width)
+    return _with_ellipsis(text, width, width - 1 if "/" in text else width // 2)
+
+
+def _around(text: str, start: int, end: int, width: int) -> str:
+    """The text in `width` cells with the part from `start` to `end` whole, and what follows it
+    rather than what comes before."""
+    before, kept, after = text[:start], text[start:end], text[end:]
+    room = width - cell_len(kept) - bool(before)
+    if cell_len(after) > room:
+        after = set_cell_size(after, room - 1) + "…"
+    room = width - cell_len(kept) - cell_len(after)
+    if cell_len(before) > room:
+        before = "…" + set_cell_size(before[::-1], room - 1)[::-1]
+    return before + kept + after
 
 
 def shorten_middle(text: str, width: int) -> str:
@@ -138,7 +167,8 @@ def _with_ellipsis(text: str, width: int, tail: int) -> str:
 def set_in_columns(
     columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None
 ) -> list[str]:
-    """The headings and the rows as lines; names are shortened so that each has `width` cells.
+    """The headings and the rows as lines; names and bars are shortened so that each has `width`
+    cells. Where the figures alone are wider, a row has several lines.
 
     Args:
         columns: how to set each cell.
@@ -147,20 +177,55 @@ def set_in_columns(
     """
     table = [[column.titled for column in columns], *([printable(c) for c in row] for row in rows)]
     widths = [max(map(cell_len, cells)) for cells in zip(*table, strict=True)]
+    groups = [[*range(len(columns))]]
     if width is not None:
         kept = _columns_that_fit(columns, widths, width)
+        drawn = any(column.drawn for column in columns)
         columns = [columns[index] for index in kept]
+        if drawn and not any(column.drawn for column in columns):
+            columns = [replace(column, letter="") for column in columns]  # letters of no bar
         table = [[row[index] for index in kept] for row in table]
-        widths = _fitted(columns, [widths[index] for index in kept], width)
-    return [_line(columns, row, widths) for row in table]
+        table[0] = [column.titled for column in columns]
+        natural = [widths[index] for index in kept]
+        widths = _fitted(columns, natural, width)
+        if sum(widths) + len(_SEPARATOR) * (len(widths) - 1) > width:
+            widths = [min(size, width - len(_INDENT)) for size in natural]
+        groups = _groups(widths, width)
+    return [_lines(columns, row, widths, groups) for row in table]
+
+
+def _groups(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns share a line, so that each line has at most `width` cells."""
+    groups: list[list[int]] = [[]]
+    used = 0
+    for index, size in enumerate(widths):
+        if groups[-1] and used + size > width:
+            groups.append([])
+            used = len(_INDENT)
+        groups[-1].append(index)
+        used += size + len(_SEPARATOR)
+    return groups
+
+
+def _lines(
+    columns: Sequence[Column],
+    row: Sequence[str],
+    widths: Sequence[int],
+    groups: Sequence[Sequence[int]],
+) -> str:
+    """A row in a line per group of columns."""
+    lines = []
+    for group in groups:
+        columns_and_cells = ([some[index] for index in group] for some in (columns, row, widths))
+        lines.append(_line(*columns_and_cells))
+    return f"\n{_INDENT}".join(line for line in lines if line)
 
 
 def _columns_that_fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     """Which columns to show: all, or without spare ones, the last of which goes first."""
     kept = list(range(len(columns)))
     least = [
-        min(size, _READABLE) if column.flexible else size
-        for column, size in zip(columns, natural, strict=True)
+        min(size, _least(column, _READABLE)) for column, size in zip(columns, natural, strict=True)
     ]
     for index in reversed(range(len(columns))):
         if sum(least[each] + len(_SEPARATOR) for each in kept) - len(_SEPARATOR) <= width:
@@ -170,10 +235,17 @@ def _columns_that_fit(columns: Sequence[Column], natural: Sequence[int], width: 
     return kept
 
 
+def _least(column: Column, name: int) -> int:
+    """So narrow a column may become; `name` where it has names."""
+    if column.drawn:
+        return _SHORTEST_BAR
+    return name if column.flexible else sys.maxsize
+
+
 def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
     widths = list(natural)
     least = [
-        max(_NARROWEST, cell_len(column.titled)) if column.flexible else size
+        min(size, max(_least(column, _NARROWEST), cell_len(column.titled)))
         for column, size in zip(columns, natural, strict=True)
     ]
     for _ in range(sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width):
@@ -184,10 +256,18 @@ def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> li
     return widths
 
 
+def _shorter_bar(letters: str, width: int) -> str:
+    """A bar or a map of so many letters, each the darkest of those that it stands for."""
+    if len(letters) <= width or not {*letters} <= {*_DARKER}:
+        return shorten(letters, width)
+    edges = [len(letters) * index // width for index in range(width + 1)]
+    return "".join(max(letters[a:b], key=_DARKER.index) for a, b in pairwise(edges))
+
+
 def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
     cells = []
     for column, cell, width in zip(columns, row, widths, strict=True):
-        text = shorten(cell, width)
+        text = _shorter_bar(cell, width) if column.drawn else shorten(cell, width)
         padding = " " * (width - cell_len(text))
         cells.append(padding + text if column.right else text + padding)
     return _SEPARATOR.join(cells).rstrip()

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain, repeat
+from operator import add
 from textwrap import wrap
 
 from rich.text import Text
 
 from nsysflow.base.names import printable
-from nsysflow.report.findings import Suggestions
-from nsysflow.report.layout import Block, set_in_columns, shorten, shorten_middle
+from nsysflow.report.findings import Suggestion, Suggestions
+from nsysflow.report.layout import Block, set_in_columns
 from nsysflow.report.page import Length, Page, compose
 from nsysflow.report.ranks import RankSummary
 from nsysflow.report.results import Results
@@ -71,15 +73,35 @@ def suggestion_lines(found: Suggestions, width: int) -> Iterator[Text]:
         return
     yield Text()
     yield from _title("Findings", found.caption, "", width - 2)
-    savings = max(len(each.saving) for each in found.rows)
+    short = [len(each.saving) for each in found.rows if len(each.saving) <= _LONGEST_SAVING]
     for each in found.rows:
-        head = f"  {each.number}  {each.saving:<{savings}}  "
-        title = shorten_middle(printable(each.title), width - len(head))
-        yield Text(head).append(title, style="bold")
-        change = shorten(printable(each.change), width - 7 - len(each.steps))
-        line = f"     {change}"
-        yield Text(f"{line}{each.steps:>{width - len(line)}}".rstrip(), style="dim")
+        yield from _suggestion_lines(each, max(short, default=0), width)
     yield from (Text(f"  {line}", style="dim") for line in wrapped(found.more, width - 2))
+
+
+_LONGEST_SAVING = 30
+"""A title stands below a saving that takes more cells."""
+
+_CHANGE = "     "
+
+
+def _suggestion_lines(found: Suggestion, savings: int, width: int) -> Iterator[Text]:
+    """The saving, beside or above the title, and below them the change."""
+    head = f"  {found.number}  {found.saving:<{savings}}  "
+    if len(found.saving) > _LONGEST_SAVING or width < 2 * len(head):
+        marks = chain([f"  {found.number}  "], repeat(_CHANGE))
+        yield from map(Text, map(add, marks, wrapped(found.saving, width - len(_CHANGE))))
+        head = _CHANGE
+    titles = wrapped(printable(found.title), width - len(head))
+    yield Text(head).append(titles[0], style="bold")
+    yield from (Text(" " * len(head)).append(line, style="bold") for line in titles[1:])
+    *changes, last = wrapped(printable(found.change), width - len(_CHANGE))
+    yield from (Text(f"{_CHANGE}{line}", style="dim") for line in changes)
+    room = width - len(_CHANGE) - len(last)
+    if found.steps and len(found.steps) + len(_GAP) > room:
+        yield Text(f"{_CHANGE}{last}", style="dim")
+        last, room = "", width - len(_CHANGE)
+    yield Text(f"{_CHANGE}{last}{found.steps:>{room}}".rstrip(), style="dim")
 
 
 def set_block(block: Block, width: int | None) -> Iterator[Text]:
@@ -90,10 +112,10 @@ def set_block(block: Block, width: int | None) -> Iterator[Text]:
     inner = None if width is None else width - 2
     yield from _title(block.title, block.caption, block.rest, inner)
     head, *rows = set_in_columns(block.columns, block.rows, inner)
-    yield Text(f"  {head}", style="dim")
+    yield from (Text(f"  {line}", style="dim") for line in head.split("\n"))
     bars = any(column.letter for column in block.columns)
-    for row in rows:
-        yield _coloured(f"  {row}") if bars else Text(f"  {row}")
+    for line in "\n".join(rows).split("\n"):
+        yield _coloured(f"  {line}") if bars else Text(f"  {line}")
     for more in block.more:
         for line in wrapped(more, inner) if inner else [more]:
             yield Text(f"  {line}", style="dim")

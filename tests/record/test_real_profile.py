@@ -117,7 +117,7 @@ def test_a_failed_programs_ranges_are_recorded_and_the_page_says_that_there_is_n
     assert ran.stderr.endswith("\n  step 7\n")
     manifest, trace = the_run()
     assert instances(trace) == {"step": 8, "data": 8, "forward": 8}
-    assert "no GPU work (no kernel" in ran.stdout
+    assert "No GPU work (no kernel" in ran.stdout
     assert "next: profile on a machine with a GPU, without --on cpu" in ran.stdout
     assert re.search(r"^  step +8 .*\n    forward +8 ", ran.stdout, re.MULTILINE)
     child = only_child(manifest)

@@ -204,9 +204,8 @@ def test_on_one_screen_a_check_of_the_recording_is_a_line() -> None:
     found = [row(check=check, count=1_360, share_pct=20.0) for check in IMPACT]
     lines = quality_lines(results(integrity=found))
     assert [line.startswith("1,360 ") for line in lines] == [True] * len(IMPACT)
-    assert quality_lines(
-        results(integrity=[row(check="unattributed operations", count=1, share_pct=None)])
-    ) == ("1 operation belongs to no phase",)
+    one = row(check="unattributed operations", count=1, share_pct=None)
+    assert quality_lines(results(integrity=[one])) == ("1 operation belongs to no phase",)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,26 @@ def test_both_ends_of_a_name_and_the_end_of_a_path_survive() -> None:
     assert shorten("step/forward/block/attention", 15) == "…lock/attention"
 
 
+def test_a_path_keeps_its_file_and_line() -> None:
+    assert shorten("check.py:125 in check, step/metrics", 20) == "check.py:125 in che…"
+    assert shorten("forward (transformers/models/llama.py:158)", 20) == "…odels/llama.py:158)"
+
+
+def test_a_bar_gets_shorter_before_it_goes_and_its_letters_go_with_it() -> None:
+    columns = (Column(head="", drawn=True, spare=True), Column(head="idle", letter="░"))
+    rows = (("█" * 15 + "░" * 15, "7 ms"),)
+    assert set_in_columns(columns, rows, 18)[1] == "█████░░░░░  7 ms"
+    assert set_in_columns(columns, rows, 12) == ["idle", "7 ms"]
+
+
+def test_figures_that_are_too_wide_for_a_line_take_several() -> None:
+    columns = (words("phase"), *(figure(str(number)) for number in range(5)))
+    rows = (("step", *(f"{number}.00 ms" for number in range(5))),)
+    head, line = set_in_columns(columns, rows, 30)
+    assert line.split() == [word for cell in rows[0] for word in cell.split()]
+    assert max(map(len, (head + "\n" + line).split("\n"))) <= 30
+
+
 @given(st.text(), st.integers(min_value=3, max_value=30))
 def test_a_shortened_text_never_takes_more_cells_than_it_may(text: str, width: int) -> None:
     assert cell_len(shorten(text, width)) <= width

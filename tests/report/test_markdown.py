@@ -23,6 +23,6 @@ def test_no_name_and_no_finding_can_become_markup() -> None:
 
 def test_without_gpu_work_it_says_so_and_ends() -> None:
     page = summary(results())
-    assert page.startswith("# run.sqlite\n\n**no GPU work")
+    assert page.startswith("# run.sqlite\n\n**No GPU work")
     assert "##" not in page
     assert "<details>" not in page

@@ -53,7 +53,7 @@ def test_names_from_the_program_are_text() -> None:
 def test_without_gpu_work_there_are_no_pictures() -> None:
     assert gpu_time_bars(results()) == ""
     html = notebook_html(results())
-    assert "no GPU work" in words(html)
+    assert "No GPU work" in words(html)
     assert not [*tree(html).iter("svg"), *tree(html).iter("img")]
 
 

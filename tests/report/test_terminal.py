@@ -4,7 +4,17 @@ from rich.cells import cell_len
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.layout import Block, words
 from nsysflow.report.terminal import page, set_block
-from tests.report.handmade import MS, Results, device, handmade, results, row, valued, with_findings
+from tests.report.handmade import (
+    MS,
+    Results,
+    device,
+    handmade,
+    results,
+    row,
+    valued,
+    with_findings,
+)
+from tests.report.test_reviewed_pages import everything
 
 
 def lines(of: Results, width: int = 110, top: int | None = None) -> list[str]:
@@ -36,7 +46,7 @@ def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
     assert lines(empty) == [
         "run.sqlite",
         "",
-        "no GPU work (no kernel, copy or memset in this report)",
+        "No GPU work (no kernel, copy or memset in this report)",
         "next: check that --trace includes cuda, and that the GPU is used during the capture",
         "note: no kernels were traced",
     ]
@@ -70,3 +80,9 @@ def test_caption_and_rest_stand_beside_the_title_where_there_is_room(
     caption: str, rest: str, width: int | None, shown: list[str]
 ) -> None:
     assert titled(caption, rest, width) == shown
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_every_line_of_a_page_fits_from_60_columns_on(width: int) -> None:
+    printed = [str(line) for line in page(everything(), width=width, length="full", top=None)]
+    assert [line for line in printed if cell_len(line) > width] == []
