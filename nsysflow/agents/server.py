@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
@@ -82,19 +83,30 @@ def _limit(most: int, what: str) -> Any:
 
 def server_of(reports: Reports) -> MCPServer[Any]:
     """A server with a tool per question on the reports of a folder."""
-    server: MCPServer[Any] = MCPServer(
+    tools = Tools(reports)
+    return MCPServer(
         "nsysflow",
         instructions=INSTRUCTIONS,
         version=nsysflow.__version__,
         log_level="WARNING",
+        tools=[
+            _tool(question)
+            for question in (
+                *(tools.list_reports, tools.open_report, tools.findings, tools.table),
+                *(tools.explain, tools.what_if, tools.diff, tools.diff_over_time),
+            )
+        ],
     )
-    tools = Tools(reports)
-    for tool in (
-        *(tools.list_reports, tools.open_report, tools.findings, tools.table, tools.explain),
-        *(tools.what_if, tools.diff, tools.diff_over_time),
-    ):
-        server.add_tool(tool, annotations=_READ_ONLY)
-    return server
+
+
+def _tool(question: Callable[..., Any]) -> Tool:
+    """The tool that answers a question. It refuses arguments that the question does not have: a
+    misspelt one would be ignored, and the answer taken for that to another question."""
+    tool = Tool.from_function(question, annotations=_READ_ONLY)
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    return tool.model_copy(update={"parameters": arguments.model_json_schema(by_alias=True)})
 
 
 class Tools:

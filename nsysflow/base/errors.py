@@ -15,7 +15,7 @@
     + ChildFailed    the profiled program failed; the command exits with its code
   - SettingsError    a settings file holds something that is not an option
   - WorkloadError    a built-in workload cannot run here, or stopped itself
-    + UnknownWorkload  no workload, or no variant, has that name
+    + UnknownWorkload  no workload, or no variant, has that name; exits 2
     + WrongResult    its kernels are too far from float64; exits 3, as bench does
   - BenchError       the kernels cannot be benchmarked as asked
   - CheckError       `check` cannot judge a report
@@ -192,6 +192,8 @@ class WorkloadError(NsysflowError):
 
 class UnknownWorkload(WorkloadError):
     """No workload, or no variant, has that name."""
+
+    exit_code = 2
 
 
 class WrongResult(WorkloadError):

@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
 from nsysflow.analysis.tables.kernel_classes import OTHER
@@ -301,6 +302,7 @@ def _remarks(results: Results) -> Iterator[str]:
     yield from _typical_steps(results)
     yield from _slowed(results)
     yield from _wrong_times(results)
+    yield from _framework_gap(results)
     yield from _without_steps(results)
     if results.steps_inferred:
         yield (
@@ -362,6 +364,16 @@ def _wrong_times(results: RunTables) -> Iterator[str]:
             f"{number(count)} operation{'' if one else 's'} of a CUDA graph"
             f" {'has a wrong time' if one else 'have wrong times'}, which hides idle time around"
             f" {'it' if one else 'them'}: --table integrity"
+        )
+
+
+def _framework_gap(results: Results) -> Iterator[str]:
+    """That the line between host code and launching was moved by hand."""
+    gap_ns = results.analyses[0].options.framework_gap_ns
+    if gap_ns != Options().framework_gap_ns:
+        yield (
+            f"--framework-gap-us {gap_ns / 1000:g} was set: pauses up to {duration(gap_ns)} count"
+            " as launching, longer ones as host code"
         )
 
 

@@ -261,3 +261,9 @@ def test_a_real_process_speaks_over_stdio_and_writes_nothing(folder: Path) -> No
     assert data(found)["findings"][0]["rule"] == "sync-in-loop"
     assert refused.is_error
     assert held() == before
+
+
+def test_an_argument_that_a_tool_does_not_have_is_refused(reports: Reports) -> None:
+    answer = call(reports, "findings", report=SYNC, limt=3)
+    assert answer.is_error
+    assert "limt" in text(answer)

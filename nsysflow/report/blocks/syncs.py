@@ -1,6 +1,7 @@
 """Waits of the host, by the idle time behind them."""
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final
 
 import polars as pl
@@ -49,7 +50,7 @@ def block(results: RunTables, limits: Limits) -> Block:
             ),
             (figure("blocked"), time("blocked_ns")),
             (figure("GPU busy", spare=True), time("gpu_busy_ns")),
-            (figure("calls"), lambda row: mean_count(row["calls"], steps)),
+            (figure("calls"), lambda row: _calls(row["calls"], steps)),
             (words("call"), value("api")),
             (Column(head="line"), lambda row: without_function(line(row["source"], row["via"]))),
             (words("phase"), value("phase")),
@@ -59,6 +60,14 @@ def block(results: RunTables, limits: Limits) -> Block:
         rest=more_rows(len(grouped) - len(shown), "syncs"),
     )
     return without_empty_columns(waits)
+
+
+def _calls(count: int, steps: int) -> str:
+    """How many there are per step; of fewer than one, in how many steps one comes: `1 in 10`."""
+    some = Fraction(count, steps).limit_denominator(10)
+    if count >= steps or not some:
+        return mean_count(count, steps)
+    return f"{some.numerator} in {some.denominator}"
 
 
 def _worth_a_row(results: RunTables, grouped: pl.DataFrame, rows: int) -> pl.DataFrame:
