@@ -18,6 +18,9 @@ import pytest
 PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 REQUIRED: Final = "NSYSFLOW_REQUIRE_BROWSER"
 
+PATIENCE_S: Final = 30
+"""So long a condition may take: a busy machine is no fault of a page."""
+
 Scheme = Literal["light", "dark"]
 
 _FILLED: Final = "html[data-ready]:not(:has(#timeline)), html[data-ready][data-timeline=ready]"
@@ -72,8 +75,9 @@ class Browser:
 def started() -> Iterator[Browser]:
     """A browser, until the tests that share it are done."""
     path = program()
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=1000 * PATIENCE_S)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(
             executable_path=path, args=["--no-sandbox", "--disable-gpu"]
@@ -118,10 +122,10 @@ def _keep_foreign(wrong: list[str], url: str, own: str) -> None:
         wrong.append(f"request to {url}")
 
 
-def wait_until(page: Any, condition: str, at_most_s: float = 30) -> None:
+def wait_until(page: Any, condition: str) -> None:
     """Wait until a condition in JavaScript holds. Playwright's own way asks again by `eval`, which
     the page's policy refuses. What `expect` of an element can say is said so."""
-    end_s = time.monotonic() + at_most_s
+    end_s = time.monotonic() + PATIENCE_S
     while not page.evaluate(condition):
         assert time.monotonic() < end_s, f"never true: {condition}"
         page.wait_for_timeout(20)
