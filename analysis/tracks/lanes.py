@@ -243,7 +243,7 @@ def _of_threads(events: Events, kind: str, thread_no: pl.Series) -> pl.DataFrame
     name = pl.format("{} {}", pl.col("name").fill_null("thread"), tid)
     name = pl.when("main").then(pl.lit("main thread")).otherwise(name)
     pid = os_pid(pl.col("process"))
-    name = pl.format("{} of {}", name, pid) if several else name
+    name = pl.format("{}, pid {}", name, pid) if several else name
     return _lanes(
         kind,
         threads[thread_no.unique().sort()].select(
@@ -298,7 +298,7 @@ def _streams(ops: Operations, stream_no: pl.Series) -> pl.DataFrame:
             pl.col("device").alias("owner"),
             pl.lit(1).alias("place"),
             "within",
-            (pl.format("{} of {}", title, pid) if several_processes else title).alias("title"),
+            (pl.format("{}, pid {}", title, pid) if several_processes else title).alias("title"),
             pid.alias("process"),
             "device",
             "stream",

@@ -10,12 +10,14 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.concepts import causes_in_full
+from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.report.html.columns import Blobs, Columns
+from nsysflow.report.html.places import within
 from nsysflow.report.pictures import Clock, clocks_of, end_of
 from nsysflow.report.results import Results
 
@@ -45,6 +47,7 @@ def timeline(results: Results, blobs: Blobs) -> dict[str, Any]:
                 "name": cause.name,
                 "label": cause.label,
                 "meaning": cause.meaning,
+                "blames": cause.name in WITH_CULPRIT or cause.name == "dependency",
                 "usual": causes_in_full()[cause.name].usual,
                 "remedies": causes_in_full()[cause.name].remedies,
             }
@@ -58,13 +61,15 @@ def timeline(results: Results, blobs: Blobs) -> dict[str, Any]:
 
 def _about(analysis: Analysis, clock: Clock, columns: Columns) -> dict[str, Any]:
     """One report of the timeline."""
+    judged_ns = _judged_ns(analysis)
     return {
         "name": analysis.trace.report,
         "origin_ns": clock.origin_ns,
         "zero_ns": str(clock.zero_ns),  # may be more than a JavaScript number holds exactly
         "clock_known": clock.known,
-        "selection": selection_of(analysis, clock),
-        "lanes": columns.lanes(),
+        "selection": _on_page(analysis.selected_ns, clock),
+        "judged": _on_page(judged_ns, clock),
+        "lanes": _lanes(analysis, columns, judged_ns),
         "tables": columns.tables(),
         "paths": analysis.tracks.paths["name"].to_list(),
         **columns.strings(),
@@ -77,8 +82,27 @@ def _classes(tracks: Sequence[Tracks]) -> list[str]:
     return found.drop_nulls().unique().sort().to_list()
 
 
-def selection_of(analysis: Analysis, clock: Clock) -> list[list[int]]:
-    """The selected parts of the report's time, on the page; empty for all of it."""
-    windows = analysis.selected_ns
+def _lanes(
+    analysis: Analysis, columns: Columns, judged_ns: Sequence[tuple[int, int]]
+) -> list[dict[str, Any]]:
+    """The lanes, each with whether it has operations in the judged part."""
+    judged = pl.DataFrame(judged_ns, {"start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
+    worked = {*within(analysis.tracks.operations.select("lane", "start_ns"), judged)["lane"]}
+    return [{**lane, "judged": at in worked} for at, lane in enumerate(columns.lanes())]
+
+
+MOST_WINDOWS: Final = 1_000
+
+
+def _judged_ns(analysis: Analysis) -> Sequence[tuple[int, int]]:
+    """The judged parts of the report's time; as one where the page would grow by so many."""
+    windows = analysis.judged.view.windows
+    parts = windows.select(pl.col("start_ns").alias("start"), pl.col("end_ns").alias("end"))
+    spans = merge(parts).rows()
+    return spans if len(spans) <= MOST_WINDOWS else [(spans[0][0], spans[-1][1])]
+
+
+def _on_page(spans: Sequence[tuple[int, int]], clock: Clock) -> list[list[int]]:
+    """Stretches of a report's time as stretches of the page's axis."""
     shift = clock.origin_ns - clock.zero_ns
-    return [[start + shift, end + shift] for start, end in windows]
+    return [[start + shift, end + shift] for start, end in spans]

@@ -14,7 +14,7 @@ function goToPlace({ report, start_ns: start, end_ns: end }) {
 
 /** Zoom the timeline to a time of the page's axis, and bring the timeline into sight. */
 function showInTimeline(report, start, end) {
-  goTo(start, end);
+  goTo(report, start, end);
   lookAtTimeline();
 }
 

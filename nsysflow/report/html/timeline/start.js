@@ -48,7 +48,10 @@ function listenToAll() {
   onChange((what) => {
     if (what === "selected") tellSelected();
     if (what === "query") applyQuery();
-    if (what === "view") showViewSoon();
+    if (what === "view") {
+      showViewSoon();
+      hoverAgain();
+    }
     requestDraw();
   });
   addEventListener("hashchange", () => {
@@ -68,7 +71,10 @@ function listenToLook() {
     clearTimeout(waiting);
     waiting = setTimeout(fitSurface, RESIZE_MS);
   });
-  surface.lanesBox.addEventListener("scroll", requestDraw);
+  surface.lanesBox.addEventListener("scroll", () => {
+    hoverAgain();
+    requestDraw();
+  });
   for (const name of ["focus", "blur"]) surface.canvas.addEventListener(name, requestDraw);
   const root = document.documentElement;
   new MutationObserver(readSurfaceTheme).observe(root, { attributeFilter: ["data-theme"] });

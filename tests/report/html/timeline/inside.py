@@ -10,7 +10,16 @@ from tests.browser import opened
 
 _NAMES: Final = (
     *("state", "surface", "reports", "lanes", "layOut", "boxOf", "lanesScale", "placeOf"),
-    *("pyramidOf", "idleWithin", "setView", "select", "tableRow", "ticksOf", "nextLongest"),
+    *(
+        "pyramidOf",
+        "idleWithin",
+        "setView",
+        "select",
+        "tableRow",
+        "ticksOf",
+        "nextLongest",
+        "hitAt",
+    ),
 )
 """What tests look at."""
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 import pytest
+from playwright.sync_api import expect
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.base.units import duration
@@ -14,6 +15,15 @@ from tests.report.html.made import made
 from tests.report.html.timeline.inside import canvas, heading, timeline_of
 
 NAME: Final = "nan_check-sync"
+LONGEST_GAPS: Final = """() => {
+    const {gaps} = inside.reports[0].tables;
+    const found = [];
+    let gap = null;
+    while ((gap = inside.nextLongest(gap, false))) {
+        found.push([gaps.start[gap.row], gaps.end[gap.row]]);
+    }
+    return found;
+}"""
 FOCUSED: Final = "document.activeElement.id"
 
 
@@ -237,6 +247,31 @@ def test_a_finding_leads_to_its_longest_gap(page: Any) -> None:
     assert page.evaluate(FOCUSED) == "timeline-canvas"
     gap_ns = 640_000  # `nsysflow explain 1` names it: 640 us
     assert gap_ns <= shown_ns(page) < 2 * gap_ns < before_ns
+
+
+def test_a_finding_about_a_kernel_leads_to_one_of_its_runs(page: Any) -> None:
+    page.click("text=Show in the timeline >> nth=1")
+    kernels = made(NAME).document["findings"][1]["culprit"]
+    assert (selected(page)[1], heading(page)) == ("operations", kernels)
+
+
+def test_the_tooltip_is_of_what_moves_under_the_pointer(page: Any) -> None:
+    page.evaluate("() => inside.select(0, 'operations', 17)")
+    canvas(page).press("z")
+    click_on(page, "operations", 17)
+    tip = page.locator("#timeline-tip")
+    expect(tip).to_contain_text(heading(page))
+    before = tip.inner_text()
+    canvas(page).press("[")
+    canvas(page).press("z")
+    expect(tip).not_to_have_text(before)
+
+
+def test_the_longest_gaps_are_judged_ones(page: Any) -> None:
+    (judged,) = page.evaluate("inside.reports[0].judged")
+    gaps = page.evaluate(LONGEST_GAPS)
+    assert len(gaps) > 3
+    assert all(judged[0] <= (start + end) / 2 <= judged[1] for start, end in gaps)
 
 
 def test_a_row_with_a_time_leads_there(browser: Any) -> None:

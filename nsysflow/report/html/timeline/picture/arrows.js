@@ -11,7 +11,7 @@ function paintArrows(context, scale) {
     const other = placeOf(link);
     if (!other) continue;
     const [from, to] = link.role === "launch" ? [other, own] : [own, other];
-    drawArrow(context, scale, from, to, link.role === "culprit");
+    drawArrow(context, scale, from, to, state.selected.table === "gaps");
   }
 }
 

@@ -26,13 +26,24 @@ function ticksOf(start, end, width) {
   return { base, step, ticks };
 }
 
-/** `ns` in the unit of its ticks, with no more decimals than they need: "+12.5 us". */
-function tickLabel(time, { base, step }, largest) {
-  const fits = ([size]) => size <= Math.max(largest, step);
-  const [unit, name] = TICK_UNITS.find(fits) ?? TICK_UNITS.at(-1);
+/** [ns, name] of the unit of an axis whose largest label is of so many ns. */
+function axisUnit({ step }, largest) {
+  return TICK_UNITS.find(([size]) => size <= Math.max(largest, step)) ?? TICK_UNITS.at(-1);
+}
+
+/** `ns` from the base, with no more decimals than ticks need: "+12.5 us". */
+function tickLabel(time, { base, step }, [unit, name]) {
   const decimals = Math.max(0, Math.ceil(Math.log10(unit / step) - 1e-9));
   const value = ((time - base) / unit).toFixed(Math.min(decimals, 9));
   return `${base ? "+" : ""}${value} ${name}`;
+}
+
+/** A time to the nanosecond in the unit of an axis: "12,345.678 us". */
+function timeIn(ns, [unit, name]) {
+  const decimals = Math.round(Math.log10(unit));
+  const [whole, rest = ""] = (Math.round(ns) / unit).toFixed(decimals).split(".");
+  const digits = rest.replace(/0+$/, "");
+  return `${grouped(whole)}${digits && "."}${digits} ${name}`;
 }
 
 /** A time exactly, digits in groups of three: "1.234 567 890 s". */

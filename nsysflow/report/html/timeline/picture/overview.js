@@ -1,4 +1,5 @@
-// What does the whole trace look like, and which part of it is shown? A strip with a brush.
+// What does the judged part look like, and which part of it is shown? A strip with a brush. It has the
+// whole trace once more than the judged part is shown.
 
 const BRUSH_GRIP_PX = 8;
 const LEAST_BRUSH_PX = 6;
@@ -14,12 +15,27 @@ function overviewRows() {
   });
 }
 
-/** The strip without its brush; kept until data, size, theme or marks change. */
-function overviewPicture(width, height) {
+/** [start, end] of the judged parts of all reports, with a little room; null without any. */
+function judgedSpan() {
+  const judged = reports.flatMap((report) => report.judged);
+  if (!judged.length) return null;
+  return withRoom(Math.min(...judged.map(([start]) => start)), Math.max(...judged.map(([, end]) => end)));
+}
+
+/** {start, end} of what the strip shows; it stays while the brush is dragged. */
+function overviewSpan() {
+  if (surface.brushed) return surface.brushed;
+  const { start_ns: first, end_ns: last } = about.timeline;
+  const [start, end] = judgedSpan() ?? [first, last];
+  const { view } = state;
+  return view.start >= start && view.end <= end ? { start, end } : { start: first, end: last };
+}
+
+/** The strip without its brush; kept until its span, data, size, theme or marks change. */
+function overviewPicture(width, height, { start, end }) {
   const { theme, ratio, marked } = surface;
   const raster = new Raster(width, height);
   raster.clear(theme.outside);
-  const { start_ns: start, end_ns: end } = about.timeline;
   const scale = { start, nsPerPixel: Math.max(end - start, 1) / width, left: 0, width };
   const rows = overviewRows();
   const marks = Math.round(8 * ratio);
@@ -38,7 +54,12 @@ function overviewPicture(width, height) {
 function paintOverview() {
   const { overview, theme, ratio } = surface;
   const context = overview.getContext("2d");
-  surface.overviewPicture ??= overviewPicture(overview.width, overview.height);
+  const span = overviewSpan();
+  if (span.start !== surface.overviewStart || span.end !== surface.overviewEnd) {
+    [surface.overviewStart, surface.overviewEnd] = [span.start, span.end];
+    surface.overviewPicture = null;
+  }
+  surface.overviewPicture ??= overviewPicture(overview.width, overview.height, span);
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.putImageData(surface.overviewPicture, 0, 0);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -55,7 +76,7 @@ function paintOverview() {
 
 /** Where the brush is, in CSS pixels; never too narrow to be seen. */
 function brushPlace() {
-  const { start_ns: first, end_ns: last } = about.timeline;
+  const { start: first, end: last } = overviewSpan();
   const x = (time) => ((time - first) / Math.max(last - first, 1)) * surface.width;
   const [left, right] = [x(state.view.start), x(state.view.end)];
   const missing = Math.max(0, LEAST_BRUSH_PX - (right - left)) / 2;
@@ -67,11 +88,12 @@ function listenToOverview() {
   const { overview } = surface;
   let drag = null;
   const timeAt = (event) => {
-    const { start_ns: first, end_ns: last } = about.timeline;
+    const { start: first, end: last } = overviewSpan();
     return first + (event.offsetX / Math.max(surface.width, 1)) * (last - first);
   };
   overview.addEventListener("pointerdown", (event) => {
     overview.setPointerCapture(event.pointerId);
+    surface.brushed = overviewSpan();
     const { start, end } = state.view;
     const { left, right } = brushPlace();
     const near = (x) => right - left > 3 * BRUSH_GRIP_PX && Math.abs(event.offsetX - x) < BRUSH_GRIP_PX;
@@ -92,6 +114,9 @@ function listenToOverview() {
     else setView(start, Math.max(end + moved, start + NARROWEST_NS));
   });
   for (const done of ["pointerup", "pointercancel"]) {
-    overview.addEventListener(done, () => (drag = null));
+    overview.addEventListener(done, () => {
+      drag = surface.brushed = null;
+      requestDraw();
+    });
   }
 }

@@ -18,7 +18,9 @@ const surface = {
   layout: null,
   theme: null,
   hover: null, // {row, slice}, {group} or null
-  pointerX: null, // where the pointer is over the lanes
+  pointer: null, // the last event of the pointer while it is over the lanes
+  pointerX: null, // where it is there
+  brushed: null, // what the overview shows while its brush is dragged
   measured: null, // {start, end} in ns
   marked: null, // what stands out: see marks.js; null where nothing was asked for
   lane: null, // the lane that the keyboard is in

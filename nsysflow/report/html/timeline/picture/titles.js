@@ -58,15 +58,16 @@ function paintAxis(context, scale) {
   context.fillRect(0, AXIS_PX - 1, width, 1);
   context.font = `${LABEL_PX}px ${theme.font}`;
   context.textBaseline = "middle";
-  const corner = axis.base || titles ? exactTime(axis.base) : "";
+  const unit = axisUnit(axis, end - axis.base);
+  const corner = axis.base || titles ? timeIn(axis.base, unit) : "";
   const left = Math.max(titles, corner ? textWidth(context, corner) + 14 : 0);
   context.fillStyle = theme.text;
   context.fillText(corner, 6, AXIS_PX / 2 - 1);
   for (const time of axis.ticks) {
-    const label = tickLabel(time, axis, end - axis.base);
+    const label = tickLabel(time, axis, unit);
     paintTick(context, titles + scale.x(time + origin), label, left);
   }
-  if (pointerX !== null && pointerX >= titles) paintPointer(context, scale, pointerX);
+  if (pointerX !== null && pointerX >= titles) paintPointer(context, scale, pointerX, unit);
 }
 
 /** A tick, and its label where it is neither cut off nor in the way of the corner's. */
@@ -78,10 +79,10 @@ function paintTick(context, x, label, left) {
   context.fillText(label, x + 4, AXIS_PX / 2 - 1);
 }
 
-function paintPointer(context, scale, x) {
+function paintPointer(context, scale, x, unit) {
   const { theme } = surface;
   const time = scale.time(x - surface.titles) - about.timeline.start_ns;
-  const label = exactTime(Math.round(time));
+  const label = timeIn(time, unit);
   const width = context.measureText(label).width + 8;
   const left = Math.min(x + 1, surface.width - width);
   context.fillStyle = theme.strong;

@@ -81,16 +81,17 @@ function idleWithin(lane, start, end) {
   return idle;
 }
 
-/** The longest gap of all GPUs that is shorter than a given one; or, backwards, the shortest that is
- * longer. Of equal ones the first counts. Null without any. */
+/** The longest judged gap of all GPUs that is shorter than a given one; or, backwards, the shortest
+ * that is longer. Of equal ones the first counts. Null without any. */
 function nextLongest(from, backwards) {
   let best = null;
   const sign = backwards ? -1 : 1;
   const rank = (a, b) => sign * (b.ns - a.ns) || sign * (a.report - b.report || a.row - b.row);
-  for (const { number, tables } of reports) {
-    const { gaps } = tables;
+  for (const report of reports) {
+    const { number, tables: { gaps } } = report;
     if (!gaps?.duration) continue;
     for (let row = 0; row < gaps.n; row++) {
+      if (!isJudged(report, (gaps.start[row] + gaps.end[row]) / 2)) continue;
       const gap = { ns: gaps.duration[row], report: number, row };
       if (from && rank(gap, from) <= 0) continue;
       if (!best || rank(gap, best) < 0) best = gap;

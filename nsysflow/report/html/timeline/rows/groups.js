@@ -9,12 +9,12 @@ function groupsOf(report, several) {
   const found = new Map();
   for (const lane of lanes) {
     if (lane.report !== report) continue;
-    const [title] = lane.title.split(": ", 1);
-    if (!found.has(title)) found.set(title, groupOf(title, top, lane.device === null ? 2 : 1));
+    const [title, order] = groupTitle(lane);
+    if (!found.has(title)) found.set(title, groupOf(title, top, order));
     found.get(title).lanes.push(lane);
   }
   const sorted = [...found.values()].sort((one, other) => one.order - other.order);
-  closeQuietThreads(sorted);
+  closeQuiet(sorted);
   return top ? [top, ...sorted] : sorted;
 }
 
@@ -22,23 +22,33 @@ function reportTitle({ name, described }) {
   return described.clock_known ? name : `${name} (its clock is not aligned)`;
 }
 
-/** `order` is 0 for a report, 1 for a GPU, 2 for a thread. */
+/** In which group a lane is, and its place among the others: apart are streams without work in the
+ * judged part, and what the profiler itself did. */
+function groupTitle(lane) {
+  const [title] = lane.title.split(": ", 1);
+  if (lane.kind === "profiler") return ["profiler", 4];
+  if (lane.kind === "stream" && !lane.judged) return [`${title}, quiet streams`, 2];
+  return [title, lane.device === null ? 3 : 1];
+}
+
+/** `order` is 0 for a report, 1 for a GPU, 2 for its quiet streams, 3 for a thread, 4 for the
+ * profiler. */
 function groupOf(title, parent, order) {
   return { title, parent, order, open: true, lanes: [] };
 }
 
 /** What a lane is called beside its group's title. */
-function shortTitle({ title }) {
-  return title.split(": ").slice(1).join(": ") || title;
+function shortTitle({ title, kind }) {
+  const [owner, ...own] = title.split(": ");
+  return kind === "profiler" || !own.length ? owner : own.join(": ");
 }
 
-/** Threads that only the profiler worked on count as quiet, too. */
-function closeQuietThreads(found) {
-  const size = ({ lanes: members }) =>
-    members.reduce((sum, { kind, count }) => sum + (kind === "profiler" ? 0 : count), 0);
-  const threads = found.filter(({ order }) => order === 2);
+/** Close all but GPUs and the threads with most slices. */
+function closeQuiet(found) {
+  const size = ({ lanes: members }) => members.reduce((sum, { count }) => sum + count, 0);
+  const threads = found.filter(({ order }) => order === 3);
   const busiest = [...threads].sort((one, other) => size(other) - size(one)).slice(0, BUSY_THREADS);
-  for (const thread of threads) thread.open = size(thread) > 0 && busiest.includes(thread);
+  for (const group of found) group.open = group.order === 1 || busiest.includes(group);
 }
 
 const groups = reports.flatMap((report) => groupsOf(report, reports.length > 1));

@@ -3,14 +3,16 @@
 
 const MOST_WORK = 64; // arrows from one call: a CUDA graph has thousands of kernels
 
-/** [{role, report, table, row}]: role is "launch", "work" or "culprit". Needs the link columns. */
+/** [{role, report, table, row}]: role is "launch", "work", "culprit", or "end" for the launch that ends
+ * a gap whose cause is no call and no operation. Needs the link columns. */
 function linksOf({ report, table, row }) {
   const { operations, gaps } = reports[report].tables;
   const link = (role, to, at) => ({ role, report, table: to, row: at });
   if (table === "operations") return launchOf(operations, row, link);
   if (table === "calls") return workOf(operations, row).map((at) => link("work", "operations", at));
   if (table !== "gaps" || !gaps.has("culprit_call", "culprit_op")) return [];
-  if (gaps.culprit_call[row]) return [link("culprit", "calls", gaps.culprit_call[row] - 1)];
+  const role = about.timeline.causes[gaps.cause[row]].blames ? "culprit" : "end";
+  if (gaps.culprit_call[row]) return [link(role, "calls", gaps.culprit_call[row] - 1)];
   if (gaps.culprit_op[row]) return [link("culprit", "operations", gaps.culprit_op[row] - 1)];
   return [];
 }

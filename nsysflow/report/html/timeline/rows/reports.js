@@ -48,6 +48,7 @@ class Report {
     this.texts = null;
     const whole = [[-Infinity, Infinity]];
     this.selection = described.selection.length ? described.selection : whole;
+    this.judged = described.judged;
     this.tables = {};
     for (const [name, table] of Object.entries(described.tables)) {
       this.tables[name] = new Table(name, table, described.origin_ns);
@@ -59,6 +60,18 @@ class Report {
     const { name } = this.tables[table];
     return this.texts && name ? this.texts[name[row]] : "";
   }
+}
+
+/** Whether a time is in a judged part of a report. */
+function isJudged({ judged }, time) {
+  let low = 0;
+  let high = judged.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (judged[middle][1] > time) high = middle;
+    else low = middle + 1;
+  }
+  return low < judged.length && judged[low][0] <= time;
 }
 
 const reports = about.timeline.reports.map((described, number) => new Report(described, number));

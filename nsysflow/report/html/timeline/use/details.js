@@ -93,7 +93,7 @@ function hueOf(variable) {
   return square;
 }
 
-const LINK_WORDS = { launch: "Launched by", work: "Launches", culprit: "To blame" };
+const LINK_WORDS = { launch: "Launched by", work: "Launches", culprit: "To blame", end: "Ended by" };
 const MOST_LINKS = 5;
 
 /** What the slice belongs to, each with a button that goes there. */
@@ -123,7 +123,7 @@ function goButton(link) {
 function delayWords(at, link) {
   const { operations, calls } = reports[at.report].tables;
   const source = link.table === "calls" && at.table === "gaps" ? sourceOf(link) : "";
-  if (link.role === "culprit") return source ? `at ${source}` : "";
+  if (at.table === "gaps") return source ? `at ${source}` : "";
   const [call, operation] = link.role === "launch" ? [link.row, at.row] : [at.row, link.row];
   if (!calls.end) return "";
   const delay = operations.start[operation] - calls.end[call];

@@ -11,7 +11,7 @@ const KEYS = [
   [["]"], "next in this lane", () => moveAlong(1)],
   [["p"], "previous of the same name", () => moveToSame(-1)],
   [["n"], "next of the same name", () => moveToSame(1)],
-  [["g"], "longest gap, then the next longest", () => moveToGap(false)],
+  [["g"], "longest judged gap, then the next longest", () => moveToGap(false)],
   [["G"], "back to the longer gap", () => moveToGap(true)],
   [["b"], "to the launch, or to what is to blame", () => followLink()],
   [["z"], "zoom to what is measured or selected", zoomToSelected],

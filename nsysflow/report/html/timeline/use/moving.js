@@ -36,22 +36,21 @@ function showTypicalSteps() {
   setView(...openingView());
 }
 
-/** Bring a time into view, with a little room around it, and scroll to the timeline. A gap or step of
- * exactly this time is selected. */
-function goTo(startNs, endNs) {
+/** Bring a time of a report into view, with a little room around it, and scroll to the timeline. A
+ * gap, step, operation or phase of exactly this time is selected. */
+function goTo(report, startNs, endNs) {
   const room = Math.max((endNs - startNs) * 0.15, NARROWEST_NS);
   setView(startNs - room, endNs + room);
   document.getElementById("timeline").scrollIntoView({ block: "nearest" });
-  const exact = exactPlace(startNs, endNs);
+  const exact = exactPlace(report, startNs, endNs);
   if (exact) moveTo(exact);
 }
 
-/** The gap or step with these times. */
-function exactPlace(start, end) {
-  for (const kind of ["gaps", "steps"]) {
-    for (const lane of lanes) {
-      if (lane.kind !== kind || !lane.rows) continue;
-      const [row] = lane.rows;
+/** The slice of a report with these times. */
+function exactPlace(report, start, end) {
+  for (const kind of ["gaps", "steps", "stream", "phases"]) {
+    const mine = lanes.filter((lane) => lane.kind === kind && lane.report.number === report);
+    for (const row of mine.flatMap(({ rows }) => rows ?? [])) {
       const slice = firstFrom(row.start, start);
       if (row.start[slice] === start && row.end[slice] === end) return { row, slice };
     }

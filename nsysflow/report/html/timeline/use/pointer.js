@@ -126,8 +126,14 @@ function toggleGroup(group) {
   say(`${group.title} ${group.open ? "opened" : "closed"}`);
 }
 
+/** What is under the pointer after the picture has moved. */
+function hoverAgain() {
+  if (surface.pointer) hoverAt(surface.pointer);
+}
+
 function hoverAt(event) {
   const hit = event ? hitAt(event.offsetX, event.offsetY) : null;
+  surface.pointer = event;
   surface.pointerX = event ? event.offsetX : null;
   surface.hover = hit;
   surface.canvas.style.cursor = hit?.group || hit?.row ? "pointer" : "";
