@@ -131,6 +131,22 @@ def test_phases_fold_with_the_keyboard(browser: Any) -> None:
         assert rows.count() == before
 
 
+SCREEN_PX: Final = 900
+
+
+@pytest.mark.parametrize(
+    "name", ["steps and lines", "ranks", "Python samples", "three GPUs, no steps"]
+)
+def test_the_first_screen_has_the_first_finding_and_the_work_of_a_gpu(
+    browser: Any, name: str
+) -> None:
+    with opened(browser, PAGES[name]()) as page:
+        card = page.locator(".card").first.bounding_box()
+        lanes = page.locator("#timeline-canvas").bounding_box()
+    assert card["y"] + card["height"] <= SCREEN_PX
+    assert lanes["y"] + 140 <= SCREEN_PX  # the axis, two headings, steps, idle time, a stream
+
+
 STOPS: Final = """() => [...document.querySelectorAll("a, button, input, summary, [tabindex='0']")]
     .filter((each) => each.tabIndex >= 0 && each.checkVisibility({visibilityProperty: true})
         && !each.closest("[hidden], dialog:not([open])") && !each.disabled)

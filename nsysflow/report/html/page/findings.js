@@ -1,5 +1,7 @@
 // What to change, a card each.
 
+const FIRST_CARDS = 3; // a row of them: the timeline shall be in sight, too
+
 /** The cards, the largest saving first. */
 function showFindings(data, report) {
   if (!report.verdict.valid && !data.findings.length) return;
@@ -7,14 +9,15 @@ function showFindings(data, report) {
     fill("findings", titled("Findings"), make("p", {}, "No change is known that would save 1 % or more."));
     return;
   }
+  const cards = data.findings.map((finding, at) => findingCard(finding, at, report));
+  const list = (some) => make("ol", { class: "cards" }, some);
+  const folded = cards.slice(FIRST_CARDS);
+  const more = `${folded.length} more finding${folded.length === 1 ? "" : "s"}`;
   fill(
     "findings",
     titled("Findings", `What to change, the largest saving first; ${data.caption}`),
-    make(
-      "ol",
-      { class: "cards" },
-      data.findings.map((finding, at) => findingCard(finding, at, report)),
-    ),
+    list(cards.slice(0, FIRST_CARDS)),
+    folded.length && make("details", { class: "more" }, make("summary", {}, more), list(folded)),
   );
 }
 
@@ -41,8 +44,8 @@ function findingCard(finding, at, report) {
       "div",
       { class: "actions" },
       finding.place && button("Show in the timeline", () => showInTimeline(...finding.place)),
+      make("details", {}, make("summary", {}, "In full"), explainedParts(finding.explained)),
     ),
-    make("details", {}, make("summary", {}, "In full"), explainedParts(finding.explained)),
   );
 }
 

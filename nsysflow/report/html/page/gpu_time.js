@@ -4,27 +4,22 @@ const GPU_PARTS = [
   [
     "compute_ns",
     "compute",
-    "C",
     "--class-compute",
     "time with at least one kernel running that is not communication",
   ],
   [
     "comm_exposed_ns",
     "exposed communication",
-    "N",
     "--class-communication",
     "time with communication but no compute running",
   ],
   [
     "copy_exposed_ns",
     "exposed copies",
-    "M",
     "--class-copy",
     "time with a copy or memset, but neither compute nor communication running",
   ],
 ];
-
-const LETTER_SHARE = 0.02; // a narrower piece has no room for its letter
 
 /** A bar per GPU, and a table with its figures. */
 function showGpuTime(data, report) {
@@ -49,17 +44,15 @@ function showGpuTime(data, report) {
 
 /** The parts that any GPU has, with their pointers below a device; causes by size. */
 function gpuParts(data, devices) {
-  const busy = GPU_PARTS.map(([key, label, letter, colour, meaning]) => ({
+  const busy = GPU_PARTS.map(([key, label, colour, meaning]) => ({
     path: [key],
     label,
-    letter,
     colour,
     meaning,
   }));
-  const causes = Object.entries(data.causes).map(([name, [label, meaning]], at) => ({
+  const causes = Object.entries(data.causes).map(([name, [label, meaning]]) => ({
     path: ["causes", name],
     label,
-    letter: String.fromCharCode("a".charCodeAt(0) + at),
     colour: `--cause-${name}`,
     meaning: meaning,
     idle: true,
@@ -83,14 +76,11 @@ function gpuBar(device, parts, name) {
   for (const part of parts) {
     const ns = partOf(device, part);
     if (!ns) continue;
-    const piece = make(
-      "i",
-      { class: part.idle ? "idle" : null },
-      ns > LETTER_SHARE * device.window_ns ? part.letter : "",
-    );
+    const label = `${part.label} ${shareOf(ns, device.window_ns)}`;
+    const piece = make("i", { class: part.idle ? "idle" : null }, make("b", {}, label));
     piece.style.flexGrow = ns / device.window_ns;
     paint(piece, part.colour);
-    piece.title = `${part.idle ? "idle: " : ""}${part.label}: ${shareOf(ns, device.window_ns)}`;
+    piece.title = part.idle ? `idle: ${label}` : label;
     bar.append(piece);
   }
   return make("div", { class: "bar" }, make("span", {}, named(name, 40)), bar);
@@ -124,8 +114,8 @@ function gpuCell(report, device, at, path) {
   return figureCell(time, " ", shareFigure(report, pointer, `${base}/window_ns`));
 }
 
-function swatch({ letter, colour, idle }) {
-  const made = make("i", { class: idle ? "swatch idle" : "swatch", "aria-hidden": "true" }, letter);
+function swatch({ colour, idle }) {
+  const made = make("i", { class: idle ? "swatch idle" : "swatch", "aria-hidden": "true" });
   paint(made, colour);
   return made;
 }

@@ -2,14 +2,20 @@
 
 const PRINTED_ROWS = 100;
 
-/** Put the tables in full behind the page while it is printed. */
+/** Put the tables in full behind the page while it is printed, and unfold findings and remarks. */
 function printTables(sources) {
   const paper = make("section", { class: "on-paper", "aria-hidden": "true" });
+  let folded = [];
   addEventListener("beforeprint", () => {
     paper.replaceChildren(...sources.flatMap(paperTable));
     document.querySelector("main").append(paper);
+    folded = [...document.querySelectorAll("details.more:not([open])")];
+    for (const each of folded) each.open = true;
   });
-  addEventListener("afterprint", () => paper.remove());
+  addEventListener("afterprint", () => {
+    paper.remove();
+    for (const each of folded) each.open = false;
+  });
 }
 
 function paperTable(source) {

@@ -1,5 +1,7 @@
 // What holds the GPUs back, and what was recorded.
 
+const FIRST_REMARKS = 2; // the first finding and the timeline shall be in sight, too
+
 /** Title, facts and verdict of the page. */
 function showVerdict(data) {
   document.getElementById("title").replaceChildren(named(data.reports, 80));
@@ -20,7 +22,7 @@ function showVerdict(data) {
       ])
       .flat(),
     data.steps && make("p", { class: "steps-sentence" }, said(data.steps)),
-    remarks([...data.remarks, ...data.sentences]),
+    remarks([...data.remarks, ...data.sentences], FIRST_REMARKS),
   );
   const notes = document.getElementById("notes");
   if (data.notes.length)
@@ -32,12 +34,19 @@ function headlineClass({ headlines }, valid) {
   return ["headline", headlines.length === 1 && "alone", !valid && "invalid"].filter(Boolean).join(" ");
 }
 
-/** Sentences as a list; nothing without any. */
-function remarks(sentences) {
+/** Sentences as a list; nothing without any. After the first few the others are folded. */
+function remarks(sentences, shown = Infinity) {
   if (!sentences.length) return null;
-  return make(
-    "ul",
-    { class: "remarks" },
-    sentences.map((each) => make("li", {}, said(each))),
-  );
+  const list = (some) =>
+    make(
+      "ul",
+      { class: "remarks" },
+      some.map((each) => make("li", {}, said(each))),
+    );
+  if (sentences.length <= shown + 1) return list(sentences);
+  const more = `${sentences.length - shown} more remarks`;
+  return [
+    list(sentences.slice(0, shown)),
+    make("details", { class: "more" }, make("summary", {}, more), list(sentences.slice(shown))),
+  ];
 }
