@@ -177,8 +177,6 @@ def whatif(
     from nsysflow.analysis.analyze import analyze, replay_and_next
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
-    from nsysflow.base.screen import line_width
-    from nsysflow.report.terminal import wrapped
     from nsysflow.report.whatif import whatif_json, whatif_lines
     from nsysflow.runs.analyze import with_run
     from nsysflow.runs.loading import load
@@ -187,8 +185,8 @@ def whatif(
     with progress("replaying"):
         options = Options(step=step, steps=steps, skip=skip, own=own)
         if _has_several(report):
-            for line in _of_run(report, options, Changes(**changes), as_json=as_json):
-                click.echo(line)
+            lines = _of_run(report, options, Changes(**changes), as_json=as_json)
+            click.echo("\n".join(lines))
             return
         source = single_report(report)
         trace = load(source.path, shapes="grid")  # some findings look at grids
@@ -198,7 +196,14 @@ def whatif(
         click.echo(whatif_json(result, then))
         return
     for line in whatif_lines(trace.report, result, then):
-        click.echo("\n  ".join(wrapped(line, line_width() - 2)))
+        click.echo(_wrapped(line))
+
+
+def _wrapped(line: str) -> str:
+    from nsysflow.base.screen import line_width
+    from nsysflow.report.terminal import wrapped
+
+    return "\n  ".join(wrapped(line, line_width() - 2))
 
 
 def _has_several(path: Path) -> bool:
@@ -229,4 +234,4 @@ def _of_run(path: Path, options: "Options", changes: "Changes", *, as_json: bool
     elif as_json:
         yield run_whatif_json(whatif)
     else:
-        yield from run_whatif_lines(path.name, whatif)
+        yield from map(_wrapped, run_whatif_lines(path.name, whatif))
