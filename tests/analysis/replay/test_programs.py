@@ -173,6 +173,9 @@ GRAPHS: Final = {
     "launches outside the phase stay": end(
         [5, 25, 45, 88, 88, 88], GRAPH, forward(75, 130), *three(), *three(at=80)
     ),
+    "kernels outside the phase start as long after their launch": start(
+        [40, 90, 95.5, 101], GRAPH, forward(75, 130), ONE, kernel(40, 45, 1), *three(at=80)
+    ),
     # 25 of 75 us before the first launch
     "of the host's time in a whole phase only a little stays": end(
         [5, 38, 38, 38], GRAPH, forward(5, 130), launch(0, 5, 99), *three(at=80)
