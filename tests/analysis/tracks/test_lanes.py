@@ -77,32 +77,6 @@ def test_a_trace_without_rows_has_no_lanes() -> None:
     assert tracks.gaps.is_empty()
 
 
-def test_the_culprit_of_a_stall_is_its_call() -> None:
-    tracks = tracks_of(*STALL)
-    (gap,) = tracks.gaps.to_dicts()
-    assert gap["cause"] == "sync"
-    assert tracks.calls["name"][gap["culprit_call"]] == "cudaDeviceSynchronize"
-    assert gap["culprit_op"] is None
-
-
-def test_the_culprit_of_host_code_is_the_launch_that_came_late() -> None:
-    tracks = tracks_of(
-        launch(0, 10, 1),
-        kernel(10, 20, 1),
-        launch(900_000, 900_010, 2),
-        kernel(900_020, 900_030, 2),
-    )
-    (gap,) = tracks.gaps.to_dicts()
-    assert gap["cause"] == "host"
-    assert tracks.calls["start_ns"][gap["culprit_call"]] == 900_000
-
-
-def test_a_gap_whose_launch_is_not_recorded_has_no_culprit() -> None:
-    tracks = tracks_of(launch(0, 10, 1), kernel(10, 20, 1), kernel(900, 1_000, None))
-    (gap,) = tracks.gaps.to_dicts()
-    assert (gap["cause"], gap["culprit_call"], gap["culprit_op"]) == ("unknown", None, None)
-
-
 def test_a_copy_says_its_direction_and_its_bytes() -> None:
     tracks = tracks_of(
         launch(0, 5, 1, name="cudaMemcpyAsync"), copy(6, 9, 1, "HtoD", "pinned", "device")
@@ -132,26 +106,6 @@ Slice = tuple[int, int, int]
 
 def depths_of(*rows: Slice) -> list[int]:
     return depths(pl.DataFrame(rows, schema=SCHEMA, orient="row")).to_list()
-
-
-def test_slices_that_overlap_nothing_have_depth_0() -> None:
-    assert depths_of((0, 0, 5), (0, 5, 9), (0, 12, 12), (0, 12, 13)) == [0, 0, 0, 0]
-
-
-def test_a_nested_slice_is_as_deep_as_there_are_slices_around_it() -> None:
-    assert depths_of((0, 0, 9), (0, 1, 5), (0, 2, 3), (0, 6, 7), (0, 10, 11)) == [0, 1, 2, 1, 0]
-
-
-def test_slices_that_overlap_without_nesting_take_the_first_free_depth() -> None:
-    assert depths_of((0, 0, 5), (0, 3, 8), (0, 5, 9), (0, 6, 7), (0, 9, 10)) == [0, 1, 0, 2, 0]
-
-
-def test_a_slice_of_no_length_inside_another_does_not_hide_in_it() -> None:
-    assert depths_of((0, 0, 5), (0, 0, 0), (0, 3, 3), (0, 5, 5)) == [0, 1, 1, 0]
-
-
-def test_a_lane_does_not_push_down_the_slices_of_the_next() -> None:
-    assert depths_of((0, 0, 9), (1, 3, 5), (1, 4, 6)) == [0, 0, 1]
 
 
 _SLICES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 12)))
