@@ -18,13 +18,8 @@ from nsysflow.analysis.steps.inferred import INFERRED_STEPS, infer_steps
 from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, loaded
 from tests.analysis.steps.programs import (
-    APART_NS,
     LOOPING,
-    READ,
     WITHOUT_LOOP,
-    backward,
-    forward,
-    kernels,
     looping,
     trace_of_program,
     training_step,
@@ -88,15 +83,6 @@ def test_the_oracle_infers_the_same_steps_of_random_traces(trace: PlainTrace) ->
     assert inferred(trace).rows() == by_oracle(trace)
 
 
-def test_a_step_begins_with_its_first_launch_and_ends_with_the_next() -> None:
-    start_up, step = kernels("normal", "fill"), training_step()
-    steps = inferred(trace_of_program([*start_up, *step * 6]))
-    first, length = APART_NS * (len(start_up) + 1), APART_NS * len(step)
-    assert steps["start_ns"].to_list() == [first + number * length for number in range(6)]
-    assert steps["end_ns"][:-1].to_list() == steps["start_ns"][1:].to_list()
-    assert steps["end_ns"][-1] == first + 6 * length - APART_NS + 5
-
-
 def test_a_step_that_the_recording_cuts_off_is_no_typical_one() -> None:
     step = training_step()
     cut = trace_of_program([*step * 8, *step[: len(step) // 2]])
@@ -104,27 +90,9 @@ def test_a_step_that_the_recording_cuts_off_is_no_typical_one() -> None:
     assert analysis.steps["kind"].cast(pl.String).to_list()[-2:] == ["steady", "cut-off"]
 
 
-def test_what_comes_after_the_loop_is_no_step() -> None:
-    evaluation = [*forward(), READ] * 2
-    program = [*training_step() * 6, *evaluation, *kernels("saved")]
-    assert len(inferred(trace_of_program(program))) == 6
-
-
-def test_the_step_of_an_accumulation_is_the_one_with_the_optimizer() -> None:
-    steps = inferred(trace_of_program(training_step(batches=8) * 5))
-    assert len(steps) == 5
-
-
 def test_three_steps_are_enough_and_two_are_not() -> None:
     assert len(inferred(trace_of_program(training_step() * 3))) == 3
     assert inferred(trace_of_program(training_step() * 2)).is_empty()
-
-
-def test_backward_may_launch_on_a_thread_of_its_own() -> None:
-    threads = {one.thread for one in backward()} | {one.thread for one in forward()}
-    steps = inferred(trace_of_program(training_step() * 6))
-    assert len(threads) == 2
-    assert steps["thread"].n_unique() == 1
 
 
 def test_nothing_is_inferred_where_ranges_are_steps_or_one_is_named() -> None:

@@ -43,11 +43,8 @@ def kinds(*rows: Row, options: Options | None = None) -> list[str]:
 
 def captured(*rows: Row) -> list[str]:
     """The kinds where the process captured a window of its steps."""
-    model = plain_of(*rows)
     window = (Capture(PROCESS, "3:2:5", None),)
-    trace = to_trace(
-        PlainTrace(ops=model.ops, calls=model.calls, ranges=model.ranges, captures=window)
-    )
+    trace = to_trace(replace(plain_of(*rows), captures=window))
     return nsysflow.analyze(trace).steps["kind"].cast(pl.String).to_list()
 
 
@@ -56,39 +53,46 @@ def test_the_first_two_steps_are_start_up_where_five_remain(count: int, skipped:
     assert kinds(*regular(count)) == ["start-up"] * skipped + ["steady"] * (count - skipped)
 
 
-def test_a_captured_window_has_no_start_up() -> None:
-    assert captured(*regular(8)) == ["steady"] * 8
-
-
-def test_skip_says_how_many_steps_are_start_up() -> None:
-    assert kinds(*regular(4), options=Options(skip=3)) == ["start-up"] * 3 + ["steady"]
-    assert kinds(*regular(4), options=Options(skip=0)) == ["steady"] * 4
-
-
-def loading(at: int, ns: int) -> Row:
-    return call(at, at + ns, "cuLibraryLoadData")
-
-
-def test_a_leading_step_that_loads_code_is_start_up() -> None:
-    loads = [loading(1_000 * n + 920, 50) for n in (0, 1)]  # in the gap at the end of the step
-    assert captured(*regular(8), *loads) == ["start-up"] * 2 + ["steady"] * 6
-
-
-def test_a_later_step_that_loads_code_is_judged_by_its_length() -> None:
-    assert captured(*regular(8), loading(4_920, 50)) == ["steady"] * 8
-
-
-def test_a_step_that_the_recording_cut_off_is_cut_off() -> None:
-    assert captured(*regular(5), *step(6, at=5_000, end=None)) == ["steady"] * 5 + ["cut-off"]
-
-
-def test_a_last_step_that_lacks_its_tail_is_cut_off() -> None:
-    assert captured(*regular(5), *step(6, at=5_000, busy=989)) == ["steady"] * 5 + ["cut-off"]
-    assert captured(*regular(5), *step(6, at=5_000, busy=990)) == ["steady"] * 6
+@pytest.mark.parametrize("skip", [0, 3])
+def test_skip_says_how_many_steps_are_start_up(skip: int) -> None:
+    found = kinds(*regular(4), options=Options(skip=skip))
+    assert found == ["start-up"] * skip + ["steady"] * (4 - skip)
 
 
 def test_the_only_step_after_start_up_is_typical_without_its_tail() -> None:
     assert kinds(*regular(2), *step(3, at=2_000, busy=10)) == ["start-up"] * 2 + ["steady"]
+
+
+def loading(at: int) -> Row:
+    return call(at, at + 50, "cuLibraryLoadData")
+
+
+CAPTURED: dict[str, tuple[list[Row], list[str]]] = {
+    "no start-up": (regular(8), ["steady"] * 8),
+    # in the gap at the end of the step
+    "leading steps that load code": (
+        [*regular(8), loading(920), loading(1_920)],
+        ["start-up"] * 2 + ["steady"] * 6,
+    ),
+    "a later step that loads code": ([*regular(8), loading(4_920)], ["steady"] * 8),
+    "a step that the recording cut off": (
+        [*regular(5), *step(6, at=5_000, end=None)],
+        ["steady"] * 5 + ["cut-off"],
+    ),
+    "a last step without its tail": (
+        [*regular(5), *step(6, at=5_000, busy=989)],
+        ["steady"] * 5 + ["cut-off"],
+    ),
+    "a last step with its tail": ([*regular(5), *step(6, at=5_000, busy=990)], ["steady"] * 6),
+    "a lost launch": ([*regular(6), launch(3_020, 3_030, 99)], ["steady"] * 6),
+}
+"""What a process captured of its steps, and their kinds."""
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_steps_of_a_captured_window_have_their_kinds(name: str) -> None:
+    rows, expected = CAPTURED[name]
+    assert captured(*rows) == expected
 
 
 def lost_launches(at: int) -> list[Row]:
@@ -105,10 +109,6 @@ def test_a_step_that_swallows_one_without_operations_is_incomplete() -> None:
     rows = [*regular(4), opened(4_000, 4_900, "step"), *regular(4, first=5)]
     found = captured(*rows, *lost_launches(4_100))
     assert found == ["steady"] * 3 + ["incomplete"] + ["steady"] * 4
-
-
-def test_single_lost_launches_make_no_step_incomplete() -> None:
-    assert "incomplete" not in captured(*regular(6), launch(3_020, 3_030, 99))
 
 
 def test_a_step_with_a_wrong_time_in_a_graph_is_a_one_off() -> None:
@@ -142,43 +142,33 @@ def judged(*durations: int) -> tuple[list[int], list[bool]]:
     return found["excess_ns"].to_list(), found["outlier"].to_list()
 
 
-def outliers(*durations: int) -> list[int]:
-    return [place for place, is_one in enumerate(judged(*durations)[1]) if is_one]
+GROWING = [100 + 10 * step for step in range(60)]
+
+OUTLIERS = {
+    "twice the time of four others": ([100, 100, 200, 100, 100], [2]),
+    "of four": ([100, 100, 900, 100], []),
+    "20 % more": ([100, 100, 120, 100, 100], []),
+    "over 20 % more": ([100, 100, 121, 100, 100], [2]),
+    "five times what steps vary by": ([90, 110, 90, 110, 100, 100, 150], []),
+    "over five times what steps vary by": ([90, 110, 90, 110, 100, 100, 151], [6]),
+    "a short one": ([100, 100, 1, 100, 100], []),
+    "growing": (GROWING, []),
+    "600, less than the last ones of those that grow": (
+        [*GROWING[:30], 600, *GROWING[31:]],
+        [30],
+    ),
+    "the first among nine, of which five take longer": ([300] + [100] * 4 + [200] * 20, [0]),
+    "the first among nine, of which four take longer": ([300] + [100] * 5 + [200] * 20, [0]),
+}
+"""Durations of steps, and which of them are outliers."""
 
 
-def test_a_step_of_twice_the_time_of_four_others_is_one() -> None:
-    assert outliers(100, 100, 200, 100, 100) == [2]
-    assert judged(100, 100, 200, 100, 100)[0] == [0, 0, 100, 0, 0]
-
-
-def test_of_four_steps_none_is() -> None:
-    assert outliers(100, 100, 900, 100) == []
-
-
-def test_twenty_percent_more_are_not_enough() -> None:
-    assert outliers(100, 100, 120, 100, 100) == []
-    assert outliers(100, 100, 121, 100, 100) == [2]
-
-
-def test_five_times_what_steps_vary_by_is_not_enough() -> None:
-    assert outliers(90, 110, 90, 110, 100, 100, 150) == []
-    assert outliers(90, 110, 90, 110, 100, 100, 151) == [6]
-
-
-def test_a_short_step_is_none() -> None:
-    assert outliers(100, 100, 1, 100, 100) == []
-
-
-def test_steps_that_grow_longer_are_compared_with_those_around_them() -> None:
-    growing = [100 + 10 * step for step in range(60)]
-    assert outliers(*growing) == []
-    growing[30] += 200  # to 600, less than the last ones take
-    assert outliers(*growing) == [30]
-
-
-def test_the_first_step_is_compared_with_the_nine_first() -> None:
-    assert judged(*[300] + [100] * 4 + [200] * 20)[0][0] == 300 - 200
-    assert judged(*[300] + [100] * 5 + [200] * 20)[0][0] == 300 - 100
+@pytest.mark.parametrize("name", OUTLIERS)
+def test_a_step_much_longer_than_those_around_it_is_a_one_off(name: str) -> None:
+    durations, outliers = OUTLIERS[name]
+    excesses_ns, is_one = judged(*durations)
+    assert [place for place, one in enumerate(is_one) if one] == outliers
+    assert (excesses_ns, is_one) == (excesses(durations), one_offs(durations))
 
 
 def test_processes_are_judged_apart() -> None:
