@@ -1,6 +1,5 @@
 """Which phase work belongs to: pictures of each rule, and figures of real runs."""
 
-from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -11,11 +10,10 @@ import nsysflow
 from nsysflow.analysis.load.marks import with_auto_domain
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.names import is_compiling
-from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_pictures_agree
-from tests.analyses import analysed, loaded
+from tests.analyses import analysed
 from tests.oracle import range_names as oracle
 from tests.oracle.model import Capture, PlainTrace, Range, to_trace
 from tests.tiny import (
@@ -411,28 +409,6 @@ def test_a_note_says_that_the_ranges_of_earlier_captures_are_unknown() -> None:
 # --- real runs ------------------------------------------------------------------------------------
 
 
-def instances(name: str) -> dict[str, int]:
-    return dict(analysed(name).phases.select("path", "instances").rows())
-
-
-def test_a_compiled_step_has_its_phases_though_its_graphs_were_captured_before() -> None:
-    analysis = analysed("h200-compile")
-    assert len(analysis.steps) == 10
-    found = instances("h200-compile")
-    assert {*found} == {"forward", "loss", "backward", "optimizer", "zero_grad"}
-    assert {found["forward"], found["loss"], found["backward"]} == {10}
-    # all but the batch
-    assert len(analysis.timeline.ops) - analysis.phases["ops"].sum() <= 2 * 10
-
-
-def test_a_step_that_accumulates_has_all_its_batches() -> None:
-    assert len(analysed("h200-accumulation").steps) == 5
-    found = instances("h200-accumulation")
-    assert (found["forward"], found["MSELoss"], found["backward"]) == (20, 20, 20)
-    assert (found["optimizer"], found["clip_grad"]) == (5, 5)
-    assert "loss" not in found
-
-
 def test_a_jax_program_has_steps_and_few_phases_none_of_a_single_operation() -> None:
     jax = analysed("h200-jax")
     assert (jax.step_name, len(jax.steps)) == ("XlaModule jit_step", 40)
@@ -443,23 +419,3 @@ def test_a_jax_program_has_steps_and_few_phases_none_of_a_single_operation() -> 
     without_work = jax.judged.phases.filter(busy_ns=0, idle_ns=0, kernels=0)
     typical = {*jax.judged.phases["path"]} - {*without_work["path"]}
     assert typical == {"XlaModule jit_step", "XlaModule jit_step/Thunk"}
-
-
-def test_each_replay_on_an_h200_has_the_kernels_of_the_captured_forward_and_backward() -> None:
-    rows = analysed("h200-graph-ranges").phases.select(
-        "path", "instances", "kernels", "captured_ops"
-    )
-    found = {path: counts for path, *counts in rows.rows() if "/replay/" in path}
-    # forward has a memset too
-    assert found == {
-        "step/replay/forward": [20, 20 * 14, 20 * 15],
-        "step/replay/backward": [20, 20 * 31, 20 * 31],
-        "step/replay/optimizer": [20, 20 * 2, 20 * 2],
-    }
-
-
-def test_work_captured_outside_all_ranges_keeps_the_path_of_its_replay() -> None:
-    timeline = Timeline(loaded("h200-train"), Options())
-    ops = timeline.ops.drop_nulls("graph_node")
-    assert ops["graph_node"].is_in(timeline.captured_nodes["graph_node"].implode()).sum() == 640
-    assert Counter(ops["how"]) == {"own": 640}

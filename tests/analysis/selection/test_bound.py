@@ -34,29 +34,6 @@ from tests.tiny import (
 
 US = 1_000
 
-BUILT_IN = {
-    "step_sync/data": "host",  # 4 ms of sleep
-    "step_sync/h2d": "copies",  # from pageable memory
-    "step_sync/optimizer": "module_load",  # first use of the unfused optimizer
-    "step_sync/metrics": "blocking_copy",  # the whole output to pageable memory
-    "step_async/data": "host",
-    "step_async/h2d": "copies",
-    "sum_many": "launch",  # 1000 sums of 64 numbers
-    "saturated": "compute",
-    "eager": "launch",  # 16 small layers
-    "graph": "compute",  # the same as a graph
-}
-"""Phases of h200-train, by what tests/data/h200-train.py does in each."""
-
-
-def bounds_of(name: str) -> dict[str, str]:
-    return dict(analysed(name).phases.select("path", "bound").rows())
-
-
-@pytest.mark.parametrize(("path", "bound"), BUILT_IN.items())
-def test_the_bound_of_a_phase_is_the_bottleneck_that_was_built_in(path: str, bound: str) -> None:
-    assert bounds_of("h200-train")[path] == bound
-
 
 def test_a_steady_step_of_gpt2_is_bound_by_compute_and_loses_most_to_the_host() -> None:
     found = nsysflow.analyze(loaded("h200-gpt2-eager"), Options(steps=(StepPart(2, 3),))).bound

@@ -39,7 +39,7 @@ from tests.oracle.comm import comm
 from tests.oracle.gpu_metrics import gpu_metrics
 from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.launches import launches, starved
-from tests.oracle.model import Call, Op, PlainTrace, Shape, to_trace
+from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report
 from tests.oracle.run import run
@@ -386,25 +386,6 @@ def test_any_steps_of_any_trace_agree_with_the_oracle(
 
 
 @with_cuts
-@given(traces(), places)
-def test_the_halves_of_a_window_add_up_to_it(model: PlainTrace, place: float) -> None:
-    trace, report = to_trace(model), Report(model)
-    middle = at(report, place)
-    whole = tables_of(trace, only=["accounting"])["accounting"].filter(pl.col("window_ns") > 0)
-    halves = [
-        accounting_or_none(trace, options)
-        for options in (Options(to_ns=middle), Options(from_ns=middle))
-    ]
-    for row in whole.to_dicts():
-        split = [h for half in halves for h in half if h["device"] == row["device"]]
-        for part in ("window_ns", *PARTS):
-            assert sum(half[part] for half in split) == row[part]
-        for cause in CAUSE_COLUMNS:
-            # at most one gap is cut; each of its causes is rounded on both sides
-            assert abs(sum(half[cause] for half in split) - row[cause]) <= 1
-
-
-@with_cuts
 @given(traces(), st.lists(places, min_size=1, max_size=3))
 def test_times_in_the_parts_of_a_window_add_up_to_those_in_the_window(
     model: PlainTrace, cuts: list[float]
@@ -436,23 +417,6 @@ def time_by_row(trace: nsysflow.Trace, options: Options) -> "Counter[tuple[Any, 
         key = [name for name in names if name in rows.columns]
         times.update({(table, *(row[name] for name in key)): row[time] for row in rows.to_dicts()})
     return +times
-
-
-def accounting_or_none(trace: nsysflow.Trace, options: Options) -> list[dict[str, Any]]:
-    """The accounting as rows; none if the window is empty."""
-    try:
-        return nsysflow.analyze(trace, options).accounting.to_dicts()
-    except SelectionError:
-        return []
-
-
-def test_a_window_inside_one_operation_is_all_compute() -> None:
-    #  GPU  6---------------16     selected: 8 to 13
-    launch = Call(0, 5, 1 << 24, 1 << 24 | 1, 1, "cudaLaunchKernel")
-    kernel = Op("kernel", 6, 16, 0, 1 << 24, 7, 1, None, "k", "k", Shape())
-    trace = to_trace(PlainTrace(ops=(kernel,), calls=(launch,)))
-    (row,) = nsysflow.analyze(trace, Options(from_ns=8, to_ns=13)).accounting.to_dicts()
-    assert (row["window_ns"], row["compute_ns"], row["ops"]) == (5, 5, 0)
 
 
 # --- impossible selections ------------------------------------------------------------------------
