@@ -167,7 +167,7 @@ def test_a_report_has_the_same_tables(name: str, fast_disk: Path) -> None:
     assert_same(loaded(name), whole, Scratch(fast_disk, least_bytes=0, slice_rows=slice_rows))
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES // 2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plain=traces(), slice_rows=st.integers(1, 5))
 def test_a_random_trace_has_the_same_tables(
     plain: PlainTrace, slice_rows: int, fast_disk: Path

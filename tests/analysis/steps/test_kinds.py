@@ -144,7 +144,7 @@ def judged(*durations: int) -> tuple[list[int], list[bool]]:
 
 GROWING = [100 + 10 * step for step in range(60)]
 
-OUTLIERS = {
+OUTLIERS: dict[str, tuple[list[int], list[int]]] = {
     "twice the time of four others": ([100, 100, 200, 100, 100], [2]),
     "of four": ([100, 100, 900, 100], []),
     "20 % more": ([100, 100, 120, 100, 100], []),
