@@ -39,7 +39,7 @@ settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywh
 
 
 SLOW_TESTS: Final = 50
-"""A test marked slow takes as long as so many others."""
+"""A test marked slow or long takes as long as so many others."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,7 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     if "PYTEST_XDIST_WORKER" in os.environ:
         lengths: Counter[str] = Counter()
         for item in items:
-            lengths[group_of(item)] += SLOW_TESTS if item.get_closest_marker("slow") else 1
+            slow = any(map(item.get_closest_marker, ("slow", "long")))
+            lengths[group_of(item)] += SLOW_TESTS if slow else 1
         items.sort(key=lambda item: -lengths[group_of(item)])
 
 

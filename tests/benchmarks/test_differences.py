@@ -1,3 +1,4 @@
+import runpy
 from math import e
 
 import polars as pl
@@ -5,7 +6,10 @@ import pytest
 
 from benchmarks.apart import apart
 from benchmarks.gap_report_stability import changes, noise, share_pct, shifted_pct
+from nsysflow.analysis.load import load
+from nsysflow.analysis.trace import Trace
 from nsysflow.report.gap_report import Place
+from tests.reports import DATA, ROOT
 
 
 def rows(*cases: tuple[str, str, str]) -> pl.DataFrame:
@@ -43,3 +47,40 @@ def test_the_noise_is_that_of_logs_of_rows_that_all_captures_have() -> None:
     assert (noise(same), shifted_pct(same)) == (0, 0)
     shares = [{LOSS: 0.1, FORWARD: 0.1}, {LOSS: 0.1 * e, FORWARD: 0.1}, {LOSS: 0.1 * e**2}]
     assert noise(shares) == pytest.approx(1)
+
+
+SAMPLE = DATA / "h200-train.sqlite.xz"
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
+    """A report, and three repetitions of it."""
+    once = load(SAMPLE)
+    target = tmp_path_factory.mktemp("big") / "big.sqlite"
+    script = runpy.run_path(str(ROOT / "benchmarks" / "big_trace.py"))
+    script["make_big_trace"](SAMPLE, target, kernels=2 * kernels(once) + 1)
+    return once, load(target)
+
+
+def kernels(trace: Trace) -> int:
+    return trace.ops.filter(pl.col("kind") == "kernel").height
+
+
+@pytest.mark.parametrize("frame", ["ops", "calls", "ranges", "overhead"])
+def test_every_frame_with_times_repeats_as_a_whole(traces: tuple[Trace, Trace], frame: str) -> None:
+    once, big = (getattr(trace, frame) for trace in traces)
+    lasted = pl.col("end_ns") - pl.col("start_ns")
+    assert big.height == 3 * once.height
+    assert big.select(lasted.sum()).item() == 3 * once.select(lasted.sum()).item()
+
+
+def test_a_call_and_an_operation_meet_only_within_their_repetition(
+    traces: tuple[Trace, Trace],
+) -> None:
+    met = [
+        trace.calls.drop_nulls("correlation").join(
+            trace.ops, on=["process", "correlation"], nulls_equal=False
+        )
+        for trace in traces
+    ]
+    assert met[1].height == 3 * met[0].height

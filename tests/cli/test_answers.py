@@ -1,5 +1,6 @@
-"""An answer on a report is made once for the same question, or with the files of an analysis."""
+"""What is kept: an answer is made once for the same question, or with the files of an analysis."""
 
+import os
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,6 +12,7 @@ from nsysflow.cli import answers
 from nsysflow.cli.main import main
 from nsysflow.runs import analyze
 from nsysflow.runs.cache import VARIABLE
+from tests.cli.running import refused, run
 from tests.reports import sqlite_report
 from tests.runs.keeping import kept_in
 
@@ -103,3 +105,50 @@ def test_an_answer_that_is_made_fast_is_not_kept(
     page(report)
     page(report)
     assert analyses.call_count == 3
+
+
+def print_page(report: str | Path) -> None:
+    run("analyze", report, "--no-files")
+
+
+def test_it_lists_what_was_used_last_and_sums_up_the_others(
+    report: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path(report)
+    print_page(report)
+    first, head, row = run("cache").stdout.splitlines()
+    assert "cache: 1 kept (" in first
+    assert head.split() == ["size", "last", "used", "what"]
+    assert row.endswith(file.name)
+    monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
+    print_page(file.rename(file.with_name("other.sqlite")))  # another page
+    print_page(sqlite_report(file.parent, "nan_check-async"))
+    *_, row, rest = run("cache").stdout.splitlines()
+    assert row.endswith(".sqlite")
+    assert rest.startswith("longer unused: 2 kept (")
+
+
+def test_prune_keeps_what_is_of_use_and_clear_does_not(report: str) -> None:
+    print_page(report)
+    assert "cannot be combined" in refused("cache", "--prune", "--clear")
+    assert run("cache", "--prune").stdout.startswith("removed 0 from ")
+    assert run("cache", "--clear").stdout.startswith("removed 1 from ")
+    assert "cache: 0 kept (0)" in run("cache").stdout
+
+
+def test_it_says_that_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
+    assert run("cache").stdout == "nothing is kept: NSYSFLOW_CACHE is off\n"
+
+
+def test_no_cache_keeps_nothing_and_holds_for_one_command_or_in_a_settings_file(
+    report: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.environ[VARIABLE]
+    run("analyze", report, "--no-files", "--no-cache")
+    assert os.environ[VARIABLE] == before
+    monkeypatch.chdir(Path(report).parent)
+    Path("nsysflow.toml").write_text("[analyze]\nno-cache = true\n")
+    run("analyze", report, "--no-files")
+    run("explain", "1", report)
+    assert "cache: 0 kept" in run("cache").stdout

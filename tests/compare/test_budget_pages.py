@@ -5,13 +5,19 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from nsysflow.compare.budget_pages import annotations, check_json, junit_xml, verdict_text
+from nsysflow.compare.budget_pages import annotations, check_json, junit_xml, page, verdict_text
 from nsysflow.compare.budgets import budget
 from nsysflow.compare.judging import Culprit, Judgement
-from tests.compare.handmade import capture, row
-from tests.compare.judgements import CROSSED, measured
+from tests.compare.handmade import capture, ranks, row, track
+from tests.compare.judgements import CROSSED, WITHIN, measured
 
 CAPTURE = capture(row(1, 1), name="run")
+
+
+def test_the_title_says_of_which_rank_a_step_is() -> None:
+    two_ranks = ranks(track(row(1)), track(row(2)))
+    title = next(page([WITHIN], [two_ranks]))
+    assert title == "run · 2 x NVIDIA H200 · 1 step of the slowest rank"
 
 
 def test_an_open_interval_is_valid_json() -> None:

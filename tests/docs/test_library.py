@@ -55,12 +55,3 @@ def test_the_cells_give_what_is_stored_and_print_no_warning(tmp_path: Path) -> N
     assert behind == [], "run `python docs/run_notebook.py`"
     outputs = [output for cell in run for output in cell.get("outputs", [])]
     assert not [output for output in outputs if output.get("name") == "stderr"]
-
-
-def test_nothing_of_the_machine_is_stored() -> None:
-    stored = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    assert stored["metadata"] == {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    assert all(each["metadata"] == {} for each in stored["cells"])

@@ -105,11 +105,3 @@ def test_a_wrong_result_exits_with_3_after_printing_the_table(
     assert (ended.value.code or 0) == code
     assert f"{verdict}\n" in output.out
     assert ("too far from the float64 result in loss" in output.err) == (code == 3)
-
-
-@pytest.mark.parametrize(
-    "typed", ["--variant both", "--capture 3:2", "--kernels 1", "--width 0", "--data-ms -1"]
-)
-def test_an_invalid_option_is_a_usage_error(typed: str) -> None:
-    words = ["nan_check", "--on", "cpu", *typed.split()]
-    assert CliRunner().invoke(main, words).exit_code == 2
