@@ -216,8 +216,9 @@ def _lines(
     """A row in a line per group of columns."""
     lines = []
     for group in groups:
-        columns_and_cells = ([some[index] for index in group] for some in (columns, row, widths))
-        lines.append(_line(*columns_and_cells))
+        some = [columns[index] for index in group]
+        cells = [row[index] for index in group]
+        lines.append(_line(some, cells, [widths[index] for index in group]))
     return f"\n{_INDENT}".join(line for line in lines if line)
 
 

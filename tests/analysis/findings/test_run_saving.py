@@ -172,8 +172,8 @@ def test_a_rank_that_others_do_not_wait_for_saves_nothing_until_the_slowest_one_
     programs = [one.names.recorded.program for one in run.each]
     fast = [with_cheaper_host(program, 30 * US) for program in programs]
     nothing = RunChange(compute={})
-    assert run.step_of([fast[0], programs[1]], nothing) >= run.before_ns
-    assert run.before_ns - run.step_of([programs[0], fast[1]], nothing) > 1_000 * US
+    assert run.step_of([fast[0], programs[1]], nothing).step_ns >= run.before_ns
+    assert run.before_ns - run.step_of([programs[0], fast[1]], nothing).step_ns > 1_000 * US
     assert run.before_ns - run.step_of(fast, nothing).step_ns > 1_150 * US
 
 
