@@ -24,6 +24,24 @@ class StepPart:
     end: int | None = None
     out: bool = False
 
+    @classmethod
+    def parse(cls, typed: str) -> "StepPart":
+        """`2:5`, `2:`, `7` or `!7` as a part.
+
+        Raises:
+            SelectionError: it is none, or selects nothing.
+        """
+        first, colon, end = typed.removeprefix("!").partition(":")
+        known = all(side.isdecimal() or (colon and not side) for side in (first, end or first))
+        if not known:
+            seen = f"{typed!r} is not A:B, a number, or either with ! to leave it out"
+            raise SelectionError(f"{seen}, e.g. 2:5, 7 or !3")
+        begin = int(first or 0)
+        past = begin + 1 if not colon else int(end) if end else None
+        if past is not None and past <= begin:
+            raise SelectionError(f"{typed!r} selects no step: B must be greater than A")
+        return cls(begin, past, typed.startswith("!"))
+
     def __str__(self) -> str:
         """As it is typed: `2:5`, `2:`, `7` or `!7`."""
         is_one_step = self.end == self.first + 1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nsysflow.report.results import Results
     from nsysflow.runs.library import analyze, open
     from nsysflow.runs.loading import load
+    from nsysflow.runs.questions import check, diff, explain, whatif
     from nsysflow.runtime.regions import region
     from nsysflow.runtime.steps import steps
 
@@ -30,10 +31,14 @@ __all__ = [
     "Trace",
     "__version__",
     "analyze",
+    "check",
+    "diff",
+    "explain",
     "load",
     "open",
     "region",
     "steps",
+    "whatif",
 ]
 
 _HOMES = {
@@ -43,10 +48,14 @@ _HOMES = {
     "StepPart": "nsysflow.analysis.options",
     "Trace": "nsysflow.analysis.trace",
     "analyze": "nsysflow.runs.library",
+    "check": "nsysflow.runs.questions",
+    "diff": "nsysflow.runs.questions",
+    "explain": "nsysflow.runs.questions",
     "load": "nsysflow.runs.loading",
     "open": "nsysflow.runs.library",
     "region": "nsysflow.runtime.regions",
     "steps": "nsysflow.runtime.steps",
+    "whatif": "nsysflow.runs.questions",
 }
 
 

@@ -95,17 +95,10 @@ def step_part(typed: str) -> StepPart:
     Raises:
         click.BadParameter: it is none, or selects nothing.
     """
-    first, colon, end = typed.removeprefix("!").partition(":")
-    known = all(side.isdecimal() or (colon and not side) for side in (first, end or first))
-    if not known:
-        msg = f"{typed!r} is not A:B, a number, or either with ! to leave it out, e.g. 2:5, 7 or !3"
-        raise click.BadParameter(msg)
-    begin = int(first or 0)
-    past = begin + 1 if not colon else int(end) if end else None
-    if past is not None and past <= begin:
-        msg = f"{typed!r} selects no step: B must be greater than A"
-        raise click.BadParameter(msg)
-    return StepPart(begin, past, typed.startswith("!"))
+    try:
+        return StepPart.parse(typed)
+    except SelectionError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def split_domains(domains: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,13 +1,14 @@
 """`nsysflow.analyze` and `nsysflow.open`: from a trace, a report, or the ranks of a run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeVar, overload
+from typing import Final, TypedDict, TypeVar, Unpack, overload
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
-from nsysflow.analysis.options import Options, require_valid
+from nsysflow.analysis.options import Options, StepPart, require_valid
 from nsysflow.analysis.short_repr import Displayable
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import SelectionError
@@ -26,20 +27,46 @@ _IN_THREADS: Final = Choice(executor="threads")
 """Processes would run a script once more that has no `if __name__ == "__main__":`."""
 
 
+class Named(TypedDict, total=False):
+    """Options as keywords, as the command line takes them."""
+
+    step: str
+    steps: str | Sequence[str]
+    range: str
+
+
+def with_named(options: Options, named: Named) -> Options:
+    """The options with those that were given by name."""
+    changed = replace(
+        options,
+        step=named.get("step", options.step),
+        range=named.get("range", options.range),
+    )
+    if "steps" not in named:
+        return changed
+    typed = named["steps"]
+    parts = [typed] if isinstance(typed, str) else typed
+    return replace(changed, steps=tuple(map(StepPart.parse, parts)))
+
+
 @overload  # a str is a sequence of str too
 def analyze(  # type: ignore[overload-overlap]
-    report: Trace | str | PathLike[str], options: Options | None = None
+    report: Trace | str | PathLike[str], options: Options | None = None, **named: Unpack[Named]
 ) -> Analysis: ...
 @overload
-def analyze(report: Sequence[str | PathLike[str]], options: Options | None = None) -> Results: ...
+def analyze(
+    report: Sequence[str | PathLike[str]], options: Options | None = None, **named: Unpack[Named]
+) -> Results: ...
 def analyze(
     report: Trace | str | PathLike[str] | Sequence[str | PathLike[str]],
     options: Options | None = None,
+    **named: Unpack[Named],
 ) -> Analysis | Results:
     """Where each GPU waited, and why.
 
         analysis = nsysflow.analyze("report.sqlite")
         analysis.gap_summary
+        nsysflow.analyze("report.sqlite", range="forward", steps="2:5")
         run = nsysflow.analyze(["rank0.sqlite", "rank1.sqlite"])
         run.ranks
 
@@ -47,6 +74,7 @@ def analyze(
         report: a report's path or trace; or a list with the path of each rank's report, or of the
             run's folder.
         options: what to narrow the analysis to; None takes the whole report.
+        named: `step`, `steps` and `range` by name, which go before those of `options`.
 
     Returns:
         The tables as attributes: an `Analysis` of one report, or the `Results` of a run.
@@ -55,7 +83,7 @@ def analyze(
         ReportError: a report cannot be read.
         SelectionError: an option has a wrong value, or names something that is not there.
     """
-    chosen = options or Options()
+    chosen = with_named(options or Options(), named)
     require_valid(chosen)
     if isinstance(report, Trace):
         return _with_page(analyze_trace(report, chosen))

@@ -1,0 +1,201 @@
+"""`nsysflow.whatif`, `diff`, `check` and `explain`: what the commands of these names answer, as the
+documents that their `--json` prints."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from nsysflow.analysis.analyze import analyze, replay_and_next
+from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.options import Options, require_valid
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.base.errors import CheckError, SelectionError
+from nsysflow.compare.baseline import baseline_of, refuse_unlike
+from nsysflow.compare.budget_pages import check_json
+from nsysflow.compare.budgets import budget, figures_of, limits_of, refuse_rules
+from nsysflow.compare.captures import Capture
+from nsysflow.compare.comparison import compared
+from nsysflow.compare.judging import judge
+from nsysflow.report.diff import require_comparable
+from nsysflow.report.diff_document import diff_json
+from nsysflow.report.explain.finding import numbered_finding, pages_asked_for
+from nsysflow.report.explain.pages import set_explained
+from nsysflow.report.whatif import whatif_json
+from nsysflow.runs.analyze import analyze_reports, with_run
+from nsysflow.runs.captures import captures_of, sides_of
+from nsysflow.runs.loading import load
+from nsysflow.runs.sources import single_report
+
+StrPath = str | PathLike[str]
+Document = dict[str, Any]
+
+WIDTH: Final = 100
+"""Columns of an explanation."""
+
+
+def whatif(
+    report: StrPath,
+    *,
+    remove: Iterable[str] = (),
+    graph: Iterable[str] = (),
+    scale: Mapping[str, float] | None = None,
+    faster_host: Mapping[str, float] | None = None,
+    async_copies: bool = False,
+    no_profiler: bool = False,
+    options: Options | None = None,
+) -> Document:
+    """What changes to a program would save, as `nsysflow whatif --json` prints it.
+
+        nsysflow.whatif("report.sqlite", remove=["sync@train.py:42"])["step_after_ns"]
+
+    Args:
+        report: one report.
+        remove: waits, as KIND or KIND@PLACE: `sync`, `alloc@step/forward`.
+        graph: phases to launch as a CUDA graph.
+        scale: factors on the time of kernels, or of copies (`memcpy HtoD`).
+        faster_host: factors on the time of host code in phases.
+        async_copies: let no copy block the host.
+        no_profiler: remove the profiler's own work.
+        options: which steps to take; None takes those of the report.
+
+    Raises:
+        ReportError: the report cannot be read.
+        UnknownName: a phase, source line or kernel is not in it.
+    """
+    changes = Changes(
+        removed=tuple(_removal(text) for text in remove),
+        graphs=tuple(graph),
+        scaled=tuple((scale or {}).items()),
+        faster_host=tuple((faster_host or {}).items()),
+        async_copies=async_copies,
+        no_profiler=no_profiler,
+    )
+    chosen = options or Options()
+    require_valid(chosen)
+    source = single_report(Path(report))
+    analysis = analyze(load(source.path, shapes="grid"), with_run(source.manifest, chosen))
+    return _document(whatif_json(*replay_and_next(analysis, changes)))
+
+
+def diff(
+    base: Sequence[StrPath], new: Sequence[StrPath], *, step: str | None = None, force: bool = False
+) -> Document:
+    """Whether a step got faster and what made the difference, as `nsysflow diff --json` prints it.
+
+        nsysflow.diff(["a", "b", "c"], ["d", "e", "f"])["text"]
+
+    Args:
+        base: captures from before the change: reports, folders of runs, or report.json files.
+        new: captures from after it.
+        step: the range that is one step.
+        force: compare even if GPUs, ranks, precision, steps or kernels differ.
+
+    Raises:
+        ReportError: a capture cannot be read.
+        SelectionError: the sides should not be compared, or one has no capture.
+    """
+    if not base or not new:
+        raise SelectionError("a side has no capture", "Name at least one on each side")
+    before, after = sides_of([_paths(base), _paths(new)], step=step)
+    comparison = compared(before, after)
+    require_comparable([comparison], force=force)
+    return _document(diff_json(comparison))
+
+
+def check(
+    reports: Sequence[StrPath],
+    budgets: Sequence[str],
+    *,
+    baseline: Sequence[StrPath] = (),
+    step: str | None = None,
+) -> Document:
+    """Whether a program is within its budgets, as `nsysflow check --json` prints it.
+
+        nsysflow.check(["a", "b", "c"], ["step_ms<=5", "finding:sync-in-loop=none"])["outcome"]
+
+    Args:
+        reports: captures of one program.
+        budgets: as `--max` takes them.
+        baseline: captures to compare with, for budgets such as `step_ms<=1.05*baseline`.
+        step: the range that is one step.
+
+    Raises:
+        ReportError: a capture cannot be read.
+        CheckError: a capture cannot be judged, or is unlike the others.
+        WrongBudget: a budget is none.
+    """
+    every = [budget(text) for text in budgets]
+    of_findings = [each for each in every if each.rule is not None]
+    refuse_rules(of_findings, explanations())
+    captures = _alike(reports, step, findings=bool(of_findings))
+    of_figures = [each for each in every if each.rule is None]
+    limits = limits_of(of_figures, figures_of(captures)) if of_figures else []
+    before = None
+    if baseline:
+        earlier = _alike(baseline, step)
+        refuse_unlike(earlier, captures)
+        before = baseline_of(earlier)
+    return _document(check_json(judge(limits, of_findings, captures, before), captures))
+
+
+def explain(
+    what: int | str,
+    report: StrPath | Sequence[StrPath] = (),
+    *,
+    options: Options | None = None,
+    width: int = WIDTH,
+) -> str:
+    """A finding of a report in full, or what a name means, as `nsysflow explain` prints it.
+
+        print(nsysflow.explain(1, "report.sqlite"))
+        print(nsysflow.explain("sync"))
+
+    Args:
+        what: the number of a finding, from 1, or a name.
+        report: the report of the finding; a list with one per rank of a run.
+        options: what to narrow the analysis to.
+        width: columns of a line.
+
+    Raises:
+        SelectionError: a finding was asked for without its report.
+        UnknownName: there is no such finding or name.
+    """
+    if isinstance(what, str):
+        pages = [*pages_asked_for(what)]
+    else:
+        paths = _paths([report] if isinstance(report, str | PathLike) else report)
+        if not paths:
+            raise SelectionError(f"finding {what} of which report?", "Name the report, too")
+        results = analyze_reports(paths, options or Options(), tables=("kernels",))
+        pages = [numbered_finding(results, what, width)]
+    texts = ("\n".join(line.plain for line in set_explained(page, width)) for page in pages)
+    return "\n\n".join(texts)
+
+
+def _removal(text: str) -> Removal:
+    """`sync@train.py:42` as a change."""
+    kind, _, place = text.partition("@")
+    return Removal(kind=kind, at=place or None)
+
+
+def _paths(typed: Iterable[StrPath]) -> list[Path]:
+    return [Path(path) for path in typed]
+
+
+def _alike(
+    reports: Sequence[StrPath], step: str | None, *, findings: bool = False
+) -> list[Capture]:
+    """Captures of one program, each fit to be judged."""
+    captures = captures_of(_paths(reports), step=step, findings=findings)
+    for capture in captures:
+        if capture.invalid is not None:
+            raise CheckError(f"{capture.name} cannot be judged: {capture.invalid.rstrip('.')}")
+    refuse_unlike(captures[:1], captures[1:])
+    return captures
+
+
+def _document(text: str) -> Document:
+    document: Document = json.loads(text)
+    return document

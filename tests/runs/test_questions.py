@@ -1,0 +1,35 @@
+"""What Python is answered is what the commands print."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.options import Options, StepPart
+from tests.cli.running import run
+from tests.reports import SAMPLES
+
+NAMES = ("nan_check-sync", "nan_check-async", "ddp-bucketed-rank0")
+SYNC, ASYNC, DDP = (SAMPLES / f"{name}.sqlite.xz" for name in NAMES)
+
+
+@pytest.mark.parametrize("report", [SYNC, ASYNC, DDP])
+def test_python_gets_the_documents_that_the_commands_print(report: Path) -> None:
+    asked = run("whatif", report, "--remove", "sync", "--async-copies", "--json")
+    answered = nsysflow.whatif(report, remove=["sync"], async_copies=True)
+    assert answered == json.loads(asked.stdout)
+    asked = run("diff", report, SYNC, "--json", "--force")
+    assert nsysflow.diff([report], [SYNC], force=True) == json.loads(asked.stdout)
+    budgets = ["step_ms<=99", "finding:launch-bound=none"]
+    typed = [word for text in budgets for word in ("--max", text)]
+    asked = run("check", report, "--json", *typed, code=4)  # one capture is too few to tell
+    assert nsysflow.check([report], budgets) == json.loads(asked.stdout)
+    asked = run("explain", "1", report)
+    assert nsysflow.explain(1, report, width=110).split() == asked.stdout.split()
+
+
+def test_options_can_be_given_by_name() -> None:
+    typed = nsysflow.analyze(SYNC, step="step", steps="1:3", range="forward")
+    options = Options(step="step", steps=(StepPart(1, 3),), range="forward")
+    assert typed.accounting.equals(nsysflow.analyze(SYNC, options).accounting)
