@@ -23,6 +23,7 @@ READ_BY_USERS: Final = (
     "docs/reading.md",
     "docs/ci.md",
     "docs/clusters.md",
+    "docs/walkthrough.md",
 )
 """Pages whose commands and Python are run in a folder of their own. Blocks of `sh` and `py` need a
 GPU, nsys or a package manager."""
