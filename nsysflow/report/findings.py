@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from nsysflow.analysis.findings.finding import EXTENTS, Valued
-from nsysflow.analysis.findings.findings import WORTH_PCT, Findings
+from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.plan import WORTH_PCT
 from nsysflow.base.units import duration, number, percent, whole_percent
 from nsysflow.report.results import Results
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nsysflow.analysis.findings.findings import WORTH_PCT
+from nsysflow.analysis.findings.plan import WORTH_PCT
 from nsysflow.base.units import duration
 from nsysflow.report.document import report_json
 from nsysflow.report.explain.finding import explain_findings

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from nsysflow.analysis.findings import saving
-from nsysflow.analysis.findings.findings import WORTH_PCT, find, largest_after
+from nsysflow.analysis.findings.findings import find, largest_after
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.plan import WORTH_PCT
 from nsysflow.analysis.replay.changes import Changes, Removal
 from tests import tiny
 from tests.analyses import analysed

@@ -1,0 +1,234 @@
+"""The plan: each finding valued, in the order in which to act (spec §16.3 to §16.6)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.frameworks import advised
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE
+from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.findings.stall_findings import TAKES_TURNS, compared_with_replay
+from nsysflow.analysis.replay.changes import Changes
+
+WORTH_PCT: Final = 1.0
+"""A finding that cannot save this share of a step is not worth a line: equal steps of one capture
+differ by as much."""
+
+MOST_REPLAYED: Final = 16
+"""The largest findings are replayed; those behind them lose less than each of these."""
+
+MOST_BEHIND: Final = 4
+"""So many findings that only count once the host keeps up: each takes another replay."""
+
+
+def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
+    """Of what rules found in a report, or in all ranks of a run, what is worth a line, in order.
+
+    What may be worth a line is valued by a replay of the judged steps, first alone, then after the
+    changes above it. What saves less than `WORTH_PCT` of a step is left out. A report that is
+    GPU-bound never ends without a word on its kernels: the last resort says what helps, not what it
+    saves.
+    """
+    subject = replays.subject
+    worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
+    large = sorted((one for one in asked if one.size_ns >= worth_ns), key=lambda one: -one.size_ns)
+    kept = [
+        value(one, replays, replayed=index < replays.most)
+        for index, one in enumerate(large[:MOST_REPLAYED])
+    ]
+    worthy = [
+        one for one in _without_hidden(kept) if one.alone_ns >= max(worth_ns, one.finding.worth_ns)
+    ]
+    plan = _planned(worthy, replays, worth_ns)
+    hidden = [one for one in kept if one.finding.shortens_compute and one.alone_ns < worth_ns]
+    behind: tuple[Valued, ...] = ()
+    if any(one.finding.rule == "launch-bound" for one in plan):
+        plan = _with_hidden(plan, hidden, replays, worth_ns)
+    else:
+        behind = ranked(_behind_the_host(hidden, replays, subject))
+    plan = _with_idle(plan, replays)
+    last = plan[-1].step_after_ns if plan else replays.step_ns
+    if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
+        behind += tuple(value(one, replays) for one in LAST_RESORT(subject))
+    return (*plan, *(replace(one, step_after_ns=last) for one in behind))
+
+
+BEFORE_GRAPHS: Final = (
+    "sync-in-loop",
+    "scalar-readback",
+    "pageable-copy",
+    "blocking-pinned-copy",
+    "allocator-churn",
+)
+"""A CUDA graph contains no wait and no allocation: these changes come before one."""
+
+
+def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tuple[Valued, ...]:
+    """The findings in the order in which to act, each with what it saves after those above it.
+    Those that save nothing then come last."""
+    ordered = _graphs_after_waits(ranked(valued))
+    plan = _in_turn(ordered, replays)
+    late = [one for one in plan if one.high_ns < worth_ns]
+    if not late or plan[len(plan) - len(late) :] == late:
+        return tuple(plan)
+    left = [one for one in plan if one.high_ns >= worth_ns]
+    return tuple(_in_turn([*left, *late], replays))
+
+
+def _with_hidden(
+    plan: Sequence[Valued], hidden: Sequence[Valued], replays: Replays, worth_ns: float
+) -> tuple[Valued, ...]:
+    """The plan with the faster kernels behind it that save something once the host keeps up."""
+    both = _in_turn([*plan, *ranked(hidden[:MOST_BEHIND])], replays)
+    kept = [one for at, one in enumerate(both) if at < len(plan) or one.high_ns >= worth_ns]
+    return tuple(kept if len(kept) == len(both) else _in_turn(kept, replays))
+
+
+def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
+    """The findings, launches behind the waits and allocations that a graph cannot contain."""
+    plan: list[Valued] = []
+    graphs: list[Valued] = []
+    for one in ranked:
+        (graphs if one.finding.rule == "launch-bound" else plan).append(one)
+    firsts = [at for at, one in enumerate(plan) if one.finding.rule in BEFORE_GRAPHS]
+    for one in graphs:
+        by_worth = sum(one.worth <= other.worth for other in plan)
+        plan.insert(max(by_worth, 1 + max(firsts, default=-1)), one)
+    return plan
+
+
+def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
+    """Each finding with what it saves once those before it are changed, and the step then."""
+    made: list[Changes] = []
+    replayed_ns, saved_ns, busy_ns = 0, 0, replays.step_ns
+    done = []
+    for one in plan:
+        changes = one.finding.changes
+        if changes is not None:
+            made.append(changes)
+            with_it_ns = max(replayed_ns, replays.saving_ns(Changes.together(made)) or 0)
+            high_ns = with_it_ns - replayed_ns
+            if one.finding.is_bound_of_kernels and 100 * high_ns >= WORTH_PCT * one.step_ns:
+                most_ns = replays.most_saved_ns(changes, Changes.together(made[:-1])) or 0
+                high_ns = max(high_ns, most_ns)
+            if not one.finding.exact and one.finding.at_most_ns:
+                high_ns = min(high_ns, one.finding.at_most_ns)
+            replayed_ns = with_it_ns
+        else:
+            high_ns = one.alone_ns
+        # what moves into the step from elsewhere is no work of its own
+        busy_ns = min(busy_ns, replays.busy_ns(Changes.together(made)))
+        # what is not replayed may be the GPU's own time
+        left_ns = one.step_ns - saved_ns - (busy_ns if one.counts else 0)
+        high_ns = max(0, min(high_ns, left_ns))
+        saved_ns += high_ns if one.counts else 0
+        done.append(
+            replace(
+                one,
+                low_ns=0 if one.finding.method == "bound" else high_ns,
+                high_ns=high_ns,
+                step_after_ns=one.step_ns - saved_ns,
+                busy_after_ns=busy_ns,
+            )
+        )
+    return done
+
+
+def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
+    """The findings without those of all waits at once that say no more than those of each wait."""
+    alone_ns = sum(one.alone_ns for one in valued if one.finding.waits and not one.finding.joint)
+    for one in valued:
+        if not one.finding.joint or one.alone_ns > TAKES_TURNS * alone_ns:
+            yield one
+
+
+def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Valued:
+    """A finding with its saving, replayed if it can be, and if that is worth its time."""
+    finding = _of_its_process(advised(finding, replays.subject.frameworks), replays.subject)
+    saved_ns, step_ns = None, replays.step_ns
+    if finding.changes is not None and replayed:
+        saved_ns = replays.saving_ns(finding.changes)
+        # where the GPU is the limit at first; else the host's launches come before its kernels
+        worth = saved_ns is not None and 100 * saved_ns >= WORTH_PCT * step_ns
+        if saved_ns is not None and worth and finding.is_bound_of_kernels:
+            saved_ns = max(saved_ns, replays.most_saved_ns(finding.changes, Changes()) or 0)
+    if saved_ns is None:
+        # no replay: what is lost there is the most that can be saved
+        saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
+        saved_ns = min(saved_ns, step_ns)
+        finding = replace(finding, exact=False, changes=None)
+    elif finding.waits and not finding.joint:
+        finding = compared_with_replay(finding, saved_ns)
+    if finding.beside and replays.part.options.unrecorded_step_ns is not None:
+        saved_ns = min(saved_ns, replays.longer_ns)
+    if finding.changes is not None:
+        saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes))
+    saved_ns = max(0, saved_ns)
+    if not finding.exact and finding.at_most_ns:
+        saved_ns = min(saved_ns, finding.at_most_ns)
+    return Valued(
+        finding=finding,
+        low_ns=0 if finding.method == "bound" else saved_ns,
+        high_ns=saved_ns,
+        alone_ns=saved_ns,
+        step_ns=step_ns,
+        step_after_ns=step_ns - saved_ns,
+        report=replays.subject.report,
+    )
+
+
+def _of_its_process(finding: Finding, subject: JudgedReport) -> Finding:
+    """A finding that says which process it is of, where several use a GPU; in no more steps than
+    are judged."""
+    steps = finding.steps if finding.beside else min(finding.steps, subject.steps)
+    several = subject.timeline.events.users["process"].n_unique() > 1
+    if not several or finding.process is None:
+        return replace(finding, steps=steps)
+    return replace(finding, steps=steps, title=f"{finding.title} (process {finding.process})")
+
+
+def _behind_the_host(
+    hidden: Sequence[Valued], replays: Replays, subject: JudgedReport
+) -> Iterator[Valued]:
+    """Faster kernels that alone save next to nothing, since the host is the limit: with what they
+    save once it keeps up, its launches being one CUDA graph a step. Alone they save what they do,
+    so that they come last."""
+    worth_ns = WORTH_PCT / 100 * replays.step_ns
+    if not hidden or not subject.of_steps:
+        return
+    no_limit = Changes(graphs=tuple(subject.timeline.step_paths["joined"].unique().sort()))
+    without_ns = replays.saving_ns(no_limit)
+    for one in hidden[:MOST_BEHIND]:
+        changes = one.finding.changes or Changes()
+        both_ns = replays.saving_ns(Changes.together([no_limit, changes]))
+        if both_ns is None or without_ns is None or both_ns - without_ns < worth_ns:
+            continue
+        yield replace(one, low_ns=0, high_ns=0, later_ns=both_ns - without_ns)
+
+
+def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
+    """The plan with the idle time that its findings do not explain, where that is much."""
+    explained_ns = sum(one.alone_ns for one in plan if explanations()[one.finding.rule].causes)
+    both = [*plan]
+    for found in LAST_RESORT_OF_IDLE(replays.subject, explained_ns):
+        one = value(found, replays)
+        both.insert(sum(one.worth <= other.worth for other in plan), one)
+    return tuple(plan if len(both) == len(plan) else _in_turn(both, replays))
+
+
+def together_ns(plan: Sequence[Valued]) -> int | None:
+    """What all changes of a plan save. None where fewer than two are counted in its steps."""
+    counted = [one for one in plan if one.counts]
+    return sum(one.high_ns for one in counted) if len(counted) > 1 else None
+
+
+def ranked(valued: Iterable[Valued]) -> tuple[Valued, ...]:
+    """What saves most for what it takes first; of equal ones by name."""
+
+    def rank(one: Valued) -> tuple[float, int, str, str]:
+        return -one.worth, -one.later_ns, one.finding.rule, one.finding.title
+
+    return tuple(sorted(valued, key=rank))
