@@ -237,7 +237,20 @@ def _found_alone(
         return slowest
     every = [one for found in each for one in found.valued] + compared_worth
     notes = tuple(note for found in each for note in found.notes)
-    return replace(slowest, valued=tuple(_each_place_once(ranked(every))), notes=notes)
+    plan = tuple(_of_slowest(_each_place_once(ranked(every)), slowest))
+    return replace(slowest, valued=plan, together_ns=together_ns(plan), notes=notes)
+
+
+def _of_slowest(plan: Iterable[Valued], slowest: Findings) -> Iterator[Valued]:
+    """The findings with the step after each: that of the slowest report, which only its own
+    findings make shorter. All others count in no step."""
+    step_ns = slowest.undisturbed_step_ns
+    busy_ns = min((one.busy_after_ns for one in slowest.valued), default=0)
+    for one in plan:
+        counts = one.counts and one.report == slowest.report
+        step_ns -= one.high_ns if counts else 0
+        high_ns = min(one.high_ns, step_ns) if not counts else one.high_ns
+        yield replace(one, high_ns=high_ns, step_after_ns=step_ns, busy_after_ns=busy_ns)
 
 
 def _place_of(found: Finding) -> tuple[str, ...]:

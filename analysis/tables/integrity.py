@@ -60,6 +60,8 @@ IN_WORDS: Final = {
     " launch: busy and idle time around them are wrong",
     "graph kernels over 100 times their median": "kernel{s} of CUDA graphs take{v} over 100 times"
     " the median: busy and idle time around them are wrong",
+    "graph operations missing": "operation{s} of CUDA graphs not recorded: idle time inside these"
+    " graphs may be theirs",
 }
 """What stands behind the count of each of them in a sentence; `{s}`, `{es}` and `{v}` are endings
 of nouns and verbs."""

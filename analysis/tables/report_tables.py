@@ -211,9 +211,8 @@ def _backtraces_of_launches(timeline: Timeline) -> Iterator[Note]:
     if 100 * len(traced) >= MOST_TRACED_PCT * len(called) > 0:
         yield Note(
             NoteKind.BACKTRACES_OF_LAUNCHES,
-            f"{len(traced):,} of {len(called):,} launches have a backtrace, which takes the host up"
-            " to three times as long: host code and launches take less without; record without"
-            " them (nsys: --cudabacktrace=none), or with nsysflow profile",
+            f"{len(traced):,} of {len(called):,} launches have a backtrace:"
+            " --cudabacktrace=none slows the host less",
         )
 
 

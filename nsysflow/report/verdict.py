@@ -332,8 +332,8 @@ def _typical_steps(results: Results) -> Iterator[str]:
     long_ns = ledger.time_ns(*LONG)
     if 100 * long_ns >= LONG_PCT * ledger.time_ns("typical", *LONG) > 0:
         first = verdicts(results.judged)[0]
-        one = first.word and not first.gpus
-        yield f"Typical steps alone{' are ' if one else ': '}{first.clause}"
+        alone = first.clause if first.gpus else first.clause.removeprefix(f"{first.word}: ")
+        yield f"Typical steps alone: {alone}"
 
 
 def _slowed(results: RunTables) -> Iterator[str]:

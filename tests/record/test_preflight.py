@@ -24,8 +24,6 @@ def no_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine_with_gpu: N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nan_chek"], "nan_check"),
-        (["nan_check", "--variant", "asink"], "async"),
         (["--", "no-such-program"], "there is no program 'no-such-program'"),
         (["--", "nan_check"], "nan_check is a built-in workload"),
         (["nan_check", "--nproc", "2"], "needs 2 GPUs, one per rank, and this machine has 1"),
@@ -37,6 +35,18 @@ def test_what_cannot_be_started_is_an_error_that_says_what_can(words: list[str],
     assert ran.exit_code == 1
     assert said in ran.stderr
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["nan_chek"], "nan_check"), (["nan_check", "--variant", "asink"], "async")],
+)
+def test_a_misspelt_name_is_wrong_use_that_gets_the_nearest_one(
+    words: list[str], meant: str
+) -> None:
+    ran = profiled(*words)
+    assert ran.exit_code == 2
+    assert meant in ran.stderr
 
 
 @pytest.mark.usefixtures("no_nsys", "no_gpu")

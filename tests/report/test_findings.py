@@ -19,7 +19,7 @@ from tests.report.handmade import (
 )
 
 IN_TURN: Final = "per step, each after those above"
-UNKNOWN: Final = "profiler overhead not measured"
+UNKNOWN: Final = "plain step unknown"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.host_functions import Running, code, functions, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.code_loading import code_loading
@@ -94,8 +95,14 @@ def test_of_a_phase_without_python_nothing_is_said() -> None:
     assert running(sampled("log", ONE), OUTSIDE) == Running()
 
 
+def in_log(subject: JudgedReport) -> Finding:
+    """What is found of host code there; the pauses between two steps have a finding, too."""
+    (one,) = (each for each in found(host_code, subject) if each.phase == "step/log")
+    return one
+
+
 def test_a_finding_on_host_code_names_the_function_and_its_rows() -> None:
-    (one,) = found(host_code, sampled("log", ONE))
+    one = in_log(sampled("log", ONE))
     assert one.title == "tokenize (train.py:1) holds the GPU up in step/log"
     assert one.table == "host_stacks"
     assert any("it ran tokenize (train.py:1) 100 % of the time" in each for each in one.evidence)
@@ -109,7 +116,7 @@ def test_a_finding_on_data_says_what_the_loader_ran() -> None:
 
 
 def test_a_finding_without_samples_says_how_to_get_them() -> None:
-    (one,) = found(host_code, unsampled())
+    one = in_log(unsampled())
     assert one.title == "one piece of host code holds the GPU up in step/log"
     assert "--sample-python 1000" in one.change[-1]
     assert one.table == "gap_summary"

@@ -62,7 +62,7 @@ def press(page: Any, key: str) -> None:
 
 
 def tiny_page(*rows: tiny.Row) -> Made:
-    return page_of([tiny.analysis_of(*rows)], {"tiny": Path("tiny.sqlite")})
+    return page_of([tiny.analysis_of(*rows)], {"plain": Path("plain.sqlite")})
 
 
 def test_a_report_without_gpu_work_is_drawn(browser: Any) -> None:
