@@ -13,7 +13,7 @@ from nsysflow.analysis.schema import os_pid
 from nsysflow.base.units import number, percent
 
 MORE_PCT: Final = 5
-"""Equal ranks of one run compute equally long to 2 % (samples ddp-*, two H200s)."""
+"""Equal ranks of one run compute equally long to 0.3 % (samples ddp-*, two H200s)."""
 
 GROWN: Final = 1.02
 """A kernel that runs so much more often, or with so many more blocks, has more to do."""
