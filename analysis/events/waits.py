@@ -296,29 +296,28 @@ def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
     ops = events.ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     placed = on_axis(ops.select("op", "device_no", "start_ns", "end_ns", "part"), events.axis)
     placed = ops.select("op", "device_no", "part").hstack(placed.select("start", "end"))
-    # an instant belongs to the operation that started first
-    before = reached_before(pl.col("end")).alias("before")
-    sent = (
-        placed.filter(~compute)
-        .with_columns(before)
-        .with_columns(pl.max_horizontal("start", "before").alias("start"))
-        .filter(pl.col("end") > pl.col("start"))
-        .drop("before")
-    )
+    sent, computed = _in_turn(placed.filter(~compute)), _in_turn(placed.filter(compute))
     if sent.is_empty():
         return pieces
-    computed = merge(placed.filter(compute))
-    shown = overlaps(sent, between(computed))
+    shown = overlaps(sent, between(merge(computed)))
     length = (pl.col("end") - pl.col("start")).sum().alias("ns")
     counts = placed.group_by("device_no").agg((2 * compute.sum() <= pl.len()).alias("often"))
     exposed = shown.group_by("device_no").agg(length).join(counts, on="device_no").filter("often")
-    own = placed.filter(compute).group_by("device_no").agg(length.alias("compute_ns"))
+    own = computed.group_by("device_no").agg(length.alias("compute_ns"))
     mostly = exposed.join(own, on="device_no", how="left").filter(
         pl.col("ns") >= MOSTLY * pl.col("compute_ns").fill_null(0)
     )
     if mostly.is_empty():
         return pieces
     return _replaced(events, pieces, shown.join(mostly, on="device_no", how="semi"))
+
+
+def _in_turn(placed: pl.DataFrame) -> pl.DataFrame:
+    """Operations in the order of their starts, without the time of those before: an instant belongs
+    to the one that started first."""
+    before = reached_before(pl.col("end"))
+    rest = placed.with_columns(pl.max_horizontal("start", before).alias("start"))
+    return rest.filter(pl.col("end") > pl.col("start"))
 
 
 def _replaced(events: Events, pieces: WaitPieces, work: pl.DataFrame) -> WaitPieces:

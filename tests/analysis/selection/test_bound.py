@@ -258,6 +258,18 @@ def test_a_gpu_that_only_communicates_is_bound_by_communication() -> None:
     assert found.waited["kind"].unique().to_list() == ["communication", "unresolved"]
 
 
+def test_kernels_beside_each_other_compute_once() -> None:
+    """Two kernels for 100 us, and then 5 collectives: these take 5 times as long as computing."""
+    beside = [on_stream(kernel(10, 100 * US, number), number) for number in (101, 102)]
+    calls = [launch(number - 101, number - 100, number) for number in (101, 102)]
+    sending = [
+        on_stream(kernel((1 + i) * 100 * US, (2 + i) * 100 * US, i, name=NCCL), 20)
+        for i in range(5)
+    ]
+    found = analysis_of(*calls, *beside, *sending)
+    assert set(found.waited["kind"].cast(str)) >= {"communication"}
+
+
 def test_a_gpu_that_only_copies_is_bound_by_copies() -> None:
     rows = [
         row

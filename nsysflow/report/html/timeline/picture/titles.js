@@ -59,7 +59,7 @@ function paintAxis(context, scale) {
   context.font = `${LABEL_PX}px ${theme.font}`;
   context.textBaseline = "middle";
   const unit = axisUnit(axis, end - axis.base);
-  const corner = axis.base || titles ? timeIn(axis.base, unit) : "";
+  const corner = axis.base ? timeIn(axis.base, unit) : "";
   const left = Math.max(titles, corner ? textWidth(context, corner) + 14 : 0);
   context.fillStyle = theme.text;
   context.fillText(corner, 6, AXIS_PX / 2 - 1);
