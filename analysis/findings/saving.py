@@ -34,8 +34,8 @@ FASTEST_HOST: Final = 0.5
 """Recorded steps that waited for the host took up to 1.8 times as long as plain ones."""
 
 HOST_BOUND: Final = 0.95
-"""A step that a host twice as fast shortens by less hardly waits for it, and so does not show how
-fast it is. One of 14.1 ms was recorded with 14.3 ms, of which its host took 13.4 ms."""
+"""Does a step show how fast its host is? It does if a host twice as fast would make it shorter than
+this share of it. A step of 14.1 ms did not: it waited for its GPU while the host took 13.4 ms."""
 
 FEWEST_STEPS: Final = 2
 """A mean of fewer steps says little."""

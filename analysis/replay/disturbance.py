@@ -123,7 +123,8 @@ MOST_PCT: Final = 80
 """No recording was seen to take more than half of the host's time; more is not sought."""
 
 HOST_BOUND: Final = 0.9
-"""A step that a faster host shortens by less shows little of what recording takes of the host."""
+"""What recording takes of the host is only read from a step that a faster host would make shorter
+than this share of it."""
 
 
 def recorded_pct(

@@ -92,8 +92,8 @@ def replaced_by_fused(kernels: pl.DataFrame) -> pl.Series:
 
 
 def _matmuls(kernels: pl.DataFrame) -> pl.DataFrame:
-    """The matmuls by `row`, each with the `earlier` and the `later` one that follows on it on its
-    stream with nothing but glue between them; itself where there is none."""
+    """`row`, `earlier`, `later`: each matmul, and its neighbours on the same stream. Only glue may
+    stand between two neighbours. A matmul without a neighbour has its own row there."""
     rows = kernels.with_row_index("row")
     matmul = (pl.col("class") == "matmul").fill_null(value=False)
     other = (~matmul & ~is_glue().fill_null(value=False)).cum_sum()
