@@ -211,9 +211,15 @@ def _behind_the_host(
 
 def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     """The plan with the idle time that its findings do not explain, where that is much."""
-    explained_ns = sum(one.alone_ns for one in plan if explanations()[one.finding.rule].causes)
+    explained_ns = 0
+    of_causes: dict[str, int] = {}
+    for one in plan:
+        causes = explanations()[one.finding.rule].causes
+        explained_ns += one.alone_ns if causes else 0
+        if len(causes) == 1:
+            of_causes[causes[0]] = of_causes.get(causes[0], 0) + one.alone_ns
     both = [*plan]
-    for found in LAST_RESORT_OF_IDLE(replays.subject, explained_ns):
+    for found in LAST_RESORT_OF_IDLE(replays.subject, explained_ns, of_causes):
         one = value(found, replays)
         both.insert(sum(one.worth <= other.worth for other in plan), one)
     return tuple(plan if len(both) == len(plan) else _in_turn(both, replays))

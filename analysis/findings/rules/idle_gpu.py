@@ -41,13 +41,16 @@ HELPS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def idle_gpu(subject: JudgedReport, explained_ns: int) -> Iterator[Finding]:
-    """The largest cause of idle time and its place, where the GPU idles much and other findings
-    explain little of that.
+def idle_gpu(
+    subject: JudgedReport, explained_ns: int, of_causes: Mapping[str, int]
+) -> Iterator[Finding]:
+    """The largest cause of idle time that no finding explains, and its place, where the GPU idles
+    much and other findings explain little of that.
 
     Args:
         subject: the judged part of a report.
         explained_ns: the idle time that other findings would save, of a step.
+        of_causes: how much of it is of findings about one cause alone, by cause.
     """
     accounting = subject.tables.accounting.sort("idle_ns", "device")
     if accounting.is_empty():
@@ -58,7 +61,14 @@ def idle_gpu(subject: JudgedReport, explained_ns: int) -> Iterator[Finding]:
         return
     gaps = subject.tables.gap_summary.filter(pl.col("device") == device)
     causes = gaps.group_by("cause").agg(pl.col("total_ns").sum()).sort("total_ns", "cause")
-    cause = str(causes["cause"][-1])
+    left = [
+        (name, ns)
+        for name, ns in causes.select(pl.col("cause").cast(pl.String), "total_ns").iter_rows()
+        if 100 * of_causes.get(name, 0) < EXPLAINED_PCT * subject.per_step(ns)
+    ]
+    if not left:
+        return
+    cause, cause_ns = left[-1]
     places = (
         gaps.filter(pl.col("cause").cast(pl.String) == cause)
         .with_columns(pl.col("phase", "source", "via", "culprit").fill_null(""))
@@ -68,18 +78,20 @@ def idle_gpu(subject: JudgedReport, explained_ns: int) -> Iterator[Finding]:
         .reverse()
     )
     left_ns = max(0, subject.per_step(idle_ns) - explained_ns)
-    yield _finding(subject, causes.reverse(), places, idle_ns, window_ns, left_ns)
+    size_ns = min(left_ns, subject.per_step(cause_ns))
+    yield _finding(subject, cause, causes.reverse(), places, idle_ns, window_ns, size_ns)
 
 
 def _finding(
     subject: JudgedReport,
+    cause: str,
     causes: pl.DataFrame,
     places: pl.DataFrame,
     idle_ns: int,
     window_ns: int,
-    left_ns: int,
+    size_ns: int,
 ) -> Finding:
-    cause, first = str(causes["cause"][0]), places.row(0, named=True)
+    first = places.row(0, named=True)
     of_host = cause in ("host", "launch", "api")
     ran = running(subject, first["phase"] or OUTSIDE) if of_host else Running()
     known = ran.evidence or first["source"] or not of_host
@@ -87,7 +99,7 @@ def _finding(
     return Finding(
         rule="idle-gpu",
         title=f"the GPU idles {whole_percent(idle_ns, window_ns)} of the time,"
-        f" mostly {label}{_where(first)}",
+        f" {'mostly' if cause == causes['cause'][0] else 'also'} {label}{_where(first)}",
         change=(*(() if known else (RECORD,)), *HELPS[cause]),
         evidence=(
             f"{subject.spent(subject.per_step(idle_ns))} idle: {_by_cause(causes, idle_ns)}",
@@ -95,9 +107,9 @@ def _finding(
             *ran.evidence,
         ),
         table="gap_summary",
-        size_ns=left_ns,
+        size_ns=size_ns,
         steps=subject.steps,
-        at_most_ns=min(left_ns, subject.per_step(int(causes["total_ns"][0]))),
+        at_most_ns=size_ns,
         phase=first["phase"] if first["phase"] != OUTSIDE else "",
         source=first["source"],
         via=first["via"],
