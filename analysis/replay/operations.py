@@ -121,7 +121,8 @@ def _usual(ops: pl.DataFrame) -> tuple[int, int]:
     all_done = reached_before(pl.col("end_ns")).over("device_no")
     # before a copy starts the host may have copied for as long as the GPU then does
     starts_at_once = pl.col("first") & pl.col("kind").is_in(["kernel", "graph"])
-    idle = starts_at_once & (all_done.is_null() | (all_done <= launched))
+    # of the first operation nothing is known: what the GPU did before may not be recorded
+    idle = starts_at_once & (all_done <= launched)
     queued = launched + USUAL_LAG_NS <= done
     lag, gap = ops.select(
         median_ns((pl.col("start_ns") - launched).filter(idle)).alias("lag"),

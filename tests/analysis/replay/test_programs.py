@@ -8,6 +8,8 @@ import pytest
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.calls import host_calls
 from nsysflow.analysis.replay.changes import CallKey, Changes
+from nsysflow.analysis.replay.operations import USUAL_LAG_NS
+from nsysflow.analysis.replay.replay import recorded
 from tests import tiny
 from tests.analysis.replay.replays import (
     AUTOGRAD,
@@ -414,3 +416,13 @@ def test_a_launch_that_found_1000_before_it_was_held_up(done: int, end: float) -
     first = kernel(10, 110, 1, name="slow")
     timeline = timeline_of(*rows, launch(2048, 2098, 1025), first, *kernels)
     assert call_ends(timeline, slower(0.0, "slow"))[1024] == end
+
+
+def test_a_part_whose_gpu_was_behind_at_first_has_the_usual_launch_lag() -> None:
+    """What ran before the first kernel is not in the report: it did not find its GPU idle."""
+    behind = 50_000  # us
+    rows: list[Row] = []
+    for number in range(4):
+        begun = behind + 10 * number
+        rows += [launch(20 * number, 20 * number + 5, number), kernel(begun, begun + 9, number)]
+    assert recorded(timeline_of(*rows)).program.usual_lag_ns == USUAL_LAG_NS
