@@ -125,10 +125,11 @@ def bandwidth_table(
         .join(_peaks(rows, gpus), on="group", how="left")
     )
     slow = pl.when(pl.len().over(_ALIKE) >= FEWEST).then("slow_ns").otherwise("slow_steps_ns")
+    met = pl.col("group").is_not_null()
     return (
         table.with_columns(_slow_ns())
         .join(_slow_steps(transfers), on=_OF, how="left", nulls_equal=True)
-        .with_columns(slow.alias("slow_ns"), *_per_second())
+        .with_columns(pl.when(met).then(slow).alias("slow_ns"), *_per_second())
         .with_columns(
             percent(pl.col("bus_bytes_per_s"), pl.col("peak_bytes_per_s")).alias("peak_pct")
         )

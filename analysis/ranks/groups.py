@@ -31,35 +31,40 @@ the next, the difference of the ends changes by no more than this on the average
 AS_CLOSE: Final = 4
 """… or than this many times as much as with the closest rank (on two H200s, 1 to 10 us)."""
 
+CUT_OFF: Final = 10
+"""A recording may stop a moment later on one rank. So the lengths of two lanes may differ by one
+part in this many: by 6 of 1,278 collectives on two H100s."""
+
 _TIMES: Final = ["lane", "rank", "report_no", "turn", "start_ns", "end_ns"]
 
 
 def lanes_together(kernels: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
-    """`lane`, `kind`: the lanes whose kernels are the same collectives; `kind` is the lowest of
-    their lanes.
+    """`lane`, `kind`, `shared`: the lanes whose kernels are the same collectives; `kind` is the
+    lowest of their lanes, `shared` how many kernels all of them have.
 
     Args:
         kernels: of `kernels_of`.
         clocks: of `clocks_of`; of two reports that it does not join, the lanes' own ends decide.
     """
-    key = ["name", "communicator", "length"]
+    key = ["name", "communicator"]
     lanes = kernels.group_by("lane").agg(
-        pl.col("name", "communicator", "rank").first(), length=pl.len()
+        pl.col("name", "communicator", "rank").first(), pl.len().cast(pl.Int64).alias("length")
     )
-    shared = lanes.filter(pl.col("rank").n_unique().over(key) > 1).select("lane", *key)
+    shared = lanes.filter(pl.col("rank").n_unique().over(key) > 1).drop("rank")
     times = kernels.select(_TIMES).join(clocks, on="report_no")
     rows = times.join(shared, on="lane").sort("lane", "turn")
-    pairs = [
-        pair
-        for (_, communicator, _), alike in rows.group_by(key)
-        for pair in _pairs(alike.drop(key), stated=communicator is not None)
+    placed = [
+        lane
+        for (_, communicator), alike in rows.group_by(key)
+        for lane in _placed(alike.drop(key), stated=communicator is not None)
     ]
-    schema = {"lane": pl.Int64(), "kind": pl.Int64()}
-    return pl.DataFrame(pairs, schema=schema, orient="row").sort("lane")
+    schema = {"lane": pl.Int64(), "kind": pl.Int64(), "shared": pl.Int64()}
+    return pl.DataFrame(placed, schema=schema, orient="row").sort("lane")
 
 
-def _pairs(rows: pl.DataFrame, *, stated: bool) -> Iterator[tuple[int, int]]:
-    """(lane, kind) of the lanes that meet others; each kind's first lane is of its lowest rank."""
+def _placed(rows: pl.DataFrame, *, stated: bool) -> Iterator[tuple[int, int, int]]:
+    """(lane, kind, shared) of the lanes that meet others; each kind's first lane is of its lowest
+    rank."""
     while not rows.is_empty():
         first = rows.filter(pl.col("lane") == rows["lane"][0])
         kind, rank = first.row(0)[:2]
@@ -67,13 +72,18 @@ def _pairs(rows: pl.DataFrame, *, stated: bool) -> Iterator[tuple[int, int]]:
         others = rows.filter(pl.col("rank") != rank)
         met = _meeting(first, others, stated=stated)
         if met:
-            yield kind, kind
-            yield from ((lane, kind) for lane in met)
+            every = pl.concat([first, others.filter(pl.col("lane").is_in(met))])
+            shared = every.select(pl.col("length").min()).item()
+            yield from ((lane, kind, shared) for lane in (kind, *met))
             rows = rows.filter(~pl.col("lane").is_in(met))
 
 
 def _meeting(first: pl.DataFrame, others: pl.DataFrame, *, stated: bool) -> list[int]:
-    """The lanes of `others` that end together with `first`, of each rank the closest."""
+    """The lanes of `others` that end together with `first`, of each rank the closest: of those as
+    long as `first`, else of those about as long."""
+    length = first["length"][0]
+    apart_by, longer = (pl.col("length") - length).abs(), pl.max_horizontal("length", length)
+    others = others.filter(CUT_OFF * apart_by <= longer, pl.col("turn") < length)
     there = first.select(pl.all().name.suffix("_there"))[others["turn"]]
     ahead = pl.col("end_ns") - pl.col("end_ns_there")
     joined = pl.col("component") == pl.col("component_there")
@@ -90,15 +100,17 @@ def _meeting(first: pl.DataFrame, others: pl.DataFrame, *, stated: bool) -> list
         .group_by("lane")
         .agg(
             pl.col("rank").first(),
+            (pl.col("length").first() != length).alias("cut"),
+            pl.len().cast(pl.Int64).alias("turns"),
             pl.col("apart").sum().alias("off"),
             ends.alias("ends"),
             (STRAYING * stray < shortest.sum()).alias("met"),
         )
         .filter("met")
     )
-    sure = pl.max_horizontal(SURE_NS * (first.height - 1), AS_CLOSE * pl.col("ends").min())
+    sure = pl.max_horizontal(SURE_NS * (pl.col("turns") - 1), AS_CLOSE * pl.col("ends").min())
     alike = tested.filter(stated | (pl.col("ends") <= sure))
-    return alike.sort("off", "lane").unique("rank", keep="first")["lane"].sort().to_list()
+    return alike.sort("cut", "off", "lane").unique("rank", keep="first")["lane"].sort().to_list()
 
 
 def _length(prefix: str = "") -> pl.Expr:

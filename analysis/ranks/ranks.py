@@ -70,7 +70,8 @@ class Matched:
         kernels, clocks = self._every_kernel, unknown_clocks(len(self.digests))
         together = lanes_together(kernels, clocks)
         parties = kinds_of(kernels, together).select("kind", "party")
-        met = kernels.join(together, on="lane").join(parties, on="kind")
+        met = kernels.join(together, on="lane").filter(pl.col("turn") < pl.col("shared"))
+        met = met.join(parties, on="kind")
         clocks = clocks_of(met, len(self.digests))
         together = lanes_together(kernels, clocks)
         return Meetings(lanes=together, kinds=kinds_of(kernels, together), clocks=clocks)
@@ -89,6 +90,8 @@ class Matched:
         lowest = pl.col("members").list.first().alias("lowest")
         return (
             self._every_kernel.join(together, on="lane", how="left", maintain_order="left")
+            .with_columns(pl.when(pl.col("turn") < pl.col("shared")).then("kind"))
+            .drop("shared")
             .join(kinds.select("kind", "party", lowest, "group", "pair"), on="kind", how="left")
             .with_columns(pl.coalesce("pair", "point_to_point").alias("pair"))
         )

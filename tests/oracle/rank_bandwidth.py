@@ -62,7 +62,7 @@ def bandwidth(run: Run, kinds: Mapping[int, str]) -> dict[Key, Row]:
             )
     rows = {key: speed(key[1], of) for key, of in found.items()}
     for key, row in rows.items():
-        row["slow_ns"] = slow_ns(key, rows, found, kinds)
+        row["slow_ns"] = None if key[0] is None else slow_ns(key, rows, found, kinds)
     return rows
 
 

@@ -132,7 +132,7 @@ def matched(kernels: Iterable[Collective], reports: int) -> Run:
             for number, (ranks, pairs) in enumerate(run.groups)
             if pairs == pair and ((pair and {*members} <= {*ranks}) or ranks == members)
         )
-        for kernels_of_one in zip(*(lane.kernels for lane in kind), strict=True):
+        for kernels_of_one in zip(*(lane.kernels for lane in kind), strict=False):
             of = dict(zip(members, kernels_of_one, strict=True))
             clock = {rank: run.clocks[one.report_no][0] for rank, one in of.items()}
             found.append((kind[0], Met(-1, group, of, clock, pair)))
@@ -142,7 +142,12 @@ def matched(kernels: Iterable[Collective], reports: int) -> Run:
         ends = [met.end(rank) for rank in met.of]
         if 2 * (max(ends) - min(ends)) < min(one.lasts_ns for one in met.of.values()):
             run.met.append(met)
-    in_kinds = {id(k): is_pair(kind) for kind in kinds for lane in kind for k in lane.kernels}
+    in_kinds = {
+        id(k): is_pair(kind)
+        for kind in kinds
+        for lane in kind
+        for k in lane.kernels[: shared_by(kind)]
+    }
     run.alone = [k for k in kernels if id(k) not in in_kinds]
     run.pairs = [k for k in kernels if in_kinds.get(id(k), is_point_to_point(k))]
     return run
@@ -182,7 +187,7 @@ def kinds_of(lanes: list[Lane], clocks: Clocks) -> list[list[Lane]]:
             for lane in left
             if (lane.name, lane.communicator) == (first.name, first.communicator)
             and lane.rank != first.rank
-            and len(lane.kernels) == len(first.kernels)
+            and about_as_long(len(lane.kernels), len(first.kernels))
         ]
         kind = [first, *meeting(first, others, clocks)]
         left = [lane for lane in left if lane not in kind]
@@ -191,11 +196,21 @@ def kinds_of(lanes: list[Lane], clocks: Clocks) -> list[list[Lane]]:
     return kinds
 
 
+def about_as_long(one: int, other: int) -> bool:
+    """§9.4: a recording may stop a moment later on one rank."""
+    return 10 * abs(one - other) <= max(one, other)
+
+
+def shared_by(kind: list[Lane]) -> int:
+    """§9.4: how many kernels all lanes of a kind have."""
+    return min(len(lane.kernels) for lane in kind)
+
+
 def meeting(first: Lane, others: list[Lane], clocks: Clocks) -> list[Lane]:
     """§9.4, §9.5: the lanes that end together with the first, one of each rank."""
     passed = []
     for lane in others:
-        pairs = list(zip(first.kernels, lane.kernels, strict=True))
+        pairs = list(zip(first.kernels, lane.kernels, strict=False))
         ahead = [theirs.end_ns - ours.end_ns for ours, theirs in pairs]
         here, there = clocks[first.kernels[0].report_no], clocks[lane.kernels[0].report_no]
         offset = there[0] - here[0] if here[1] == there[1] else round(median(ahead))
@@ -207,10 +222,17 @@ def meeting(first: Lane, others: list[Lane], clocks: Clocks) -> list[Lane]:
             passed.append((lane, sum(apart), changes))
     if first.communicator is None:
         closest = min((changes for *_, changes in passed), default=0)
-        sure = max(2_000 * (len(first.kernels) - 1), 4 * closest)
-        passed = [each for each in passed if each[2] <= sure]
+        passed = [
+            each
+            for each in passed
+            if each[2] <= max(2_000 * (shared_by([first, each[0]]) - 1), 4 * closest)
+        ]
     best: dict[int, Lane] = {}
-    for lane, _, _ in sorted(passed, key=lambda each: (each[1], each[0].order)):
+
+    def closeness(each: tuple[Lane, int, int]) -> tuple[bool, int, tuple[object, ...]]:
+        return len(each[0].kernels) != len(first.kernels), each[1], each[0].order
+
+    for lane, _, _ in sorted(passed, key=closeness):
         best.setdefault(lane.rank, lane)
     return list(best.values())
 
@@ -251,14 +273,14 @@ def clocks_of(kinds: list[list[Lane]], reports: int) -> Clocks:
     for kinds_of_party in parties.values():
         ahead: dict[int, list[int]] = defaultdict(list)
         for kind in kinds_of_party:
-            for kernels in zip(*(lane.kernels for lane in kind), strict=True):
+            for kernels in zip(*(lane.kernels for lane in kind), strict=False):
                 ends: dict[int, int] = {}
                 for one in kernels:
                     ends[one.report_no] = max(one.end_ns, ends.get(one.report_no, one.end_ns))
                 for report, end_ns in ends.items():
                     ahead[report].append(end_ns - ends[min(ends)])
         medians = {report: round(median(each)) for report, each in ahead.items()}
-        count = sum(len(kind[0].kernels) for kind in kinds_of_party)
+        count = sum(shared_by(kind) for kind in kinds_of_party)
         links.append((-count, min(kind[0].order for kind in kinds_of_party), medians))
     links.sort(key=lambda link: link[:2])
     clocks: Clocks = {}

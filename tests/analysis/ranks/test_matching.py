@@ -84,6 +84,19 @@ def test_collectives_with_unequal_counts_are_counted_and_not_matched() -> None:
     assert found.ranks.select("collectives", "matched").rows() == [(1, 0), (2, 0)]
 
 
+@pytest.mark.parametrize("communicator", [None, 5])
+def test_what_one_rank_recorded_for_longer_than_the_others_is_left_out(
+    communicator: int | None,
+) -> None:
+    def at(number: int, turn: int) -> Collective:
+        begun = rank(number, ahead_ns=1_000_000 * turn)
+        return replace(begun, communicator=communicator)
+
+    kernels = [at(0, turn) for turn in range(20)] + [at(1, turn) for turn in range(22)]
+    found = ranks_of(kernels, 2)
+    assert found.ranks.select("collectives", "matched").rows() == [(20, 20), (22, 20)]
+
+
 def pairs(count: int, slower_ns: int, ahead_ns: int) -> list[Collective]:
     """The collectives of two pairs of ranks, with a report each.
 
