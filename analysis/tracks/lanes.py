@@ -14,9 +14,12 @@ from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, o
 from nsysflow.analysis.steps.kinds import Steps
 
 LANE_KIND: Final = pl.Enum(
-    ["steps", "phases", "calls", "host_stack", "profiler", "gaps", "stream", "counter"]
+    ["steps", "phases", "calls", "host_stack", "stack", "profiler", "gaps", "stream", "counter"]
 )
 """What a lane shows."""
+
+NAMELESS: Final = "(nameless)"
+"""What stands for the name of a function that the report lacks."""
 
 _ROW: Final = {"lane": pl.UInt32(), "depth": pl.UInt32()}
 _TIME: Final = {"start_ns": pl.Int64(), "end_ns": pl.Int64()}
@@ -116,6 +119,7 @@ _OF_THREAD: Final = {
     "phases": "phases",
     "calls": "CUDA calls",
     "host_stack": "Python",
+    "stack": "Python stack",
     "profiler": "profiler",
 }
 """The lanes of a thread, in their order, and what their titles say."""

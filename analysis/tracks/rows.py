@@ -20,6 +20,7 @@ from nsysflow.analysis.tracks.lanes import (
     CALLS,
     GAPS,
     HOST_STACKS,
+    NAMELESS,
     OPERATIONS,
     PROFILER,
     RANGES,
@@ -234,11 +235,11 @@ def host_stacks(timeline: Timeline, lanes: Lanes, rows: pl.DataFrame) -> pl.Data
     Args:
         timeline: the report.
         lanes: of the report.
-        rows: of `found_stacks`.
+        rows: of `found_stacks`, by lane.
     """
+    lane = lanes.numbered("host_stack", rows["thread_no"])
     names = _innermost(timeline)
-    placed = sorted_by_lane(rows, lanes.numbered("host_stack", rows["thread_no"])).rows
-    named = placed.join(names, on="stack", how="left", maintain_order="left")
+    named = rows.with_columns(lane).join(names, on="stack", how="left", maintain_order="left")
     return named.select(HOST_STACKS.names()).match_to_schema(HOST_STACKS)
 
 
@@ -247,7 +248,7 @@ def _innermost(timeline: Timeline) -> pl.DataFrame:
     frames = timeline.trace.frames
     shown = shown_frames(frames["file"].drop_nulls().unique())
     files = pl.DataFrame(list(shown.items()), schema=["file", "shown"], orient="row")
-    function = pl.col("function").fill_null("(nameless)")
+    function = pl.col("function").fill_null(NAMELESS)
     place = pl.format("{}:{} in {}", "shown", "line", function)
     lines = stack_sources(frames, timeline.options.own).select(
         "stack", pl.col("source").cast(pl.String)

@@ -8,7 +8,8 @@ from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tracks import rows as host
 from nsysflow.analysis.tracks.lanes import COUNTERS, PATHS, PROFILER, RANGES, STEPS, Lanes
-from nsysflow.analysis.tracks.rows import gaps, operations
+from nsysflow.analysis.tracks.rows import gaps, operations, sorted_by_lane
+from nsysflow.analysis.tracks.stack_frames import stack_frames
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class Tracks:
         gaps: `schema.GAPS`.
         profiler: `schema.PROFILER`.
         host_stacks: `schema.HOST_STACKS`.
+        stack_frames: `STACK_FRAMES`.
         counters: `schema.COUNTERS`.
         paths: `schema.PATHS`.
     """
@@ -36,6 +38,7 @@ class Tracks:
     gaps: pl.DataFrame
     profiler: pl.DataFrame
     host_stacks: pl.DataFrame
+    stack_frames: pl.DataFrame
     counters: pl.DataFrame
     paths: pl.DataFrame
 
@@ -48,6 +51,7 @@ class Tracks:
             "phases": found_ranges["thread_no"],
             "calls": events.calls["thread_no"],
             "host_stack": found_stacks["thread_no"],
+            "stack": found_stacks["thread_no"],
             "profiler": events.overhead["thread_no"],
         }
         lanes = Lanes.of(events, timeline.steps, threads, timeline.bare_gaps["device_no"])
@@ -55,15 +59,20 @@ class Tracks:
         ops = operations(timeline, lanes, calls.place)
         ranges = host.ranges(timeline, lanes, found_ranges)
         profiler = host.profiler(timeline, lanes)
+        stacks = sorted_by_lane(
+            found_stacks, lanes.numbered("host_stack", found_stacks["thread_no"])
+        ).rows
+        frames = stack_frames(timeline, lanes, stacks)
         return cls(
-            lanes=lanes.with_rows([ops.rows, calls.rows, ranges, profiler]),
+            lanes=lanes.with_rows([ops.rows, calls.rows, ranges, frames, profiler]),
             operations=ops.rows,
             calls=calls.rows,
             ranges=ranges.match_to_schema(RANGES),
             steps=_steps(timeline, lanes),
             gaps=gaps(timeline, lanes, call_place=calls.place, op_place=ops.place),
             profiler=profiler.match_to_schema(PROFILER),
-            host_stacks=host.host_stacks(timeline, lanes, found_stacks),
+            host_stacks=host.host_stacks(timeline, lanes, stacks),
+            stack_frames=frames,
             counters=_counters(timeline, lanes),
             paths=timeline.attribution.paths.select("path", pl.col("joined").alias("name"))
             .sort("path")

@@ -142,7 +142,7 @@ class Sources:
         return {
             tuple(parts_of(file))
             for frame in frames
-            if (file := frame.file) is not None and self._counts(frame)
+            if (file := frame.file) is not None and self.counts(frame)
             if is_own(file) or package_of(file) is None
         }
 
@@ -263,7 +263,7 @@ class Sources:
         via = None
         callers = [*frames[1:], None]
         for frame, caller in zip(frames, callers, strict=False):
-            if self._counts(frame) and not self._generated(frame, caller):
+            if self.counts(frame) and not self._generated(frame, caller):
                 return self._written(frame), via
             if via is None and self._is_framework(frame):
                 via = self._written(frame)
@@ -299,6 +299,11 @@ class Sources:
         name, place = frame.function or "(nameless)", self._place(frame)
         return f"{name} ({place})" if place else name
 
+    def function(self, frame: Frame) -> str:
+        """§22.9: `step (train.py)`; an operator's name alone."""
+        name = frame.function or "(nameless)"
+        return name if frame.file is None else f"{name} ({self._file(frame.file)})"
+
     def line(self, frame: Frame) -> str:
         """§22.7: `train.py:42 in step`; an operator's name alone."""
         name, place = frame.function or "(nameless)", self._place(frame)
@@ -307,8 +312,10 @@ class Sources:
     def _place(self, frame: Frame) -> str | None:
         if frame.file is None or frame.line is None:
             return None
-        file = self.shown(frame.file) if is_own(frame.file) else behind_libraries(frame.file)
-        return f"{file}:{frame.line}"
+        return f"{self._file(frame.file)}:{frame.line}"
+
+    def _file(self, file: str) -> str:
+        return self.shown(file) if is_own(file) else behind_libraries(file)
 
     def _written(self, frame: Frame) -> str:
         return f"{self.shown(frame.file or '')}:{frame.line} in {frame.function or '(nameless)'}"
@@ -318,7 +325,7 @@ class Sources:
         """§11.3: whether it is a frame of `<string>` that a file called."""
         return frame.file == "<string>" and caller is not None and caller.file != "<string>"
 
-    def _counts(self, frame: Frame) -> bool:
+    def counts(self, frame: Frame) -> bool:
         """§11.3: whether it is the program's own, by its place or because it was named."""
         file = frame.file
         if file is None:

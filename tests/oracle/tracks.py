@@ -1,13 +1,13 @@
 """The picture of a report (spec §22). Rows of other tracks are written out, not numbered."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple
 from typing import Any
 
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import METRICS
-from tests.oracle.host_stacks import HostStacks
+from tests.oracle.host_stacks import Frames, HostStacks
 from tests.oracle.idle_places import main_place
 from tests.oracle.model import Op, Overhead
 from tests.oracle.once import once
@@ -241,27 +241,60 @@ def threads_of(report: Report) -> set[int]:
 @once
 def host_stacks(report: Report) -> list[Row]:
     """§22.7: one row per stretch of a thread's time that a stack stands for."""
-    stacks, trace, threads = HostStacks(report), report.trace, threads_of(report)
+    return [
+        {
+            "lane": of_thread("host_stack", thread),
+            "start_ns": start,
+            "end_ns": end,
+            "name": report.sources.lines(frames)[0] or report.sources.line(frames[0]),
+        }
+        for thread, (start, end), frames in drawn_stacks(report, HostStacks(report))
+    ]
+
+
+@once
+def stack_frames(report: Report) -> list[Row]:
+    """§22.9: one row per frame and the time for which it stays on a thread's stack."""
+    stacks = HostStacks(report)
+    rows: list[Row] = []
+    opened: dict[int, list[Row]] = defaultdict(list)
+    for thread, stretch, frames in sorted(drawn_stacks(report, stacks)):
+        names = [report.sources.function(frame) for frame in reversed(frames)]
+        mine = opened[thread]
+        if mine and mine[-1]["end_ns"] < stretch[0]:
+            mine.clear()
+        kept = [row["name"] == name for row, name in zip(mine, names, strict=False)]
+        del mine[kept.index(False) if False in kept else len(kept) :]
+        for row in mine:
+            row["end_ns"], row["stretches"] = stretch[1], row["stretches"] + 1
+        for depth in range(len(mine), len(names)):
+            row = {
+                "lane": of_thread("stack", thread),
+                "depth": depth,
+                "start_ns": stretch[0],
+                "end_ns": stretch[1],
+                "name": names[depth],
+                "own": report.sources.counts(frames[-1 - depth]),
+                "first": stretch,
+                "stretches": 1,
+            }
+            rows.append(row)
+            mine.append(row)
+    return rows
+
+
+def drawn_stacks(report: Report, stacks: HostStacks) -> Iterator[tuple[int, Slice, Frames]]:
+    """§22.7: thread, stretch and frames of what is drawn of what threads ran."""
+    threads = threads_of(report)
     begun = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
-    begun += [row.start_ns for row in trace.overhead if row.end_ns >= row.start_ns]
-    begun += [row.start_ns for row in trace.ranges if report.phases.opened(row, 0)]
-    first_ns, last_ns = min(begun, default=0), end_of_trace(trace)
-    rows = []
+    begun += [row.start_ns for row in report.trace.overhead if row.end_ns >= row.start_ns]
+    begun += [row.start_ns for row in report.trace.ranges if report.phases.opened(row, 0)]
+    first_ns, last_ns = min(begun, default=0), end_of_trace(report.trace)
     for (thread, at_ns), frames in stacks.stacks.items():
-        if thread not in threads:
-            continue
         start, end = _standing(stacks, thread, at_ns)
         start, end = max(start, first_ns), min(end, last_ns)
-        if start < end:
-            rows.append(
-                {
-                    "lane": of_thread("host_stack", thread),
-                    "start_ns": start,
-                    "end_ns": end,
-                    "name": report.sources.lines(frames)[0] or report.sources.line(frames[0]),
-                }
-            )
-    return rows
+        if thread in threads and start < end:
+            yield thread, (start, end), frames
 
 
 def _standing(stacks: HostStacks, thread: int, at_ns: int) -> Slice:
@@ -342,7 +375,13 @@ def _gpu_lanes(report: Report, device: int) -> list[Lane]:
     return found
 
 
-OF_THREAD = {"phases": ranges, "calls": calls, "host_stack": host_stacks, "profiler": profiler}
+OF_THREAD = {
+    "phases": ranges,
+    "calls": calls,
+    "host_stack": host_stacks,
+    "stack": stack_frames,
+    "profiler": profiler,
+}
 """The tracks of a thread, in their order."""
 
 TRACKS = {
@@ -353,5 +392,6 @@ TRACKS = {
     "gaps": gaps,
     "profiler": profiler,
     "host_stacks": host_stacks,
+    "stack_frames": stack_frames,
     "counters": counters,
 }

@@ -127,6 +127,7 @@ _TABLE_OF: Final = {
     "phases": "ranges",
     "calls": "calls",
     "host_stack": "host_stacks",
+    "stack": "stack_frames",
     "profiler": "profiler",
     "stream": "operations",
     "gaps": "gaps",
@@ -200,6 +201,7 @@ class Columns:
             "gaps": self._gaps(),
             "profiler": self._slices(self.tracks.profiler),
             "host_stacks": self._slices(self.tracks.host_stacks),
+            "stack_frames": self._stack_frames(),
             "counters": self._counters(),
         }
 
@@ -293,6 +295,18 @@ class Columns:
             "culprit_op": packed(_or_zero(rows["culprit_op"])),
             "phase": packed(_or_zero(rows["phase"])),
             **_parts(rows),
+        }
+        return self._columns(len(rows), columns)
+
+    def _stack_frames(self) -> dict[str, Any]:
+        """Their times are those of the stretches they join, from `first` on."""
+        rows = self.tracks.stack_frames
+        columns = {
+            "first": packed_deltas(rows["first"]),
+            "stretches": packed(rows["stretches"]),
+            "depth": packed(rows["depth"]),
+            "name": packed(self.names.numbers(rows["name"])),
+            "own": packed(rows["own"].cast(pl.UInt8)),
         }
         return self._columns(len(rows), columns)
 

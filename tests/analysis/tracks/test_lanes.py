@@ -61,7 +61,20 @@ def test_a_thread_has_its_ranges_above_its_calls_and_what_it_ran_below() -> None
         Overhead(30, 40, PROCESS, MAIN, "Buffer flush"),
     )
     assert tracks.lanes["kind"].to_list() == [
-        *("phases", "calls", "host_stack", "profiler", "gaps", "stream")
+        *("phases", "calls", "host_stack", "stack", "profiler", "gaps", "stream")
+    ]
+
+
+def test_a_frame_that_two_samples_share_is_one_slice_unless_its_caller_changed() -> None:
+    stacks = (("f", "train"), ("g", "train"), ("g", "evaluate"))
+    tracks = tracks_of(*STALL, *(sample(100 * at, *stack) for at, stack in enumerate(stacks, 1)))
+    frames = tracks.stack_frames.select("depth", "start_ns", "end_ns", "name").rows()
+    assert [(depth, start, end, name.split()[0]) for depth, start, end, name in frames] == [
+        (0, 0, 251, "train"),
+        (1, 0, 151, "f"),
+        (1, 151, 251, "g"),
+        (0, 251, 501, "evaluate"),
+        (1, 251, 501, "g"),
     ]
 
 

@@ -34,6 +34,7 @@ def written(analysis: Analysis, name: str) -> Rows:
         "next_op": ops,
         "culprit_op": ops,
         "phase": paths,
+        "first": tracks.host_stacks.select("start_ns", "end_ns").rows(),
         "shape": analysis.trace.shapes.rows(),
     }
     frame: pl.DataFrame = getattr(tracks, name)

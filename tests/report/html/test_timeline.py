@@ -16,7 +16,7 @@ from tests.report.html.unpacked import Page, page_of, run_of_these
 from tests.tiny import analysis_of, kernel, launch, opened
 
 NAMED = ("operations", "calls", "ranges", "profiler", "host_stacks")
-TABLES = (*NAMED, "steps", "gaps", "counters")
+TABLES = (*NAMED, "stack_frames", "steps", "gaps", "counters")
 NUMBERS = {"operations": ("call", "phase"), "gaps": ("culprit_call", "culprit_op", "phase")}
 """Columns with the number of a row of another table, or none."""
 

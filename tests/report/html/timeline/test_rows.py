@@ -16,7 +16,9 @@ from tests.tiny import analysis_of, kernel, launch
 RUNS: Final = (("h200-gpu-metrics",), ("h200-hf-trainer",), ("h200-ddp-rank0", "h200-ddp-rank1"))
 CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]
 
-_TABLES: Final = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks")
+_TABLES: Final = (
+    *("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks", "stack_frames"),
+)
 
 _TIMES: Final = """names => inside.reports.map(({tables}) => names.map(name => {
     const {start, duration} = tables[name];

@@ -209,6 +209,15 @@ def test_a_cause_in_the_legend_makes_its_gaps_stand_out(page: Any) -> None:
     assert page.evaluate("inside.surface.marked") is None
 
 
+def test_the_functions_of_the_program_stand_out_on_the_stack(browser: Any) -> None:
+    with timeline_of(browser, made("h200-hf-trainer").file) as page:
+        page.get_by_role("button", name="your code").click()
+        frames = analysed("h200-hf-trainer").tracks.stack_frames
+        own = frames.filter("own").select(ns=pl.col("end_ns") - pl.col("start_ns"))
+        shown = page.evaluate("[inside.surface.marked.count, inside.surface.marked.ns]")
+        assert shown == [own.height, own["ns"].sum()] != [0, 0]
+
+
 def test_a_stretch_that_is_dragged_with_shift_is_measured(page: Any) -> None:
     box = canvas(page).bounding_box()
     page.keyboard.down("Shift")

@@ -34,8 +34,10 @@ function textWidth(context, text) {
 function cutTo(context, text, width) {
   const whole = textWidth(context, text);
   if (whole <= width) return text;
-  const letters = Math.floor((text.length * width) / whole) - 1;
-  return letters >= 3 ? `${text.slice(0, letters)}…` : "";
+  let letters = Math.floor((text.length * width) / whole) - 1;
+  const cut = () => `${text.slice(0, letters)}…`;
+  while (letters >= 3 && textWidth(context, cut()) > width) letters -= 1;
+  return letters >= 3 ? cut() : "";
 }
 
 /** Write in the bars that `found` lists: {row, slice, left, right, top, bottom} in device pixels. */

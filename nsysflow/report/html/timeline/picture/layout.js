@@ -10,6 +10,7 @@ const DEPTH_PX = {
   phases: [17, 17],
   calls: [18, 12],
   host_stack: [16, 16],
+  stack: [12, 12],
   profiler: [12, 12],
   counter: [34, 34],
 };

@@ -81,6 +81,8 @@ function readTheme() {
   const tones = (names) => coloursNow(names).map(seen);
   const calm = (rgb) => toneOf(calmed(rgb, background), background, text);
   const towards = (share) => mixedColour(background, text, share);
+  const shades = coloursNow(SHADE_COLOURS).map((rgb) => calm(rgb));
+  const stack_frames = [...shades, ...tones(["--own"])];
   return {
     background: cssOf(background),
     text: cssOf(text),
@@ -92,8 +94,11 @@ function readTheme() {
     outside: packedColour(towards(0.05)),
     accent: packedColour(accent),
     counter: calm(mixedColour(area, text, 0.2)),
-    tones: Object.fromEntries(Object.entries(COLOURS).map(([key, names]) => [key, tones(names)])),
-    shades: coloursNow(SHADE_COLOURS).map((rgb) => calm(rgb)),
+    tones: {
+      ...Object.fromEntries(Object.entries(COLOURS).map(([key, names]) => [key, tones(names)])),
+      stack_frames,
+    },
+    shades,
     font: getComputedStyle(surface.lanesBox).fontFamily,
   };
 }

@@ -6,6 +6,7 @@ const TABLE_OF = {
   phases: "ranges",
   calls: "calls",
   host_stack: "host_stacks",
+  stack: "stack_frames",
   profiler: "profiler",
   stream: "operations",
   gaps: "gaps",
@@ -13,14 +14,15 @@ const TABLE_OF = {
 };
 const GROUPS = ["compute", "communication", "copy", "memset", "other"];
 const SHADES = 6; // colours of what has a name and no class: phases, steps, host stacks
+const SHADE_COLOURS = Array.from({ length: SHADES }, (_, shade) => `--range-${shade}`);
 
 /** What decides the colour of a slice, and the CSS variables of these colours, table by table. */
 const COLOURS = {
+  stack_frames: [...SHADE_COLOURS, "--own"],
   operations: GROUPS.map((group) => `--class-${group}`),
   calls: about.timeline.call_classes.map(({ name }) => `--call-${name}`),
   gaps: about.timeline.causes.map(({ name }) => `--cause-${name}`),
 };
-const SHADE_COLOURS = Array.from({ length: SHADES }, (_, shade) => `--range-${shade}`);
 
 function coloursOf(table) {
   return COLOURS[table] ?? SHADE_COLOURS;
@@ -44,7 +46,8 @@ function kindsOf(report, table) {
   if (table.key === "gaps") return table.cause;
   if (table.key === "steps") return Uint8Array.from({ length: table.n }, (_, row) => row % 2);
   const shade = (text) => hashOf(text.replace(/\d+/g, "")) % SHADES;
-  return lookedUp(Uint8Array.from(report.texts, shade), table.name);
+  const shades = lookedUp(Uint8Array.from(report.texts, shade), table.name);
+  return table.own ? shades.map((each, row) => (table.own[row] ? SHADES : each)) : shades;
 }
 
 function lookedUp(values, places) {

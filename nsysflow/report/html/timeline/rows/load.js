@@ -12,6 +12,7 @@ const THEN = [
   ["kernel names", "operations", ["name"]],
   ["counters", "counters", ["start", "value"]],
   ["host stacks", "host_stacks", ["start", "duration", "name"]],
+  ["Python stacks", "stack_frames", ["first", "stretches", "depth", "name", "own"]],
   ["profiler", "profiler", ["start", "duration", "depth", "name"]],
   ["call names", "calls", ["name"]],
   ["causes", "gaps", ["culprit_call", "culprit_op", "phase"]],
@@ -52,6 +53,7 @@ async function loadTables(wanted, progressed) {
 function setTimes(report, table) {
   if (table.end || table.key === "counters") return;
   if (table.key === "gaps") setGapTimes(table, report.tables.operations);
+  else if (table.key === "stack_frames") setFrameTimes(table, report.tables.host_stacks);
   else if (table.has("start", "duration")) table.setEnds();
 }
 

@@ -1,6 +1,6 @@
 // Which slices stand out? Those whose name a search found, or those of one cause or group.
 
-const SEARCHED = ["operations", "calls", "ranges", "host_stacks", "profiler"];
+const SEARCHED = ["operations", "calls", "ranges", "host_stacks", "stack_frames", "profiler"];
 
 /** {tables, slices, count, ns}: `slices` maps a row to the ascending slices of it that match;
  * `matcherOf(report, table)` gives the test of a table's row, or null for none. */
@@ -41,9 +41,9 @@ function marksOfSearch(query) {
   });
 }
 
-/** The operations of a group. */
-function marksOfGroup(group) {
-  return marksBy(["operations"], (report, table) => (row) => table.kinds[row] === group);
+/** The operations of a group; the frames of the program itself. */
+function marksOfKind(key, kind) {
+  return marksBy([key], (report, table) => (row) => table.kinds[row] === kind);
 }
 
 /** The gaps that a cause has a part of; their `ns` is that of these parts. */

@@ -1,7 +1,7 @@
 // Which rows does a report have? Its tables, whose columns are decoded when they are first needed.
 
 const TIMES = new Set(["start"]);
-const ROWS = new Set(["call", "prev_op", "next_op", "culprit_call", "culprit_op"]);
+const ROWS = new Set(["call", "prev_op", "next_op", "culprit_call", "culprit_op", "first"]);
 
 /** One table of a report. A decoded column is a property: `table.start[row]`. Times are on the
  * page's axis. */
@@ -32,6 +32,14 @@ class Table {
     this.end = new Float64Array(this.n);
     for (let i = 0; i < this.n; i++) this.end[i] = this.start[i] + this.duration[i];
   }
+}
+
+/** A frame stays on its stack for some stretches of what its thread ran. */
+function setFrameTimes(frames, stretches) {
+  const { n, first, stretches: count } = frames;
+  frames.start = Float64Array.from({ length: n }, (_, row) => stretches.start[first[row]]);
+  frames.end = Float64Array.from({ length: n }, (_, row) => stretches.end[first[row] + count[row] - 1]);
+  frames.duration = frames.end.map((end, row) => end - frames.start[row]);
 }
 
 function movedTimes(values, by) {

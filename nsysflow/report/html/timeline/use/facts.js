@@ -25,6 +25,7 @@ const SORTS = {
   ranges: "phase",
   steps: "step",
   host_stacks: "host stack",
+  stack_frames: "function on the stack",
   profiler: "profiler's own work",
 };
 

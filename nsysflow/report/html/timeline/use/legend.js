@@ -9,6 +9,7 @@ function makeLegend() {
   const ofCause = ({ label, meaning }, kind) => legendButton("gaps", kind, label, meaning);
   part("Idle", causes.map(ofCause));
   part("GPU", GROUPS.map((name, kind) => legendButton("operations", kind, name, "")));
+  legend.append(legendButton("stack_frames", SHADES, "your code", ""));
   return legend;
 }
 
@@ -25,7 +26,7 @@ function legendButton(key, kind, label, meaning) {
 /** Show the entries of the colours that are there. */
 function fitLegend() {
   for (const { tables } of reports) {
-    for (const key of ["gaps", "operations"]) {
+    for (const key of ["gaps", "operations", "stack_frames"]) {
       if (tables[key].kinds) showEntries(key, tables[key]);
     }
   }
@@ -37,7 +38,8 @@ function showEntries(key, table) {
   for (let row = 0; row < table.n; row++) table.legend[table.kinds[row]] = 1;
   for (const cause of table.part_cause ?? []) table.legend[cause] = 1;
   table.legend.forEach((there, kind) => {
-    if (there) surface.legend.querySelector(`[data-of="${key} ${kind}"]`).hidden = false;
+    const entry = there && surface.legend.querySelector(`[data-of="${key} ${kind}"]`);
+    if (entry) entry.hidden = false;
   });
 }
 
@@ -47,8 +49,8 @@ function markKind(key, kind) {
   const again = surface.kind === wanted;
   if (state.query) setQuery("");
   surface.kind = again ? null : wanted;
-  const marksOf = key === "gaps" ? marksOfCause : marksOfGroup;
-  surface.marked = again ? null : marksOf(kind);
+  const marks = key === "gaps" ? marksOfCause : (of) => marksOfKind(key, of);
+  surface.marked = again ? null : marks(kind);
   searching.found.textContent = again ? "" : foundWords(surface.marked);
   surface.overviewPicture = null;
   pressLegend();
