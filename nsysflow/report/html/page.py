@@ -250,14 +250,25 @@ COMMON: Final = (
 """What pages of reports and of comparisons share."""
 
 _TIMELINE: Final = {
-    "rows": ("decode", "reports", "lanes", "gaps", "pyramid", "groups", "marks", "links", "load"),
+    "rows": (
+        "decode",
+        "reports",
+        "lanes",
+        "gaps",
+        "pyramid",
+        "groups",
+        "arranged",
+        "marks",
+        "links",
+        "load",
+    ),
     "picture": (
         *("theme", "raster", "bars", "axis", "labels", "layout", "titles", "surface"),
         *("overview", "arrows", "paint"),
     ),
     "use": (
         *("measure", "opening", "moving", "facts", "details", "hover", "search", "legend"),
-        *("keys", "pointer"),
+        *("arrange", "keys", "pointer"),
     ),
 }
 """The scripts of the timeline: what is drawn, how, and what a reader does with it."""

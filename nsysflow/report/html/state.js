@@ -1,21 +1,25 @@
-// What does the page show now? The visible time, the selected row, the search, the open table.
+// What does the page show now? The visible time, the selected row, the search, the open table, and how
+// the lanes are arranged.
 // All of it is also in the address after `#`, so that a place can be sent to a colleague.
 
 const about = JSON.parse(document.getElementById("about").textContent);
 const NARROWEST_NS = 20;
 const QUIET_MS = 250; // browsers allow about 100 changes of the address in 30 s
 
-/** `selected` is null or {report, table, row}: two numbers with the table's name between them. */
+/** `selected` is null or {report, table, row}: two numbers with the table's name between them.
+ * `arranged` has the ids of lanes; its `order` those of groups, too. */
 const state = {
   about,
   view: { start: about.timeline.start_ns, end: about.timeline.end_ns },
   selected: null,
   query: "",
   tab: "",
+  arranged: { pinned: [], hidden: [], order: [] },
   listeners: [],
 };
 
-/** Call `listener(what)` after each change: "view", "selected", "query" or "tab". */
+/** Call `listener(what)` after each change: "view", "selected", "query", "tab" or
+ * "arranged". */
 function onChange(listener) {
   state.listeners.push(listener);
 }
@@ -55,12 +59,19 @@ function setTab(name) {
   changed("tab");
 }
 
+/** Pin, hide or order lanes otherwise: what is named of `state.arranged`. */
+function arrange(lists) {
+  state.arranged = { ...state.arranged, ...lists };
+  changed("arranged");
+}
+
 function fragment() {
-  const { view, selected, query, tab } = state;
+  const { view, selected, query, tab, arranged } = state;
   const parts = [`t=${Math.round(view.start)},${Math.round(view.end)}`];
   if (selected) parts.push(`at=${selected.report}.${selected.table}.${selected.row}`);
   if (query) parts.push(`q=${encodeURIComponent(query)}`);
   if (tab) parts.push(`tab=${encodeURIComponent(tab)}`);
+  for (const [name, ids] of Object.entries(arranged)) if (ids.length) parts.push(`${name}=${ids}`);
   return `#${parts.join("&")}`;
 }
 
@@ -75,7 +86,19 @@ function readFragment() {
   if (table && Number(at[3]) < table.n) select(Number(at[1]), at[2], Number(at[3]));
   if (said.has("q")) setQuery(said.get("q"));
   if (said.has("tab")) setTab(said.get("tab"));
+  readArranged(said);
   return start < end;
+}
+
+/** Lists of the ids of lanes, and in `order` of groups. */
+function readArranged(said) {
+  const count = state.about.timeline.reports.reduce((sum, { lanes }) => sum + lanes.length, 0);
+  const isLane = (id) => /^\d+$/.test(id) && Number(id) < count;
+  const wanted = { pinned: isLane, hidden: isLane, order: (id) => isLane(id) || /^g\d+$/.test(id) };
+  const lists = Object.entries(wanted).filter(([name]) => said.has(name));
+  if (!lists.length) return;
+  const idsOf = ([name, isId]) => [name, [...new Set(said.get(name).split(",").filter(isId))]];
+  arrange(Object.fromEntries(lists.map(idsOf)));
 }
 
 let writing = 0;

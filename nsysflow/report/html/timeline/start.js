@@ -9,13 +9,14 @@ async function startTimeline() {
   surface.details = make("aside", { id: "timeline-details", tabindex: -1, "aria-label": "Details" });
   surface.tip = make("div", { id: "timeline-tip", hidden: true });
   surface.help = makeHelp();
+  surface.list = makeLaneList();
   surface.progress = make("p", { id: "timeline-progress", role: "status" }, loading.text);
   surface.spoken = make("p", { id: "timeline-said", class: "unseen", "aria-live": "polite" });
   const drawn = make("div", { id: "timeline-drawn" }, surface.overview, surface.lanesBox);
   document.getElementById("timeline").replaceChildren(
     make("div", { id: "timeline-head" }, make("h2", {}, "Timeline"), makeTools(), surface.progress),
     make("div", { id: "timeline-body" }, drawn, surface.details),
-    surface.legend, surface.tip, surface.help, surface.spoken,
+    surface.legend, surface.tip, surface.help, surface.list, surface.spoken,
   );
   fitSurface();
   readSurfaceTheme();
@@ -36,6 +37,7 @@ function makeTools() {
     tool("Longer gap", "Back to the longer gap (G)", () => moveToGap(true)),
     tool("Longest gap", "The longest gap, then the next longest (g)", () => moveToGap(false)),
     makeSearch(),
+    tool("Lanes", "Pin, hide and move lanes (l)", () => openLaneList()),
     tool("Keys", "Show the keys (?)", () => surface.help.showModal()),
   );
 }
@@ -48,6 +50,7 @@ function listenToAll() {
   onChange((what) => {
     if (what === "selected") tellSelected();
     if (what === "query") applyQuery();
+    if (what === "arranged") followArranged();
     if (what === "view") {
       showViewSoon();
       hoverAgain();

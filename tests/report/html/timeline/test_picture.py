@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests import tiny
-from tests.browser import wait_for_picture
+from tests.browser import wait_for_picture, wait_until
 from tests.report.html.made import Made, made, page_of
 from tests.report.html.timeline.inside import canvas, timeline_of
 
@@ -99,6 +99,18 @@ def test_a_kernel_that_is_zoomed_to_fills_most_of_the_width(browser: Any) -> Non
         press(page, "z")
         assert page.evaluate(_SHARE_OF_VIEW, 17) == pytest.approx(1 / 1.2, rel=0.01)
         assert page.evaluate(_IS_SEEN, [0, "operations", 17])
+
+
+def test_a_pointer_that_moves_draws_no_bars(browser: Any) -> None:
+    with timeline_of(browser, made("h200-gpu-metrics").file) as page:
+        box = canvas(page).bounding_box()
+        wait_for_picture(page)
+        before = page.evaluate("inside.surface.pictures")
+        for x in (400, 500):
+            page.mouse.move(box["x"] + x, box["y"] + 60)
+            wait_until(page, f"inside.surface.pointerX === {x}")
+            wait_for_picture(page)
+        assert page.evaluate("inside.surface.pictures") == before
 
 
 _TICKS: Final = {

@@ -251,6 +251,54 @@ def test_a_closed_group_keeps_its_lanes_to_one_line(page: Any) -> None:
     assert page.evaluate(height) == before
 
 
+SHOWN: Final = """() => inside.surface.layout.items.filter(({lane}) => lane)
+    .map(({lane}) => lane.title.replace("GPU 0: ", "").replace("main thread: ", ""))"""
+
+
+def test_keys_pin_move_and_hide_a_lane_and_the_address_keeps_it(browser: Any, page: Any) -> None:
+    before = page.evaluate(SHOWN)
+    assert before[:4] == ["steps", "idle", "stream 7", "phases"]
+    canvas(page).press("g")
+    canvas(page).press("Shift+ArrowUp")
+    assert page.evaluate(SHOWN)[:3] == ["idle", "steps", "stream 7"]
+    page.evaluate("() => inside.select(0, 'calls', 5)")
+    for key in ("ArrowDown", "ArrowUp", "P", "g", "h"):
+        canvas(page).press(key)
+    arranged = ["CUDA calls", "steps", "stream 7", "phases"]
+    assert page.evaluate(SHOWN)[:4] == arranged
+    wait_until(page, "location.hash.includes('hidden')")
+    with timeline_of(browser, made(NAME).file, at=page.evaluate("location.hash")) as again:
+        assert again.evaluate(SHOWN)[:4] == arranged
+        canvas(again).press("g")  # what leads to a hidden lane shows it
+        assert again.evaluate(SHOWN)[1:3] == ["idle", "steps"]
+        canvas(again).press("l")
+        again.get_by_role("button", name="As at the start").click()
+        assert again.evaluate(SHOWN) == before
+
+
+def test_the_list_of_lanes_hides_and_shows_them(page: Any) -> None:
+    page.get_by_role("button", name="Pin, hide and move lanes").click()
+    page.get_by_role("checkbox", name="GPU 0").uncheck()
+    assert "idle" not in page.evaluate(SHOWN)
+    page.get_by_role("button", name="Pin GPU 0: idle").click()
+    assert page.evaluate(SHOWN)[0] == "idle"
+    assert page.evaluate("document.activeElement.ariaPressed") == "true"
+
+
+def test_a_title_is_dragged_to_another_place(page: Any) -> None:
+    box = canvas(page).bounding_box()
+    steps, stream = page.evaluate(
+        """() => inside.surface.layout.items.filter(({lane}) => lane)
+            .slice(0, 3).map(({lane}) => lane.top + lane.height - 4)"""
+    )[::2]
+    before = page.evaluate(SHOWN)
+    page.mouse.move(box["x"] + 40, box["y"] + 26 + steps)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 40, box["y"] + 26 + stream, steps=9)
+    page.mouse.up()
+    assert page.evaluate(SHOWN) == ["idle", "stream 7", "steps", *before[3:]]
+
+
 def test_a_finding_leads_to_its_longest_gap(page: Any) -> None:
     before_ns = shown_ns(page)
     page.click("text=Show in the timeline >> nth=0")

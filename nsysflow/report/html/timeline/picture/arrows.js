@@ -18,6 +18,7 @@ function paintArrows(context, scale) {
 function drawArrow(context, scale, from, to, toCulprit) {
   const start = boxOf(from, scale);
   const end = boxOf(to, scale);
+  if (!start || !end) return;
   const x0 = toCulprit ? Math.max(start.left, Math.min(start.right, surface.titles + 4)) : start.right;
   const x1 = toCulprit ? (end.left + end.right) / 2 : end.left;
   const down = end.top >= start.bottom;

@@ -21,25 +21,28 @@ function titlesWidth(width) {
   return width < 1000 ? 150 : 200;
 }
 
-/** Set `top` and `height` of all lanes that are shown; returns {items, height}. An item is a group's
- * header or a lane: {top, height, group, lane}, `lane` null for a header. */
+/** Set `top` and `height` of all lanes that are shown; returns {items, pinned, height}. An item is a
+ * group's header or a lane: {top, height, group, lane}, `lane` null for a header, `group` for what is
+ * pinned: these come first, `pinned` px in all. */
 function layOut(width) {
   const titleLine = titlesWidth(width) ? 0 : TITLE_LINE_PX;
   const items = [];
   let top = 0;
-  for (const group of groups) {
-    if (!isShown(group)) continue;
+  const add = (group, lane) => {
+    lane.top = top + titleLine;
+    lane.height = laneHeight(lane);
+    items.push({ top, height: lane.height + titleLine, group, lane });
+    top += lane.height + titleLine + LANE_GAP_PX;
+  };
+  for (const lane of pinnedLanes()) add(null, lane);
+  const pinned = top;
+  for (const group of orderedGroups()) {
+    if (!isShown(group) || !hasLanes(group)) continue;
     items.push({ top, height: HEADER_PX, group, lane: null });
     top += HEADER_PX + LANE_GAP_PX;
-    if (!group.open) continue;
-    for (const lane of group.lanes) {
-      lane.top = top + titleLine;
-      lane.height = laneHeight(lane);
-      items.push({ top, height: lane.height + titleLine, group, lane });
-      top += lane.height + titleLine + LANE_GAP_PX;
-    }
+    if (group.open) for (const lane of lanesBelow(group)) add(group, lane);
   }
-  return { items, height: top };
+  return { items, pinned, height: top };
 }
 
 function laneHeight({ kind, depths }) {
@@ -55,9 +58,11 @@ function depthPlace({ kind, top }, depth) {
   return [from, from + other - 1];
 }
 
-/** Open what hides a lane; says whether anything was closed. */
+/** Open what hides a lane; says whether anything was closed. A hidden lane is shown again. */
 function openGroupOf(lane) {
-  const group = groups.find(({ lanes: members }) => members.includes(lane));
+  if (isHidden(lane)) setHidden([lane], false);
+  if (isPinned(lane)) return false;
+  const group = groupOfLane(lane);
   const closed = [group, group.parent].filter((each) => each && !each.open);
   for (const each of closed) each.open = true;
   return closed.length > 0;

@@ -1,25 +1,54 @@
-// What does one picture consist of? Bars as pixels first, then lines, labels, titles and arrows.
+// What does one picture consist of? Bars as pixels first, then lines, labels and titles; over these what
+// follows the pointer and the selection, so that neither draws the bars again.
 
-/** Draw everything. The time it took is in `surface.drawnMs`. */
+/** Draw what has changed. The time it took is in `surface.drawnMs`. */
 function paintTimeline() {
   const began = performance.now();
   const scale = lanesScale();
+  if (surface.stale) paintBase(scale);
+  surface.stale = false;
+  paintMarks(scale);
+  surface.drawnMs = performance.now() - began;
+}
+
+/** All that neither the pointer nor the selection changes. */
+function paintBase(scale) {
   const labels = paintBars(scale);
-  const { context, raster, ratio } = surface;
+  const { base: context, raster, ratio, theme, held } = surface;
+  const pinned = labels.filter(({ row }) => isPinned(row.lane));
+  const others = labels.filter(({ row }) => !isPinned(row.lane));
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.putImageData(raster.image, 0, 0);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  for (const [top, some, holds] of [
+    [AXIS_PX + held, others, false],
+    [AXIS_PX, pinned, true],
+  ]) {
+    drawClipped(context, surface.titles, top, () => {
+      paintSteps(context, scale, holds);
+      drawLabels(context, some, theme, ratio);
+    });
+    drawClipped(context, 0, top, () => paintTitles(context, holds));
+  }
+  context.fillStyle = theme.muted;
+  if (held) context.fillRect(0, AXIS_PX + held - 2, surface.width, 1);
+  paintAxis(context, scale);
+  paintOverview();
+  surface.pictures += 1;
+}
+
+/** The selection, its arrows, what is measured, and where the pointer is. */
+function paintMarks(scale) {
+  const { context, base, ratio } = surface;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.drawImage(base.canvas, 0, 0);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
   drawClipped(context, surface.titles, AXIS_PX, () => {
-    paintSteps(context, scale);
-    drawLabels(context, labels, surface.theme, ratio);
     paintMeasured(context, scale);
     paintSelected(context, scale);
     paintArrows(context, scale);
   });
-  drawClipped(context, 0, AXIS_PX, () => paintTitles(context));
-  paintAxis(context, scale);
-  paintOverview();
-  surface.drawnMs = performance.now() - began;
+  paintPointer(context, scale);
 }
 
 /** Draw only right of `left` and below `top`. */
@@ -44,12 +73,16 @@ function paintBars(scale) {
     width: Math.max(1, raster.width - Math.round(titles * ratio)),
     labelPx: NARROWEST_LABEL_PX * ratio,
   };
-  for (const item of layout.items) {
+  const paintItem = (item) => {
     const top = onCanvas(item.top);
-    if (top > surface.height || top + item.height < AXIS_PX) continue;
+    if (top > surface.height || top + item.height < AXIS_PX) return;
     if (!item.lane) paintHeader(raster, item, top, fine);
     else paintLane(raster, item.lane, fine, labels);
-  }
+  };
+  layout.items.filter(({ group }) => group).forEach(paintItem);
+  const px = (y) => Math.round(y * ratio);
+  raster.bar(0, px(AXIS_PX), raster.width, px(AXIS_PX + surface.held), theme.ground);
+  layout.items.filter(({ group }) => !group).forEach(paintItem);
   return labels;
 }
 
@@ -70,7 +103,7 @@ function paintHeader(raster, { group, height }, top, fine) {
 /** What a closed group shows of its lanes: the outermost row of the busiest one or two. */
 function summaryRows(group) {
   const below = groups.filter(({ parent }) => parent === group);
-  const of = [group, ...below].flatMap(({ lanes: members }) => members);
+  const of = [group, ...below].flatMap(lanesBelow);
   const kinds = ["stream", "gaps", "calls", "phases"];
   const rows = of.filter(({ rows, kind }) => rows && kinds.includes(kind)).map(({ rows }) => rows[0]);
   return rows.sort((one, other) => other.n - one.n).slice(0, 2);
@@ -102,16 +135,23 @@ function paintLane(raster, lane, fine, labels) {
 
 const STEP_LINE_PX = 12; // steps nearer to each other than this get no lines
 
-/** Lines where steps start, through the lanes of their report. */
-function paintSteps(context, scale) {
+/** Lines where steps start, through the lanes of their report: those that are pinned, or the others. */
+function paintSteps(context, scale, pinned) {
   context.fillStyle = surface.theme.line;
   for (const report of reports) {
     const steps = lanes.find((lane) => lane.report === report && lane.kind === "steps" && lane.rows);
-    if (steps) paintStepLines(context, scale, steps.rows[0], extentOf(report));
+    const items = surface.layout.items.filter(
+      ({ lane, group }) => lane?.report === report && !group === pinned
+    );
+    if (!steps || !items.length) continue;
+    const parts = pinned ? items.map((item) => [item, item]) : [[items[0], items.at(-1)]];
+    for (const [first, last] of parts) {
+      paintStepLines(context, scale, steps.rows[0], first.top, last.top + last.height);
+    }
   }
 }
 
-function paintStepLines(context, scale, row, [top, bottom]) {
+function paintStepLines(context, scale, row, top, bottom) {
   const from = firstFrom(row.start, scale.start);
   const to = firstAbove(row.start, scale.time(scale.width));
   if (to - from > scale.width / STEP_LINE_PX) return;
@@ -119,13 +159,6 @@ function paintStepLines(context, scale, row, [top, bottom]) {
     const x = surface.titles + Math.round(scale.x(row.start[step]));
     context.fillRect(x, onCanvas(top), 1, bottom - top);
   }
-}
-
-/** From the top of a report's first lane to the bottom of its last one. */
-function extentOf(report) {
-  const items = surface.layout.items.filter(({ lane }) => lane?.report === report);
-  if (!items.length) return [0, 0];
-  return [items[0].top, items.at(-1).top + items.at(-1).height];
 }
 
 /** An outline around what is selected, and a thinner one around what the pointer is on. */
@@ -137,17 +170,22 @@ function paintSelected(context, scale) {
 
 function outlineSlice(context, scale, place, width, colour) {
   const box = boxOf(place, scale);
+  if (!box) return;
   context.strokeStyle = colour;
   context.lineWidth = width;
   const left = Math.max(box.left, surface.titles - 4);
   const right = Math.min(box.right, surface.width + 4);
   const length = Math.max(right - left, 3);
   const height = box.bottom - box.top;
-  context.strokeRect(left - width / 2, box.top - width / 2, length + width, height + width);
+  drawClipped(context, surface.titles, topOf(place.row.lane), () =>
+    context.strokeRect(left - width / 2, box.top - width / 2, length + width, height + width)
+  );
 }
 
-/** Where a slice is on the canvas, in CSS pixels; the header of its group where that is closed. */
+/** Where a slice is on the canvas, in CSS pixels; the header of its group where that is closed; null
+ * where its lane is hidden. */
 function boxOf({ row, slice }, scale) {
+  if (isHidden(row.lane)) return null;
   const left = surface.titles + scale.x(row.start[slice]);
   const right = Math.max(surface.titles + scale.x(row.end[slice]), left + 1);
   const { lane, depth } = row;
@@ -161,7 +199,7 @@ function isLaneShown(lane) {
 
 /** [top, bottom) of the header that a lane is closed into. */
 function headerPlace(lane) {
-  const group = groups.find(({ lanes: members }) => members.includes(lane));
+  const group = groupOfLane(lane);
   const { top, height } = surface.layout.items.find(
     (item) => !item.lane && item.group === (isShown(group) ? group : group.parent)
   );

@@ -89,5 +89,5 @@ function nearMarked(row, slices, time) {
 
 /** All rows, from the top down. */
 function shownOrder() {
-  return groups.flatMap(({ lanes: members }) => members.flatMap(({ rows }) => rows ?? []));
+  return orderedGroups().flatMap((group) => inOrder(group.lanes).flatMap(({ rows }) => rows ?? []));
 }

@@ -22,6 +22,12 @@ const KEYS = [
   [["End"], "end of the trace", () => panBy(Infinity)],
   [[" "], "close or open the group", () => toggleGroupHere()],
   [["o"], "open all groups", () => openAllGroups()],
+  [["P"], "pin the lane to the top, or let it go", () => pinHere()],
+  [["h"], "hide the lane", () => hideHere()],
+  [["H"], "show all lanes again", () => showAllLanes()],
+  [["Shift+ArrowUp"], "move the lane up", () => moveHere(-1)],
+  [["Shift+ArrowDown"], "move the lane down", () => moveHere(1)],
+  [["l"], "list of all lanes", () => openLaneList(laneHere())],
   [["Enter"], "to the details", () => focusDetails()],
   [["Escape"], "end: help, measuring, search, selection", () => endSomething()],
   [["/"], "search", () => searching.input.focus()],
@@ -29,6 +35,7 @@ const KEYS = [
 ];
 
 const KEY_NAMES = {
+  "Shift+ArrowUp": "Shift ↑", "Shift+ArrowDown": "Shift ↓",
   ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space", Escape: "Esc",
 };
 
@@ -36,7 +43,8 @@ const KEY_NAMES = {
 function listenToKeys() {
   surface.canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const found = KEYS.find(([keys]) => keys.includes(event.key));
+    const named = (name) => KEYS.find(([keys]) => keys.includes(name));
+    const found = (event.shiftKey && named(`Shift+${event.key}`)) || named(event.key);
     if (!found) return;
     event.preventDefault();
     event.stopPropagation();
@@ -61,8 +69,7 @@ function followLink() {
 
 function toggleGroupHere() {
   const { lane } = currentPlace()?.row ?? {};
-  const group = groups.find(({ lanes: members }) => members.includes(lane));
-  if (group) toggleGroup(group);
+  if (lane) toggleGroup(groupOfLane(lane));
 }
 
 function openAllGroups() {
@@ -93,6 +100,8 @@ function makeHelp() {
     ["wheel, pinch", "zoom at the pointer"],
     ["drag, wheel sideways", "move"],
     ["Shift and drag", "measure"],
+    ["drag a title", "move the lane or the group"],
+    ["click a title", "list of all lanes"],
     ["double click", "zoom to what is selected"],
   ].map(([how, what]) => line(how, what));
   const title = make("h2", { id: "timeline-help-title" }, "Keys of the timeline");

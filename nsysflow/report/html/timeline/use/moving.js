@@ -115,7 +115,9 @@ function scrollToLane(lane, depth) {
   const [top, bottom] = depthPlace(lane, depth);
   const { lanesBox, height } = surface;
   const room = height - AXIS_PX;
-  if (top < lanesBox.scrollTop + 4) lanesBox.scrollTop = Math.max(0, top - HEADER_PX - 4);
+  if (top < surface.held) return;
+  const above = surface.held + HEADER_PX + 4;
+  if (top < lanesBox.scrollTop + surface.held + 4) lanesBox.scrollTop = Math.max(0, top - above);
   else if (bottom > lanesBox.scrollTop + room) lanesBox.scrollTop = bottom - room + HEADER_PX;
 }
 

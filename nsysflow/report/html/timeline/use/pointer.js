@@ -11,7 +11,7 @@ function hitAt(x, y) {
   const item = itemAt(surface.layout, inLayout(y));
   if (!item) return null;
   if (!item.lane) return { group: item.group };
-  if (x < surface.titles) return { lane: item.lane };
+  if (x < surface.titles) return { lane: item.lane, title: true };
   const row = (item.lane.rows ?? []).find(({ depth }) => {
     const [top, bottom] = depthPlace(item.lane, depth);
     return inLayout(y) >= top && inLayout(y) <= bottom;
@@ -76,16 +76,25 @@ function startOfDrag(event, pointers) {
     scroll: scrolled(),
     measure: event.shiftKey && event.offsetX >= surface.titles,
     at: scale.time(event.offsetX - surface.titles),
+    track: event.pointerType === "mouse" ? trackAt(event) : null,
     fingers: [...pointers.values()],
     moved: pointers.size > 1,
   };
+}
+
+/** The lane or group whose title is pressed. */
+function trackAt({ offsetX, offsetY }) {
+  if (offsetX >= surface.titles) return null;
+  const hit = hitAt(offsetX, offsetY);
+  return hit?.group ?? hit?.lane ?? null;
 }
 
 function dragTo(drag, event, pointers) {
   const [dx, dy] = [event.offsetX - drag.x, event.offsetY - drag.y];
   if (!drag.moved && Math.hypot(dx, dy) < CLICK_PX) return;
   drag.moved = true;
-  if (pointers.size > 1) pinchTo(drag, [...pointers.values()]);
+  if (drag.track) dragTitle(drag.track, event.offsetY);
+  else if (pointers.size > 1) pinchTo(drag, [...pointers.values()]);
   else if (drag.measure) measureBetween(drag.at, lanesScale().time(event.offsetX - surface.titles));
   else {
     const ns = (drag.view.end - drag.view.start) / lanesScale().width;
@@ -111,6 +120,7 @@ function clickAt(event) {
   surface.canvas.focus({ preventScroll: true });
   const hit = hitAt(event.offsetX, event.offsetY);
   if (hit?.group) toggleGroup(hit.group);
+  else if (hit?.title) openLaneList(hit.lane);
   else if (hit?.row) {
     surface.lane = hit.row.lane;
     select(hit.row.lane.report.number, hit.row.lane.table.key, tableRow(hit.row, hit.slice));
@@ -136,9 +146,9 @@ function hoverAt(event) {
   surface.pointer = event;
   surface.pointerX = event ? event.offsetX : null;
   surface.hover = hit;
-  surface.canvas.style.cursor = hit?.group || hit?.row ? "pointer" : "";
+  surface.canvas.style.cursor = hit?.group || hit?.row || hit?.title ? "pointer" : "";
   showTip(hit, event);
-  requestDraw();
+  requestMarks();
 }
 
 /** The wheel zooms at the pointer, sideways and with shift it pans; over the titles it scrolls. */
