@@ -251,24 +251,16 @@ COMMON: Final = (
 
 _TIMELINE: Final = {
     "rows": (
-        "decode",
-        "reports",
-        "lanes",
-        "gaps",
-        "pyramid",
-        "groups",
-        "arranged",
-        "marks",
-        "links",
-        "load",
+        *("decode", "reports", "lanes", "gaps", "pyramid", "groups", "arranged", "contents"),
+        *("marks", "links", "load"),
     ),
     "picture": (
         *("theme", "raster", "bars", "axis", "labels", "layout", "titles", "surface"),
         *("overview", "arrows", "paint"),
     ),
     "use": (
-        *("measure", "opening", "moving", "facts", "details", "hover", "search", "legend"),
-        *("arrange", "keys", "pointer"),
+        *("area", "area_tables", "opening", "moving", "facts", "details", "hover", "search"),
+        *("legend", "arrange", "keys", "pointer"),
     ),
 }
 """The scripts of the timeline: what is drawn, how, and what a reader does with it."""

@@ -1,5 +1,5 @@
-// What does the page show now? The visible time, the selected row, the search, the open table, and how
-// the lanes are arranged.
+// What does the page show now? The visible time, the selected row, the search, the open table, how the
+// lanes are arranged, and which areas are selected.
 // All of it is also in the address after `#`, so that a place can be sent to a colleague.
 
 const about = JSON.parse(document.getElementById("about").textContent);
@@ -7,7 +7,8 @@ const NARROWEST_NS = 20;
 const QUIET_MS = 250; // browsers allow about 100 changes of the address in 30 s
 
 /** `selected` is null or {report, table, row}: two numbers with the table's name between them.
- * `arranged` has the ids of lanes; its `order` those of groups, too. */
+ * `arranged` has the ids of lanes; its `order` those of groups, too.
+ * `area` and the one that is `kept` are null or {start, end, lanes}: ids, or null for all that are shown. */
 const state = {
   about,
   view: { start: about.timeline.start_ns, end: about.timeline.end_ns },
@@ -15,11 +16,13 @@ const state = {
   query: "",
   tab: "",
   arranged: { pinned: [], hidden: [], order: [] },
+  area: null,
+  kept: null,
   listeners: [],
 };
 
-/** Call `listener(what)` after each change: "view", "selected", "query", "tab" or
- * "arranged". */
+/** Call `listener(what)` after each change: "view", "selected", "query", "tab",
+ * "arranged" or "area". */
 function onChange(listener) {
   state.listeners.push(listener);
 }
@@ -65,6 +68,18 @@ function arrange(lists) {
   changed("arranged");
 }
 
+/** Select an area, or none. */
+function setArea(area) {
+  state.area = area;
+  changed("area");
+}
+
+/** Keep an area to compare with, or none. */
+function keepArea(area) {
+  state.kept = area;
+  changed("area");
+}
+
 function fragment() {
   const { view, selected, query, tab, arranged } = state;
   const parts = [`t=${Math.round(view.start)},${Math.round(view.end)}`];
@@ -72,6 +87,7 @@ function fragment() {
   if (query) parts.push(`q=${encodeURIComponent(query)}`);
   if (tab) parts.push(`tab=${encodeURIComponent(tab)}`);
   for (const [name, ids] of Object.entries(arranged)) if (ids.length) parts.push(`${name}=${ids}`);
+  for (const name of ["area", "kept"]) if (state[name]) parts.push(`${name}=${writtenArea(state[name])}`);
   return `#${parts.join("&")}`;
 }
 
@@ -87,13 +103,31 @@ function readFragment() {
   if (said.has("q")) setQuery(said.get("q"));
   if (said.has("tab")) setTab(said.get("tab"));
   readArranged(said);
+  const areas = ["area", "kept"].map((name) => areaIn(said.get(name) ?? ""));
+  if (areas[0]) setArea(areas[0]);
+  if (areas[1]) keepArea(areas[1]);
   return start < end;
+}
+
+function writtenArea({ start, end, lanes }) {
+  return [start, end, ...(lanes ?? [])].join(",");
+}
+
+/** An area as it is written; null where that is none. */
+function areaIn(text) {
+  if (!/^\d+(,\d+)+$/.test(text)) return null;
+  const [start, end, ...ids] = text.split(",");
+  if (Number(start) > Number(end) || ids.some((id) => Number(id) >= laneCount())) return null;
+  return { start: Number(start), end: Number(end), lanes: ids.length ? ids : null };
+}
+
+function laneCount() {
+  return state.about.timeline.reports.reduce((sum, { lanes }) => sum + lanes.length, 0);
 }
 
 /** Lists of the ids of lanes, and in `order` of groups. */
 function readArranged(said) {
-  const count = state.about.timeline.reports.reduce((sum, { lanes }) => sum + lanes.length, 0);
-  const isLane = (id) => /^\d+$/.test(id) && Number(id) < count;
+  const isLane = (id) => /^\d+$/.test(id) && Number(id) < laneCount();
   const wanted = { pinned: isLane, hidden: isLane, order: (id) => isLane(id) || /^g\d+$/.test(id) };
   const lists = Object.entries(wanted).filter(([name]) => said.has(name));
   if (!lists.length) return;

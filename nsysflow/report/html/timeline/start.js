@@ -37,9 +37,21 @@ function makeTools() {
     tool("Longer gap", "Back to the longer gap (G)", () => moveToGap(true)),
     tool("Longest gap", "The longest gap, then the next longest (g)", () => moveToGap(false)),
     makeSearch(),
+    makeAreaTool(),
     tool("Lanes", "Pin, hide and move lanes (l)", () => openLaneList()),
     tool("Keys", "Show the keys (?)", () => surface.help.showModal()),
   );
+}
+
+/** While it is pressed, a drag selects an area. */
+function makeAreaTool() {
+  const what = "Drag to select an area (or hold Shift)";
+  const press = () => {
+    surface.selecting = !surface.selecting;
+    made.setAttribute("aria-pressed", String(surface.selecting));
+  };
+  const made = button("Area", press, { title: what, "aria-label": what, "aria-pressed": "false" });
+  return made;
 }
 
 function listenToAll() {
@@ -51,6 +63,7 @@ function listenToAll() {
     if (what === "selected") tellSelected();
     if (what === "query") applyQuery();
     if (what === "arranged") followArranged();
+    if (what === "area") return followArea();
     if (what === "view") {
       showViewSoon();
       hoverAgain();

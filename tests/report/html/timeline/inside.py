@@ -19,6 +19,8 @@ _NAMES: Final = (
         "ticksOf",
         "nextLongest",
         "hitAt",
+        "contentsOf",
+        "setArea",
     ),
 )
 """What tests look at."""

@@ -34,11 +34,6 @@ _SUMS_OF_LEVELS: Final = """() => inside.lanes.flatMap(({rows, table}) => rows ?
 _IDLE_BY_CAUSE: Final = """() => inside.lanes.filter(({kind}) => kind === "gaps").map(lane =>
     [...inside.idleWithin(lane, -Infinity, Infinity)])"""
 
-_IDLE_WITHIN: Final = """([start, end]) => {
-    const [lane] = inside.lanes.filter(({kind}) => kind === "gaps");
-    return [...inside.idleWithin(lane, start, end)];
-}"""
-
 
 @pytest.mark.parametrize("names", RUNS, ids="-".join)
 def test_the_page_decodes_the_times_and_sums_them_up_as_analysed(
@@ -71,17 +66,3 @@ def test_the_page_decodes_times_a_minute_apart(browser: Any, tmp_path: Path) -> 
     with timeline_of(browser, tmp_path / "report.html") as page:
         (rows,) = page.evaluate(_TIMES, ["operations"])
     assert rows == [[[start - 5, 50] for start in starts]]
-
-
-def test_a_measured_stretch_cuts_gaps_in_proportion(browser: Any) -> None:
-    name = "h200-gpu-metrics"
-    length = pl.col("end_ns") - pl.col("start_ns")
-    gaps = analysed(name).tracks.gaps.sort("start_ns")
-    longest = gaps.sort(length).row(-1, named=True)
-    window = (longest["start_ns"] + longest["end_ns"]) // 2, gaps["end_ns"].to_list()[-1] - 1
-    with timeline_of(browser, made(name).file) as page:
-        zero_ns = page.evaluate("Number(inside.reports[0].described.zero_ns)")
-        shown = page.evaluate(_IDLE_WITHIN, [time - zero_ns for time in window])
-    inside = pl.col("end_ns").clip(*window) - pl.col("start_ns").clip(*window)
-    expected = gaps.select(pl.col(CAUSE_COLUMNS) * inside / length).sum().row(0)
-    assert shown == pytest.approx(list(expected), abs=1e-3)

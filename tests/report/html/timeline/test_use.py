@@ -121,6 +121,7 @@ def test_an_address_leads_back_to_its_place(browser: Any, page: Any) -> None:
 NONSENSE: Final = (
     *("t=5,1", "t=a,b", "at=9.gaps.1", "at=0.gaps.99999", "at=0.toString.0"),
     *("tab=none", "%E0%A4%A", "findings", "t=9,3&at=7.calls.1&q=%"),
+    *("pinned=999,x&hidden=,&order=q", "area=9,5", "area=1,2,999", "kept=1"),
 )
 
 
@@ -136,6 +137,7 @@ def test_an_address_that_says_nonsense_changes_nothing(browser: Any) -> None:
         for fragment in NONSENSE[1:]:
             page.evaluate(GO_TO, fragment)
             assert selected(page) is None, fragment
+            assert page.evaluate("inside.state.area ?? inside.state.kept") is None, fragment
             assert view(page) == pytest.approx(before, abs=1), fragment
     assert 0 <= before[0] < before[1]
 
@@ -216,20 +218,6 @@ def test_the_functions_of_the_program_stand_out_on_the_stack(browser: Any) -> No
         own = frames.filter("own").select(ns=pl.col("end_ns") - pl.col("start_ns"))
         shown = page.evaluate("[inside.surface.marked.count, inside.surface.marked.ns]")
         assert shown == [own.height, own["ns"].sum()] != [0, 0]
-
-
-def test_a_stretch_that_is_dragged_with_shift_is_measured(page: Any) -> None:
-    box = canvas(page).bounding_box()
-    page.keyboard.down("Shift")
-    page.mouse.move(box["x"] + 400, box["y"] + 60)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 600, box["y"] + 60, steps=3)
-    page.mouse.up()
-    page.keyboard.up("Shift")
-    start, end = page.evaluate("() => Object.values(inside.surface.measured)")
-    per_px = page.evaluate("inside.lanesScale().nsPerPixel")
-    assert end - start == pytest.approx(200 * per_px, rel=0.01)
-    assert "idles" in details(page)
 
 
 def test_the_wheel_zooms_around_the_pointer(page: Any) -> None:

@@ -37,14 +37,14 @@ function paintBase(scale) {
   surface.pictures += 1;
 }
 
-/** The selection, its arrows, what is measured, and where the pointer is. */
+/** The selection, its arrows, the areas, and where the pointer is. */
 function paintMarks(scale) {
   const { context, base, ratio } = surface;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.drawImage(base.canvas, 0, 0);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   drawClipped(context, surface.titles, AXIS_PX, () => {
-    paintMeasured(context, scale);
+    paintAreas(context, scale);
     paintSelected(context, scale);
     paintArrows(context, scale);
   });

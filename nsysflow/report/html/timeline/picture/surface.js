@@ -26,7 +26,7 @@ const surface = {
   pointer: null, // the last event of the pointer while it is over the lanes
   pointerX: null, // where it is there
   brushed: null, // what the overview shows while its brush is dragged
-  measured: null, // {start, end} in ns
+  selecting: false, // whether a drag selects an area without Shift, too
   marked: null, // what stands out: see marks.js; null where nothing was asked for
   lane: null, // the lane that the keyboard is in
   drawnMs: 0,

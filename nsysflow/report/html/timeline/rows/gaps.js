@@ -63,8 +63,8 @@ function idleBefore(lane, count) {
   return sums;
 }
 
-/** ns by cause that a GPU idles in [start, end). A gap that an edge cuts keeps its causes in
- * proportion. */
+/** ns by cause that a GPU idles in [start, end), whole numbers. A gap that an edge cuts keeps its causes
+ * in proportion. */
 function idleWithin(lane, start, end) {
   const [row] = lane.rows;
   const from = firstAbove(row.end, start);
@@ -72,13 +72,27 @@ function idleWithin(lane, start, end) {
   if (from >= to) return new Float64Array(about.timeline.causes.length);
   const before = idleBefore(lane, from);
   const idle = idleBefore(lane, to).map((ns, cause) => ns - before[cause]);
-  const cut = (slice, ns) => {
-    const share = ns / (row.end[slice] - row.start[slice]);
-    eachCause(lane.table, lane.first + slice, (cause, part) => (idle[cause] -= part * share));
-  };
-  if (row.start[from] < start) cut(from, start - row.start[from]);
-  if (row.end[to - 1] > end) cut(to - 1, row.end[to - 1] - end);
+  for (const slice of new Set([from, to - 1])) {
+    const inside = Math.min(row.end[slice], end) - Math.max(row.start[slice], start);
+    if (inside === row.end[slice] - row.start[slice]) continue;
+    eachCause(lane.table, lane.first + slice, (cause, ns) => (idle[cause] -= ns));
+    for (const [cause, ns] of apportioned(lane.table, lane.first + slice, inside)) idle[cause] += ns;
+  }
   return idle;
+}
+
+/** [[cause, ns]...] of `total` ns of a gap, by the largest remainder, of equal ones the first cause: as
+ * nsysflow/analysis/selection/windows.py. In whole numbers of any size: ns times ns passes 2 ** 53. */
+function apportioned(gaps, row, total) {
+  const whole = BigInt(gaps.duration[row]);
+  const parts = [];
+  eachCause(gaps, row, (cause, ns) => {
+    const share = BigInt(ns) * BigInt(total);
+    parts.push({ cause, ns: Number(share / whole), rest: share % whole });
+  });
+  const left = total - parts.reduce((sum, { ns }) => sum + ns, 0);
+  parts.sort((a, b) => (a.rest === b.rest ? a.cause - b.cause : a.rest < b.rest ? 1 : -1));
+  return parts.map(({ cause, ns }, rank) => [cause, ns + (rank < left ? 1 : 0)]);
 }
 
 /** The longest judged gap of all GPUs that is shorter than a given one; or, backwards, the shortest

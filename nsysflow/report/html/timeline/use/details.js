@@ -1,11 +1,12 @@
-// What does the panel beside the lanes say of the selected slice, or of a measured stretch?
+// What does the panel beside the lanes say of the selected slice, or of an area?
 
 const VIEW_MS = 120; // so long the view must rest before the panel describes it
 
 function showDetails() {
   const panel = surface.details;
   const { selected } = state;
-  const parts = surface.measured ? measuredDetails(surface.measured) : [];
+  const areas = state.area || state.kept;
+  const parts = areas && reports.every(({ texts }) => texts) ? [areaDetails()] : [];
   if (selected && reports[selected.report].tables[selected.table].end) {
     parts.push(...selectedDetails(selected));
   }
@@ -18,7 +19,7 @@ let viewTimer = 0;
 
 /** Describe the view once it rests, if nothing else is described. */
 function showViewSoon() {
-  if (state.selected || surface.measured) return;
+  if (state.selected || state.area || state.kept) return;
   clearTimeout(viewTimer);
   viewTimer = setTimeout(showDetails, VIEW_MS);
 }
@@ -149,19 +150,6 @@ function moveButtons({ table }) {
           button("Next of this name", () => moveToSame(1)),
         ];
   return make("p", { class: "moves" }, button("Zoom to it", zoomToSelected), before, after);
-}
-
-/** A measured stretch: its length, and how much of it each GPU idles. */
-function measuredDetails({ start, end }) {
-  const [from, to] = [start, end].map((time) => exactTime(time - about.timeline.start_ns));
-  const buttons = [button("Zoom to it", zoomToSelected), button("End", endMeasure)];
-  return [
-    make("p", { class: "sort" }, "measured"),
-    make("h3", {}, durationOf(end - start)),
-    factList([["from", from], ["to", to]]),
-    ...idleDetails({ start, end }),
-    make("p", { class: "moves" }, buttons),
-  ];
 }
 
 /** How much of a stretch each GPU idles, and why. */

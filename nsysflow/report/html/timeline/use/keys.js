@@ -14,8 +14,11 @@ const KEYS = [
   [["g"], "longest judged gap, then the next longest", () => moveToGap(false)],
   [["G"], "back to the longer gap", () => moveToGap(true)],
   [["b"], "to the launch, or to what is to blame", () => followLink()],
-  [["z"], "zoom to what is measured or selected", zoomToSelected],
-  [["m"], "measure what is selected, or what is in view", measureSelected],
+  [["z"], "zoom to the area or to what is selected", zoomToSelected],
+  [["m"], "make an area of what is selected, or of what is in view", () => selectAreaHere()],
+  [["Shift+ArrowLeft"], "the area's end earlier", () => widenArea(-1)],
+  [["Shift+ArrowRight"], "the area's end later", () => widenArea(1)],
+  [["A"], "keep the area as A; the next one is compared with it", () => keepHere()],
   [["t"], "typical steps", showTypicalSteps],
   [["0", "f"], "the whole trace", showWholeTrace],
   [["Home"], "start of the trace", () => panBy(-Infinity)],
@@ -29,12 +32,13 @@ const KEYS = [
   [["Shift+ArrowDown"], "move the lane down", () => moveHere(1)],
   [["l"], "list of all lanes", () => openLaneList(laneHere())],
   [["Enter"], "to the details", () => focusDetails()],
-  [["Escape"], "end: help, measuring, search, selection", () => endSomething()],
+  [["Escape"], "end: help, area, search, selection", () => endSomething()],
   [["/"], "search", () => searching.input.focus()],
   [["?"], "these keys", () => surface.help.showModal()],
 ];
 
 const KEY_NAMES = {
+  "Shift+ArrowLeft": "Shift ←", "Shift+ArrowRight": "Shift →",
   "Shift+ArrowUp": "Shift ↑", "Shift+ArrowDown": "Shift ↓",
   ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "Space", Escape: "Esc",
 };
@@ -84,7 +88,7 @@ function focusDetails() {
 }
 
 function endSomething() {
-  if (surface.measured) endMeasure();
+  if (state.area || state.kept) endAreas();
   else if (surface.marked) {
     if (state.query) setQuery("");
     else applyQuery();
@@ -99,7 +103,7 @@ function makeHelp() {
   const mouse = [
     ["wheel, pinch", "zoom at the pointer"],
     ["drag, wheel sideways", "move"],
-    ["Shift and drag", "measure"],
+    ["Shift and drag", "select an area: time, or time and lanes; what is in it"],
     ["drag a title", "move the lane or the group"],
     ["click a title", "list of all lanes"],
     ["double click", "zoom to what is selected"],

@@ -98,12 +98,9 @@ function zoomTo(middle, length) {
   setView(middle - 10 * length, middle + 10 * length);
 }
 
-/** Zoom until what is measured, else what is selected, fills most of the width. */
+/** Zoom until the area, else what is selected, fills most of the width. */
 function zoomToSelected() {
-  if (surface.measured) {
-    setView(surface.measured.start, surface.measured.end);
-    return;
-  }
+  if (state.area) return setView(state.area.start, state.area.end);
   const place = state.selected && placeOf(state.selected);
   if (!place) return;
   const { row, slice } = place;

@@ -74,7 +74,7 @@ function startOfDrag(event, pointers) {
     y: event.offsetY,
     view: state.view,
     scroll: scrolled(),
-    measure: event.shiftKey && event.offsetX >= surface.titles,
+    area: (event.shiftKey || surface.selecting) && event.offsetX >= surface.titles,
     at: scale.time(event.offsetX - surface.titles),
     track: event.pointerType === "mouse" ? trackAt(event) : null,
     fingers: [...pointers.values()],
@@ -95,13 +95,18 @@ function dragTo(drag, event, pointers) {
   drag.moved = true;
   if (drag.track) dragTitle(drag.track, event.offsetY);
   else if (pointers.size > 1) pinchTo(drag, [...pointers.values()]);
-  else if (drag.measure) measureBetween(drag.at, lanesScale().time(event.offsetX - surface.titles));
+  else if (drag.area) dragArea(drag, event);
   else {
     const ns = (drag.view.end - drag.view.start) / lanesScale().width;
     setView(drag.view.start - dx * ns, drag.view.end - dx * ns);
     if (event.pointerType === "mouse") surface.lanesBox.scrollTop = drag.scroll - dy;
     surface.canvas.style.cursor = "grabbing";
   }
+}
+
+function dragArea({ at, y }, event) {
+  const x = Math.max(event.offsetX, surface.titles);
+  selectArea(at, lanesScale().time(x - surface.titles), lanesCrossed(y, event.offsetY));
 }
 
 /** Keep the times under two fingers where the fingers are. */
@@ -125,7 +130,7 @@ function clickAt(event) {
     surface.lane = hit.row.lane;
     select(hit.row.lane.report.number, hit.row.lane.table.key, tableRow(hit.row, hit.slice));
   } else {
-    surface.measured = null;
+    if (state.area) setArea(null);
     select();
   }
 }
