@@ -7,6 +7,7 @@ import polars as pl
 from nsysflow.analysis.analyze import Analysis, Tables
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.schema import os_pid
 from nsysflow.report.explain.finding import at_its_place
 from nsysflow.report.pictures import clocks_of
 from nsysflow.report.results import Results
@@ -14,27 +15,49 @@ from nsysflow.report.results import Results
 Place: TypeAlias = tuple[int, int, int]
 """The report's number, and start and end in ns."""
 
+_Span: TypeAlias = tuple[int, int]
+
 _SPAN: Final = ("start_ns", "end_ns")
 _LENGTH: Final = pl.col("end_ns") - pl.col("start_ns")
 
 
 def places_of(results: Results) -> list[Place | None]:
     """For each finding the gap, kernel or phase that it is about, in a judged step that has it: the
-    longest. Without any the first judged step; None where no step is known. Times are on the
+    longest. Of a rank that holds up the others the step in which it does so most, if the page has
+    that rank. Without any the first judged step; None where no step is known. Times are on the
     page's axis."""
     longest = _longest_gaps(results)
     clocks = clocks_of(results, [each.tracks for each in results.analyses])
     places: list[Place | None] = []
     for number, one in enumerate(results.found.valued):
-        report = results.reports.index(one.report)
-        analysis = results.analyses[report]
-        span = longest.get(number) or _beside_gaps(one.finding, analysis)
+        late = _late_step(results, one.finding)
+        report = results.reports.index(one.finding.culprit if late else one.report)
+        span = late or longest.get(number) or _beside_gaps(one.finding, results.analyses[report])
         ahead_ns = clocks[report].origin_ns - clocks[report].zero_ns
         places.append(span and (report, span[0] + ahead_ns, span[1] + ahead_ns))
     return places
 
 
-_Span: TypeAlias = tuple[int, int]
+_LOST: Final = {"rank_groups": "cost_ns", "rank_steps": "compute_ns"}
+"""By the table of a finding about a rank: which of its steps is worst."""
+
+
+def _late_step(results: Results, finding: Finding) -> _Span | None:
+    """The worst judged step of the rank that a finding blames; None where it blames none, or none
+    that is on the page."""
+    if finding.table not in _LOST or finding.culprit not in results.reports:
+        return None
+    analysis = results.analyses[results.reports.index(finding.culprit)]
+    key = ["report", "process", "device", "step"]
+    steps = analysis.judged.view.steps.with_columns(
+        os_pid(pl.col("process")), report=pl.lit(finding.culprit)
+    )
+    mine = pl.col("process") == finding.process, pl.col("device") == finding.device
+    ranked = results.judged.table("rank_steps").select(*key, _LOST[finding.table])
+    found = steps.filter(*mine).join(ranked, on=key)
+    worst = found.sort(_LOST[finding.table], "start_ns", descending=[True, False])
+    spans: list[_Span] = worst.select(_SPAN).head(1).rows()
+    return next(iter(spans), None)
 
 
 def _longest_gaps(results: Results) -> dict[int, _Span]:

@@ -44,6 +44,13 @@ function goTo(report, startNs, endNs) {
   document.getElementById("timeline").scrollIntoView({ block: "nearest" });
   const exact = exactPlace(report, startNs, endNs);
   if (exact) moveTo(exact);
+  else scrollToReport(report);
+}
+
+/** Bring the first lane of a report into sight. */
+function scrollToReport(number) {
+  const { lane } = surface.layout.items.find(({ lane: of }) => of?.report.number === number) ?? {};
+  if (lane) scrollToLane(lane, 0);
 }
 
 /** The slice of a report with these times. */
