@@ -13,6 +13,8 @@ from nsysflow.report.explain.pages import Facts
 from nsysflow.report.findings import Suggestion, suggestions
 from nsysflow.report.results import Results
 from tests.analyses import NAMES, run_of
+from tests.report.html.made import made
+from tests.report.html.unpacked import Page
 
 
 def on_the_page(row: dict[str, Any], shown: Suggestion) -> None:
@@ -52,3 +54,20 @@ def test_page_table_explanation_and_report_json_agree(name: str) -> None:
         explanation = explained[row["finding"]]
         assert explanation.title == row["title"]
         in_full(row, next([*part.rows] for part in explanation.parts if isinstance(part, Facts)))
+
+
+PAGES = ("h200-ddp-rank0", "h200-gpu-metrics", "h200-hf-trainer", "nan_check-sync")
+"""Reports of which other tests have a page, too: to write one takes a second."""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_report_html_agrees_with_the_table(name: str) -> None:
+    html = Page(made(name).file.read_text("utf-8"))
+    table = run_of(name).table("findings").to_dicts()
+    figures, cards = html.report["findings"], html.about["page"]["judged"]["findings"]
+    assert len(figures) == len(cards) == len(table)
+    for row, figure, card in zip(table, figures, cards, strict=True):
+        assert figure == {column: pytest.approx(each, abs=1e-5) for column, each in row.items()}
+        texts = {key: card[key] for key in ("number", "saving", "title", "steps")}
+        on_the_page(row, Suggestion(**texts, change=card["change"][0]))
+        in_full(row, next(each["rows"] for each in card["explained"] if each["kind"] == "facts"))
