@@ -54,7 +54,26 @@ def use_everything(page: Any) -> None:
             each.click()
     if page.locator("#timeline-canvas").count():
         page.focus("#timeline-canvas")
-        for key in ("g", "b", "z", "m", "]", "[", "n", "p", "+", "-", "ArrowDown", "0", "t", "G"):
+        for key in (
+            "g",
+            "b",
+            "z",
+            "m",
+            "]",
+            "[",
+            "n",
+            "p",
+            "+",
+            "-",
+            "ArrowDown",
+            "0",
+            "t",
+            "G",
+            "P",
+            "A",
+            "Escape",
+            "m",
+        ):
             page.keyboard.press(key)
         page.hover("#timeline-canvas")
         page.mouse.wheel(0, -300)

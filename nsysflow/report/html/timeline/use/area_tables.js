@@ -1,6 +1,6 @@
 // What do the tables of an area say, and how do two areas differ?
 
-const FIRST_ROWS = 6;
+const FIRST_ROWS = 6; // of a table with more than two rows beyond these
 const listedInFull = new Set(); // titles of tables that show all their rows
 
 /** What the tables of an area are called, the head of their names, what they take from its contents, and
@@ -63,7 +63,8 @@ function areaTable({ title, head, key, nameOf }, found) {
 /** A table with its total and its first rows, or all of them. */
 function listed(title, heads, rows, total, nameOf, figures) {
   if (!rows.length) return null;
-  const shown = listedInFull.has(title) ? rows : rows.slice(0, FIRST_ROWS);
+  const all = listedInFull.has(title) || rows.length <= FIRST_ROWS + 2;
+  const shown = all ? rows : rows.slice(0, FIRST_ROWS);
   const line = (name, sums, kind) =>
     make("tr", { class: kind }, make("th", { scope: "row" }, name), figures(sums));
   const more = () => {
@@ -81,7 +82,7 @@ function listed(title, heads, rows, total, nameOf, figures) {
       make("tbody", {}, shown.map(([name, sums]) => line(nameOf(name), sums, null))),
       make("tfoot", {}, line("total", total, "total"))
     ),
-    shown.length < rows.length && button(`All ${rows.length}`, more)
+    shown.length < rows.length && make("p", { class: "moves" }, button(`All ${rows.length}`, more))
   );
 }
 

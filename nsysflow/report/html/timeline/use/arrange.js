@@ -74,6 +74,7 @@ function extentOfTrack(member) {
 function followArranged() {
   surface.overviewPicture = null;
   fitSurface();
+  showDetails(); // hidden lanes do not count
   if (surface.list.open) fillLaneList();
 }
 

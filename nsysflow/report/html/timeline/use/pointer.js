@@ -93,6 +93,7 @@ function dragTo(drag, event, pointers) {
   const [dx, dy] = [event.offsetX - drag.x, event.offsetY - drag.y];
   if (!drag.moved && Math.hypot(dx, dy) < CLICK_PX) return;
   drag.moved = true;
+  surface.tip.hidden = true;
   if (drag.track) dragTitle(drag.track, event.offsetY);
   else if (pointers.size > 1) pinchTo(drag, [...pointers.values()]);
   else if (drag.area) dragArea(drag, event);
