@@ -11,7 +11,7 @@ Kind = Literal["profiler", "stall", "call", "launch", "other call", "host", "que
 """Where the time of a cause is found: in the profiler's own work; in a call that blocks the host
 (`stall`); in a call of its own patterns (`call`); in launch calls and close around them (`launch`);
 in any other call (`other call`); between calls (`host`); after the launch, in the GPU's queue
-(`queue`); or nowhere, as the launch was not recorded."""
+(`queue`); or nowhere, as something was not recorded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,10 +147,10 @@ DECLARED: Final = (
     Cause(
         name="unknown",
         kind="unknown",
-        meaning="the launch of the work is not in the report",
-        label="launch not recorded",
+        meaning="the launch of the work, or work before it in its CUDA graph, is not in the report",
+        label="not recorded",
         bound="unexplained",
-        waits="waiting for launches that are not recorded",
+        waits="waiting for what is not recorded",
     ),
 )
 """All causes, in the order that breaks ties."""

@@ -194,9 +194,16 @@ GRAPH_NODE_NS: Final = 500
 real graphs the estimates were off by +10, +6, +14, -3 and -2 %."""
 
 
-def missing_in_graphs(ops: Operations) -> pl.DataFrame:
-    """The launches of graphs that lack operations which other launches of the same graph have:
-    `process`, `correlation`, `lacks`, how many.
+LACKING_LAUNCHES: Final = pl.Schema(
+    {"process": pl.Int64(), "correlation": pl.Int64(), "lacks": pl.Int64()}
+)
+"""Launches of graphs that lack operations which other launches of the same graph have, and how
+many."""
+LackingLaunches = Annotated[pl.DataFrame, LACKING_LAUNCHES]
+
+
+def lacking_launches(ops: Operations) -> LackingLaunches:
+    """Those of `ops`.
 
     A launch is of the graph that its most frequent node names, of equal ones the smallest.
     """
@@ -208,4 +215,5 @@ def missing_in_graphs(ops: Operations) -> pl.DataFrame:
     nodes = named.group_by("process", "graph").agg(pl.col("graph_node").n_unique().alias("nodes"))
     had = named.group_by(*of_launch, "graph").len().join(nodes, on=["process", "graph"])
     lacks = (pl.col("nodes").cast(pl.Int64) - pl.col("len")).alias("lacks")
-    return had.select(*of_launch, lacks).filter(pl.col("lacks") > 0)
+    found = had.select(*of_launch, lacks).filter(pl.col("lacks") > 0)
+    return found.match_to_schema(LACKING_LAUNCHES)

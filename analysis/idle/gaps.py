@@ -5,6 +5,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.events.events import LAUNCH_ORDER, Events, Operations
+from nsysflow.analysis.events.graphs import LackingLaunches
 from nsysflow.analysis.frames.intervals import (
     Axis,
     last_at_or_before,
@@ -29,10 +30,12 @@ BARE_GAPS: Final = pl.Schema(
         "prev_op": pl.UInt32(),
         "next_call": pl.UInt32(),
         "prev_call": pl.UInt32(),
+        "lacking": pl.Boolean(),
     }
 )
 """A row per gap, numbered `gap`, on the device axis. `next_op` and `prev_op` are rows of the
-operations, `next_call` and `prev_call` those of their launches, null without."""
+operations, `next_call` and `prev_call` those of their launches, null without; `lacking` where both
+are of one launch of a graph that lacks operations."""
 BareGaps = Annotated[pl.DataFrame, BARE_GAPS]
 
 GAP_PLACES: Final = pl.Schema(
@@ -53,8 +56,13 @@ replay of a graph that of the operation. The gap starts in `step`, which is `ste
 GapPlaces = Annotated[pl.DataFrame, GAP_PLACES]
 
 
-def find_gaps(events: Events) -> BareGaps:
-    """Gaps of every device, in order."""
+def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
+    """Gaps of every device, in order.
+
+    Args:
+        events: the trace.
+        lacking: the launches of graphs that lack operations.
+    """
     axis = events.axis
     ops = events.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))
     reach = (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("reach")
@@ -71,6 +79,9 @@ def find_gaps(events: Events) -> BareGaps:
     )
     gaps = gaps.with_columns(_previous(events.ops, walked, gaps["before"]))
     call = events.ops["call"]
+    within = _of_lacking(events.ops, lacking)
+    next_call, prev_call = (call.gather(gaps[f"{side}_op"]) for side in ("next", "prev"))
+    inside = within.gather(gaps["next_op"]) & within.gather(gaps["prev_op"])
     return gaps.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
         "device_no",
@@ -78,8 +89,19 @@ def find_gaps(events: Events) -> BareGaps:
         axis.time_ns(pl.col("place")).alias("end_ns"),
         "next_op",
         "prev_op",
-        *(call.gather(gaps[f"{side}_op"]).alias(f"{side}_call") for side in ("next", "prev")),
+        next_call.alias("next_call"),
+        prev_call.alias("prev_call"),
+        (inside & (next_call == prev_call)).fill_null(value=False).alias("lacking"),
     )
+
+
+def _of_lacking(ops: Operations, lacking: LackingLaunches) -> pl.Series:
+    """Which operations are those of a graph's launch that lacks others."""
+    if lacking.is_empty():
+        return pl.repeat(value=False, n=len(ops), eager=True)
+    of_graphs = ops.select("op", "process", "correlation", "graph_node").drop_nulls("graph_node")
+    rows = of_graphs.join(lacking, on=["process", "correlation"], how="semi")["op"]
+    return ops["op"].is_in(rows.implode())
 
 
 def with_launches(gaps: BareGaps, ops: Operations) -> pl.DataFrame:

@@ -157,15 +157,17 @@ def _launched() -> pl.Expr:
 
 
 def _queue_parts() -> list[pl.Expr]:
-    """Step 1: queue time, and gaps whose launch is not in the report."""
+    """Step 1: queue time, also that of operations that are missing, and gaps without a launch."""
     queued = pl.col("end_ns") - pl.col("launched_ns")
+    length = pl.col("end_ns") - pl.col("start_ns")
+    launched = pl.col("next_call").is_not_null()
     delayed = queued <= QUEUE_DELAY_NS
-    known = pl.col("next_call").is_not_null()
-    return [
-        pl.when(delayed).then(queued).otherwise(0).fill_null(0).alias("queue_delay_ns"),
-        pl.when(~delayed).then(queued).otherwise(0).fill_null(0).alias("dependency_ns"),
-        pl.when(known).then(0).otherwise(pl.col("end_ns") - pl.col("start_ns")).alias("unknown_ns"),
-    ]
+    parts = {
+        "queue_delay": pl.when(launched & delayed).then(queued),
+        "dependency": pl.when(launched & ~delayed & ~pl.col("lacking")).then(queued),
+        "unknown": pl.when(~launched).then(length).when(~delayed & pl.col("lacking")).then(queued),
+    }
+    return [ns.fill_null(0).alias(f"{cause}_ns") for cause, ns in parts.items()]
 
 
 def _waiting(events: Events, gaps: pl.DataFrame, searched: pl.DataFrame) -> pl.DataFrame:

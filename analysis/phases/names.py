@@ -159,8 +159,8 @@ def _without_ids(names: pl.Series) -> pl.Series:
 OUTSIDE: Final = "(outside ranges)"
 """The name of the place where no range is open."""
 
-NOT_RECORDED: Final = "(launch not recorded)"
-"""The place of idle time before work whose launch is not in the report."""
+NOT_RECORDED: Final = "(not recorded)"
+"""The place of idle time with the cause `unknown`."""
 
 
 def group_names(raw: pl.Series) -> pl.Series:

@@ -264,7 +264,8 @@ class _Run:
         """The gaps of a replay, with their causes."""
         events = retimed(events, self.recording, program, times)
         gap_ns = self.timeline.options.framework_gap_ns
-        return find_causes(events, find_gaps(events), framework_gap_ns=gap_ns).causes
+        gaps = find_gaps(events, self.timeline.lacking_launches)
+        return find_causes(events, gaps, framework_gap_ns=gap_ns).causes
 
 
 def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> Lengths:

@@ -43,6 +43,7 @@ class LoopTimeline(Timeline):
             replace(whole.options, step=step, unrecorded_step_ns=None),
             events=whole.events,
             steps=steps,
+            lacking=whole.lacking_launches,
         )
         self._whole = whole
         self._step = step

@@ -23,10 +23,13 @@ from nsysflow.analysis.events.activity import (
 )
 from nsysflow.analysis.events.events import Calls, Events, in_order
 from nsysflow.analysis.events.graphs import (
+    LACKING_LAUNCHES,
     CapturedNodes,
+    LackingLaunches,
     NodeOrigins,
     WrongTimes,
     captured_before,
+    lacking_launches,
     node_origins,
 )
 from nsysflow.analysis.events.waits import (
@@ -90,6 +93,7 @@ class Timeline:
         events: Events | None = None,
         steps: Annotated[pl.DataFrame | None, STEPS] = None,
         inferred: Annotated[pl.DataFrame | None, INFERRED_STEPS] = None,
+        lacking: Annotated[pl.DataFrame | None, LACKING_LAUNCHES] = None,
     ) -> None:
         """Take a report.
 
@@ -99,6 +103,7 @@ class Timeline:
             events: its events; None to put its rows in order.
             steps: its steps; None to find them.
             inferred: those of them that are inferred; None to find these.
+            lacking: the launches of graphs that lack operations; None to find them.
         """
         self.trace = trace.without_rows()
         self.options = options
@@ -106,6 +111,7 @@ class Timeline:
         self._events = events
         self._steps = steps
         self._inferred = inferred
+        self._lacking = lacking
 
     @property
     def scratch(self) -> Scratch | None:
@@ -129,7 +135,12 @@ class Timeline:
     @computed_once
     def bare_gaps(self) -> BareGaps:
         """All gaps, without their causes."""
-        return find_gaps(self.events)
+        return find_gaps(self.events, self.lacking_launches)
+
+    @computed_once
+    def lacking_launches(self) -> LackingLaunches:
+        """The launches of graphs that lack operations."""
+        return lacking_launches(self.events.ops) if self._lacking is None else self._lacking
 
     @computed_once
     def gap_causes(self) -> GapCauses:
@@ -397,7 +408,12 @@ class Timeline:
         if events is None:
             return self
         return Timeline(
-            self.trace, self.options, events=events, steps=self.steps, inferred=self.inferred_steps
+            self.trace,
+            self.options,
+            events=events,
+            steps=self.steps,
+            inferred=self.inferred_steps,
+            lacking=self.lacking_launches,
         )
 
     @computed_once

@@ -19,8 +19,8 @@ from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSc
 GAP_SUMMARY: Final = TableSchema(
     """One row per place, cause, culprit and line. A gap with three causes counts in three rows.
     Rows are ordered by place, not by size, so that two summaries can be compared with diff.
-    `phase` is where the host was: empty where no range was open, `(launch not recorded)` where the
-    launch of the work is not in the report. `gaps` counts a gap once for each place of the cause.
+    `phase` is where the host was: empty where no range was open, `(not recorded)` where the
+    cause is `unknown`. `gaps` counts a gap once for each place of the cause.
     `per_step_ns` is the part inside steps, divided by the number of steps of the processes whose
     work ended the gaps; null if they have no steps. `steady_per_step_ns` is the same of steady
     steps.""",
@@ -29,8 +29,8 @@ GAP_SUMMARY: Final = TableSchema(
         Column(
             "phase",
             pl.String(),
-            "the NVTX ranges in which the host was; empty outside all ranges; `(launch not "
-            "recorded)` where the launch is not in the report",
+            "the NVTX ranges in which the host was; empty outside all ranges; `(not recorded)` "
+            "where the cause is `unknown`",
         ),
         *shared("cause culprit source via"),
         Column("gaps", pl.Int64(), "in how many gaps"),
@@ -65,7 +65,8 @@ GAPS: Final = TableSchema(
     """One row per gap, sorted by device and start; the causes sum to the duration. `cause` is the
     largest part and `culprit` the call blamed for most of it. `phase` is where the host was in
     most of that part, `waiting_phase` where the next operation was launched; both are empty where
-    no range was open, and `(launch not recorded)` without a launch. `host_range` is where the host
+    no range was open. `phase` is `(not recorded)` where the cause is `unknown`, `waiting_phase`
+    without a launch. `host_range` is where the host
     was between calls; empty where no range was open or the launch had begun before the gap.""",
     [
         *shared("report device"),
@@ -171,8 +172,8 @@ def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
     rows = gaps.select(
         culprit.alias("call"), pl.when(dominant == "profiler").then("profiler_by").alias("overhead")
     )
-    waiting = attribution.path_of(gaps["node"])
-    places = {"phase": view.timeline.main_paths.gather(gaps["gap"]), "waiting_phase": waiting}
+    host, waiting = view.timeline.main_paths.gather(gaps["gap"]), attribution.path_of(gaps["node"])
+    launchless = pl.col("next_call").is_null()
     return gaps.select(
         ops["device"].gather(gaps["next_op"]),
         _numbers(view, gaps),
@@ -183,7 +184,8 @@ def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
         "cause",
         _culprits(view, gaps, rows).alias("culprit"),
         *(line.cast(pl.String) for line in _lines(events, rows["call"], gaps["next_call"])),
-        *(place_names(attribution, path).alias(name) for name, path in places.items()),
+        place_names(attribution, host).alias("phase"),
+        place_names(attribution, waiting, unknown=launchless).alias("waiting_phase"),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
         ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
         ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
@@ -198,10 +200,15 @@ def _numbers(view: View, gaps: Gaps) -> pl.Series:
     return (gaps["gap"].cast(pl.Int64) - first.cast(pl.Int64)).alias("gap")
 
 
-def place_names(attribution: Attribution, path: pl.Series) -> pl.Expr:
-    """The names of the paths of rows with `cause`; empty outside all ranges."""
+_UNKNOWN: Final = pl.col("cause") == "unknown"
+
+
+def place_names(
+    attribution: Attribution, path: pl.Series, *, unknown: pl.Expr = _UNKNOWN
+) -> pl.Expr:
+    """The names of the paths of rows; empty outside all ranges, NOT_RECORDED where `unknown`."""
     name = attribution.paths["joined"].gather(path).fill_null("")
-    return pl.when(pl.col("cause") == "unknown").then(pl.lit(NOT_RECORDED)).otherwise(name)
+    return pl.when(unknown).then(pl.lit(NOT_RECORDED)).otherwise(name)
 
 
 def _culprits(view: View, gaps: Gaps, rows: pl.DataFrame) -> pl.Series:

@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import LostLaunches
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
-from nsysflow.analysis.events.graphs import WrongTimes, missing_in_graphs
+from nsysflow.analysis.events.graphs import LackingLaunches, WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
@@ -39,7 +39,7 @@ IMPACT: Final = {
     "overlapping kernels on one stream": "sums of kernel durations: the overlap counts twice",
     "graph operations into other launches": "busy and idle time: their times are wrong",
     "graph kernels over 100 times their median": "busy and idle time: their times are wrong",
-    "graph operations missing": "idle time inside these graphs: what ran there was not recorded",
+    "graph operations missing": "idle time inside these graphs: its cause is `unknown`",
 }
 """Checks in the order in which they are shown, and which numbers a count above zero affects."""
 
@@ -60,8 +60,8 @@ IN_WORDS: Final = {
     " launch: busy and idle time around them are wrong",
     "graph kernels over 100 times their median": "kernel{s} of CUDA graphs take{v} over 100 times"
     " the median: busy and idle time around them are wrong",
-    "graph operations missing": "operation{s} of CUDA graphs not recorded: idle time inside these"
-    " graphs may be theirs",
+    "graph operations missing": "operation{s} of CUDA graphs not recorded: what the GPU did"
+    " meanwhile is unknown",
 }
 """What stands behind the count of each of them in a sentence; `{s}`, `{es}` and `{v}` are endings
 of nouns and verbs."""
@@ -82,13 +82,16 @@ OF_OPERATIONS: Final = frozenset(
 """Checks that count operations, so that a share of them makes sense."""
 
 
-def count_damage(events: Events, lost: LostLaunches, wrong: WrongTimes) -> dict[str, int]:
+def count_damage(
+    events: Events, lost: LostLaunches, wrong: WrongTimes, lacking: LackingLaunches
+) -> dict[str, int]:
     """How often each check finds something, except unattributed operations.
 
     Args:
         events: of the trace.
         lost: of `activity.lost_launches`.
         wrong: times of graphs' operations.
+        lacking: launches of graphs that lack operations.
     """
     launchless = _between_operations(lost, events.ops)
     return {
@@ -101,7 +104,7 @@ def count_damage(events: Events, lost: LostLaunches, wrong: WrongTimes) -> dict[
         "overlapping kernels on one stream": _overlapping(events.ops),
         "graph operations into other launches": len(wrong.into_others),
         "graph kernels over 100 times their median": len(wrong.long),
-        "graph operations missing": int(missing_in_graphs(events.ops)["lacks"].sum()),
+        "graph operations missing": int(lacking["lacks"].sum()),
     }
 
 
@@ -110,7 +113,9 @@ def integrity_table(view: View) -> pl.DataFrame:
     timeline = view.timeline
     # a report without ranges has no phases to miss
     unattributed = timeline.ops["node"].null_count() if len(view.events.ranges) else 0
-    damage = count_damage(view.events, timeline.lost_launches, timeline.wrong_times)
+    damage = count_damage(
+        view.events, timeline.lost_launches, timeline.wrong_times, timeline.lacking_launches
+    )
     counts = damage | {"unattributed operations": unattributed}
     whole = max(len(view.events.ops), 1)
     rows = [

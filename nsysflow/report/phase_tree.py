@@ -170,8 +170,8 @@ def _main_cause(row: Mapping[str, Any]) -> str:
 
 
 def _outside_ranges(results: RunTables, tops: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """What belongs to no range: work and idle time outside all of them, and idle time before work
-    whose launch was not recorded."""
+    """What belongs to no range: work and idle time outside all of them, and idle time of which the
+    cause was not recorded."""
     unknown = pl.col("unknown_ns").sum()
     total = results.table("accounting").select(
         (pl.col("window_ns") - pl.col("idle_ns")).sum().alias("busy_ns"),

@@ -46,7 +46,7 @@ def unhidden(report: Report) -> Report:
     ]
     trace = replace(report.trace, ops=tuple(ops))
     gap_ns = report.gaps.framework_gap_ns
-    return Report(trace, framework_gap_ns=gap_ns, classes=report.calls.classes)
+    return Report(trace, framework_gap_ns=gap_ns, whole=report.calls)
 
 
 def compute_of(report: Report, ops: Iterable[int]) -> list[Interval]:

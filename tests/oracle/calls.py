@@ -1,7 +1,7 @@
 """Which call launched each operation, and the class of each call (spec §1, §3)."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from tests.oracle.model import Call, Op, PlainTrace
 
@@ -54,13 +54,32 @@ def call_order(call: Call) -> tuple[int, int, bool, int, int, str]:
     )
 
 
+def lacking_launches(ops: list[Op]) -> dict[tuple[int | None, int | None], int]:
+    """§12.1: per launch of a graph, by process and correlation id, how many operations it lacks
+    that other launches of the same graph have; without those that lack none."""
+    launches: dict[tuple[int | None, int | None], set[int]] = defaultdict(set)
+    for op in ops:
+        if op.graph_node is not None:
+            launches[op.process, op.correlation].add(op.graph_node)
+    counts = Counter((process, node) for (process, _), nodes in launches.items() for node in nodes)
+    graph_of = {
+        (process, number): (process, min((-counts[process, node], node) for node in nodes)[1])
+        for (process, number), nodes in launches.items()
+    }
+    nodes_of: dict[tuple[int | None, int], set[int]] = defaultdict(set)
+    for launch, nodes in launches.items():
+        nodes_of[graph_of[launch]] |= nodes
+    lacks = {launch: len(nodes_of[graph_of[launch]] - nodes) for launch, nodes in launches.items()}
+    return {launch: count for launch, count in lacks.items() if count}
+
+
 class Calls:
     """The valid operations and calls of a trace, with launches and classes.
 
     Operations and calls are named by their index in `ops` and `calls`.
     """
 
-    def __init__(self, trace: PlainTrace, classes: list[str] | None = None) -> None:
+    def __init__(self, trace: PlainTrace, whole: "Calls | None" = None) -> None:
         # §1.6: rows of negative length are dropped
         self.ops: list[Op] = [op for op in trace.ops if op.end_ns >= op.start_ns]
         # in the order of ties, so that of two calls the smaller index comes first
@@ -69,8 +88,9 @@ class Calls:
         )
         self._marks: dict[int, list[Call]] | None = None
         self._join()
-        if classes is not None:  # §15.7: those of the whole trace
-            self.classes = classes
+        self.lacking = lacking_launches(self.ops) if whole is None else whole.lacking
+        if whole is not None:  # §15.7: those of the whole trace
+            self.classes = whole.classes
             return
         self.classes = [class_by_name(call.name) for call in self.calls]
         self._class_pageable_copies()

@@ -116,9 +116,9 @@ class Gaps:
         trace: PlainTrace,
         *,
         framework_gap_ns: int = FRAMEWORK_GAP_NS,
-        classes: list[str] | None = None,
+        whole: Calls | None = None,
     ) -> None:
-        self.calls = Calls(trace, classes)
+        self.calls = Calls(trace, whole)
         self.phases = Phases(trace)
         self.framework_gap_ns = framework_gap_ns
         self.overhead: list[Overhead] = sorted(
@@ -233,7 +233,7 @@ class Gaps:
         gap.host_end_ns = a
         queued = g1 - a
         if queued > 0:
-            gap.causes["queue_delay" if queued <= QUEUE_DELAY_LIMIT_NS else "dependency"] = queued
+            gap.causes[self._cause_of_queue(gap, queued)] = queued
         # step 2: the thread of `L`, and that of `P` if it is another one of the same process
         previous = self.calls.launch[gap.prev_op]
         linked = previous is not None and self.calls.calls[previous].process == call.process
@@ -250,6 +250,16 @@ class Gaps:
             instant = (g0 + min(call.start_ns, g1)) // 2
             gap.starts_before_launch = True
             gap.host_place = self.phases.at(call.process, call.thread, instant)
+
+    def _cause_of_queue(self, gap: Gap, queued_ns: int) -> str:
+        """§3.4: what time behind the launch of the next operation is due to."""
+        if queued_ns <= QUEUE_DELAY_LIMIT_NS:
+            return "queue_delay"
+        before, after = (self.calls.ops[index] for index in (gap.prev_op, gap.next_op))
+        inside = None not in (before.graph_node, after.graph_node)
+        launch = after.process, after.correlation
+        one = launch == (before.process, before.correlation)
+        return "unknown" if inside and one and launch in self.calls.lacking else "dependency"
 
     def _elementary(self, threads: set[int], lo: int, hi: int) -> list[tuple[int, int]]:
         """`[lo, hi)` cut wherever anything on these threads begins or ends."""

@@ -8,10 +8,10 @@ from tests.oracle.calls import STALLS
 from tests.oracle.gaps import Gap
 from tests.oracle.report import Path, Report, joined
 
-NOT_RECORDED = "(launch not recorded)"
+NOT_RECORDED = "(not recorded)"
 
 Spot = Path | None
-"""A path, empty outside all ranges; None where the launch is not in the report."""
+"""A path, empty outside all ranges; None where the cause is `unknown`."""
 
 
 def name_of(spot: Spot) -> str:
@@ -69,7 +69,7 @@ def _places(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
     if not gap.causes[cause]:
         return Counter()
     launch = report.calls.launch[gap.next_op]
-    if launch is None:
+    if launch is None or cause == "unknown":  # §3.19
         return Counter({None: gap.causes[cause]})
     found: Counter[Spot] = Counter()
     if cause in ("queue_delay", "dependency"):  # §3.19

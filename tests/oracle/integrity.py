@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import pairwise
 
 from tests.oracle.calls import class_by_name
@@ -36,22 +36,8 @@ def integrity(report: Report) -> dict[str, int]:
         "stream_overlap": overlapping_kernels(report),
         "graph_into_others": len(graph_operations_into_other_launches(report)),
         "graph_long": len(long_graph_kernels(report)),
-        "graph_missing": missing_in_graphs(report),
+        "graph_missing": sum(report.calls.lacking.values()),
     }
-
-
-def missing_in_graphs(report: Report) -> int:
-    """§12: operations that other launches of the same graph have."""
-    launches: dict[tuple[int | None, int | None], set[int]] = defaultdict(set)
-    for op in report.ops:
-        if op.graph_node is not None:
-            launches[op.process, op.correlation].add(op.graph_node)
-    counts = Counter((process, node) for (process, _), nodes in launches.items() for node in nodes)
-    of_graph: dict[tuple[int | None, int], list[set[int]]] = defaultdict(list)
-    for (process, _), nodes in launches.items():
-        name = min((-counts[process, node], node) for node in nodes)[1]
-        of_graph[process, name].append(nodes)
-    return sum(len(set().union(*each)) - len(nodes) for each in of_graph.values() for nodes in each)
 
 
 def kernels_before_their_launch(report: Report) -> int:

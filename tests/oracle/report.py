@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from tests.oracle.accounting import Interval, covered, window
+from tests.oracle.calls import Calls
 from tests.oracle.captured import Captured
 from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
 from tests.oracle.model import LOW_24_BITS, PlainTrace
@@ -48,11 +49,11 @@ class Report:
         trace: PlainTrace,
         *,
         framework_gap_ns: int = FRAMEWORK_GAP_NS,
-        classes: list[str] | None = None,
+        whole: Calls | None = None,
         own: tuple[str, ...] = (),
     ) -> None:
         self.trace = trace
-        self.gaps = Gaps(trace, framework_gap_ns=framework_gap_ns, classes=classes)
+        self.gaps = Gaps(trace, framework_gap_ns=framework_gap_ns, whole=whole)
         self.calls = self.gaps.calls
         self.ops = self.calls.ops
         self.phases = self.gaps.phases

@@ -8,7 +8,7 @@ from statistics import median
 from tests.oracle.accounting import Interval, Keep, common, length, parts, union
 from tests.oracle.gap_tables import culprit_of
 from tests.oracle.gaps import CAUSES, Gap
-from tests.oracle.idle_places import culprit_at, name_of, places_in
+from tests.oracle.idle_places import NOT_RECORDED, culprit_at, name_of, places_in
 from tests.oracle.loops import loops_of
 from tests.oracle.model import Overhead, Range
 from tests.oracle.phases import end_of_trace
@@ -243,7 +243,7 @@ def _row(
     cause = most if idle[most] else None
     place = _most(_idle_by_place(report, pieces, keep, (cause,))) if cause else None
     lines = _lines(report, pieces, keep, cause, place) if cause else (None, None, None)
-    phase = name_of(place) if cause != "unknown" else "(launch not recorded)"
+    phase = name_of(place) if cause != "unknown" else NOT_RECORDED
     if first.part == "loop" and first.step:
         phase = joined(loops_of(report, process, name)[first.step.loop - 1].path)
     steps = {(piece.step.loop, piece.step.index) for piece in pieces if piece.step}

@@ -27,7 +27,7 @@ def test_idle_time_before_work_without_a_launch_is_apart() -> None:
     found, _ = phase_tree(results(accounting=[device(9 * MS, host_ns=2 * MS, unknown_ns=MS)]), 10)
     assert [(phase.names, phase.idle_ns // MS) for phase in found] == [
         (("(outside ranges)",), 2),
-        (("(launch not recorded)",), 1),
+        (("(not recorded)",), 1),
     ]
 
 

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.graphs import missing_in_graphs
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.base.units import number
@@ -18,26 +17,10 @@ CHANGE: Final = (
 
 
 def dependency_wait(subject: JudgedReport) -> Iterator[Finding]:
-    """Each phase in which the GPU idles although the next operation was launched long before.
-    Inside graphs of which operations are missing nobody waits: something ran that was not
-    recorded."""
+    """Each phase in which the GPU idles although the next operation was launched long before."""
     rows = subject.tables.gap_summary.filter(pl.col("cause") == "dependency")
-    if 2 * _unrecorded_ns(subject) >= int(rows["total_ns"].sum()):
-        return
     for (phase,), here in sorted(rows.group_by("phase"), key=lambda group: str(group[0])):
         yield _finding(subject, str(phase), here)
-
-
-def _unrecorded_ns(subject: JudgedReport) -> int:
-    """The idle time between two operations of one launch of a graph that lacks some."""
-    ops, gaps = subject.timeline.events.ops, subject.view.gaps
-    launch = pl.struct("process", "correlation")
-    lacking = ops.join(missing_in_graphs(ops), on=["process", "correlation"], how="semi")
-    inside = lacking.filter(pl.col("graph_node").is_not_null())["op"]
-    sides = [gaps[side] for side in ("prev_op", "next_op")]
-    before, after = (ops.select(launch).to_series().gather(side) for side in sides)
-    within = sides[0].is_in(inside.implode()) & (before == after)
-    return int(gaps.filter(within)["dependency_ns"].sum())
 
 
 def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:

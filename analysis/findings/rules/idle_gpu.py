@@ -37,7 +37,10 @@ HELPS: Final[Mapping[str, tuple[str, ...]]] = {
     "profiler": ("record less: --sample-python 0 --backtrace none",),
     "queue_delay": ("fewer, larger operations: each waits a little in the GPU's queue",),
     "dependency": ("start earlier what is waited for, on another stream: --table waited",),
-    "unknown": ("record the program from its start, with cuda in --trace",),
+    "unknown": (
+        "record the program from its start, with cuda in --trace",
+        "where operations of CUDA graphs are missing: --graph-trace graph",
+    ),
 }
 
 

@@ -150,6 +150,12 @@ def test_kernels_that_some_launches_of_a_graph_lack_are_missing_and_no_wait() ->
     assert sound.integrity.filter(missing).is_empty()
     assert broken_.integrity.filter(missing)["count"].item() == 100
     assert not [one for one in broken_.found.valued if one.finding.rule == "dependency-wait"]
+    ((lost_ns, phase),) = (
+        broken_.gap_summary.filter(pl.col("cause") == "unknown").select("total_ns", "phase").rows()
+    )
+    gone_ns = trace.ops.filter(gone).select(pl.max("end_ns") - pl.min("start_ns")).item()
+    assert lost_ns >= gone_ns
+    assert phase == "(not recorded)"
 
 
 def test_backtraces_of_most_launches_are_a_note_in_reports_of_others() -> None:
