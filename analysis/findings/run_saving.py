@@ -1,6 +1,6 @@
 """What a change saves a run: all its ranks replayed together (spec §14.18, §16.15)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -17,11 +17,14 @@ from nsysflow.analysis.findings.saving import (
     middle_of,
 )
 from nsysflow.analysis.frames.parallel import computed_once
+from nsysflow.analysis.idle.gaps import find_gaps
+from nsysflow.analysis.idle.run_ahead import find_causes
 from nsysflow.analysis.ranks.joint_replay import MEETINGS, JointReplay, RunChange, outlines_of
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.replay import Program
+from nsysflow.analysis.replay.replay import Program, Times
+from nsysflow.analysis.replay.whatif import idle_of_steps, retimed
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
@@ -61,10 +64,7 @@ class RankReplays(Replays):
     def measured_at(self, ops: pl.DataFrame) -> pl.DataFrame:
         """`process`, `device`, `step_ns`, `busy_ns`: the means of the measured steps of each rank
         with operations at these times, and how long its GPU computes or copies in one."""
-        key = [*_RANK, "begun_ns"]
-        steps = (
-            self.part.steps_with(ops).join(self._kept, on=key, how="semi").filter(~pl.col("cut"))
-        )
+        steps = self._steps_at(ops)
         devices, own = self.part.events.ops["device_no"], self.ops["part"] != "comm"
         ranks = [
             rows.with_columns(
@@ -78,6 +78,35 @@ class RankReplays(Replays):
         every = pl.concat(ranks or [steps.with_columns(pl.lit(0, pl.Int64).alias("busy_ns"))])
         means = every.group_by(_RANK).agg(length.alias("step_ns"), pl.col("busy_ns").mean())
         return means.with_columns(os_pid(pl.col("process")).alias("process"))
+
+    def _steps_at(self, ops: pl.DataFrame) -> pl.DataFrame:
+        """The measured steps of all ranks in the report with operations at these times."""
+        key = [*_RANK, "begun_ns"]
+        steps = self.part.steps_with(ops).join(self._kept, on=key, how="semi")
+        return steps.filter(~pl.col("cut"))
+
+    def idle_at(
+        self, program: Program, times: Times, rank: Mapping[str, Any], *, profiler: bool
+    ) -> dict[str, int] | None:
+        """Idle time by cause in a measured step of a rank, in the mean; None without steps.
+
+        Args:
+            program: what was replayed of the report.
+            times: its replay.
+            rank: `process` (the system's id) and `device`.
+            profiler: whether the profiler's own work is still there.
+        """
+        events = self.part.events
+        if not profiler:
+            events = replace(events, overhead=events.overhead.clear())
+        events = retimed(events, self.names.recorded, program, times)
+        gaps = find_gaps(events, self.part.lacking_launches)
+        reach_ns = self.part.options.framework_gap_ns
+        explained = find_causes(events, gaps, framework_gap_ns=reach_ns).causes
+        mine = os_pid(pl.col("process")).eq_missing(rank["process"]) & (
+            pl.col("device") == rank["device"]
+        )
+        return idle_of_steps(self._steps_at(times.ops).filter(mine), explained)
 
     @computed_once
     def ops(self) -> pl.DataFrame:
@@ -251,6 +280,12 @@ class RunReplays(Replays):
         return all(one.host_is_known for one in self.each)
 
     def _replayed(self, changes: Changes, names: Names) -> Measured | None:
+        made = self._changed(changes, names)
+        return None if made is None else self.step_of(*made)
+
+    def _changed(self, changes: Changes, names: Names) -> tuple[list[Program], RunChange] | None:
+        """The programs of the reports with changes, and what else is different; None where no
+        report has what they name."""
         programs, known = [], False
         for one in self.each:
             own = one.names if names is self.names else one.with_fastest_host
@@ -269,7 +304,24 @@ class RunReplays(Replays):
                 for rank, factor in self._evening.items()
             },
         )
-        return self.step_of(programs, change)
+        return programs, change
+
+    def idle_by_cause(self, changes: Changes) -> dict[str, int] | None:
+        """Idle time by cause in a step of the rank that is the slowest with the changes: the one
+        whose step `step_of` measures. None where no report has what they name."""
+        made = self._changed(changes, self.names)
+        if made is None:
+            return None
+        programs, change = made
+        times = self.joint.replay(programs, change)
+        steps = self._awaited(times, change).sort("step_ns", "rank", descending=[True, False])
+        if steps.is_empty():
+            return None
+        slowest = steps.row(0, named=True)
+        at = self._programs_of[slowest["report_no"]]
+        return self.each[at].idle_at(
+            programs[at], times[at], slowest, profiler=not changes.no_profiler
+        )
 
     def step_of(self, programs: Sequence[Program], change: RunChange) -> Measured:
         """The mean step of the slowest rank, of those that are awaited; and the longest that one of
@@ -279,21 +331,24 @@ class RunReplays(Replays):
             programs: of the reports in `each`.
             change: what is different beside them.
         """
-        times = self.joint.replay(programs, change)
+        steps = self._awaited(self.joint.replay(programs, change), change)
+        longest = steps.select(pl.col("step_ns", "busy_ns").max().round().cast(pl.Int64))
+        step_ns, busy_ns = longest.row(0) if len(steps) else (0, 0)
+        return Measured(step_ns=step_ns or 0, busy_ns=busy_ns or 0)
+
+    def _awaited(self, times: Sequence[Times], change: RunChange) -> pl.DataFrame:
+        """The mean steps of the ranks that are awaited, or of all if none is: as `measured_at`,
+        with `report_no` and `rank`."""
         steps = pl.concat(
             [
-                one.measured_at(ops).with_columns(report_no=pl.lit(number, pl.Int64))
-                for number, one, ops in zip(self._programs_of, self.each, times, strict=True)
+                one.measured_at(of.ops).with_columns(report_no=pl.lit(number, pl.Int64))
+                for number, one, of in zip(self._programs_of, self.each, times, strict=True)
             ]
         )
         ranks = self.ranks.matched.ranks.select("rank", "report_no", *_RANK)
         steps = steps.join(ranks, on=["report_no", *_RANK], nulls_equal=True, how="left")
         awaited = steps.filter(~pl.col("rank").is_in([*change.unawaited]).fill_null(value=False))
-        longest = (steps if awaited.is_empty() else awaited).select(
-            pl.col("step_ns", "busy_ns").max().round().cast(pl.Int64)
-        )
-        step_ns, busy_ns = longest.row(0) if len(steps) else (0, 0)
-        return Measured(step_ns=step_ns or 0, busy_ns=busy_ns or 0)
+        return steps if awaited.is_empty() else awaited
 
     def _compute_left(self, programs: Sequence[Program]) -> float:
         """The share of their compute that the programs have left."""
@@ -341,6 +396,8 @@ class RunWhatIf:
         steps: how many steps that is the mean of.
         ranks: how many ranks the run has.
         undisturbed: whether the profiler's share is taken out of both.
+        idle_before: idle time by cause in that step without the changes.
+        idle_after: the same with them, of the rank that is the slowest then.
     """
 
     before_ns: int
@@ -348,6 +405,8 @@ class RunWhatIf:
     steps: int
     ranks: int
     undisturbed: bool
+    idle_before: dict[str, int]
+    idle_after: dict[str, int]
 
 
 def whatif_of_run(
@@ -364,10 +423,13 @@ def whatif_of_run(
     saved_ns = run.saving_ns(changes)
     if saved_ns is None:
         changed(run.names, changes)  # says what is missing
+    idle_before = run.idle_by_cause(Changes()) or {}
     return RunWhatIf(
         before_ns=run.before_ns,
         after_ns=run.before_ns - (saved_ns or 0),
         steps=run.steps,
         ranks=len(ranks.matched.ranks),
         undisturbed=run.part.options.unrecorded_step_ns is not None,
+        idle_before=idle_before,
+        idle_after=run.idle_by_cause(changes) or idle_before,
     )

@@ -14,7 +14,9 @@ import polars as pl
 from nsysflow.analysis.replay.replay import (
     KINDS_OF_NODES,
     NODES,
+    Nodes,
     Program,
+    Times,
     in_order,
     longest_paths,
     nodes_of,
@@ -177,15 +179,15 @@ class JointReplay:
             schema={"collective": pl.Int64(), "arrived_ns": pl.Int64()},
         )
 
-    def replay(self, programs: Sequence[Program], change: RunChange) -> list[pl.DataFrame]:
-        """`start_ns`, `end_ns` of the operations of each program, on its own clock.
+    def replay(self, programs: Sequence[Program], change: RunChange) -> list[Times]:
+        """When everything happens in each program, on its own clock.
 
         Args:
             programs: as recorded, or changed.
             change: what else is different.
         """
-        rows, first_ops = self._side_by_side(programs)
-        met = self._met_now(programs, first_ops)
+        rows, blocks = self._side_by_side(programs)
+        met = self._met_now(programs, blocks)
         first_start = len(rows)
         first_outline = first_start + len(met)
         first_link = first_outline + len(self._outlines)
@@ -207,9 +209,11 @@ class JointReplay:
         reached = pl.Series(longest_paths(bounds), dtype=pl.Int64)
         begun = reached.gather(place.slice(first_start, len(met)))
         return [
-            _times(program, reached.gather(place.slice(first, len(program.ops))), of, begun)
-            for program, first, of in zip(
-                programs, first_ops, self._rows_of(met, len(programs)), strict=True
+            _times(
+                program, block, reached.gather(place.slice(block.first, block.length)), of, begun
+            )
+            for program, block, of in zip(
+                programs, blocks, self._rows_of(met, len(programs)), strict=True
             )
         ]
 
@@ -219,33 +223,34 @@ class JointReplay:
         placed = met.select("program", "op").with_row_index("at")
         return [placed.filter(pl.col("program") == number) for number in range(programs)]
 
-    def _side_by_side(self, programs: Sequence[Program]) -> tuple[pl.DataFrame, list[int]]:
-        """The nodes of all programs on one clock, and at which row the operations of each begin."""
-        blocks, first_ops, offset = [], [], 0
+    def _side_by_side(self, programs: Sequence[Program]) -> tuple[pl.DataFrame, list["_Block"]]:
+        """The nodes of all programs on one clock, and where those of each are."""
+        frames, blocks, offset = [], [], 0
         for program, clock_ns in zip(programs, self._clocks_ns, strict=True):
             nodes = nodes_of(program)
             moved = (pl.col(side).cast(pl.Int64) + offset for side in ("a", "b"))
-            blocks.append(
+            frames.append(
                 nodes.rows.with_columns(
                     pl.col("key") - clock_ns * KINDS_OF_NODES,
                     *(side.cast(pl.UInt32) for side in moved),
                     level=pl.lit(0, pl.Int64),
                 )
             )
-            first_ops.append(offset + nodes.first_op)
+            blocks.append(_Block(nodes=nodes, first=offset))
             offset += len(nodes.rows)
-        return pl.concat(blocks), first_ops
+        return pl.concat(frames), blocks
 
-    def _met_now(self, programs: Sequence[Program], first_ops: Sequence[int]) -> pl.DataFrame:
+    def _met_now(self, programs: Sequence[Program], blocks: Sequence["_Block"]) -> pl.DataFrame:
         """The kernels of collectives with their `row` and length in these programs; a transfer is
         as much shorter as its kernel."""
         parts = []
-        for number, (program, first) in enumerate(zip(programs, first_ops, strict=True)):
+        for number, (program, block) in enumerate(zip(programs, blocks, strict=True)):
             mine = self._met.filter(pl.col("program") == number)
             length = program.ops["length_ns"].gather(mine["op"])
             parts.append(
                 mine.with_columns(
-                    (pl.col("op").cast(pl.Int64) + first).alias("row"), length.alias("now_ns")
+                    (pl.col("op").cast(pl.Int64) + block.first_op).alias("row"),
+                    length.alias("now_ns"),
                 )
             )
         share = pl.col("now_ns") / pl.col("length_ns")
@@ -389,7 +394,45 @@ def _order(nodes: pl.DataFrame) -> pl.Series:
     return nodes.select(key.arg_sort()).to_series()
 
 
-def _times(program: Program, ended: pl.Series, met: pl.DataFrame, begun: pl.Series) -> pl.DataFrame:
-    """`start_ns`, `end_ns` of the operations: kernels of collectives start when they arrive."""
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """The nodes of one program among those of all, from row `first` on."""
+
+    nodes: Nodes
+    first: int
+
+    @property
+    def length(self) -> int:
+        return len(self.nodes.rows)
+
+    @property
+    def first_op(self) -> int:
+        """The row at which the first operation ends."""
+        return self.first + self.nodes.first_op
+
+
+def _times(
+    program: Program, block: _Block, reached: pl.Series, met: pl.DataFrame, begun: pl.Series
+) -> Times:
+    """When calls and operations are; kernels of collectives start when they arrive.
+
+    Args:
+        program: as it was replayed.
+        block: its nodes.
+        reached: when each of them is reached.
+        met: `op` of its kernels of collectives, and their places `at` in `begun`.
+        begun: when the kernels of collectives of all programs start.
+    """
+    nodes, calls, ended = block.nodes, program.calls, reached.slice(block.nodes.first_op)
+    called = reached.slice(1, len(calls))
+    returned = reached.slice(nodes.first_return, len(nodes.held))
     start = (ended - program.ops["length_ns"]).scatter(met["op"], begun.gather(met["at"]))
-    return pl.DataFrame({"start_ns": start, "end_ns": ended})
+    return Times(
+        calls=pl.DataFrame(
+            {
+                "start_ns": called,
+                "end_ns": (called + calls["cost_ns"]).scatter(nodes.held, returned),
+            }
+        ),
+        ops=pl.DataFrame({"start_ns": start, "end_ns": ended}),
+    )

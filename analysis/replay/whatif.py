@@ -191,8 +191,8 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         idle_after=_by_cause(run.explained),
         notes=tuple(_limits(timeline, run.recording)),
         undisturbed=timeline.options.unrecorded_step_ns is not None,
-        step_idle_before=_of_steps(run.steps_before, run.explained_before),
-        step_idle_after=_of_steps(slowest_steps(timeline, run.times.ops), run.explained),
+        step_idle_before=idle_of_steps(run.steps_before, run.explained_before),
+        step_idle_after=idle_of_steps(slowest_steps(timeline, run.times.ops), run.explained),
     )
 
 
@@ -288,8 +288,13 @@ def _by_cause(explained: GapCauses) -> dict[str, int]:
     return dict(zip(CAUSES, sums, strict=True))
 
 
-def _of_steps(steps: pl.DataFrame, explained: GapCauses) -> dict[str, int] | None:
-    """Idle time by cause of a step, in the mean; None without steps."""
+def idle_of_steps(steps: pl.DataFrame, explained: GapCauses) -> dict[str, int] | None:
+    """Idle time by cause of a step, in the mean; None without steps.
+
+    Args:
+        steps: `device_no`, `start_ns`, `end_ns` of steps on one device.
+        explained: all gaps with their causes.
+    """
     if steps.is_empty():
         return None
     step = steps.select("device_no", "start_ns", step_end_ns="end_ns").sort("start_ns")

@@ -1,7 +1,7 @@
 """What a replay with changes gives, as text and as JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import EXTENTS, Valued
@@ -31,7 +31,11 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
         yield "step    none is known: name the range that is one step with --step NAME"
     yield _change("window", before.window_ns, after.window_ns)
     yield ""
-    yield from _idle(whatif)
+    if whatif.step_idle_before is None or whatif.step_idle_after is None:
+        yield from _idle(whatif.idle_before, whatif.idle_after, "idle by cause")
+    else:
+        of_step = whatif.step_idle_before, whatif.step_idle_after
+        yield from _idle(*of_step, "idle by cause, a step")
     if next_finding is not None:
         saving = f"{EXTENTS[next_finding.finding.method]}{duration(next_finding.high_ns)}"
         yield f"then the largest finding: save {saving}: {next_finding.finding.title}"
@@ -53,6 +57,8 @@ def run_whatif_lines(name: str, whatif: RunWhatIf) -> Iterator[str]:
         yield f"{replayed}; times are as recorded, under the profiler"
     what = f"the mean of {number(whatif.steps)} steps of the slowest rank"
     yield _change("step", whatif.before_ns, whatif.after_ns, what)
+    yield ""
+    yield from _idle(whatif.idle_before, whatif.idle_after, "idle by cause, a step")
 
 
 def run_whatif_json(whatif: RunWhatIf) -> str:
@@ -63,6 +69,8 @@ def run_whatif_json(whatif: RunWhatIf) -> str:
         "step_after_ns": whatif.after_ns,
         "steps": whatif.steps,
         "undisturbed": whatif.undisturbed,
+        "step_idle_before": whatif.idle_before,
+        "step_idle_after": whatif.idle_after,
     }
     return json.dumps(document, indent=2)
 
@@ -76,18 +84,13 @@ def _change(name: str, before_ns: int, after_ns: int, what: str = "") -> str:
     return f"{line}, {what}" if what else line
 
 
-def _idle(whatif: WhatIf) -> Iterator[str]:
+def _idle(was: Mapping[str, int], now: Mapping[str, int], title: str) -> Iterator[str]:
     """Idle time by cause, most of it after the change first."""
-    was, now = whatif.step_idle_before, whatif.step_idle_after
-    of_steps = was is not None and now is not None
-    if was is None or now is None:
-        was, now = whatif.idle_before, whatif.idle_after
-    causes = [cause for cause in CAUSES if was[cause] or now[cause]]
+    causes = [cause for cause in CAUSES if was.get(cause) or now.get(cause)]
     if not causes:
         yield "no GPU is idle between two operations"
         return
     causes.sort(key=lambda cause: now[cause], reverse=True)
-    title = "idle by cause, a step" if of_steps else "idle by cause"
     yield f"{title:<24}{'before':>10}{'after':>10}"
     for cause in causes:
         before, after = (duration(idle_ns[cause]) for idle_ns in (was, now))

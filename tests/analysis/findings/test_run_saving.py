@@ -10,13 +10,14 @@ import nsysflow
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.findings import find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.run_saving import RunReplays
+from nsysflow.analysis.findings.run_saving import RunReplays, whatif_of_run
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.joint_replay import RunChange
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.disturbance import with_cheaper_host
+from nsysflow.analysis.replay.whatif import whatif
 from tests import tiny
 from tests.oracle.model import Call, Op, Range, Shape
 from tests.runs_of_ranks import NAMES
@@ -146,6 +147,20 @@ def test_no_change_of_the_host_leaves_a_step_shorter_than_what_a_rank_computes(s
         saved_ns = run.saving_ns(change)
         assert saved_ns is not None
         assert 0 <= saved_ns <= run.before_ns - longest_ns
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_idle_time_by_cause_of_a_run_is_that_of_the_step_of_its_headline(seed: int) -> None:
+    loops = [*random_loops(seed)]
+    subjects = reports_of(*loops)
+    slowest = max(subjects, key=lambda subject: subject.step_ns)
+    alone = whatif(slowest.timeline, Changes())
+    for change in CHANGES:
+        run = whatif_of_run(subjects, ranks_of(subjects), change)
+        assert run is not None
+        assert (run.before_ns, run.idle_before) == (alone.before.step_ns, alone.step_idle_before)
+        busy_ns = run.after_ns - sum(run.idle_after.values())
+        assert busy_ns >= min(loop.computes_ns for loop in loops) + TRANSFER_US * US
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -81,7 +81,7 @@ def test_ranks_together_agree_with_the_oracle(
         )
         now = [with_cheaper_host(each, less_ns.get(n, 0)) for n, each in enumerate(programs)]
         expected = oracle.replay(less_ns, unawaited, compute)
-        times = run.joint.replay(now, change)
+        times = [of.ops for of in run.joint.replay(now, change)]
         assert [trace_times(of) for of in times] == [expected[n] for n in range(known)]
 
 
@@ -90,4 +90,6 @@ def test_ranks_together_do_what_they_did_if_nothing_is_changed(known: int, tmp_p
     run = run_of(made(tmp_path, "compute", tp=2), known)
     programs = [one.names.recorded.program for one in run.each]
     times = run.joint.replay(programs, RunChange(compute={}))
-    assert [trace_times(of) for of in times] == [trace_times(one.ops) for one in run.each]
+    assert [trace_times(of.ops) for of in times] == [trace_times(one.ops) for one in run.each]
+    calls = [trace_times(of.calls) for of in times]
+    assert calls == [trace_times(program.calls) for program in programs]
