@@ -4,9 +4,10 @@ import json
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import polars as pl
+from pydantic import ConfigDict
 
 from nsysflow.agents.folder import WIDTH, Answer, Reports, plain_text
 from nsysflow.analysis.tables.index import ABOUT, declaration
@@ -42,6 +43,8 @@ _OF_NULL: Final[Mapping[str, Callable[[pl.Expr], pl.Expr]]] = {
 @dataclass(frozen=True, kw_only=True)
 class Condition:
     """What a row must have: `column` compared with `value`. null is what was not measured."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     column: str
     op: Op

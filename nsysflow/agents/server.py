@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.tools.base import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 import nsysflow
 from nsysflow.agents import (
@@ -72,6 +72,8 @@ Factor = Annotated[float, Field(ge=0, le=1e6)]
 @dataclass(frozen=True)
 class Wait:
     """Waits of a kind: at a source line (`train.py:42`) or in a phase; everywhere without `at`."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     kind: Literal["sync", "alloc", "copy", "all"]
     at: str | None = None

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from nsysflow.agents.folder import WIDTH, Answer, Reports, plain_text
 from nsysflow.analysis.analyze import replay_and_next
@@ -13,11 +13,12 @@ from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparison import compared, over_time
 from nsysflow.report.diff import page, require_comparable, rows, table
 from nsysflow.report.diff_document import diff_json
-from nsysflow.report.document import about, plain, verdict
+from nsysflow.report.document import about, plain, step_times, steps_about, verdict
 from nsysflow.report.explain.finding import numbered_finding, pages_asked_for
 from nsysflow.report.explain.pages import Explained, contents, set_explained
 from nsysflow.report.findings import suggestions
 from nsysflow.report.page import compose
+from nsysflow.report.results import Results
 from nsysflow.report.terminal import set_block, set_page, suggestion_lines
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from nsysflow.runs.captures import sides_of
@@ -31,9 +32,12 @@ class Opened:
     Attributes:
         reports: its names in tables, one per rank.
         gpus: what it ran on.
-        steps: how many steps there are and how long they take; empty without steps.
-        ledger: of what all recorded time consists; empty without steps.
-        loops: the other loops, each with the command that shows it.
+        steps: as in report.json, without its rows: `name` of the range, `inferred`,
+            `unprofiled_step_ns`.
+        judged: what the verdict is of, as in report.json: `of_steps` and how many `steps`.
+        time: what a step takes, as in report.json; null without steps.
+        run: the parts of all recorded time, rows of the table `run` as in report.json; of many, the
+            longest. Other loops have the part `loop`.
         verdict: as in report.json: `valid`, `why`, `bound`, `bound_pct`, `phase`, `source`, `text`.
         notes: what the reader should know; each has `kind` and `text`.
         findings: how many there are.
@@ -41,9 +45,10 @@ class Opened:
 
     reports: tuple[str, ...]
     gpus: str
-    steps: str
-    ledger: str
-    loops: tuple[str, ...]
+    steps: dict[str, Any]
+    judged: dict[str, Any]
+    time: dict[str, Any] | None
+    run: tuple[dict[str, Any], ...]
     verdict: dict[str, Any]
     notes: tuple[dict[str, Any], ...]
     findings: int
@@ -91,14 +96,26 @@ def open_report(reports: Reports, typed: Sequence[str]) -> Answer[Opened]:
     data = Opened(
         reports=results.reports,
         gpus=page.gpus,
-        steps=page.steps,
-        ledger=page.ledger,
-        loops=page.loops,
+        steps=steps_about(results),
+        judged={"of_steps": results.judged.of_steps, "steps": results.judged.step_count},
+        time=step_times(results),
+        run=_longest_parts(results),
         verdict=verdict(results),
         notes=tuple(about(results)["notes"]),
         findings=len(results.found.valued),
     )
     return Answer(text=plain_text(set_page(page, WIDTH)), data=data)
+
+
+_MOST_PARTS: Final = 16
+"""A rank has four or five parts; the table `run` has those of all."""
+
+
+def _longest_parts(results: Results) -> tuple[dict[str, Any], ...]:
+    """The rows of `run` that take longest, in their order."""
+    rows = plain(results.table("run")).with_row_index("row")
+    longest = rows.sort("time_ns", "row", descending=[True, False]).head(_MOST_PARTS)
+    return tuple(longest.sort("row").drop("row").rows(named=True))
 
 
 def findings(reports: Reports, typed: Sequence[str], limit: int) -> Answer[FindingRows]:

@@ -200,7 +200,7 @@ def _judged_head(results: Results) -> dict[str, str]:
     return {
         **_head(results),
         "verdict": json.dumps(verdict(results), ensure_ascii=False),
-        "time": json.dumps(_time_with_estimate(results)),
+        "time": json.dumps(step_times(results)),
         "judged": judged_json(results, _device_rows),
     }
 
@@ -223,8 +223,9 @@ def _time(results: Results) -> dict[str, Any] | None:
     }
 
 
-def _time_with_estimate(results: Results) -> dict[str, Any] | None:
-    """The same with what a step takes without the profiler, where none was timed."""
+def step_times(results: Results) -> dict[str, Any] | None:
+    """What a step takes, and without the profiler by estimate where none was timed; null where no
+    steps are judged."""
     known, estimate = _time(results), results.found.plain_estimate
     if known is None:
         return None
@@ -340,12 +341,21 @@ def _phases(results: Results, most: int | None) -> str:
     return _json_list([{**row, "names": list(each)} for row, each in zip(rows, names, strict=True)])
 
 
+def steps_about(results: Results) -> dict[str, Any]:
+    """Which range is a step, and how long one took before the window."""
+    return {
+        "name": results.step_name,
+        "inferred": results.steps_inferred,
+        "unprofiled_step_ns": results.unprofiled_step_ns,
+    }
+
+
 def _steps(results: Results, most: int | None) -> str:
     """The steps with the name of their range, and what each process says of its window."""
     fields = {
-        "name": json.dumps(results.step_name, ensure_ascii=False),
-        "inferred": json.dumps(results.steps_inferred),
-        "unprofiled_step_ns": json.dumps(results.unprofiled_step_ns),
+        name: json.dumps(value, ensure_ascii=False) for name, value in steps_about(results).items()
+    }
+    fields |= {
         "captures": _json_rows(results.captures),
         "rows": _json_rows(results.table("steps")[:most]),
     }

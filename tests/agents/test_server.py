@@ -107,7 +107,12 @@ def test_findings_and_verdict_are_those_of_report_json(reports: Reports, folder:
     assert found == {"total": 2, "findings": document["findings"]}
     assert first["findings"] == found["findings"][:1]
     opened = call(reports, "open_report", report=SYNC)
-    assert data(opened)["verdict"] == document["verdict"]
+    assert {name: data(opened)[name] for name in ("verdict", "time", "run")} == {
+        name: document[name] for name in ("verdict", "time", "run")
+    }
+    for part in ("steps", "judged"):  # a few fields of these
+        assert data(opened)[part].items() <= document[part].items()
+    assert len(json.dumps(opened.structured_content)) < 4_000
     assert "Compute-bound: the GPU computes 81 %" in text(opened)
 
 
@@ -263,7 +268,17 @@ def test_a_real_process_speaks_over_stdio_and_writes_nothing(folder: Path) -> No
     assert held() == before
 
 
-def test_an_argument_that_a_tool_does_not_have_is_refused(reports: Reports) -> None:
-    answer = call(reports, "findings", report=SYNC, limt=3)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("findings", {"limt": 3}),
+        ("table", {"name": "gaps", "where": [{"column": "gap", "op": "=", "value": 1, "limt": 3}]}),
+        ("what_if", {"remove": [{"kind": "sync", "limt": 3}]}),
+    ],
+)
+def test_an_argument_that_a_tool_does_not_have_is_refused(
+    reports: Reports, tool: str, arguments: dict[str, object]
+) -> None:
+    answer = call(reports, tool, report=SYNC, **arguments)
     assert answer.is_error
     assert "limt" in text(answer)
