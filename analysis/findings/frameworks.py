@@ -14,18 +14,22 @@ PYTORCH: Final = "pytorch"
 
 KERNELS: Final = {
     PYTORCH: r"\bat::native|\bat_cuda_detail|\bc10::|^triton_(?:poi|red|per|tem)_fused",
-    "tensorflow": r"\btensorflow::",
+    "tensorflow": r"\btensorflow::|_GPU_DT_[A-Z]+\d*_.*kernel$",
     "jax": r"\bxla::|__xla|^(?:loop|input)_\w*fusion|^gemm_fusion_|^wrapped_[a-z]+(?:_\d+)?$",
-    "cupy": r"^cupy_",
+    "cupy": r"^cupyx?_",
+    "fsdp": r"\bchunk_cat_cuda_kernel|\bsplit_with_sizes_copy_out_contiguous_no_cast_kernel",
 }
-"""What full or short names of kernels tell."""
+"""What full or short names of kernels tell. Those of FSDP pack and unpack its parameters. Eigen's
+tell nothing: TensorFlow has them, and PaddlePaddle and onnxruntime too."""
 
 RANGES: Final = {
-    PYTORCH: r"^aten::|^autograd::|^Torch-Compiled Region|CompiledFxGraph|^enumerate\(DataLoader\)",
+    PYTORCH: r"^aten::|^autograd::|^Torch-Compiled Region|CompiledFxGraph|^enumerate\(DataLoader\)"
+    r"|^DeepSpeed\w*\.",
     "jax": r"^Xla\w+:#|^TSL:|^jit_|^pjit",
     "cupy": r"^cupyx?[._]",
     "tensorflow": r"^tf\.|tensorflow",
-    "fsdp": r"^FSDP::|FullyShardedDataParallel",
+    "fsdp": r"^(?:FSDP|fsdp)::|FullyShardedDataParallel",
+    "lightning": r"^\[pl\]\[(?:profile|module)\]",
 }
 """What names of ranges tell."""
 
@@ -35,6 +39,7 @@ FILES: Final = {
     "cupy": r"(?:^|/)cupyx?/",
     "tensorflow": r"(?:^|/)tensorflow/",
     "trainer": r"(?:^|/)transformers/trainer\.py (?:train|_inner_training_loop|training_step)$",
+    "fsdp": r"(?:^|/)torch/distributed/fsdp/\S+ _(?:root_)?(?:pre|post)_(?:forward|backward)",
     "lightning": r"(?:^|/)(?:pytorch_)?lightning/\S+ (?:fit|advance|training_step)$",
 }
 """What files and functions of stacks tell. What is only imported has no such function."""

@@ -10,7 +10,11 @@ from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.frameworks import PYTORCH, frameworks_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.selection.timeline import Timeline
+from tests import tiny
 from tests.analyses import NAMES, analysed, loaded
+from tests.oracle.model import Frame, Sample
 
 OF_PYTORCH = (
     r"(?i)torch|\baten\b|DataLoader|\.item\(\)|autocast|channels_last|num_workers|\.cpu\(\)"
@@ -66,6 +70,61 @@ def test_programs_without_pytorch_get_no_advice_of_pytorch(framework: str, kerne
         for one in found.valued:
             assert one.finding.frameworks == (framework,)
             assert not any("torch" in line for line in one.finding.change)
+
+
+PYTHON = "/opt/lib/python3.12/site-packages/"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "expected"),
+    [
+        ("kernel", "cupy_copy__float32_float32", ["cupy"]),
+        ("kernel", "cupyx_scipy_special_gammaln__float64_float64", ["cupy"]),
+        ("kernel", "Mul_GPU_DT_FLOAT_DT_FLOAT_kernel", ["tensorflow"]),
+        ("kernel", "Cast_GPU_DT_INT64_DT_FLOAT_kernel", ["tensorflow"]),
+        ("kernel", "void tensorflow::BiasNHWCKernel<float>(int, const T1 *)", ["tensorflow"]),
+        # of TensorFlow, PaddlePaddle and onnxruntime
+        ("kernel", "void Eigen::internal::EigenMetaKernel<Eigen::TensorEvaluator<int>>", ["cuda"]),
+        (
+            "kernel",
+            "void at::native::detail::chunk_cat_cuda_kernel<float, c10::BFloat16>(T2 **, T1 *)",
+            ["fsdp", PYTORCH],
+        ),
+        ("kernel", "split_with_sizes_copy_out_contiguous_no_cast_kernel", ["fsdp", PYTORCH]),
+        ("range", "FSDP::pre_forward (layers.0)", ["fsdp", PYTORCH]),
+        ("range", "FullyShardedDataParallel._pre_forward", ["fsdp", PYTORCH]),
+        ("range", "fsdp::all_gather_copy_in, op_id = 7", ["fsdp", PYTORCH]),
+        (
+            "range",
+            "[pl][profile][LightningModule]Net.optimizer_step",
+            ["lightning", PYTORCH],
+        ),
+        ("range", "[pl][module]torch.nn.modules.linear.Linear: fc", ["lightning", PYTORCH]),
+        ("range", "DeepSpeedEngine.allreduce_gradients", [PYTORCH]),
+        ("range", "DeepSpeedZeroOptimizer_Stage3.step", [PYTORCH]),
+        ("range", "tensor_parallel", ["cuda"]),
+        ("file", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _pre_forward", ["fsdp"]),
+        ("file", "torch/distributed/fsdp/_runtime_utils.py _post_backward_hook", ["fsdp"]),
+        ("file", "torch/distributed/fsdp/__init__.py <module>", []),  # imported, that is all
+        ("file", "pytorch_lightning/loops/training_epoch_loop.py advance", ["lightning"]),
+        ("file", "lightning/pytorch/trainer/trainer.py fit", ["lightning"]),
+        ("file", "lightning/__init__.py <module>", ["cuda"]),
+    ],
+)
+def test_names_that_frameworks_write_tell_them(kind: str, name: str, expected: list[str]) -> None:
+    rows: list[tiny.Row] = [
+        tiny.launch(0, 5, 1),
+        tiny.kernel(10, 20, 1, name=name if kind == "kernel" else "k"),
+    ]
+    if kind == "range":
+        rows.append(tiny.opened(0, 9, name))
+    if kind == "file":
+        path, function = name.split()
+        rows.append(Sample(3, tiny.MAIN, (Frame(PYTHON + path, 1, function),)))
+        expected = sorted({*expected, *([] if expected == ["cuda"] else [PYTORCH])})
+    trace = tiny.trace_of(*rows)
+    timeline = Timeline(replace(trace, threads=trace.threads.clear()), Options())
+    assert [*frameworks_of(timeline).names] == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
