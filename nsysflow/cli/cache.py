@@ -96,7 +96,8 @@ def _show(store: "Store") -> None:
 
     entries = store.entries()
     limit = size(store.most_bytes)
-    click.echo(f"{store.folder}: {_sum(entries)}, at most {limit} or a tenth of the free space")
+    click.echo(f"{store.folder}: {_sum(entries)}")
+    click.echo(f"at most {limit}, or a tenth of the free space")
     rows = []
     for entry in entries[:_SHOWN]:
         used = datetime.fromtimestamp(entry.used_s).strftime(_DAY)

@@ -8,6 +8,7 @@ import sys
 from dataclasses import asdict
 from io import TextIOWrapper
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, TextIO
 
 import click
@@ -233,11 +234,14 @@ def list_all(*, as_json: bool) -> None:
         for workload in workloads()
         for variant in (None, *workload.variants)
     ]
-    width = max(len(name) for name, _ in (*rows, *summaries.items()))
+    from nsysflow.base.screen import line_width
+
+    indent = max(len(name) for name, _ in (*rows, *summaries.items())) + 4
     for title, named in (("Workloads", rows), ("Kernels", summaries.items())):
         click.echo(f"{title}:")
         for name, summary in named:
-            click.echo(f"  {name:{width}}  {summary}")
+            for number, line in enumerate(wrap(summary, line_width() - indent)):
+                click.echo(f"{'' if number else f'  {name}':{indent}}{line}")
 
 
 for _command in (

@@ -16,7 +16,7 @@ from nsysflow.base.errors import OutputError
 from nsysflow.base.screen import console, line_width
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results
-from nsysflow.report.terminal import page
+from nsysflow.report.terminal import page, wrapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Printout:
         """Print it."""
         print_lines(console(), self.lines)
         for remark in self.remarks:
-            click.echo(remark, err=True)
+            click.echo("\n  ".join(wrapped(remark, line_width() - 2)), err=True)
 
 
 def page_printout(results: Results, *, full: bool, top: int | None, at_least_ns: int) -> Printout:

@@ -230,8 +230,9 @@ def _table(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
         if fits:
             yield "  ".join(cells).rstrip()
         else:  # what was measured on one line, how it was judged below
+            judged = f"    {'  '.join(cells[3:])}".rstrip()
             yield "  ".join(cells[:3]).rstrip()
-            yield f"    {'  '.join(cells[3:])}".rstrip()
+            yield from wrap(judged, width, subsequent_indent="      ")
 
 
 def _where(judged: Sequence[Judgement]) -> Iterator[str]:

@@ -233,7 +233,7 @@ def _bridge(comparison: Comparison, least_ns: float) -> Block:
     return Block(
         title="Bridge",
         caption="what changed in the mean step; ± at 95 %; ~ within the noise; ? too few steps",
-        columns=(words("part"), *_DELTA, Column(head="", drawn=True)),
+        columns=(words("part"), *_DELTA, Column(head="", spare=True, drawn=True)),
         rows=tuple(rows),
     )
 

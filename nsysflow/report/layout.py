@@ -179,7 +179,9 @@ def set_in_columns(
     widths = [max(map(cell_len, cells)) for cells in zip(*table, strict=True)]
     groups = [[*range(len(columns))]]
     if width is not None:
-        kept = _columns_that_fit(columns, widths, width)
+        sources = [max(map(_source_cells, cells)) for cells in zip(*table[1:], strict=True)]
+        sources = sources or [0] * len(columns)
+        kept = _columns_that_fit(columns, widths, sources, width)
         drawn = any(column.drawn for column in columns)
         columns = [columns[index] for index in kept]
         if drawn and not any(column.drawn for column in columns):
@@ -187,11 +189,17 @@ def set_in_columns(
         table = [[row[index] for index in kept] for row in table]
         table[0] = [column.titled for column in columns]
         natural = [widths[index] for index in kept]
-        widths = _fitted(columns, natural, width)
+        widths = _fitted(columns, natural, [sources[index] for index in kept], width)
         if sum(widths) + len(_SEPARATOR) * (len(widths) - 1) > width:
             widths = [min(size, width - len(_INDENT)) for size in natural]
         groups = _groups(widths, width)
     return [_lines(columns, row, widths, groups) for row in table]
+
+
+def _source_cells(text: str) -> int:
+    """So many cells keep the file and line in a text; 0 without one."""
+    found = _SOURCE_LINE.search(text)
+    return min(cell_len(text), cell_len(found[0]) + 2) if found else 0
 
 
 def _groups(widths: Sequence[int], width: int) -> list[list[int]]:
@@ -222,11 +230,14 @@ def _lines(
     return f"\n{_INDENT}".join(line for line in lines if line)
 
 
-def _columns_that_fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+def _columns_that_fit(
+    columns: Sequence[Column], natural: Sequence[int], sources: Sequence[int], width: int
+) -> list[int]:
     """Which columns to show: all, or without spare ones, the last of which goes first."""
     kept = list(range(len(columns)))
     least = [
-        min(size, _least(column, _READABLE)) for column, size in zip(columns, natural, strict=True)
+        min(size, max(_least(column, _READABLE), source))
+        for column, size, source in zip(columns, natural, sources, strict=True)
     ]
     for index in reversed(range(len(columns))):
         if sum(least[each] + len(_SEPARATOR) for each in kept) - len(_SEPARATOR) <= width:
@@ -243,11 +254,13 @@ def _least(column: Column, name: int) -> int:
     return name if column.flexible else sys.maxsize
 
 
-def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+def _fitted(
+    columns: Sequence[Column], natural: Sequence[int], sources: Sequence[int], width: int
+) -> list[int]:
     widths = list(natural)
     least = [
-        min(size, max(_least(column, _NARROWEST), cell_len(column.titled)))
-        for column, size in zip(columns, natural, strict=True)
+        min(size, max(_least(column, _NARROWEST), cell_len(column.titled), source))
+        for column, size, source in zip(columns, natural, sources, strict=True)
     ]
     for _ in range(sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width):
         can_give = [index for index, size in enumerate(widths) if size > least[index]]

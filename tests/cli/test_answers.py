@@ -116,7 +116,7 @@ def test_it_lists_what_was_used_last_and_sums_up_the_others(
 ) -> None:
     file = Path(report)
     print_page(report)
-    first, head, row = run("cache").stdout.splitlines()
+    first, _, head, row = run("cache").stdout.splitlines()
     assert "cache: 1 kept (" in first
     assert head.split() == ["size", "last", "used", "what"]
     assert row.endswith(file.name)

@@ -131,3 +131,11 @@ def test_a_page_is_the_same_but_for_letters_that_standard_output_lacks(encoding:
     other = {(drawn, letter) for drawn, letter in zip(whole, shown, strict=True) if drawn != letter}
     assert len(other) == len({letter for _, letter in other}) > 0
     assert all(not drawn.isascii() and letter in "#=+.-~" for drawn, letter in other)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_lists_fit_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (("list",), ("explain",), ("explain", "syncs")):
+        lines = run(*words).stdout.splitlines()
+        assert max(map(len, lines)) <= columns, words

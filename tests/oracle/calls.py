@@ -88,10 +88,12 @@ class Calls:
         )
         self._marks: dict[int, list[Call]] | None = None
         self._join()
-        self.lacking = lacking_launches(self.ops) if whole is None else whole.lacking
+        self.lacking: dict[tuple[int | None, int | None], int]
+        self.classes: list[str]
         if whole is not None:  # §15.7: those of the whole trace
-            self.classes = whole.classes
+            self.lacking, self.classes = whole.lacking, whole.classes
             return
+        self.lacking = lacking_launches(self.ops)
         self.classes = [class_by_name(call.name) for call in self.calls]
         self._class_pageable_copies()
         self._class_lazy_loading()

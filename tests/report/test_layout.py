@@ -39,6 +39,12 @@ def test_both_ends_of_a_name_and_the_end_of_a_path_survive() -> None:
 def test_a_path_keeps_its_file_and_line() -> None:
     assert shorten("check.py:125 in check, step/metrics", 20) == "check.py:125 in che…"
     assert shorten("forward (transformers/models/llama.py:158)", 20) == "…odels/llama.py:158)"
+    columns = [words("what"), words("where"), figure("idle")]
+    rows = [("cudaStreamSynchronize", "a/metrics.py:125 in check, step", "1.23 ms")] * 2
+    for width in range(40, 70):
+        lines = "\n".join(set_in_columns(columns, rows, width)).split("\n")
+        assert "metrics.py:125" in "".join(lines)
+        assert max(map(cell_len, lines)) <= width
 
 
 def test_a_bar_gets_shorter_before_it_goes_and_its_letters_go_with_it() -> None:

@@ -291,10 +291,10 @@ def contents() -> Explained:
             Lines(
                 title="For example",
                 lines=(
-                    "nsysflow explain 1 REPORT          the first finding of a report, in full",
-                    "nsysflow explain sync              a cause of idle time",
-                    "nsysflow explain scalar-readback   a kind of finding",
-                    "nsysflow explain syncs             a table and its columns",
+                    "nsysflow explain 1 REPORT         one finding in full",
+                    "nsysflow explain sync             a cause of idle time",
+                    "nsysflow explain scalar-readback  a kind of finding",
+                    "nsysflow explain syncs            a table and its columns",
                 ),
             ),
         ),
