@@ -1,6 +1,7 @@
 """`idle-gpu`: the last resort of a GPU that idles, where other rules explain little of that."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -20,6 +21,9 @@ EXPLAINED_PCT: Final = 50
 """Findings that would save so much of it explain it."""
 
 _NAMED: Final = 3
+
+MOST_PCT: Final = 50
+"""So much of a cause's idle time has to be at the places that are named by operations."""
 
 RECORD: Final = (
     "record what the host runs meanwhile, with ranges:"
@@ -75,7 +79,7 @@ def idle_gpu(
     places = (
         gaps.filter(pl.col("cause").cast(pl.String) == cause)
         .with_columns(pl.col("phase", "source", "via", "culprit").fill_null(""))
-        .group_by("phase", "source", "via", "culprit")
+        .group_by("device", "phase", "source", "via", "culprit")
         .agg(pl.col("gaps", "total_ns").sum(), pl.col("max_ns").max())
         .sort("total_ns", "phase", "source", "culprit")
         .reverse()
@@ -99,14 +103,20 @@ def _finding(
     ran = running(subject, first["phase"] or OUTSIDE) if of_host else Running()
     known = ran.evidence or first["source"] or not of_host
     label = CAUSES[cause].label
+    beside = Beside() if known else _beside(subject, int(first["device"]), cause)
+    outside = first["phase"] in ("", OUTSIDE) and not first["culprit"]
+    record = () if known else (RECORD,)
+    change = (*HELPS[cause], *record) if beside.place else (*record, *HELPS[cause])
     return Finding(
         rule="idle-gpu",
         title=f"the GPU idles {whole_percent(idle_ns, window_ns)} of the time,"
-        f" {'mostly' if cause == causes['cause'][0] else 'also'} {label}{_where(first)}",
-        change=(*(() if known else (RECORD,)), *HELPS[cause]),
+        f" {'mostly' if cause == causes['cause'][0] else 'also'} {label}"
+        f"{beside.place if outside and beside.place else _where(first) + beside.place}",
+        change=change,
         evidence=(
             f"{subject.spent(subject.per_step(idle_ns))} idle: {_by_cause(causes, idle_ns)}",
             f"{label} is{'; '.join(_by_place(places, idle_ns))} of it",
+            *beside.evidence,
             *ran.evidence,
         ),
         table="gap_summary",
@@ -117,6 +127,59 @@ def _finding(
         source=first["source"],
         via=first["via"],
         culprit=first["culprit"],
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Where idle time is, told by the operations around it.
+
+    Attributes:
+        place: as it ends a title; empty where no few places have most of it.
+        evidence: these places, with their shares.
+    """
+
+    place: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+def _beside(subject: JudgedReport, device: int, cause: str) -> Beside:
+    """Between which operations most of the time of a cause is. Between two of one name says
+    nothing, as a program has many such places."""
+    gaps, ops = subject.view.gaps, subject.timeline.events.ops
+    name = ops["short_name"].cast(pl.String)
+    rows = gaps.select(
+        "device_no",
+        pl.col("end_ns").alias("start_ns"),
+        pl.col(f"{cause}_ns").alias("ns"),
+        ops["device"].gather(gaps["next_op"]).alias("device"),
+        name.gather(gaps["prev_op"]).alias("before"),
+        name.gather(gaps["next_op"]).alias("after"),
+    ).filter(pl.col("device") == device, pl.col("ns") > 0)
+    pairs = (
+        rows.filter(pl.col("before") != pl.col("after"))
+        .group_by("before", "after")
+        .agg(pl.col("ns").sum(), pl.len().alias("gaps"))
+        .sort("ns", "before", "after")
+        .reverse()
+        .head(_NAMED)
+    )
+    whole_ns = int(rows["ns"].sum())
+    if 100 * int(pairs["ns"].sum()) < MOST_PCT * whole_ns:
+        return Beside()
+    begun = subject.timeline.steps.select("device_no", "start_ns").unique()
+    at_steps = int(rows.join(begun, on=["device_no", "start_ns"], how="semi")["ns"].sum())
+    first = pairs.row(0, named=True)
+    most = "most" if 100 * first["ns"] >= MOST_PCT * whole_ns else "the largest part"
+    between = f", {most} between {first['before']} and {first['after']}"
+    places = (
+        f"between {row['before']} and {row['after']} ({number(row['gaps'])} gaps)"
+        f" {whole_percent(row['ns'], whole_ns)}"
+        for row in pairs.iter_rows(named=True)
+    )
+    return Beside(
+        place=" between the steps" if 100 * at_steps >= MOST_PCT * whole_ns else between,
+        evidence=(f"of this, {'; '.join(places)}",),
     )
 
 

@@ -10,6 +10,7 @@ from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.rules.idle_gpu import EXPLAINED_PCT, IDLE_PCT, RECORD
 from nsysflow.analysis.options import Options
+from tests import tiny
 from tests.analyses import NAMES, analysed, loaded
 
 
@@ -51,3 +52,23 @@ def test_much_idle_time_has_findings_that_explain_it_or_say_what_to_record(name:
         resort = [one.finding for one in found.valued if one.finding.rule == "idle-gpu"]
         assert resort or 100 * explained_ns(found) >= EXPLAINED_PCT * idle
         assert all(one.source or one.phase or one.culprit or RECORD in one.change for one in resort)
+
+
+def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> None:
+    bare, _ = as_recorded_by_others("rolloutcopy-fused")
+    (one,) = (v.finding for v in bare.found.valued if v.finding.rule == "idle-gpu")
+    place = "mostly host code, the largest part between _draw and _select_copy"
+    assert one.title == f"the GPU idles 98 % of the time, {place}"
+    assert one.change.index(RECORD) == len(one.change) - 1
+    rows = (
+        row
+        for number in range(12)
+        for row in (
+            tiny.launch(10**6 * number, 10**6 * number + 9_000, number + 1),
+            tiny.kernel(10**6 * number + 10_000, 10**6 * number + 20_000, number + 1),
+        )
+    )
+    alike = tiny.analysis_of(*rows)
+    found = [v.finding for v in alike.found.valued if v.finding.rule == "idle-gpu"]
+    assert [each.change[0] for each in found] == [RECORD]
+    assert "between" not in found[0].title
