@@ -33,9 +33,7 @@ def kept(server: Server) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def test_a_pull_request_gets_one_comment_which_the_next_run_updates(
-    runner: Runner, server: Server, profiles: Profiles
-) -> None:
+def test_a_pull_request_has_one_comment(runner: Runner, server: Server, profiles: Profiles) -> None:
     profiles.now("slow")
     base = runner.run()
     assert base.code == 0, base.printed
@@ -63,9 +61,7 @@ def test_a_pull_request_gets_one_comment_which_the_next_run_updates(
     assert not [name for name, data in kept(server).items() if TOKEN.encode() in data]
 
 
-def test_a_crossed_budget_fails_the_last_step_alone(
-    runner: Runner, server: Server, profiles: Profiles
-) -> None:
+def test_a_crossed_budget_fails_the_job(runner: Runner, server: Server, profiles: Profiles) -> None:
     profiles.now("fast")
     runner.run()
     profiles.now("slow")
@@ -78,9 +74,7 @@ def test_a_crossed_budget_fails_the_last_step_alone(
     assert {"1/report.json", "comment.md", "junit.xml"} <= set(kept(server))
 
 
-def test_a_failing_program_fails_the_job_with_its_code(
-    runner: Runner, server: Server, profiles: Profiles
-) -> None:
+def test_a_failed_program_fails_the_job(runner: Runner, server: Server, profiles: Profiles) -> None:
     profiles.fail()
     job = runner.run(pull_request=5)
     assert job.ended == {"Install nsysflow": 0, "Fetch the base": 0, "Profile": 7}
@@ -119,9 +113,7 @@ def test_a_baseline_file_is_a_base(runner: Runner, profiles: Profiles, runs: Pat
     assert job.code == 4
 
 
-def test_budgets_of_the_settings_file_count_where_none_are_given(
-    runner: Runner, profiles: Profiles
-) -> None:
+def test_budgets_come_from_the_settings_file_by_default(runner: Runner, profiles: Profiles) -> None:
     (runner.workspace / "nsysflow.toml").write_text(f'[check]\nmax = ["{FINDING}"]\n')
     profiles.now("slow")
     job = runner.run(max="", captures="1")
@@ -207,9 +199,7 @@ def captured(env: dict[str, str], folder: Path, *words: str) -> subprocess.Compl
     )
 
 
-def test_what_is_kept_holds_neither_the_environment_nor_paths(
-    tmp_path: Path, machine: dict[str, str]
-) -> None:
+def test_no_environment_and_no_path_is_kept(tmp_path: Path, machine: dict[str, str]) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     (tmp_path / "runs").mkdir()
     own = {"TOKEN": SECRET, "TMPDIR": str(tmp_path / "runs")}

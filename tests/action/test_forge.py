@@ -73,9 +73,7 @@ def commented(env: dict[str, str], folder: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("of", [github, gitlab])
-def test_a_comment_is_posted_once_and_updated_then(
-    of: Forge, server: Server, tmp_path: Path
-) -> None:
+def test_a_comment_is_posted_once_then_updated(of: Forge, server: Server, tmp_path: Path) -> None:
     server.comments = [{"id": number, "body": f"> {MARKER}"} for number in (1, 2, 3)]
     env = of(server)
     assert commented(env, tmp_path, f"{MARKER}\none") == "posted a comment\n"
@@ -86,9 +84,7 @@ def test_a_comment_is_posted_once_and_updated_then(
     assert changed == ({"POST", "PUT"} if of is gitlab else {"POST", "PATCH"})
 
 
-def test_another_job_has_a_comment_of_its_own_which_is_cut_if_too_long_for_github(
-    server: Server, tmp_path: Path
-) -> None:
+def test_another_job_has_its_own_comment_cut_where_too_long(server: Server, tmp_path: Path) -> None:
     commented(github(server), tmp_path, "<!-- nsysflow diff a -->\nof a")
     commented(github(server), tmp_path, "<!-- nsysflow diff b -->\n" + "x" * 100_000)
     first, second = (each["body"] for each in server.comments)
@@ -96,9 +92,7 @@ def test_another_job_has_a_comment_of_its_own_which_is_cut_if_too_long_for_githu
     assert 60_000 < len(second) < 65_536
 
 
-def test_the_base_is_the_newest_artifact_of_the_base_branch(
-    server: Server, tmp_path: Path, captures: Path
-) -> None:
+def test_the_base_is_the_newest_artifact(server: Server, tmp_path: Path, captures: Path) -> None:
     server.keep("train", captures, branch="main")
     (captures / "1" / "report.json").write_text("newer")
     server.keep("train", captures, branch="main")
@@ -128,9 +122,7 @@ def test_the_base_of_gitlab_is_the_artifact_of_this_job_on_the_target_branch(
 
 
 @pytest.mark.parametrize("of", [github, gitlab])
-def test_without_an_artifact_the_base_is_an_empty_folder(
-    of: Forge, server: Server, tmp_path: Path
-) -> None:
+def test_without_an_artifact_the_base_is_empty(of: Forge, server: Server, tmp_path: Path) -> None:
     done = forge(of(server), "base", tmp_path / "base")
     assert done.stdout == "no base yet\n"
     assert list((tmp_path / "base").iterdir()) == []

@@ -441,9 +441,7 @@ def end_of(model: PlainTrace) -> int:
 
 
 @any_trace
-def test_a_longer_framework_gap_takes_from_host_and_api_what_it_gives_to_launch(
-    model: PlainTrace,
-) -> None:
+def test_a_longer_framework_gap_moves_host_and_api_to_launch(model: PlainTrace) -> None:
     trace = to_trace(model)
     assert_framework_gaps_move_host_to_launch(trace, (0, 50_000, 400_000))
 

@@ -27,9 +27,7 @@ OWN: Final = st.sampled_from(
 
 @MANY
 @given(several(traces()), OWN)
-def test_every_table_of_random_traces_agrees_with_the_oracle(
-    model: PlainTrace, own: tuple[str, ...]
-) -> None:
+def test_random_traces_agree_with_the_oracle(model: PlainTrace, own: tuple[str, ...]) -> None:
     assert_agrees(nsysflow.analyze(to_trace(model), Options(own=own)), Report(model, own=own))
 
 

@@ -14,9 +14,7 @@ RANGES = ["step", "data", "forward", "backward", "optimizer", "grad_clip"]
         ("xyz", [], ""),
     ],
 )
-def test_the_answer_is_the_nearest_name_or_the_first_ones(
-    typed: str, known: list[str], said: str
-) -> None:
+def test_the_answer_is_the_nearest_name_or_first(typed: str, known: list[str], said: str) -> None:
     assert near_or_all(typed, known, where="--table phases").startswith(said)
 
 

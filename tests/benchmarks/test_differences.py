@@ -74,9 +74,7 @@ def test_every_frame_with_times_repeats_as_a_whole(traces: tuple[Trace, Trace], 
     assert big.select(lasted.sum()).item() == 3 * once.select(lasted.sum()).item()
 
 
-def test_a_call_and_an_operation_meet_only_within_their_repetition(
-    traces: tuple[Trace, Trace],
-) -> None:
+def test_calls_and_operations_meet_only_within_a_repetition(traces: tuple[Trace, Trace]) -> None:
     met = [
         trace.calls.drop_nulls("correlation").join(
             trace.ops, on=["process", "correlation"], nulls_equal=False

@@ -64,9 +64,7 @@ def test_a_page_is_printed_and_the_files_lie_beside_the_report(here: Path) -> No
     assert "wrote" not in done.stdout
 
 
-def test_no_files_writes_nothing_and_full_prints_what_one_screen_has_no_room_for(
-    here: Path,
-) -> None:
+def test_no_files_writes_nothing_and_full_prints_all(here: Path) -> None:
     page = run("analyze", "run.sqlite", "--no-files").stdout
     full = run("analyze", "run.sqlite", "--no-files", "--full").stdout
     assert "\x1b" not in page + full
@@ -175,9 +173,7 @@ def test_options_arrive_in_ns(asked: Asked) -> None:
         ("--scheduler tcp://a:1", Choice(scheduler="tcp://a:1"), False),
     ],
 )
-def test_who_does_the_work_reaches_the_analysis(
-    asked: Asked, words: str, choice: Choice, strict: bool
-) -> None:
+def test_workers_reach_the_analysis(asked: Asked, words: str, choice: Choice, strict: bool) -> None:
     run("analyze", "run.sqlite", "--no-files", *words.split())
     ((_, how),) = asked
     assert (how["choice"], how["strict"]) == (choice, strict)
@@ -200,9 +196,7 @@ def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
     assert (here / "run1" / "report.json").is_file()
 
 
-def test_the_files_of_a_real_report_add_up_and_name_no_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_report_s_files_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(DATA)
     run("analyze", "h200-gpt2-eager.sqlite.xz", "-o", tmp_path / "out")
     document = json.loads((tmp_path / "out" / "report.json").read_text())

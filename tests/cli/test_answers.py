@@ -56,9 +56,7 @@ def page(*words: str) -> str:
     ],
     ids=" ".join,
 )
-def test_the_second_answer_is_the_first_one_and_takes_no_analysis(
-    words: list[str], report: str, analyses: Mock
-) -> None:
+def test_a_second_answer_takes_no_analysis(words: list[str], report: str, analyses: Mock) -> None:
     first = said(*words, report)
     assert any(first)
     assert (said(*words, report), analyses.call_count) == (first, 1)
@@ -111,9 +109,7 @@ def print_page(report: str | Path) -> None:
     run("analyze", report, "--no-files")
 
 
-def test_it_lists_what_was_used_last_and_sums_up_the_others(
-    report: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_lists_what_was_used_last(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = Path(report)
     print_page(report)
     first, _, head, row = run("cache").stdout.splitlines()
@@ -141,9 +137,7 @@ def test_it_says_that_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("cache").stdout == "nothing is kept: NSYSFLOW_CACHE is off\n"
 
 
-def test_no_cache_keeps_nothing_and_holds_for_one_command_or_in_a_settings_file(
-    report: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_cache_holds_for_command_or_file(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.environ[VARIABLE]
     run("analyze", report, "--no-files", "--no-cache")
     assert os.environ[VARIABLE] == before

@@ -66,9 +66,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ((SAMPLE, *STEP), 4, "steps would tell"),
     ],
 )
-def test_the_exit_code_says_whether_budgets_are_kept(
-    words: tuple[str | Path, ...], code: int, said: str
-) -> None:
+def test_the_exit_code_is_the_verdict(words: tuple[str | Path, ...], code: int, said: str) -> None:
     assert said in check(*words, code=code).stdout
 
 
@@ -88,9 +86,7 @@ def test_a_report_is_judged_like_its_report_json(tmp_path: Path) -> None:
         ("pyproject.toml", '[tool.nsysflow.check]\nmax = ["step_ms<=1"]\n', 3),
     ],
 )
-def test_budgets_stand_in_a_settings_file_and_those_that_are_typed_replace_them(
-    here: Path, file: str, text: str, code: int
-) -> None:
+def test_typed_budgets_replace_those_of_a_file(here: Path, file: str, text: str, code: int) -> None:
     (here / file).write_text(text)
     check("a", code=code)
     check("a", *STEP, code=0)
@@ -105,9 +101,7 @@ def test_budgets_stand_in_a_settings_file_and_those_that_are_typed_replace_them(
         ("[check]\nmax = true\n", 1, "a list in brackets"),
     ],
 )
-def test_a_wrong_budget_of_a_file_is_refused_with_its_line(
-    here: Path, text: str, code: int, said: str
-) -> None:
+def test_a_wrong_budget_is_refused_with_line(here: Path, text: str, code: int, said: str) -> None:
     (here / "nsysflow.toml").write_text(text)
     message = refused("check", "a", code=code)
     assert "nsysflow.toml" in message
@@ -144,9 +138,7 @@ def test_a_baseline_can_be_a_report_which_is_never_replaced() -> None:
     assert "b/report.json is no baseline file" in said
 
 
-def test_the_baseline_of_a_settings_file_lies_beside_it(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_s_baseline_lies_beside_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "nsysflow.toml").write_text(
         '[check]\nmax = ["step_ms<=1.05*baseline"]\nbaseline = "baseline.json"\n'
     )
@@ -241,9 +233,7 @@ def test_it_is_the_only_one_that_ends_so(name: str, found: str | None) -> None:
 
 
 @pytest.mark.usefixtures("tree")
-def test_a_file_is_named_from_the_root_of_the_repository_or_else_from_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_named_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "linked.py").symlink_to(tmp_path / "src" / "train.py")
     for name in ("train.py", "linked.py"):
         assert file_in_repository(name) == "src/train.py"

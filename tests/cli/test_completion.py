@@ -71,9 +71,7 @@ def test_the_script_asks_this_program(shell: str) -> None:
     assert "_NSYSFLOW_COMPLETE" in run("completion", shell).stdout
 
 
-def test_a_run_has_the_names_of_its_report_without_numbers_or_those_of_its_analysis(
-    tmp_path: Path,
-) -> None:
+def test_a_run_has_the_names_of_its_report_or_analysis(tmp_path: Path) -> None:
     write_manifest(tmp_path, RUN)
     nvtx = [{"text": "train"}, {"text": "train"}, {"text": "iteration 3"}, {"text": "eval"}]
     write_export(tmp_path / "report.sqlite", nvtx=nvtx)

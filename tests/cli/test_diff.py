@@ -45,9 +45,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("before", "after", "part", "kind"), PAIRS)
-def test_what_was_made_to_change_leads_the_bridge(
-    before: str, after: str, part: str, kind: str | None
-) -> None:
+def test_the_change_leads_the_bridge(before: str, after: str, part: str, kind: str | None) -> None:
     found = json.loads(diff("--json", "--force", sample(before), sample(after)))
     bridge, first = found["bridge"], found["bridge"]["parts"][0]
     assert (first["part"], first["kind"]) == (part, kind)

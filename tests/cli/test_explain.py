@@ -56,9 +56,7 @@ def test_each_command_of_a_help_page_is_one_that_there_is() -> None:
         run(*shlex.split(command.replace("REPORT", shlex.quote(str(REPORT)))))
 
 
-def test_the_settings_of_analyze_hold_for_its_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_of_analyze_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nsysflow.toml").write_text('[analyze]\nstep = "forward"\nskip = 0\n')
     monkeypatch.chdir(tmp_path)
     assert "--step forward --skip 0" in explained("1", REPORT)
@@ -77,9 +75,7 @@ def test_the_settings_of_analyze_hold_for_its_report(
     ],
     ids=str,
 )
-def test_what_is_not_there_is_refused_with_what_is(
-    words: tuple[str | Path, ...], said: str
-) -> None:
+def test_an_unknown_name_is_refused_with_advice(words: tuple[str | Path, ...], said: str) -> None:
     assert said in refused("explain", *words)
 
 

@@ -88,9 +88,7 @@ def test_diff_draws_the_bridge_of_two_sides() -> None:
 
 
 @pytest.mark.parametrize("words", [ANALYZE, DIFF])
-def test_a_folder_that_cannot_take_them_is_refused_before_any_work(
-    words: tuple[str | Path, ...],
-) -> None:
+def test_an_unfit_folder_is_refused_before_any_work(words: tuple[str | Path, ...]) -> None:
     Path("figures").write_text("mine", encoding="utf-8")
     said = refused(*words, "--figures", "figures", code=1)
     assert "is a file. Name a folder with --figures DIR" in said
@@ -117,9 +115,7 @@ def samples(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "start", "reader"),
     [("idle.svg", "<svg ", "a browser"), ("idle.json", '{"$schema"', "speedscope.app")],
 )
-def test_the_flame_graph_is_written_and_nothing_else(
-    here: Path, name: str, start: str, reader: str
-) -> None:
+def test_a_flame_graph_is_written_alone(here: Path, name: str, start: str, reader: str) -> None:
     ran = run("analyze", "report.sqlite.xz", "--flamegraph", name)
     assert (ran.stdout, ran.stderr) == ("", f"wrote {name}: open it in {reader}\n")
     assert names(here) == [name, "report.sqlite.xz"]

@@ -47,9 +47,7 @@ def test_a_command_explains_itself_with_an_example(command: str) -> None:
 
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
-def test_the_help_of_an_option_is_a_sentence_and_its_default_is_shown(
-    command: click.Command, option: click.Option
-) -> None:
+def test_an_option_has_a_sentence_and_default(command: click.Command, option: click.Option) -> None:
     assert option.help is not None
     assert option.help[0].isupper()
     assert option.help.endswith(".")
@@ -77,9 +75,7 @@ def stopped(command: str, by: BaseException, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @every_command
-def test_ctrl_c_and_an_error_are_one_message_and_an_exit_code(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_and_errors_are_one_message(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done = stopped(command, KeyboardInterrupt(), monkeypatch)
     assert (done.exit_code, done.output) == (130, "nsysflow: interrupted\n")
     done = stopped(command, WrongResult("a is not b", "Look"), monkeypatch)
@@ -116,9 +112,7 @@ def test_a_reader_that_leaves_ends_a_command_with_141_and_no_message(words: list
         ("analyze x --from 3 --to 1", "--from 3 is later than --to 1"),
     ],
 )
-def test_a_mistyped_word_is_wrong_usage_and_answered_with_the_nearest(
-    typed: str, said: str
-) -> None:
+def test_a_mistyped_word_is_answered_with_the_nearest(typed: str, said: str) -> None:
     assert said in refused(*typed.split())
 
 

@@ -83,9 +83,7 @@ BOTH_FLAGS = "force = true\nno-files = true"
         (BOTH_FLAGS, "--no-force --force --files", {"force": True}),
     ],
 )
-def test_what_is_typed_wins_over_the_file(
-    given: Given, text: str, words: str, seen: dict[str, object]
-) -> None:
+def test_typed_values_win(given: Given, text: str, words: str, seen: dict[str, object]) -> None:
     assert literal_eval(given(f"[analyze]\n{text}\n", *words.split()).output) == seen
 
 
@@ -104,16 +102,12 @@ def test_what_is_typed_wins_over_the_file(
         ("from = 'soon'", "from in [analyze]: "),
     ],
 )
-def test_a_wrong_value_is_refused_with_the_file(
-    given: Given, tmp_path: Path, line: str, said: str
-) -> None:
+def test_a_wrong_value_names_the_file(given: Given, tmp_path: Path, line: str, said: str) -> None:
     refused = refusal(given(f"[analyze]\n{line}\n"))
     assert refused.startswith(f"{tmp_path / 'nsysflow.toml'}: {said}")
 
 
-def test_help_works_where_the_file_is_broken_and_that_of_the_program_does_not_hide_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_works_with_a_broken_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nsysflow.toml").write_text("[analyze\n")
     monkeypatch.chdir(tmp_path)
     for name in COMMANDS:
@@ -128,9 +122,7 @@ def test_the_switch_that_turns_a_flag_off_stays_out_of_help_and_file(given: Give
     assert "has no option --no-force" in refusal(given("[analyze]\nno-force = true\n"))
 
 
-def test_the_tables_of_the_file_are_those_of_the_commands_that_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_these_commands_read_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nsysflow.toml").write_text("not TOML\n")
     monkeypatch.chdir(tmp_path)
 
@@ -166,9 +158,7 @@ def test_the_nearest_folder_with_a_table_of_ours_wins(tmp_path: Path) -> None:
     assert values_in(inner) == {"top": 3}
 
 
-def test_a_relative_path_starts_at_the_files_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner = tmp_path / "a"
     inner.mkdir()
     elsewhere = tmp_path / "elsewhere"
@@ -202,9 +192,7 @@ def test_a_relative_path_starts_at_the_files_folder(
         ),
     ],
 )
-def test_a_mistake_in_the_file_is_named_with_the_file(
-    tmp_path: Path, file: str, text: str, said: str
-) -> None:
+def test_a_mistake_is_named_with_its_file(tmp_path: Path, file: str, text: str, said: str) -> None:
     path = tmp_path / f"{file}.toml"
     path.write_text(text)
     with pytest.raises(SettingsError) as raised:

@@ -68,9 +68,7 @@ def test_the_folder_alone_is_enough_while_it_holds_a_page() -> None:
     assert "nsysflow show REPORT" in refused("show", FOLDER, code=1)
 
 
-def test_without_a_screen_it_says_how_to_copy_the_page(
-    opened: Mock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_screen_copying_is_said(opened: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)

@@ -83,9 +83,7 @@ def test_a_bad_argument_is_refused_with_the_nearest_name(change: str, said: str)
         ("\xff", "is not a CSV file"),
     ],
 )
-def test_a_file_of_calls_that_cannot_be_meant_is_refused(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_a_file_of_wrong_calls_is_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "calls.csv"
     file.write_text(text, encoding="latin-1")
     assert said in refused("whatif", REPORT, "--remove-calls", file)

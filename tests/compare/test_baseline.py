@@ -78,9 +78,7 @@ def edited(**other: Any) -> str:
         (TEXT.replace("baseline-2", "baseline-9"), "its schema is nsysflow-base"),
     ],
 )
-def test_what_we_did_not_write_is_refused_with_what_to_type(
-    tmp_path: Path, text: str, said: str
-) -> None:
+def test_what_others_wrote_is_refused_with_advice(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "baseline.json"
     file.write_text(text)
     with pytest.raises(Damaged) as refused:

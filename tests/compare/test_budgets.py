@@ -131,9 +131,7 @@ WAITS = track(row(10, name="embed"), row(90, part="idle", kind="sync"))
         (capture(row(0, 4), row(0, 4, part="idle")), "idle_pct", [0, 100]),
     ],
 )
-def test_a_figure_is_of_the_slowest_rank_that_has_it(
-    found: Capture, name: str, values: list[float]
-) -> None:
+def test_figures_are_of_the_slowest_rank(found: Capture, name: str, values: list[float]) -> None:
     assert figures_of([found])[name].values(found) == values
 
 

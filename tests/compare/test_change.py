@@ -172,9 +172,7 @@ def test_the_interval_is_that_of_the_oracle(base: list[list[int]], new: list[lis
 
 
 @given(sides, sides)
-def test_the_ratio_of_the_means_is_that_of_the_oracle(
-    base: list[list[int]], new: list[list[int]]
-) -> None:
+def test_the_ratio_of_means_is_the_oracle_s(base: list[list[int]], new: list[list[int]]) -> None:
     found, expected = mean_ratio_interval(base, new), oracle.mean_ratio(base, new)
     assert (found is None) == (expected is None)
     if found is not None and expected is not None:

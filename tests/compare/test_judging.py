@@ -61,18 +61,14 @@ EXACT = [steps_around(10, spread=0)]
         ("step_ms<10", EXACT, "crossed"),
     ],
 )
-def test_a_capture_is_judged_by_its_steps_and_several_by_their_medians(
-    text: str, captures: list[Capture], verdict: str
-) -> None:
+def test_captures_are_judged_by_medians(text: str, captures: list[Capture], verdict: str) -> None:
     found = judged(text, captures)
     assert found.verdict == verdict
     assert measured(found).counted == ("run" if len(captures) > 1 else "step")
 
 
 @pytest.mark.parametrize("captures", [[steps_around(10, 5)], runs_of(10, 10.1)])
-def test_too_few_steps_or_captures_are_too_noisy_and_more_are_asked_for(
-    captures: list[Capture],
-) -> None:
+def test_too_few_steps_or_captures_are_noisy_and_more_are_asked(captures: list[Capture]) -> None:
     found = judged("step_ms<=20", captures)
     assert found.verdict == "too noisy"
     assert (measured(found).needed or 0) > len(captures)
@@ -89,9 +85,7 @@ def test_a_larger_limit_never_makes_it_worse(limit: int, op: str) -> None:
     ("factor", "verdict"), [(1.0, "crossed"), (1.05, "crossed"), (1.25, "within")]
 )
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_limit_beside_the_baseline_is_of_the_ratio(
-    count: int, factor: float, verdict: str
-) -> None:
+def test_a_limit_beside_the_baseline_is_a_ratio(count: int, factor: float, verdict: str) -> None:
     new = runs_of(10.9, 11, 11.1)
     found = judged(f"step_ms<={factor}*baseline", new[:count], THREE[:count])
     assert (found.verdict, measured(found).factor) == (verdict, factor)
@@ -115,9 +109,7 @@ def test_something_beside_a_baseline_of_nothing_is_crossed() -> None:
         ),
     ],
 )
-def test_a_limit_of_the_baseline_needs_one_with_the_figure(
-    text: str, base: list[Capture] | None, said: str
-) -> None:
+def test_a_limit_needs_its_baseline(text: str, base: list[Capture] | None, said: str) -> None:
     with pytest.raises(CheckError, match=said):
         judged(text, ONE, base)
 
@@ -182,9 +174,7 @@ NOWHERE_TEXT = "host code: 300 ns a step"
         ([SHORT, NOWHERE], "idle_ms", [NOWHERE_TEXT]),
     ],
 )
-def test_it_is_the_most_idle_time_of_what_the_budget_limits(
-    rows: list[Row], figure: str, places: list[str]
-) -> None:
+def test_it_is_the_largest_idle_time_there(rows: list[Row], figure: str, places: list[str]) -> None:
     captures = [capture(WORK, *rows)]
     found = culprits_of(figures_of(captures)[figure], captures)
     assert [each.what for each in found] == places

@@ -234,9 +234,7 @@ class OnAnotherGpu(Tensor):
     device = torch.device("cuda", 1)
 
 
-def test_a_tensor_on_a_gpu_that_is_not_the_current_one_is_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tensor_on_another_gpu_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     require_current("here", torch.device("cuda", 0))
     said = r"^x must be on the current GPU, cuda:0, but is on cuda:1"

@@ -97,9 +97,7 @@ def test_a_nan_or_an_infinity_makes_only_its_own_row_nan(bad: float, device: tor
 
 
 @pytest.mark.parametrize("shape", [(0, 8), (8, 0)], ids=str)
-def test_empty_input_gives_empty_output_and_zero_gradients(
-    shape: tuple[int, int], device: torch.device
-) -> None:
+def test_empty_input_gives_empty_output(shape: tuple[int, int], device: torch.device) -> None:
     tensors = inputs(*shape, torch.float32, device)
     y, _, dg, db, _ = with_gradients(layernorm_relu_add, tensors, torch.ones_like(tensors[0]))
     assert y.shape == shape

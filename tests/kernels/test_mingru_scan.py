@@ -57,9 +57,7 @@ def test_results_and_gradients_match_the_definition_in_float64(
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # numpy's, in the interpreter
 @pytest.mark.parametrize("value", [0.0, 1e4, -1e4, 3e38, -3e38])
-def test_gradients_are_finite_from_a_state_of_zero_and_saturated_gates(
-    device: torch.device, value: float
-) -> None:
+def test_gradients_are_finite_at_zero_and_saturation(device: torch.device, value: float) -> None:
     combined = torch.full((1, 11, 3 * 20), value, device=device)
     combined[..., :20].clamp_(-1e4, 1e4)  # a hidden of 3e38 makes h 3e38, whose gradients overflow
     state = torch.zeros(1, 1, 20, device=device)

@@ -123,9 +123,7 @@ def test_a_nan_makes_all_weights_nan_and_an_infinity_only_its_own(
     assert bool(weights[0].isfinite().all()) != whole[0]
 
 
-def test_backward_is_refused_after_the_weights_have_been_stepped(
-    lr: Tensor, device: torch.device
-) -> None:
+def test_backward_is_refused_after_the_weights_stepped(lr: Tensor, device: torch.device) -> None:
     weight = torch.randn(4, 6, device=device, requires_grad=True)
     table = muon_table([weight], randn([(4, 6)], device))
     loss = (weight * weight).sum()

@@ -71,9 +71,7 @@ def test_product_and_gradients_match_the_definition_rounded_once(
 
 
 @each_type
-def test_autograd_gives_the_same_with_gradients_of_the_weight_s_dtype(
-    dtype: torch.dtype, device: torch.device
-) -> None:
+def test_autograd_agrees_in_the_weight_s_dtype(dtype: torch.dtype, device: torch.device) -> None:
     x, weight, gradient = layer((70, 12, 4), dtype, device)
     gradient = gradient.to(dtype)
     dx, dweight = nan_like(x), nan_like(weight)
@@ -115,9 +113,7 @@ def on_hopper(outputs: int, width: int, dtype: torch.dtype) -> tuple[Compiled, C
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-def test_on_hopper_it_loads_16_bytes_uses_tensor_cores_and_hardly_spills(
-    dtype: torch.dtype,
-) -> None:
+def test_on_hopper_it_loads_16_bytes_and_hardly_spills(dtype: torch.dtype) -> None:
     forward, backward = on_hopper(5, 128, dtype)
     # forward in float32: one warp with spills was faster than two without, 7.8 us against 8.2
     assert forward.local_bytes <= (256 if dtype == torch.float32 else 0)
@@ -137,8 +133,6 @@ def test_on_hopper_it_loads_16_bytes_uses_tensor_cores_and_hardly_spills(
     ],
     ids=str,
 )
-def test_the_largest_allowed_sizes_fit_into_an_sm(
-    outputs: int, width: int, dtype: torch.dtype
-) -> None:
+def test_the_largest_sizes_fit_into_an_sm(outputs: int, width: int, dtype: torch.dtype) -> None:
     for compiled in on_hopper(outputs, width, dtype):
         assert compiled.shared_bytes <= SHARED_BYTES_MAX

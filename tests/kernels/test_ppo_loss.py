@@ -89,9 +89,7 @@ def test_loss_and_gradient_match_the_definition_in_float64(
     [{"clip": 0.3}, {"value_clip": 0.05}, {"value_weight": 2.0}, {"entropy_weight": 0.5}],
     ids=str,
 )
-def test_each_factor_has_its_effect_also_without_autograd(
-    device: torch.device, factors: dict[str, float]
-) -> None:
+def test_each_factor_has_its_effect(device: torch.device, factors: dict[str, float]) -> None:
     arguments = inputs(device, 300, 4, 3)
     wanted = check(arguments, **factors)
     assert wanted[0] != ppo_loss(*arguments)
@@ -130,9 +128,7 @@ def test_a_nan_in_any_input_makes_the_loss_nan(device: torch.device, which: int)
     assert ppo_loss(*arguments).isnan()
 
 
-def test_nothing_is_launched_without_rows(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_rows_launch_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ppo_loss_moments", "ppo_loss_forward", "ppo_loss_backward"):
         monkeypatch.setattr(module, name, None)
     loss, gradient = loss_and_gradient(inputs(device, 0, 4))
@@ -141,9 +137,7 @@ def test_nothing_is_launched_without_rows(
 
 
 @pytest.mark.slow
-def test_an_h200_keeps_a_row_in_registers_and_waits_before_it_writes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_h200_keeps_a_row_and_waits_before_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_can_overlap", lambda _device: True)
     rows, actions = 32_768, module.ACTIONS_MAX
     floats, weights = shaped(rows, dtype=FP32), shaped(rows // 64, dtype=FP32)

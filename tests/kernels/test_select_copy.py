@@ -99,9 +99,7 @@ ROWS = [3, 0, 8, 3, 7]
 @pytest.mark.parametrize(
     ("steps", "width", "actions"), [(64, 96, 4), (1, 1, 1), (7, 5, 3), (33, 3, 2), (8, 1, 1)]
 )
-def test_every_field_is_copied_at_any_size(
-    device: torch.device, steps: int, width: int, actions: int
-) -> None:
+def test_every_field_is_copied(device: torch.device, steps: int, width: int, actions: int) -> None:
     check(rollout(device, steps=steps, width=width, actions=actions), ROWS, (5, 1, 8))
 
 
@@ -122,9 +120,7 @@ def test_every_dtype_is_copied_unchanged(
     check(replace(source, obs=(source.obs * 40).to(torch.uint8)), ROWS, (5,))
 
 
-def test_long_rows_are_copied_in_pieces(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_rows_go_in_pieces(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LAUNCH", module._Launch(tile_bytes=256))
     check(rollout(device, steps=13, width=11), ROWS, (5, 1, 40))
 

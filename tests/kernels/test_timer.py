@@ -92,9 +92,7 @@ def test_a_pass_that_raises_is_timed_and_still_raises(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("keeps_up", [True, False])
-def test_nothing_waits_and_events_stay_few_as_long_as_the_gpu_keeps_up(
-    gpu: Gpu, keeps_up: bool
-) -> None:
+def test_nothing_waits_while_the_gpu_keeps_up(gpu: Gpu, keeps_up: bool) -> None:
     timer = CUDATimer(event=gpu.event)
     passes = 4 * module.PENDING_MAX
     for _ in range(passes):

@@ -44,9 +44,7 @@ def working(folder: Path, *ranges: str, then: str = "") -> Path:
     return script(folder / "nsys", f"{WRITE}{does}\n{then}")
 
 
-def test_an_export_replaces_an_older_one_and_leaves_nothing_else(
-    report: Path, tmp_path: Path
-) -> None:
+def test_an_export_replaces_an_older_one_alone(report: Path, tmp_path: Path) -> None:
     nsys = working(tmp_path / "bin")
     out = tmp_path / "run.sqlite"
     out.write_text("an older one")
@@ -79,9 +77,7 @@ def test_a_failed_export_leaves_nothing(body: str, said: str, report: Path, tmp_
     "said", ["[tag_message*] = database or disk is full", "write: No space left on device."]
 )
 @pytest.mark.parametrize("code", [0, 1])
-def test_a_full_disk_is_named_even_with_exit_code_0(
-    said: str, code: int, report: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_is_always_named(said: str, code: int, report: Path, tmp_path: Path) -> None:
     nsys = working(tmp_path / "bin", then=f"echo '{said}' >&2; exit {code}")
     out = tmp_path / "run.sqlite"
     with pytest.raises(OutputError, match=r"no space is left in .* MB free.* Make room:\n  df -h"):
@@ -124,9 +120,7 @@ def test_an_exporter_looks_for_nsys_late(
         exporter(None)(report, tmp_path / "run.sqlite")
 
 
-def test_libraries_that_the_importer_lacks_are_a_problem_unless_a_launcher_may_name_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_libraries_are_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = r"printf '\tlibdw.so.1 => not found\n\tlibc.so.6 => /lib/libc.so.6 (0x1)\n'"
     script(tmp_path / "bin/ldd", f'[ "$LD_LIBRARY_PATH" = "{tmp_path}" ] || {missing}')
     real_elf(tmp_path / "host-linux-x64/QdstrmImporter")

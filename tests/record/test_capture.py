@@ -17,9 +17,7 @@ from tests.unprivileged import unprivileged
 pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 
 
-def test_unnamed_runs_are_called_after_their_script_and_numbered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unnamed_runs_are_numbered_after_their_script(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Mock(now=Mock(return_value=datetime(2026, 11, 20, 10, 0, 0)))
     monkeypatch.setattr("nsysflow.cli.request.datetime", clock)
     Path("train.py").write_text("print('ran')")
@@ -45,9 +43,7 @@ def test_unnamed_runs_are_called_after_their_script_and_numbered(
         ({"output.log": "mine"}, ["--force"], "is not a run of nsysflow"),
     ],
 )
-def test_only_a_run_is_replaced_and_only_with_force(
-    held: dict[str, str], force: list[str], said: str
-) -> None:
+def test_only_a_run_is_replaced_if_asked(held: dict[str, str], force: list[str], said: str) -> None:
     Path("out").mkdir()
     for name, text in held.items():
         Path("out", name).write_text(text)
@@ -57,9 +53,7 @@ def test_only_a_run_is_replaced_and_only_with_force(
     assert {path.name: path.read_text() for path in Path("out").iterdir()} == held
 
 
-def test_force_removes_all_files_of_a_run_of_any_version_and_no_others(
-    two_ranks: tuple[str, ...],
-) -> None:
+def test_force_removes_a_run_of_any_version_and_nothing_else(two_ranks: tuple[str, ...]) -> None:
     profiled("-o", "out", "--no-analyze", *two_ranks)
     assert len(list(Path("out").glob("rank*"))) == 4
     Path("out/manifest.json").write_text('{"tool": "nsysflow", "schema": 99}')

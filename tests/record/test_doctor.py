@@ -134,9 +134,7 @@ ALL = ("profile", "profile --collector kineto", "profile --on cpu", "analyze")
         (NO_NSYS | NO_TORCH, ALL[3:], "demo"),
     ],
 )
-def test_what_works_needs_its_parts(
-    seen: dict[str, Any], works: tuple[str, ...], first: str
-) -> None:
+def test_what_works_needs_parts(seen: dict[str, Any], works: tuple[str, ...], first: str) -> None:
     found = diagnosis(seen)
     assert found.works == works
     assert found.first.startswith(f"nsysflow {first}")
@@ -193,9 +191,7 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
         ("disk", {"temp_free_bytes": 2_000_000_000}, "note", "TMPDIR"),
     ],
 )
-def test_a_check_says_what_to_do(
-    name: str, seen: dict[str, Any], status: Status, said: str
-) -> None:
+def test_a_check_has_advice(name: str, seen: dict[str, Any], status: Status, said: str) -> None:
     found = check(name, seen)
     assert found.status == status
     assert said in f"{found.seen}. {found.advice}: {found.command}"

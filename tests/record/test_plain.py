@@ -114,9 +114,7 @@ time.sleep(60)
 """A program and its worker, which do not end at SIGTERM."""
 
 
-def test_what_does_not_end_is_killed_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_module, "GRACE_S", 0.3)
     argv, ours = program(STAYS)[1:], {**os.environ, RUN_FOLDER: str(tmp_path), PLAIN: "1"}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=ours, process_group=0) as stays:
@@ -139,9 +137,7 @@ def test_what_does_not_end_is_killed_with_all_that_it_started(
         ("--plain-run -- python train.py", True),
     ],
 )
-def test_workloads_run_plain_by_default_and_other_programs_if_asked(
-    typed: str, plain: bool
-) -> None:
+def test_only_workloads_run_plain_by_default(typed: str, plain: bool) -> None:
     ran = profiled("--dry-run", *typed.split())
     assert ran.exit_code == 0, ran.stderr
     plain_lines = [line for line in ran.stdout.splitlines() if f"{PLAIN}=1" in line]

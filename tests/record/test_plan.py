@@ -185,9 +185,7 @@ JAX_NOTE = "train.py imports JAX, so lines of CUDA calls are not recorded"
         (None, False),
     ],
 )
-def test_a_script_that_imports_jax_gets_a_note_and_no_backtraces(
-    text: str | None, imports: bool
-) -> None:
+def test_a_script_with_jax_gets_a_note_and_no_backtraces(text: str | None, imports: bool) -> None:
     if text is not None:
         Path("train.py").write_text(text)
     request, notes = without_backtraces_of_jax(ASKED)
@@ -207,9 +205,7 @@ def test_a_script_that_imports_jax_gets_a_note_and_no_backtraces(
     [(None, NSYS, DEFAULT_HZ), (50, NSYS, 50), (None, None, 0), (1000, None, 1000)]
     + [(0, nsys, 0) for nsys in (NSYS, OLD, None)],
 )
-def test_python_is_sampled_by_an_nsys_that_can_and_by_torch_profiler_only_if_asked(
-    asked: int | None, nsys: Nsys | None, made: int
-) -> None:
+def test_python_is_sampled_where_possible(asked: int | None, nsys: Nsys | None, made: int) -> None:
     request = replace(ASKED, sample_python=asked)
     assert with_sampling(request, nsys) == (replace(ASKED, sample_python=made), ())
 

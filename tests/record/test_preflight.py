@@ -41,9 +41,7 @@ def test_what_cannot_be_started_is_an_error_that_says_what_can(words: list[str],
     ("words", "meant"),
     [(["nan_chek"], "nan_check"), (["nan_check", "--variant", "asink"], "async")],
 )
-def test_a_misspelt_name_is_wrong_use_that_gets_the_nearest_one(
-    words: list[str], meant: str
-) -> None:
+def test_a_misspelt_name_gets_the_nearest_one(words: list[str], meant: str) -> None:
     ran = profiled(*words)
     assert ran.exit_code == 2
     assert meant in ran.stderr

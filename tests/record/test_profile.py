@@ -27,9 +27,7 @@ def test_a_run_leaves_its_report_export_manifest_and_tables_and_prints_the_page(
     assert not [name for name in names if name.startswith((".", "child"))]
 
 
-def test_the_manifest_describes_the_run_without_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_manifest_leaves_out_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("API_TOKEN", "hush-hush")
     ran = profiled("-o", "out", "--no-analyze", "--backtrace", "all", *command())
     assert ran.stdout == ""

@@ -152,9 +152,7 @@ def test_the_second_signal_is_not_passed_on_and_the_third_ends_the_program() -> 
         ("Generating 'a cat' ...", 60, 130, "interrupted"),
     ],
 )
-def test_a_signal_is_held_back_while_nsys_saves(
-    said: str, seconds: int, exit_code: int, last: str
-) -> None:
+def test_signals_wait_while_nsys_saves(said: str, seconds: int, exit_code: int, last: str) -> None:
     text = (
         "import signal, sys, time\n"
         "def stop(*_): print('interrupted', flush=True); sys.exit(130)\n"

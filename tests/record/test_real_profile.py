@@ -108,9 +108,7 @@ def instances(trace: Trace) -> dict[str, int]:
     return dict(counted.select(pl.col("name").cast(pl.String), "len").rows())
 
 
-def test_a_failed_programs_ranges_are_recorded_and_the_page_says_that_there_is_no_gpu_work() -> (
-    None
-):
+def test_a_failed_program_has_its_ranges_and_the_page_no_gpu_work() -> None:
     ran = profile(*script(LOOP, "7"))
     assert ran.exit_code == 7
     assert "failed with exit code 7" in ran.stderr

@@ -306,9 +306,7 @@ def test_the_steps_of_each_range_are_a_sentence(runs: list[Handmade], sentence: 
         (Origin(later_step_ns=11 * MS), "(after the recording 11.0 ms)"),
     ],
 )
-def test_the_best_known_step_that_is_not_recorded_stands_beside(
-    origin: Origin, sentence: str
-) -> None:
+def test_the_best_step_not_recorded_stands_beside(origin: Origin, sentence: str) -> None:
     assert steps_sentence(Results([TRAINER], origin=origin)).endswith(f"mean of 10 {sentence}")
     server = steady(0.5, steps=200, process=8, name="generate")
     both = steps_sentence(Results([TRAINER, server], origin=origin))
@@ -331,8 +329,6 @@ def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
         ({"culprit": "cudaStreamSynchronize", "phase": "step/loss", "table": "kernels"}, []),
     ],
 )
-def test_what_a_wait_saves_stands_beside_its_call_and_no_other(
-    about: dict[str, Any], alone: list[str]
-) -> None:
+def test_a_wait_s_saving_stands_beside_its_call(about: dict[str, Any], alone: list[str]) -> None:
     run = Results([stepped(found_of(valued(6 * MS, **about)))])
     assert column(shown("syncs", run, 4), "alone") == alone

@@ -67,9 +67,7 @@ def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
         (None, f"{IN_TURN}; {UNKNOWN}"),
     ],
 )
-def test_what_the_profiler_inflates_is_said_as_far_as_it_is_known(
-    unprofiled_ns: int | None, caption: str
-) -> None:
+def test_what_the_profiler_inflates_is_said(unprofiled_ns: int | None, caption: str) -> None:
     run = captured(stepped(found_of(valued())), (7, unprofiled_ns))
     assert suggestions(Results([run]), 1).caption == caption
 
@@ -79,9 +77,7 @@ def test_what_the_profiler_inflates_is_said_as_far_as_it_is_known(
     ("undisturbed_ms", "said"),
     [(25, f"{IN_TURN}; of 25.0 ms without the profiler (recorded 50.0 ms)"), (49, IN_TURN)],
 )
-def test_an_unrecorded_step_says_what_savings_are_of(
-    origin: Origin, undisturbed_ms: int, said: str
-) -> None:
+def test_savings_are_of_an_unrecorded_step(origin: Origin, undisturbed_ms: int, said: str) -> None:
     found = replace(found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS)
     assert suggestions(Results([stepped(found)], origin=origin), 1).caption == said
 

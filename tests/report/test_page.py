@@ -114,8 +114,6 @@ def test_the_judged_part_has_the_findings_of_the_run() -> None:
         (Options(whole=True), "--whole"),
     ],
 )
-def test_a_run_can_be_typed_again_with_what_chooses_its_judged_part(
-    options: Options, typed: str
-) -> None:
+def test_a_run_is_typed_again_with_its_selection(options: Options, typed: str) -> None:
     run = Results([replace(handmade(), options=options)])
     assert run.again == f"run.sqlite {typed}".strip()

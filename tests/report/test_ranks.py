@@ -164,9 +164,7 @@ IT_COMPUTES = "rank37 comes late because it computes longer"
         ([], ["The ranks have no collectives together, so nobody can be called late"]),
     ],
 )  # fmt: skip
-def test_the_page_says_who_holds_the_others_up(
-    groups: list[dict[str, Any]], sentences: list[str]
-) -> None:
+def test_who_holds_others_up_is_said(groups: list[dict[str, Any]], sentences: list[str]) -> None:
     found = said(*groups)
     assert [found.first, *found.more] == sentences
 
@@ -180,9 +178,7 @@ def test_the_page_says_who_holds_the_others_up(
          "it computes longer (60 %) and its host is late (40 %)"),
     ],
 )  # fmt: skip
-def test_the_reason_is_a_clause_and_several_have_their_shares(
-    late: dict[str, int], because: str
-) -> None:
+def test_several_reasons_have_their_shares(late: dict[str, int], because: str) -> None:
     none = {"cost_work_ns": 0, "cost_host_ns": 0}
     assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
 

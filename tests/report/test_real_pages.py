@@ -111,9 +111,7 @@ def test_every_command_of_a_page_shows_something(name: str) -> None:
 
 
 @few_reports
-def test_every_finding_can_be_explained_and_the_first_one_replayed(
-    name: str, tmp_path: Path
-) -> None:
+def test_every_finding_is_explained_and_the_first_replayed(name: str, tmp_path: Path) -> None:
     found = run_of(name).found.valued
     for number, each in enumerate(found, start=1):
         shown = explained(name, number)

@@ -132,9 +132,7 @@ def fingerprints(results: Iterable[Json]) -> list[str]:
         ({"source": "train.py:42 in f"}, False),
     ],
 )
-def test_a_finding_is_known_again_by_its_rule_phase_and_function(
-    changed: dict[str, Any], same: bool
-) -> None:
+def test_a_finding_is_known_by_rule_phase_and_function(changed: dict[str, Any], same: bool) -> None:
     first: dict[str, Any] = {"source": LINE, "phase": "step"}
     before, now = (results_of(valued(**fields)) for fields in (first, first | changed))
     assert (fingerprints(before) == fingerprints(now)) is same

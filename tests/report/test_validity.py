@@ -129,9 +129,7 @@ def without_import(run: Handmade) -> Handmade:
         (BLIND, "No kernel in this report: nsys reported an error while importing the recording"),
     ],
 )
-def test_after_an_import_error_python_stacks_are_the_first_to_leave_out(
-    failed: FailedCheck, says: str
-) -> None:
+def test_after_an_import_error_stacks_go_first(failed: FailedCheck, says: str) -> None:
     found = only(without_import(failing(failed)))
     assert says in found.sentence
     assert "nsysflow profile --backtrace none --sample-python 0" in found.advice

@@ -103,9 +103,7 @@ def test_host_and_launch_are_one_loss_and_less_than_one_percent_is_none() -> Non
         (kernels(comm=90, matmul=10), "mostly matmul"),
     ],
 )
-def test_a_class_with_half_of_the_kernel_time_is_named_communication_aside(
-    kernels: list[Row], named: str
-) -> None:
+def test_a_class_with_half_of_the_time_is_named(kernels: list[Row], named: str) -> None:
     (found,) = judged(gpu(), kernels=kernels)
     assert found.what.endswith(named)
     assert named or "mostly" not in found.what
@@ -169,9 +167,7 @@ def slower(share: str, others: str) -> str:
         (Origin(plain_step_ns=15 * MS), ""),
     ],
 )
-def test_steps_of_the_plain_run_count_first_and_then_those_after_the_recording(
-    origin: Origin, said: str
-) -> None:
+def test_plain_steps_count_before_those_after_the_recording(origin: Origin, said: str) -> None:
     assert judge(Results([slowed(16)], origin=origin)).remarks == ((said,) if said else ())
 
 

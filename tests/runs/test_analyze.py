@@ -156,9 +156,7 @@ def test_what_is_selected_reaches_the_digests(ranks: list[Path]) -> None:
 
 
 @pytest.mark.usefixtures("few_or_many")
-def test_what_no_rank_has_and_strictly_a_damaged_one_are_errors(
-    ranks: list[Path], tmp_path: Path
-) -> None:
+def test_a_part_that_no_rank_has_is_an_error(ranks: list[Path], tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match="no range 'nothing' in rank0"):
         in_threads(ranks[:2], Options(range="nothing"))
     with pytest.raises(SelectionError, match="no device 5 in any of rank0"):
@@ -187,9 +185,7 @@ def test_a_report_loaded_to_disk_has_the_same_frames(name: str, fast_disk: Path)
     assert_same(replace(on_disk, scratch=None), load(PACKED[name]))
 
 
-def test_savings_are_of_steps_without_the_profiler_where_the_run_timed_plain_ones(
-    tmp_path: Path,
-) -> None:
+def test_savings_are_of_plain_steps_where_the_run_timed_them(tmp_path: Path) -> None:
     report = sqlite_report(tmp_path, "launch_bound-eager")
     recorded_ns = analyze_reports([report], Options()).found.step_ns
     child = replace(CHILD, plain_step_ns=round(0.7 * recorded_ns))

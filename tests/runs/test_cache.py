@@ -154,9 +154,7 @@ def test_a_link_and_a_moved_report_are_the_same_report(report: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1 << 19, (1 << 20) - 1, None])
-def test_a_change_in_head_middle_or_tail_or_of_the_time_is_seen(
-    report: Path, at: int | None
-) -> None:
+def test_any_change_of_bytes_or_time_is_seen(report: Path, at: int | None) -> None:
     before, times = fingerprint(report), report.stat()
     content = bytearray(report.read_bytes())
     content[at or 0] ^= at is not None
@@ -166,9 +164,7 @@ def test_a_change_in_head_middle_or_tail_or_of_the_time_is_seen(
 
 
 @pytest.mark.parametrize("journal", ["-wal", "-journal"])
-def test_a_report_that_is_being_written_or_cannot_be_read_has_none(
-    report: Path, journal: str
-) -> None:
+def test_a_report_that_is_being_written_has_none(report: Path, journal: str) -> None:
     beside = report.with_name(report.name + journal)
     beside.touch()
     assert fingerprint(report) is not None
@@ -178,9 +174,7 @@ def test_a_report_that_is_being_written_or_cannot_be_read_has_none(
     assert fingerprint(report.parent) is None
 
 
-def test_the_nsys_that_exports_counts_only_for_what_it_exports(
-    report: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nsys_counts_only_where_it_exports(report: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rep = report.with_suffix(".nsys-rep")
     rep.write_bytes(report.read_bytes())
     before = [fingerprint(report), fingerprint(rep)]

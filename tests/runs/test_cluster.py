@@ -79,9 +79,7 @@ def test_workers_of_slurm_do_the_work(tmp_path: Path, monkeypatch: pytest.Monkey
         assert cluster.merged(abs, [-1, -2, -3], add, lambda: None).value == 6
 
 
-def test_why_slurm_refuses_the_jobs_or_that_there_is_none_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_slurm_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm_here(tmp_path, monkeypatch, "echo 'allocation failure: Invalid account' >&2; exit 1")
     refused = "Slurm refuses the workers' jobs: allocation failure"
     with pytest.raises(NsysflowError, match=refused), opened(SLURM, 2):

@@ -57,9 +57,7 @@ def test_a_damaged_file_says_nothing_and_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(("plain_ms", "known"), [(7, True), (None, False)])
-def test_a_run_with_a_plain_step_teaches_what_recording_costs(
-    plain_ms: int | None, known: bool
-) -> None:
+def test_a_plain_step_teaches_what_recording_costs(plain_ms: int | None, known: bool) -> None:
     plain_ns = None if plain_ms is None else plain_ms * 1_000_000
     report = loaded("launch_bound-eager-plain")
     results = Results([nsysflow.analyze(report, Options(unrecorded_step_ns=plain_ns))])

@@ -54,9 +54,7 @@ def test_a_program_was_killed_if_torch_was_annotated_and_no_process_ended_by_its
         ({"on": "gpu"}, "Invalid enum value 'gpu' - at `$.on`"),
     ],
 )
-def test_a_manifest_with_a_wrong_value_is_an_error_that_names_it(
-    tmp_path: Path, changed: dict[str, object], said: str
-) -> None:
+def test_a_wrong_value_is_named(tmp_path: Path, changed: dict[str, object], said: str) -> None:
     document = {"tool": "nsysflow", **asdict(RUN), **changed}
     (tmp_path / FILE).write_text(json.dumps(document))
     with pytest.raises(Damaged) as caught:
@@ -107,9 +105,7 @@ def test_statuses_are_read_by_rank_and_pid_and_readable_ones_removed(tmp_path: P
         ({HOOKED: "", NOT_ANNOTATED: "a"}, Annotation(hooked=True, torch=False, problem="a")),
     ],
 )
-def test_what_became_of_the_annotation_is_read_and_its_files_removed(
-    tmp_path: Path, left: dict[str, str], found: Annotation
-) -> None:
+def test_the_annotation_is_taken(tmp_path: Path, left: dict[str, str], found: Annotation) -> None:
     for name, text in left.items():
         (tmp_path / name).write_text(text)
     assert take_annotation(tmp_path) == found

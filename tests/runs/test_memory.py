@@ -32,9 +32,7 @@ def sized(file: Path, size: int) -> Path:
         (2 * GB + 1, 4 * GB, True),  # more than half of what is free
     ],
 )
-def test_a_report_is_large_beside_free_memory_or_alone(
-    needed: int, free: int, *, large: bool
-) -> None:
+def test_a_report_is_large_beside_memory_or_alone(needed: int, free: int, *, large: bool) -> None:
     assert is_large(needed, free) == large
 
 
@@ -79,9 +77,7 @@ def test_in_a_container_the_innermost_group_is_where_all_are_mounted(tmp_path: P
     assert free_bytes() > 0  # on this machine
 
 
-def test_a_large_report_is_analysed_from_the_disk_with_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_report_uses_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = sized(tmp_path / "a.sqlite", GB)
     monkeypatch.setattr(memory, "free_bytes", lambda: 8 * GB)
     monkeypatch.delenv("TMPDIR", raising=False)

@@ -143,9 +143,7 @@ LENGTHS = st.lists(st.integers(1, 10**11), min_size=1, max_size=3 * LONGEST)
 
 
 @given(LENGTHS, st.integers(0, 1_000))
-def test_number_sum_and_longest_are_exact_and_the_median_within_a_percent(
-    lengths_ns: list[int], first: int
-) -> None:
+def test_sums_are_exact_and_medians_within_a_percent(lengths_ns: list[int], first: int) -> None:
     durations = Durations(first)
     for number, length_ns in enumerate(lengths_ns, first):
         durations.add(number, length_ns)

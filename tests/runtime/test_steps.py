@@ -103,9 +103,7 @@ def test_loops_give_every_batch_once_and_share_one_window_of_exactly_the_active_
         assert depth == 0 or what not in ("start", "stop")
 
 
-def test_a_break_inside_the_window_closes_the_range_and_the_next_loop_continues_the_window() -> (
-    None
-):
+def test_a_break_closes_the_range_and_the_next_loop_goes_on() -> None:
     with captured("0:0:3") as noted:
         for index in steps(range(9)):
             if index == 1:

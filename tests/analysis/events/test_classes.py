@@ -123,9 +123,7 @@ NEITHER = (
 @pytest.mark.parametrize(
     ("names", "kind"), [(COMM, "comm"), (GEMM_AND_COMM, "gemm+comm"), (NEITHER, "none")]
 )
-def test_kernels_that_communicate_are_known_and_those_that_only_sound_like_it(
-    names: tuple[str, ...], kind: str
-) -> None:
+def test_kernels_that_communicate_are_known_by_name(names: tuple[str, ...], kind: str) -> None:
     found = {
         name: pl.select(communication_class(pl.lit(name), pl.lit(short_kernel_name(name)))).item()
         for name in names

@@ -46,9 +46,7 @@ def numbers(analysis: Analysis) -> list[list[tuple[object, ...]]]:
         ("OVERHEAD", -(2**62)),
     ],
 )
-def test_a_row_decades_away_changes_only_the_count_of_clock_jumps(
-    tmp_path: Path, name: str, off_ns: int
-) -> None:
+def test_a_row_decades_away_is_only_a_clock_jump(tmp_path: Path, name: str, off_ns: int) -> None:
     table = TABLES[name]
     again = f"INSERT INTO {table} SELECT * FROM {table} WHERE rowid = {THREADS}"
     away = f"UPDATE {table} SET start = start + {off_ns}, end = end + {off_ns}"

@@ -180,9 +180,7 @@ TABLES: Final = ("gap_summary", "syncs", "gaps")
 
 
 @pytest.mark.parametrize(("name", "has_lines"), [("h200-train", False), ("h200-backtrace", True)])
-def test_the_page_has_a_column_of_lines_only_where_there_are_some(
-    name: str, has_lines: bool
-) -> None:
+def test_the_page_has_lines_only_where_there_are_some(name: str, has_lines: bool) -> None:
     run = Results([analysed(name)])
     for table in TABLES:
         block = block_of(table)(run, Limits(rows=5))

@@ -30,9 +30,7 @@ def rarely(start: int, i: int) -> Iterator[Row]:
     yield from launched(start, 100 * i + 2, at=late, took=5, kernel_ns=450 * US)
 
 
-def test_what_is_not_in_the_replayed_part_of_a_long_report_is_an_upper_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_the_replayed_part_lacks_is_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "MOST_OPS", 4)
     found = find(loop(rarely, steps=12, every=1_400)).valued
     (one,) = (one for one in found if one.finding.phase == "step/check")

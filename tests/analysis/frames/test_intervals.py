@@ -50,9 +50,7 @@ def cover(of: list[Span]) -> Cover:
 
 
 @given(spans, st.integers(0, 5))
-def test_a_union_covers_what_its_parts_cover_and_joins_what_is_near(
-    given_spans: list[Span], within_ns: int
-) -> None:
+def test_a_union_covers_its_parts_and_joins_near(given_spans: list[Span], within_ns: int) -> None:
     merged: list[Span] = merge(frame(given_spans)).rows()
     assert covered(merged) == covered(given_spans)
     assert all(end < start for (_, end), (start, _) in pairwise(merged))
@@ -94,9 +92,7 @@ def test_each_instant_goes_to_the_claim_of_the_first_rank(given_claims: list[Cla
 
 
 @given(spans, spans)
-def test_covered_time_up_to_and_between_places_equals_a_count_of_instants(
-    given_spans: list[Span], asked: list[Span]
-) -> None:
+def test_covered_time_is_a_count_of_instants(given_spans: list[Span], asked: list[Span]) -> None:
     table, inside = frame(asked), covered(given_spans)
     found = cover(given_spans).between(table["start"], table["end"])
     assert found.to_list() == [len(inside & set(range(*span))) for span in asked]
@@ -105,9 +101,7 @@ def test_covered_time_up_to_and_between_places_equals_a_count_of_instants(
 
 
 @given(spans, st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=4))
-def test_slices_contain_the_requested_nanoseconds(
-    given_spans: list[Span], asked: list[tuple[int, int]]
-) -> None:
+def test_slices_have_the_ns_asked(given_spans: list[Span], asked: list[tuple[int, int]]) -> None:
     pieces = merge(frame([span for span in given_spans if span[1] > span[0]]))
     owned = pieces.with_row_index("owner")
     instants_in_order = [
@@ -138,9 +132,7 @@ def test_slices_contain_the_requested_nanoseconds(
         max_size=10,
     )
 )
-def test_rows_of_equal_key_are_sorted_by_the_ties_nulls_last(
-    rows: list[tuple[int, int | None, int | None]],
-) -> None:
+def test_ties_sort_equal_keys_nulls_last(rows: list[tuple[int, int | None, int | None]]) -> None:
     table = pl.DataFrame(rows, schema={"key": pl.Int64, "a": pl.Int64, "b": pl.Int64}, orient="row")
     found = sort_with_ties(table, "key", [-pl.col("a"), pl.col("b")])
 
@@ -153,9 +145,7 @@ def test_rows_of_equal_key_are_sorted_by_the_ties_nulls_last(
 
 
 @given(st.lists(instants, max_size=8), st.lists(instants, max_size=8), st.booleans())
-def test_the_last_at_or_before_is_found_in_any_order(
-    known: list[int], asked: list[int], in_order: bool
-) -> None:
+def test_the_last_at_or_before_is_found(known: list[int], asked: list[int], in_order: bool) -> None:
     known = sorted(known)
     asked = sorted(asked) if in_order else asked
     found = last_at_or_before(pl.Series(known, dtype=pl.Int64), pl.Series(asked, dtype=pl.Int64))
@@ -247,9 +237,7 @@ parts_and_total = st.lists(st.integers(0, 2**61), min_size=1, max_size=6).flatma
 
 
 @given(st.lists(parts_and_total, min_size=1, max_size=4))
-def test_shares_sum_to_the_total_and_each_is_within_1_of_its_own(
-    groups: list[tuple[list[int], int]],
-) -> None:
+def test_shares_sum_up_and_are_within_1_of_their_own(groups: list[tuple[list[int], int]]) -> None:
     groups = [(parts, min(total, 2**62)) for parts, total in groups if sum(parts) > 0]
     rows = [
         (group, which, ns, total)

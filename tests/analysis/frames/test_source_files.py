@@ -116,9 +116,7 @@ NOT_NAMED = ("lib", "my_li", "train", "loop", "/opt/w/my_lib", "/v/lib", "./rain
         ("lib/python3.12/threading.py", "/home/me/lib", False),  # a packed standard library
     ],
 )
-def test_a_package_is_named_as_it_is_imported_or_installed_or_by_its_path(
-    file: str, name: str, named: bool
-) -> None:
+def test_packages_are_named_as_imported_or_by_their_path(file: str, name: str, named: bool) -> None:
     assert is_named(file, name) == oracle.is_named(file, name) == named
 
 

@@ -268,9 +268,7 @@ def beside(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_loading_changes_nothing_and_leaves_nothing_beside_the_report(
-    tmp_path: Path, mode: str
-) -> None:
+def test_loading_changes_nothing_and_leaves_nothing(tmp_path: Path, mode: str) -> None:
     path = change(sqlite_report(tmp_path), f"PRAGMA journal_mode = {mode}")
     before = beside(tmp_path)
     load(path)

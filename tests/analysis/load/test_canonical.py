@@ -21,9 +21,7 @@ def test_every_frame_has_its_schema_and_every_row_arrives(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("rows", [None, []], ids=["no tables", "no rows"])
-def test_an_export_with_nothing_but_strings_has_empty_frames(
-    tmp_path: Path, rows: list[Row] | None
-) -> None:
+def test_an_export_of_strings_has_empty_frames(tmp_path: Path, rows: list[Row] | None) -> None:
     trace = load(write_export(tmp_path / "empty.sqlite", kernels=rows, calls=rows))
     assert_schemas(trace)
     assert all(getattr(trace, name).is_empty() for name in FRAMES)

@@ -38,9 +38,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @each_suffix
-def test_a_compressed_report_loads_as_the_plain_one_does_whatever_its_name(
-    content: bytes, tmp_path: Path, suffix: str
-) -> None:
+def test_a_compressed_report_loads_the_same(content: bytes, tmp_path: Path, suffix: str) -> None:
     plain, small, nameless = (tmp_path / name for name in ("r.sqlite", f"r.sqlite{suffix}", "r"))
     plain.write_bytes(content)
     for path in (small, nameless):
@@ -68,9 +66,7 @@ def test_a_compressed_report_without_its_last_bytes_is_refused(
 
 
 @each_suffix
-def test_a_compressed_report_with_a_wrong_byte_and_an_empty_one_are_refused(
-    content: bytes, tmp_path: Path, suffix: str
-) -> None:
+def test_a_wrong_or_empty_archive_is_refused(content: bytes, tmp_path: Path, suffix: str) -> None:
     small = bytearray(packed(content, suffix))
     small[len(small) // 2] ^= 0xFF
     path = tmp_path / f"r.sqlite{suffix}"
@@ -94,9 +90,7 @@ def test_the_error_for_a_truncated_report_names_the_compressed_file(tmp_path: Pa
         load(path)
 
 
-def test_no_temporary_files_are_left_also_of_an_archive_which_is_to_be_unpacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = DATA / "h200-parquetdir.tar.xz"
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     load(DATA / "synthetic-1.sqlite.xz")

@@ -37,9 +37,7 @@ def test_a_report_is_named_after_its_file(path: str, name: str) -> None:
     assert report_name(Path(path)) == name
 
 
-def test_the_folder_of_a_run_is_read_as_its_report_and_gives_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_s_folder_is_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run-7"
     folder.mkdir()
     shutil.copy(DATA / "synthetic-1.sqlite.xz", folder / "report.sqlite.xz")
@@ -89,9 +87,7 @@ def test_commands_find_an_nsys_by_themselves(
     assert load(small).ops.height == 1
 
 
-def test_without_an_nsys_the_error_says_how_to_get_one_and_how_to_export_by_hand(
-    report: Path, tmp_path: Path
-) -> None:
+def test_without_an_nsys_it_says_how_to_get_one_or_export(report: Path, tmp_path: Path) -> None:
     by_hand = f"nsys export --type sqlite {report}"
     for read, commands in (
         (load, [by_hand]),
@@ -103,9 +99,7 @@ def test_without_an_nsys_the_error_says_how_to_get_one_and_how_to_export_by_hand
         assert caught.value.command.splitlines() == commands
 
 
-def test_an_nsys_that_is_not_there_is_named_and_one_that_fails_is_quoted(
-    report: Path, tmp_path: Path
-) -> None:
+def test_a_missing_nsys_is_named_and_one_that_fails_quoted(report: Path, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="gone"):
         nsysflow.load(report, nsys=tmp_path / "gone")
     failing = fake_nsys(tmp_path / "failing", body="echo 'Unknown file format' >&2; exit 3")

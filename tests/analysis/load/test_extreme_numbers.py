@@ -122,9 +122,7 @@ def test_correlation_ids_may_be_any_numbers(report: Path, added: int) -> None:
 
 
 @pytest.mark.parametrize("value", [2**62, 2**63, 2**64 - 1])
-def test_unsigned_ids_of_a_parquetdir_wrap_as_in_sqlite(
-    report: Path, tmp_path: Path, value: int
-) -> None:
+def test_unsigned_ids_of_a_parquetdir_wrap(report: Path, tmp_path: Path, value: int) -> None:
     folder = as_parquetdir(report, tmp_path / "folder")
     file = folder / f"{KERNELS}.parquet"
     correlated = pl.lit(value, pl.UInt64).alias("correlationId")

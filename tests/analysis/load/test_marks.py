@@ -84,9 +84,7 @@ def test_a_slim_mark_says_the_same_and_nothing_else() -> None:
     assert capture_of_mark(slim) == capture_of_mark(mark(**about))
 
 
-def test_marks_of_another_kind_are_ignored_and_impossible_step_times_are_null(
-    tmp_path: Path,
-) -> None:
+def test_foreign_marks_are_ignored_and_impossible_times_null(tmp_path: Path) -> None:
     other = [mark(capture=3), mark(capture="/home/me/secret"), '{"nsysflow": ', '{"nsysflow": 3}']
     other += ['{"nsysflow": ' + "[" * 100_000, '{"other": {"capture": "3:2:5"}}', "[]", "nsysflow"]
     impossible = [mark(capture="3:2:5", unprofiled_step_ns=ns) for ns in (-4, 0, 10**30, 1.5, True)]
@@ -103,9 +101,7 @@ def listed(clock_ns: int, *ranges: Any) -> str:
     return mark(clock_ns=clock_ns, graph_ranges=ranges)
 
 
-def test_listed_ranges_are_moved_by_the_smallest_difference_of_the_clocks_of_their_process(
-    tmp_path: Path,
-) -> None:
+def test_listed_ranges_move_by_the_smallest_difference_of_clocks(tmp_path: Path) -> None:
     forward = ("forward", None, 8_000, 8_400, 1002)
     step = ("step", "nsysflow.auto", 8_500, 8_600, 7)
     report = export(

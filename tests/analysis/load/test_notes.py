@@ -104,9 +104,7 @@ def test_the_columns_of_real_reports_are_known(name: str) -> None:
     assert {NoteKind.UNKNOWN_COLUMNS, NoteKind.NEWER_SCHEMA}.isdisjoint(note_kinds(loaded(name)))
 
 
-def test_backtraces_not_exported_are_noted_when_packed_and_with_the_report_beside(
-    tmp_path: Path,
-) -> None:
+def test_backtraces_that_were_not_exported_are_noted(tmp_path: Path) -> None:
     report = write_export(tmp_path / "r.sqlite", **WHOLE | NOT_EXPORTED)
     (tmp_path / "r.nsys-rep").touch()
     original, packed = loaded_and_packed(report)

@@ -43,9 +43,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @few_reports
-def test_a_packed_report_loads_to_identical_frames(
-    name: str, packed: Callable[[str], Path]
-) -> None:
+def test_a_packed_report_has_identical_frames(name: str, packed: Callable[[str], Path]) -> None:
     report, out = PACKED[name], packed(name)
     before, after = loaded(name), load(out)
     for frame in FRAMES:
@@ -57,9 +55,7 @@ def test_a_packed_report_loads_to_identical_frames(
 
 
 @few_reports
-def test_packing_a_packed_report_changes_nothing(
-    name: str, packed: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_packing_twice_is_once(name: str, packed: Callable[[str], Path], tmp_path: Path) -> None:
     twice = tmp_path / "twice.sqlite"
     pack(packed(name), twice)
     assert lzma.decompress(packed(name).read_bytes()) == twice.read_bytes()

@@ -56,9 +56,7 @@ def test_a_backtrace_with_a_number_out_of_range_is_ignored(tmp_path: Path, frame
         assert trace.backtraces.is_empty()
 
 
-def test_samples_are_those_of_threads_that_call_cuda_also_packed_with_each_stack_once(
-    tmp_path: Path,
-) -> None:
+def test_samples_are_of_threads_that_call_cuda_each_stack_packed_once(tmp_path: Path) -> None:
     rows = [(0, DEEP), (5, DEEP[1:]), (9, DEEP)]
     nvtx = [stack("sample", start, *frames) for start, frames in rows]
     of_another = stack("sample", 6, *DEEP[1:], tid=thread(7))

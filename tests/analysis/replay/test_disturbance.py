@@ -83,9 +83,7 @@ def near(ns: float) -> object:
 HALF_THE_CODE: Final = Changes(faster_host=(("step", 0.5),))
 
 
-def test_a_host_bound_step_is_as_long_as_the_plain_one_and_changes_save_what_they_save_there() -> (
-    None
-):
+def test_a_host_bound_step_and_its_savings_are_the_plain_ones() -> None:
     plain_rows, rows = (loop(share_us=us, kernel_us=2) for us in (0, 7))
     assert step_of(rows) == 170 * US
     assert step_of(plain_rows) == 100 * US

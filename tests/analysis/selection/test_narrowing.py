@@ -242,9 +242,7 @@ def everything(report: Report) -> Selection:
         ("synthetic-4", everything),
     ],
 )
-def test_a_part_of_a_report_is_split_as_the_oracle_splits_it(
-    name: str, selection: Callable[[Report], Selection]
-) -> None:
+def test_a_part_of_a_report_agrees(name: str, selection: Callable[[Report], Selection]) -> None:
     options, keep = selection(oracle_of(name))
     numbers = next((range(part.first, part.end or 0) for part in options.steps), None)
     assert_agrees_with_the_oracle(loaded(name), oracle_of(name), options, keep, numbers)
@@ -359,9 +357,7 @@ def at(report: Report, place: float) -> int:
 
 @with_cuts
 @given(traces(), places, places)
-def test_any_stretch_of_time_of_any_trace_agrees_with_the_oracle(
-    model: PlainTrace, some: float, other: float
-) -> None:
+def test_any_stretch_of_any_trace_agrees(model: PlainTrace, some: float, other: float) -> None:
     report = Report(model)
     from_ns, to_ns = sorted((at(report, some), at(report, other)))
     options = Options(from_ns=from_ns, to_ns=to_ns)
@@ -377,9 +373,7 @@ def test_any_range_of_any_trace_agrees_with_the_oracle(model: PlainTrace, name: 
 
 @with_cuts
 @given(traces(), st.integers(0, 3), st.integers(1, 3), st.sampled_from((None, None, *RANGE_NAMES)))
-def test_any_steps_of_any_trace_agree_with_the_oracle(
-    model: PlainTrace, first: int, count: int, step: str | None
-) -> None:
+def test_any_steps_agree(model: PlainTrace, first: int, count: int, step: str | None) -> None:
     report, past = Report(model), first + count
     selection = steps_from(first, past, step)(report)
     assert_agrees_with_the_oracle(to_trace(model), report, *selection, range(first, past))
@@ -387,9 +381,7 @@ def test_any_steps_of_any_trace_agree_with_the_oracle(
 
 @with_cuts
 @given(traces(), st.lists(places, min_size=1, max_size=3))
-def test_times_in_the_parts_of_a_window_add_up_to_those_in_the_window(
-    model: PlainTrace, cuts: list[float]
-) -> None:
+def test_times_in_parts_of_a_window_add_up(model: PlainTrace, cuts: list[float]) -> None:
     trace, report = to_trace(model), Report(model)
     borders = [None, *sorted(at(report, place) for place in cuts), None]
     parts = [Options(from_ns=start, to_ns=end) for start, end in pairwise(borders)]
@@ -440,9 +432,7 @@ def time_by_row(trace: nsysflow.Trace, options: Options) -> "Counter[tuple[Any, 
         (Options(to_ns=-1), "Choose --from and --to inside it."),
     ],
 )
-def test_an_impossible_selection_is_an_error_that_names_the_possible_ones(
-    options: Options, message: str
-) -> None:
+def test_an_impossible_selection_names_the_possible_ones(options: Options, message: str) -> None:
     with pytest.raises(SelectionError) as refused:
         _ = nsysflow.analyze(loaded("h200-ddp-rank0"), options).accounting
     assert message.format("h200-ddp-rank0") in str(refused.value)

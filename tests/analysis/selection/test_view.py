@@ -109,9 +109,7 @@ def test_incomplete_steps_are_never_judged(tmp_path: Path) -> None:
         ((StepPart(0, None, out=True),), "--steps '!0:'"),
     ],
 )
-def test_a_selection_without_steps_is_refused_as_it_was_typed(
-    steps: tuple[StepPart, ...], typed: str
-) -> None:
+def test_no_steps_are_refused_as_they_were_typed(steps: tuple[StepPart, ...], typed: str) -> None:
     with pytest.raises(SelectionError, match=r"has 5 steps, 0 to 4: none of them is in") as refused:
         _ = gpt2(*steps).judged.accounting
     assert typed in refused.value.seen

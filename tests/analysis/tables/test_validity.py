@@ -210,9 +210,7 @@ WITHOUT_GRAPH = opened(0, 40, XLA), launch(5, 9, 1), kernel(20, 30, 1)
         (WITHOUT_GRAPH, None, False),
     ],
 )
-def test_the_note_on_command_buffers_of_xla_names_the_flag(
-    rows: tuple[Row, ...], said: str | None, noted: bool
-) -> None:
+def test_the_note_on_xla_has_its_flag(rows: tuple[Row, ...], said: str | None, noted: bool) -> None:
     found = notes(*rows, said=said)
     assert len(found) == noted
     flag = "XLA_FLAGS=--xla_gpu_enable_command_buffer= nsysflow profile"
@@ -245,9 +243,7 @@ STEPS = [opened(10 * n, 10 * (n + 1000), "step") for n in (1, 1001, 2001)]
         ([*STEPS, *pairs(range(1, 3001), lost=range(40, 60))], 3000),  # 1 % of a step
     ],
 )
-def test_twenty_launches_in_a_row_without_an_operation_are_a_stretch(
-    rows: list[Row], of: int
-) -> None:
+def test_twenty_launches_without_an_operation_are_a_stretch(rows: list[Row], of: int) -> None:
     assert lost_in(*rows) == LostOperations(launches=20, of=of, start_ns=400, end_ns=594)
 
 
@@ -308,9 +304,7 @@ def test_idle_time_inside_graphs_of_a_real_report_agrees_with_the_oracle(name: s
 
 
 @pytest.mark.parametrize(("idle_ns", "longer_ns", "added_ns"), [(9, 4, 4), (4, 9, 4)])
-def test_the_recording_adds_no_more_than_it_takes_and_than_there_is(
-    idle_ns: int, longer_ns: int, added_ns: int
-) -> None:
+def test_recording_adds_no_more_than_it_takes(idle_ns: int, longer_ns: int, added_ns: int) -> None:
     assert RecordedIdle(idle_ns=idle_ns, longer_ns=longer_ns).added_ns == added_ns
 
 

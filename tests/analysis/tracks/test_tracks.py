@@ -43,9 +43,7 @@ def test_the_picture_of_a_random_trace_agrees_with_the_oracle(model: PlainTrace)
 
 @given(traces_with_graphs())
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-def test_the_picture_of_a_random_trace_with_graphs_agrees_with_the_oracle(
-    model: PlainTrace,
-) -> None:
+def test_the_picture_of_random_graphs_agrees_with_the_oracle(model: PlainTrace) -> None:
     assert_agrees(nsysflow.analyze(to_trace(model)), Report(model))
 
 

@@ -44,9 +44,7 @@ def test_the_exit_code_and_the_output_are_those_of_the_process(tmp_path: Path) -
     assert "1 of 2 results are correct" in done.stdout
 
 
-def test_correct_results_end_with_0_and_say_that_nothing_was_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_correct_results_end_with_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files = ("--csv", "rows.csv", "--json", "rows.json")
     done = run_here("copy", "prio", "--dtype", "float", *files)
@@ -95,9 +93,7 @@ def test_ctrl_c_is_left_to_the_process_that_bench_starts(monkeypatch: pytest.Mon
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_ctrl_c_ends_the_process_in_one_line_with_the_rows_before_it_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_keeps_the_rows_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = iter(range(3))
 
     def row_of(bench: Bench, case: Case, *, corrupt: bool) -> object:

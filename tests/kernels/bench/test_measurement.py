@@ -32,9 +32,7 @@ class Output:
     [(lambda call: _once_each(4 * [call]), [1, 2, 3, 4]), (lambda call: _again(call, 4), 4 * [1])],
     ids=["cold", "warm"],
 )
-def test_cold_calls_write_to_separate_memory_and_warm_calls_to_the_same(
-    times: Callable[[Call], object], living: list[int]
-) -> None:
+def test_cold_calls_write_apart(times: Callable[[Call], object], living: list[int]) -> None:
     outputs: WeakSet[Output] = WeakSet()
     seen: list[int] = []
 
@@ -81,9 +79,7 @@ def measured_toy(watch: Stopwatch, name: str, direction: Direction) -> Measured:
 @pytest.mark.gpu
 @needs_gpu
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_each_direction_of_each_kernel_can_be_timed_and_captured(
-    watch: Stopwatch, name: str
-) -> None:
+def test_each_direction_of_a_kernel_can_be_timed_and_captured(watch: Stopwatch, name: str) -> None:
     for direction in BENCHMARKS[name].directions:
         timed = measured_toy(watch, name, direction)
         assert timed.why_no_graph is None

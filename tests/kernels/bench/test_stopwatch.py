@@ -58,9 +58,7 @@ durations = st.integers(0, 10**8)
     ),
     st.randoms(use_true_random=False),
 )
-def test_a_repetition_has_its_own_kernels_and_not_the_flush(
-    calls: list[tuple[int, list[int]]], random: Random
-) -> None:
+def test_a_repetition_has_its_kernels(calls: list[tuple[int, list[int]]], random: Random) -> None:
     session = Session()
     session.launch("fill", 123)  # the call before the first range
     for flush_ns, kernels_ns in calls:
@@ -94,9 +92,7 @@ def test_a_kernel_without_its_launch_counts_by_its_own_start(version: str) -> No
     ],
     ids=["a repetition is lost", "a kernel is lost", "without kernels"],
 )
-def test_an_incomplete_record_is_refused(
-    repetitions: list[list[int]], asked: int, said: str
-) -> None:
+def test_an_incomplete_one_is_refused(repetitions: list[list[int]], asked: int, said: str) -> None:
     session = Session()
     for durations_ns in repetitions:
         session.repetition(durations_ns)

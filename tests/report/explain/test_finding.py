@@ -145,8 +145,6 @@ SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
         ({"table": "kernels"}, ["softmax", "hgemm", "sgemm"]),
     ],
 )  # fmt: skip
-def test_the_largest_rows_of_its_place_call_or_kernels_are_behind_it(
-    fields: dict[str, Any], shown: list[str]
-) -> None:
+def test_the_largest_rows_are_behind_it(fields: dict[str, Any], shown: list[str]) -> None:
     blocks = [*rows_behind(finding(**fields), TABLES, ("host",), 200)]
     assert [row[0] for block in blocks for row in block.rows] == shown

@@ -37,9 +37,7 @@ def of_ranks() -> DrawnFigures:
     return OF_RUN.draw(ranks())
 
 
-def test_a_run_of_ranks_has_every_figure_with_the_same_bytes_each_time(
-    of_ranks: DrawnFigures,
-) -> None:
+def test_a_run_of_ranks_has_every_figure_with_the_same_bytes(of_ranks: DrawnFigures) -> None:
     assert of_ranks.names == [kind.name for kind in OF_RUN.kinds]
     assert [*of_ranks.files] == OF_RUN.files
     assert of_ranks.empty == {}
@@ -54,9 +52,7 @@ def test_what_is_empty_is_not_drawn_and_why_is_said() -> None:
     assert OF_COMPARISON.draw(SAME).empty == {"bridge": "nothing changed"}
 
 
-def test_an_svg_is_one_or_two_columns_wide_and_holds_text_and_no_date(
-    of_ranks: DrawnFigures,
-) -> None:
+def test_an_svg_is_one_or_two_columns_wide_with_text_undated(of_ranks: DrawnFigures) -> None:
     for name, content in of_ranks.files.items():
         if name.endswith(".svg"):
             tree = ElementTree.fromstring(content)

@@ -28,9 +28,7 @@ CHECKS = "assert torch.optim.Optimizer.zero_grad is zero\n"
 
 
 @pytest.mark.parametrize(("program", "steps"), [(TRAINS, 5), (INFERS, 4)])
-def test_steps_of_a_pytorch_program_are_counted_and_no_range_is_opened(
-    tmp_path: Path, program: str, steps: int
-) -> None:
+def test_pytorch_steps_are_counted_without_ranges(tmp_path: Path, program: str, steps: int) -> None:
     ran = run_torch(BEFORE + SMALL + program + CHECKS, tmp_path, **{PLAIN: "1"})
     assert ran.returncode == 0, ran.stderr
     (status,) = take_statuses(tmp_path)
@@ -48,9 +46,7 @@ def test_steps_of_a_pytorch_program_are_counted_and_no_range_is_opened(
         ("", "net(x)", "call forward call forward call"),
     ],
 )
-def test_steps_are_counted_after_the_recording_without_ranges(
-    makes: str, step: str, ranges: str
-) -> None:
+def test_steps_are_counted_after_the_recording(makes: str, step: str, ranges: str) -> None:
     program = f"""
 {makes}
 from nsysflow.runtime.process import THIS_PROCESS

@@ -197,9 +197,7 @@ TRAINS: Final = f"{SGD}for _ in range(6): net(x).sum().backward(); opt.step()"
     ("program", "inside", "border"),
     [(TRAINS, TRAINED, "step"), (f"{TIMED}: net(x); time.sleep(0.02)", "forward", "call")],
 )
-def test_the_window_has_the_steps_that_were_asked_for_and_times_those_before(
-    program: str, inside: str, border: str
-) -> None:
+def test_the_window_has_the_steps_asked_for(program: str, inside: str, border: str) -> None:
     done = run(ANNOTATED + WINDOW + SMALL + program, **{CAPTURE: "1:2:2"})
     names = [name for name, _ in json.loads(done.stdout.partition("RANGES ")[2])]
     first, last = names.index("START"), names.index("STOP")

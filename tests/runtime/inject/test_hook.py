@@ -141,9 +141,7 @@ def test_it_comes_to_the_processes_of_multiprocessing(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-I", "-S", "-E", None])
-def test_it_does_nothing_where_python_ignores_pythonpath_or_site_or_unless_asked(
-    machine: Machine, flag: str | None
-) -> None:
+def test_it_does_nothing_unless_asked_and_possible(machine: Machine, flag: str | None) -> None:
     find = f"import sys; sys.path.insert(0, {str(machine.lib)!r}); {HERE}"
     done = (
         machine.hooked(sys.executable, flag, "-c", find)
@@ -269,9 +267,7 @@ def test_a_torch_that_cannot_be_imported_fails_as_it_does(machine: Machine, brok
 
 
 @pytest.mark.parametrize("mere_folder", [False, True])
-def test_a_program_without_torch_or_with_a_mere_folder_of_its_name_goes_on_as_it_would(
-    machine: Machine, mere_folder: bool
-) -> None:
+def test_a_program_without_torch_goes_on(machine: Machine, mere_folder: bool) -> None:
     (machine.lib / "torch" / "__init__.py").unlink()
     if not mere_folder:
         (machine.lib / "torch").rmdir()

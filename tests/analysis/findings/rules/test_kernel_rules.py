@@ -217,9 +217,7 @@ def test_each_norm_begins_a_kernel_of_its_own(times: int) -> None:
         ),
     ],
 )
-def test_what_most_kernel_time_is_comes_first_as_a_bound(
-    kernels: Kernels, rule: str, title: str
-) -> None:
+def test_what_most_kernel_time_is_comes_first(kernels: Kernels, rule: str, title: str) -> None:
     first = find(subject_of(kernels)).valued[0]
     assert (first.finding.rule, first.finding.method, first.low_ns) == (rule, "bound", 0)
     assert first.finding.title.startswith(title)
@@ -254,9 +252,7 @@ class Sampled(Tables):
 
 
 @pytest.mark.parametrize(("pct", "left"), [(LOW_PCT / 2, {names.ADD: 0.25}), (LOW_PCT, None)])
-def test_low_counters_while_kernels_run_are_named(
-    pct: float, left: dict[str, float] | None
-) -> None:
+def test_low_counters_of_a_busy_gpu_are_named(pct: float, left: dict[str, float] | None) -> None:
     subject = subject_of([(names.ADD, 100)])
     row = {"device": 0, "group": "class", "name": "elementwise", "bound": "latency"}
     row |= {"sm_issue_pct": pct, "tensor_active_pct": 0.0}

@@ -173,9 +173,7 @@ def test_waits_that_are_gone_or_that_hurt_nobody_are_no_finding(name: str) -> No
         ("h200-train", "optimizer-not-fused", "optimizer"),
     ],
 )
-def test_a_finding_says_what_it_rests_on_and_what_to_change(
-    name: str, rule: str, says: str
-) -> None:
+def test_a_finding_says_its_evidence_and_what_to_change(name: str, rule: str, says: str) -> None:
     findings = [one for each in RULES for one in each(real(name)) if one.rule == rule]
     said = [" ".join((of.title, of.phase, *of.evidence, *of.change)) for of in findings]
     assert any(says in each for each in said)
