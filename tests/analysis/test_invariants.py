@@ -72,9 +72,7 @@ def idle_behind_a_stall_is_in_the_phase_of_its_call(analysis: Analysis) -> None:
     assert sorted(behind.rows()) == sorted(placed.rows())
 
 
-def the_histogram_sums_to_idle_and_counts_gaps_under_their_largest_cause(
-    analysis: Analysis,
-) -> None:
+def the_histogram_sums_to_idle_and_counts_gaps_by_largest_cause(analysis: Analysis) -> None:
     accounting = by_device(analysis.accounting, ["idle_ns", "gaps"])
     assert by_device(analysis.gap_histogram, ["idle_ns", "gaps"]) == accounting
     counted = analysis.gap_histogram.group_by("cause").agg(pl.col("gaps").sum())
@@ -234,7 +232,7 @@ ALWAYS: Final[tuple[Callable[[Analysis], None], ...]] = (
     causes_sum_to_idle,
     the_summary_sums_to_each_cause_as_phases_and_what_is_in_none_do,
     idle_behind_a_stall_is_in_the_phase_of_its_call,
-    the_histogram_sums_to_idle_and_counts_gaps_under_their_largest_cause,
+    the_histogram_sums_to_idle_and_counts_gaps_by_largest_cause,
     no_call_is_charged_more_on_a_device_than_it_lasted,
     no_time_is_negative_and_no_share_leaves_0_to_100,
     gaps_are_in_order_apart_from_each_other_and_inside_the_window,

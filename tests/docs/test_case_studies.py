@@ -40,9 +40,7 @@ def compared(before: str, after: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "shown"), SHOWN)
-def test_a_command_prints_what_is_shown(
-    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_prints_what_is_shown(command: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     program, *words = command.split()
     assert program == "nsysflow"

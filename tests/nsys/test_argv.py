@@ -71,9 +71,7 @@ UNTIL_STOPPED = {"--capture-range-end": "stop-shutdown", "--kill": "none"}
         ({"out": Path("100%p/rank%q{LOCAL_RANK}")}, {"--output": "100%%p/rank%q{LOCAL_RANK}"}),
     ],
 )
-def test_a_recording_has_its_options(
-    recording: dict[str, Any], given: dict[str, str | None]
-) -> None:
+def test_recordings_have_options(recording: dict[str, Any], given: dict[str, str | None]) -> None:
     found = options(Recording(**{"out": Path("r")} | recording))
     assert {name: found.get(name) for name in given} == given
 

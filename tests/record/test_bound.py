@@ -101,9 +101,7 @@ def test_all_sessions_stop_together_once_each_process_has_enough(
     assert len(calls(folder)) == 2
 
 
-def test_a_process_that_has_begun_and_is_slow_is_waited_for(
-    begin: Begin, folder: Path, clock: Clock
-) -> None:
+def test_a_slow_process_is_waited_for(begin: Begin, folder: Path, clock: Clock) -> None:
     bound = begin()
     say(folder, BEGUN, 11, 12)
     say(folder, ENOUGH, 11)
@@ -112,9 +110,7 @@ def test_a_process_that_has_begun_and_is_slow_is_waited_for(
     assert stops(bound, clock, 1)
 
 
-def test_the_longest_time_counts_from_the_first_step(
-    begin: Begin, folder: Path, clock: Clock
-) -> None:
+def test_the_limit_counts_from_the_first_step(begin: Begin, folder: Path, clock: Clock) -> None:
     bound = begin()
     assert not stops(bound, clock, START_UP_S - 1)
     say(folder, BEGUN, 11)

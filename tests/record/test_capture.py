@@ -34,11 +34,7 @@ def test_unnamed_runs_are_numbered_after_their_script(monkeypatch: pytest.Monkey
     ("held", "force", "said"),
     [
         ({"notes.txt": "mine"}, [], "or replace an earlier run with --force"),
-        (
-            {"manifest.json": '{"tool": "nsysflow", "schema": 99}'},
-            [],
-            "an earlier run with --force",
-        ),
+        ({"manifest.json": '{"tool": "nsysflow", "schema": 99}'}, [], "earlier run with --force"),
         ({"report.sqlite": "mine", "mlflow.sqlite": ""}, ["--force"], "is not a run of nsysflow"),
         ({"output.log": "mine"}, ["--force"], "is not a run of nsysflow"),
     ],

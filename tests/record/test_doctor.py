@@ -160,12 +160,7 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
         ("gpu", {}, "ok", "2 x NVIDIA H200, driver 580.95, CUDA 13.0"),
         ("cuda", {"nsys": OLD}, "problem", "up to 12.4, and the driver has CUDA 13.0: it would"),
         ("cuda", {"nsys": replace(NSYS, cupti=None)}, "note", "is unknown"),
-        (
-            "reports",
-            {"importer": lacking("libdw.so.1", "libelf.so.1")},
-            "problem",
-            "libdw1 libelf1",
-        ),
+        ("reports", {"importer": lacking("libdw.so.1", "libelf.so.1")}, "problem", "libdw1 libelf"),
         ("reports", {"importer": lacking("libdw.so.1")}, "problem", f"into {HEALTHY.libraries}"),
         ("reports", {"trial": FAILED}, "problem", "a trial ended with 1"),
         # the trial decides about nvtx, and without one the versions do

@@ -64,18 +64,12 @@ def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then()
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (
-            "print(1)",
-            "no step was reported in [0-9]+ s, and no process of the program imported torch",
-        ),
+        ("print(1)", "no step was reported in [0-9]+ s, and no process"),
         (
             "from nsysflow import steps; [*steps([1, 2])]",
             "2 steps ran in [0-9]+ s[.] At least 10 steps after",
         ),
-        (
-            "import os, sys; sys.exit(3 * ('NSYSFLOW_PLAIN' in os.environ))",
-            "failed with exit code 3",
-        ),
+        ("import os, sys; sys.exit(3 * ('NSYSFLOW_PLAIN' in os.environ))", "with exit code 3"),
     ],
 )
 def test_a_plain_run_that_times_no_step_is_a_note(code: str, said: str) -> None:

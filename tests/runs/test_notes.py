@@ -127,10 +127,7 @@ def later(
             later(4_200, OFTEN),
             "4,200 steps, mean 7.43 ms; 12 of them took 1.20 s longer, about every 350",
         ),
-        (
-            later(1_600, JITTERING),
-            "5 of them took 1.20 s longer, about every 350 steps: not recorded",
-        ),
+        (later(1_600, JITTERING), "5 of them took 1.20 s longer, about every 350 steps: not"),
         (later(4_200, [100, 700, 3_000, 4_000]), "4 of them took 1.20 s longer: not recorded;"),
         (later(4_200, [700]), "1 of them took 1.20 s longer: not recorded;"),
         (

@@ -87,9 +87,7 @@ INHERITANCE: dict[str, Picture] = {
     "a thread without ranges": on_thread(WORKER, STEP, LOAD),
     "a thread with ranges of its own": on_thread(WORKER, STEP, opened(0, 500, "x", thread=WORKER)),
     "the only other thread with a range": on_thread(WORKER, LOAD),
-    "two other threads with ranges": on_thread(
-        WORKER, LOAD, opened(0, 500, "save", thread=OTHER + 1)
-    ),
+    "two threads with ranges": on_thread(WORKER, LOAD, opened(0, 500, "save", thread=OTHER + 1)),
     "the main thread inherits nothing": on_thread(MAIN, opened(0, 500, "load", thread=WORKER)),
     "nothing comes from an autograd thread": on_thread(
         WORKER, opened(0, 500, "MulBackward", thread=AUTOGRAD)
@@ -130,9 +128,7 @@ GRAPHS: dict[str, Picture] = {
     "a range that is open at the replay too": captured(
         opened(110, 180, "replay"), opened(120, 170, "forward")
     ),
-    "work captured on an autograd thread": captured(
-        opened(110, 180, "backward"), nodes=BY_AUTOGRAD
-    ),
+    "work captured on autograd's": captured(opened(110, 180, "backward"), nodes=BY_AUTOGRAD),
     "a clone of a clone": captured(
         FORWARD, nodes=(made(150, 1), made(196, 5, original=1), made(200, 11, original=5))
     ),
@@ -217,9 +213,7 @@ AUTOMATIC: dict[str, Picture] = {
     "no loss before the backward of another thread": [
         AUTO_FORWARD, automatic(150, 200, "backward", thread=AUTOGRAD), *work(120)
     ],
-    "no loss before the program's own backward": [
-        AUTO_FORWARD, opened(150, 200, "backward"), *work(120)
-    ],
+    "no loss before its own backward": [AUTO_FORWARD, opened(150, 200, "backward"), *work(120)],
     "a range that another thread has open is no double": [
         automatic(0, 100, "a"), automatic(20, 50, "a", thread=AUTOGRAD), *work(30, thread=AUTOGRAD)
     ],

@@ -348,10 +348,7 @@ FEW_TURNS: Final = [
 ]
 
 PREDECESSORS: Final[dict[str, tuple[list[Row], list[int | None]]]] = {
-    "the one before on its thread": (
-        [launch(0, 5, 1), launch(10, 15, 2), launch(20, 25, 3)],
-        [None, 0, 1],
-    ),
+    "the one before it": ([launch(0, 5, 1), launch(10, 15, 2), launch(20, 25, 3)], [None, 0, 1]),
     "a call inside another is a part of it": (
         [call(0, 50, SYNC), call(1, 49, "cuStreamSynchronize"), launch(60, 65, 1)],
         [None, 0],
@@ -365,10 +362,7 @@ PREDECESSORS: Final[dict[str, tuple[list[Row], list[int | None]]]] = {
         ],
         [None, 3, 0, 2],
     ),
-    "threads that take turns all the time do not": (
-        [*IN_TURNS],
-        [None, 0, 1, 2, 3, None, 5, 6, 7, 8],
-    ),
+    "threads that take turns often do not": ([*IN_TURNS], [None, 0, 1, 2, 3, None, 5, 6, 7, 8]),
     "threads with few turns do": ([*FEW_TURNS], [None, *range(19)]),
 }
 

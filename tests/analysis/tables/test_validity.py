@@ -264,9 +264,7 @@ NO_STRETCH = {
     "nineteen": pairs(range(1, 101), lost=range(40, 59)),
     "single launches": pairs(range(1, 101), lost=range(1, 101, 2)),
     "less than one percent": pairs(range(1, 2002), lost=range(40, 60)),
-    "launches into a graph that is captured": [
-        *(*CAPTURING, *pairs(range(1, 101), lost=range(40, 80)))
-    ],
+    "launches into a captured graph": [*(*CAPTURING, *pairs(range(1, 101), lost=range(40, 80)))],
     "copies": [*COPIES, *pairs(range(1, 10))],
 }
 

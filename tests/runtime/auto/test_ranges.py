@@ -89,14 +89,8 @@ for last in (
         f"{SGD}net.eval()(x)\nopt.step()\nnet(x)\nnet.train()(x)",
         "step forward optimizer step eval forward",
     ),
-    "modules called while a batch is fetched are data": (
-        ROWS.format(top="[]", workers=0),
-        "data data",
-    ),
-    "worker processes of a loader record nothing": (
-        ROWS.format(top="tree.top", workers=1),
-        "data data",
-    ),
+    "modules called for a batch are data": (ROWS.format(top="[]", workers=0), "data data"),
+    "workers of a loader record nothing": (ROWS.format(top="tree.top", workers=1), "data data"),
     "each way to run the engine is a backward": (
         """
 torch.autograd.grad(net(x).sum(), net.parameters())

@@ -139,9 +139,7 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("native on A100", unaligned_matmul, (OLDER, 90), gpu="NVIDIA A100-SXM4-80GB"),
         quiet("native on L40S", unaligned_matmul, (OLDER, 90), gpu="NVIDIA L40S"),
         quiet("native on RTX", unaligned_matmul, (OLDER, 90), gpu="NVIDIA RTX PRO 6000"),
-        quiet(
-            "a loss", unfused_attention, PRODUCT, (names.UP, 10), (names.LOG_SOFTMAX, 40), PRODUCT
-        ),
+        quiet("loss", unfused_attention, PRODUCT, (names.UP, 10), (names.LOG_SOFTMAX, 40), PRODUCT),
         quiet("a last layer", unfused_attention, PRODUCT, SOFTMAX, ADD),
         quiet("a first one", unfused_attention, ADD, SOFTMAX, PRODUCT),
         quiet("a router", unfused_attention, PRODUCT, SOFTMAX, ("topk_kernel", 10), PRODUCT),
@@ -210,11 +208,7 @@ def test_each_norm_begins_a_kernel_of_its_own(times: int) -> None:
         ([(FP32, 93), (names.ADD, 7)], "fp32-matmul", "float32 matmul off the tensor cores: 93 %"),
         ([(OLDEST, 77), (names.ADD, 23)], "unaligned-matmul", "matmul with unaligned sizes: 77 %"),
         # a busy GPU never ends without a word on its kernels
-        (
-            [(names.PRODUCT, 900), (names.ADD, 9)],
-            "largest-kernels",
-            "most kernel time is matmul: 99 %",
-        ),
+        ([(names.PRODUCT, 900), (names.ADD, 9)], "largest-kernels", "most kernel time is matmul"),
     ],
 )
 def test_what_most_kernel_time_is_comes_first(kernels: Kernels, rule: str, title: str) -> None:
