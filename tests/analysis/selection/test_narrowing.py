@@ -18,6 +18,7 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.errors import SelectionError
 from nsysflow.runs.analyze import analyze_reports
+from tests import tiny
 from tests.analyses import (
     CAUSE_COLUMNS,
     EXAMPLES,
@@ -284,6 +285,16 @@ def seen(tables: dict[str, pl.DataFrame], name: str) -> pl.DataFrame:
     if name == "syncs":
         return table.filter(pl.col("induced_idle_ns") > 0)
     return table.filter(pl.col("launches") > 0) if name == "launches" else table
+
+
+@pytest.mark.parametrize("second", ["cudaStreamSynchronize", "cudaMalloc"])
+def test_of_equal_remainders_the_first_cause_and_call_is_rounded_up(second: str) -> None:
+    """Half of a gap behind 3001 ns of a wait and 1001 ns of another call: 1500.5 and 500.5."""
+    waits = tiny.call(20, 4_000, "cudaStreamSynchronize"), tiny.call(4_000, 5_001, second)
+    launches = tiny.launch(0, 5, 1), tiny.launch(5_001, 5_002, 2)
+    kernels = tiny.kernel(10, 1_000, 1), tiny.kernel(5_002, 6_000, 2)
+    half = tiny.analysis_of(*waits, *launches, *kernels, options=Options(from_ns=3_001))
+    assert half.syncs.sort("start_ns")["induced_idle_ns"].to_list() == [1_501, 500]
 
 
 def test_one_gpu_of_a_run_is_that_of_the_rank_that_ran_on_it() -> None:
