@@ -13,7 +13,8 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes, Removal
-from tests.analysis.findings.simulated import Compared, findings_of_programs, truths
+from tests.analysis.findings.test_simulated import Compared, findings_of_programs
+from tests.analysis.test_simulated import simulated
 from tests.reports import SAMPLES
 
 SKIPPED: Final = 1
@@ -156,7 +157,7 @@ def first_findings() -> Iterator[str]:
     yield FIRST_INTRODUCTION
     yield from map(_row, outcomes())
     compared = findings_of_programs()
-    quiet = sorted({*truths()} - {one.program for one in compared})
+    quiet = sorted({*simulated()[1]} - {one.program for one in compared})
     yield FIRST_SIMULATED_INTRODUCTION.format(quiet=", ".join(quiet))
     yield from (_program(one) for one in compared if one.rank == 0)
 

@@ -15,10 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import polars as pl
+import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
 from tests.reports import DATA
+
+pytestmark = pytest.mark.xdist_group("simulated")
 
 WORTH: Final = 0.02
 """Only places that save at least this share of the window are compared."""
@@ -29,13 +32,15 @@ QUIET: Final = ("deep_queue", "harmless_sync", "prefetch", "dense_then_items")
 
 @cache
 def simulated() -> tuple[dict[str, nsysflow.Analysis], dict[str, Any]]:
-    """The analysis of every program, and the true savings."""
+    """The analysis of every program, whose whole window is judged, and the true savings."""
     with TemporaryDirectory() as folder, tarfile.open(DATA / "simulated.tar.xz") as archive:
         archive.extractall(folder, filter="data")
         root = Path(folder) / "simulated"
         truth = json.loads((root / "truth.json").read_text())
         traces = {name: nsysflow.load(root / f"{name}.sqlite") for name in truth}
-    return {name: nsysflow.analyze(trace, Options()) for name, trace in traces.items()}, truth
+    return {
+        name: nsysflow.analyze(trace, Options(whole=True)) for name, trace in traces.items()
+    }, truth
 
 
 def charged_and_saved() -> Iterator[tuple[int, int]]:

@@ -1,14 +1,148 @@
-"""What findings of simulated programs say against what their changes really save."""
+"""The findings of simulated programs, each beside what its change really saves.
 
-from typing import Final
+The truth knows single sites, and all stalls together. A finding is of all sites that lie at its
+place, so it can be compared where these are one site or all of them. Of launches, the truth knows
+only the programs whose launches are a site; of host code, only the range `data`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
 
 import pytest
 
-from tests.analysis.findings.simulated import findings_of_programs, worthy_sites
+import nsysflow
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.replay.apply import Names
+from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.selection.timeline import Timeline
+from tests.analysis.replay.sites import CONTROLS
+from tests.analysis.test_simulated import simulated
 
 pytestmark = pytest.mark.xdist_group("simulated")
 
 AIM: Final = 0.95
+
+HOST_RULES: Final = frozenset(
+    {
+        *("sync-in-loop", "scalar-readback", "pageable-copy", "blocking-pinned-copy"),
+        *("allocator-churn", "launch-bound", "data-loading", "host-code", "exposed-copy"),
+    }
+)
+"""Rules about kernels are left out: those of simulated programs have neither shapes nor names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A finding of a program, and the truth.
+
+    Attributes:
+        program: its name.
+        control: whether nothing is to be saved in it.
+        rank: its place among the findings about the host and copies; 0 is the first.
+        finding: with its predicted saving.
+        sites: which sites it is of.
+        saves_ns: what its change really saves; None where the truth does not know.
+        window_ns: the program's window.
+    """
+
+    program: str
+    control: bool
+    rank: int
+    finding: Valued
+    sites: tuple[str, ...]
+    saves_ns: int | None
+    window_ns: int
+
+    @property
+    def hit(self) -> bool:
+        """Whether it is within 10 % of the saving or 1 % of the window."""
+        assert self.saves_ns is not None
+        allowed = max(0.1 * abs(self.saves_ns), 0.01 * self.window_ns)
+        return abs(self.finding.alone_ns - self.saves_ns) <= allowed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worthy:
+    """A site that a finding should name: a stall or host code that takes a share of the window."""
+
+    program: str
+    name: str
+    saves_ns: int
+    window_ns: int
+
+
+def worthy_sites(share: float) -> list[Worthy]:
+    """The sites of stalls that really save at least this share of their window."""
+    return [
+        Worthy(program=program, name=name, saves_ns=of["saving"], window_ns=about["window"])
+        for program, about in simulated()[1].items()
+        for name, of in about["sites"].items()
+        if of["kind"] == "stall" and of["saving"] >= share * about["window"]
+    ]
+
+
+@cache
+def findings_of_programs() -> tuple[Compared, ...]:
+    """All findings of all programs, of their whole windows."""
+    analyses, truth = simulated()
+    return tuple(
+        one for name, about in truth.items() for one in _compared(name, analyses[name], about)
+    )
+
+
+def _compared(
+    program: str, analysis: nsysflow.Analysis, about: dict[str, Any]
+) -> Iterator[Compared]:
+    found = find(JudgedReport(analysis)).valued
+    of_host = [one for one in found if one.finding.rule in HOST_RULES]
+    for rank, valued in enumerate(of_host):
+        sites = tuple(_sites(analysis.timeline, valued, about))
+        yield Compared(
+            program=program,
+            control=about["class"] in CONTROLS,
+            rank=rank,
+            finding=valued,
+            sites=sites,
+            saves_ns=_really(sites, about),
+            window_ns=about["window"],
+        )
+
+
+def _sites(timeline: Timeline, valued: Valued, about: dict[str, Any]) -> Iterator[str]:
+    """The sites that the finding's change takes away."""
+    finding = valued.finding
+    if finding.rule == "data-loading":
+        yield finding.phase.rpartition("/")[2]
+    if finding.rule == "launch-bound":
+        yield from (name for name, of in about["sites"].items() if of["kind"] == "graph")
+    if finding.changes is None or not finding.changes.removed:
+        return
+    recording = recorded(timeline)
+    names = Names(timeline=timeline, recorded=recording)
+    starts = recording.program.calls["start_ns"]
+    gone = {
+        start
+        for removal in finding.changes.removed
+        for start in starts.gather(names.stalls(removal)).to_list()
+    }
+    for name, of in about["sites"].items():
+        calls = {start for start, _, site in about["calls"] if site == name}
+        if of["kind"] == "stall" and calls and calls <= gone:
+            yield name
+
+
+def _really(sites: tuple[str, ...], about: dict[str, Any]) -> int | None:
+    """What is really saved without these sites; None where it is not known."""
+    if len(sites) == 1:
+        return int(about["sites"][sites[0]]["saving"])
+    stalls = {
+        name for name, of in about["sites"].items() if of["kind"] == "stall" and name != "last"
+    }
+    return int(about["all_stalls"]) if sites and stalls <= {*sites} else None
 
 
 def test_a_finding_s_saving_is_within_a_tenth_or_a_hundredth_of_the_window() -> None:
