@@ -56,7 +56,7 @@ pages: $(VENV)/.test
 coverage: MEASURE = -m coverage run
 coverage: $(VENV)/.dev
 	@$(BIN)/coverage erase
-	@$(PYTEST) -m 'not browser and not long' tests/analysis tests/oracle
+	@$(PYTEST) -m '$(MARKS)' tests/analysis tests/oracle
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report
 	@$(BIN)/coverage json --quiet -o - | $(BIN)/python -m tests.branches

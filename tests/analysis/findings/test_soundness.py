@@ -1,7 +1,8 @@
 """What no saving may be, in every report, range and window (spec §16.10)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 import polars as pl
 import pytest
@@ -12,7 +13,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.trace import NoteKind
-from tests.analyses import analysed, every_report, few_reports, loaded
+from tests.analyses import KINDS, analysed, every_report, loaded
 
 
 def assert_can_be(found: Findings, most_ns: float) -> None:
@@ -43,27 +44,40 @@ def test_savings_can_be(name: str) -> None:
     assert_can_be(analysis.found, 1.001 * idle_and_work_ns(analysis))
 
 
-def selections(name: str) -> Iterator[Options]:
-    """The range that runs longest, the one that runs shortest, the middle and the end of a report,
-    and one of its steps."""
-    whole = analysed(name)
-    phases = whole.phases.filter(pl.col("kernel_ns") > 0).sort("kernel_ns")["path"]
-    for path in {*phases.head(1), *phases.tail(1)}:
-        yield Options(range=path)
-    times = pl.col("start_ns")
-    first, last = whole.timeline.events.ops.select(times.min(), last=times.max()).row(0)
-    yield Options(from_ns=first + (last - first) // 3, to_ns=first + 2 * (last - first) // 3)
-    yield Options(from_ns=last - (last - first) // 10)
-    yield Options(whole=True)
-    if len(whole.steps):
-        yield Options(steps=(StepPart(0, 1),))
+def most_run(analysis: nsysflow.Analysis, place: int) -> Options:
+    """The range at this place of those that run kernels, the shortest first."""
+    phases = analysis.phases.filter(pl.col("kernel_ns") > 0).sort("kernel_ns")["path"]
+    return Options(range=phases[place]) if len(phases) else Options()
 
 
-@few_reports
-def test_savings_of_a_narrowed_report_can_be(name: str) -> None:
-    for options in selections(name):
-        analysis = nsysflow.analyze(loaded(name), options)
-        assert_can_be(analysis.found, 1.001 * idle_and_work_ns(analysis))
+def of_time(analysis: nsysflow.Analysis, first: float, last: float | None) -> Options:
+    """A stretch of the report, in shares of it."""
+    starts_ns = analysis.timeline.events.ops["start_ns"].sort()
+    begin_ns, whole_ns = starts_ns[0], starts_ns[-1] - starts_ns[0]
+    until_ns = None if last is None else begin_ns + int(last * whole_ns)
+    return Options(from_ns=begin_ns + int(first * whole_ns), to_ns=until_ns)
+
+
+SELECTIONS: Final[dict[str, Callable[[nsysflow.Analysis], Options]]] = {
+    "the longest range": lambda of: most_run(of, -1),
+    "the shortest range": lambda of: most_run(of, 0),
+    "the middle": lambda of: of_time(of, 1 / 3, 2 / 3),
+    "the end": lambda of: of_time(of, 0.9, None),
+    "the whole": lambda _: Options(whole=True),
+    "one step": lambda of: Options(steps=(StepPart(0, 1),)) if len(of.steps) else Options(),
+}
+SWEPT: Final = [
+    pytest.param(name, part, marks=() if (row + column) % 6 in (0, 4) else pytest.mark.long)
+    for row, name in enumerate(KINDS)
+    for column, part in enumerate(SELECTIONS)
+]
+"""Each kind of report with each selection; two selections of each report are not long."""
+
+
+@pytest.mark.parametrize(("name", "part"), SWEPT)
+def test_savings_of_a_narrowed_report_can_be(name: str, part: str) -> None:
+    analysis = nsysflow.analyze(loaded(name), SELECTIONS[part](analysed(name)))
+    assert_can_be(analysis.found, 1.001 * idle_and_work_ns(analysis))
 
 
 def test_a_saving_that_cannot_be_is_a_note_and_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
