@@ -45,6 +45,20 @@ few_reports = pytest.mark.parametrize("name", KINDS)
 """For tests that need an analysis of their own: one report of each kind. A second one of the same
 kind would add time but no case."""
 
+RULES: Final = (
+    *KINDS,
+    "h200-accumulation",
+    *("h200-bottlenecks", "h200-nchw", "h200-unfused-attention"),
+    *("h2d-pageable_non_blocking", "h2d-pinned_blocking", "launch_bound-graph"),
+    *("metrics-each_step", "overlap-in_turn", "synthetic-5", "trainforward-graph"),
+    *("trainstep-graph", "trainstep-torch"),
+)
+"""Small reports that have each rule's findings, in each way to value them."""
+reports_of_rules = pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in RULES else pytest.mark.long) for each in NAMES]
+)
+"""For tests of findings, which take a second or more of each report; the other ones are long."""
+
 PARTS: Final = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
 SCHEMAS: Final = {table.name: table.schema for table in declarations()}
 """The columns of every table, by name."""

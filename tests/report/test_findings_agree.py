@@ -12,7 +12,7 @@ from nsysflow.report.explain.finding import explain_findings
 from nsysflow.report.explain.pages import Facts
 from nsysflow.report.findings import Suggestion, suggestions
 from nsysflow.report.results import Results
-from tests.analyses import NAMES, run_of
+from tests.analyses import reports_of_rules, run_of
 from tests.report.html.made import made
 from tests.report.html.unpacked import Page
 
@@ -39,7 +39,7 @@ def in_full(row: dict[str, Any], facts: list[tuple[str, str]]) -> None:
         assert f"{row['steps']} " in text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@reports_of_rules
 def test_page_table_explanation_and_report_json_agree(name: str) -> None:
     results: Results = run_of(name)
     table = results.table("findings").to_dicts()

@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.trace import NoteKind
-from tests.analyses import KINDS, analysed, every_report, loaded
+from tests.analyses import KINDS, analysed, loaded, reports_of_rules
 
 
 def assert_can_be(found: Findings, most_ns: float) -> None:
@@ -38,7 +38,7 @@ def idle_and_work_ns(analysis: nsysflow.Analysis) -> float:
     return most_ns / max(counts) if analysis.judged.view.of_steps else float(most_ns)
 
 
-@every_report
+@reports_of_rules
 def test_savings_can_be(name: str) -> None:
     analysis = analysed(name)
     assert_can_be(analysis.found, 1.001 * idle_and_work_ns(analysis))
