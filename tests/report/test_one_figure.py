@@ -19,7 +19,7 @@ from nsysflow.report.diff import page, table
 from nsysflow.report.document import compared_json, report_json
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_sentence
-from tests.analyses import few_reports, loaded, run_of
+from tests.analyses import analysed, few_reports, loaded, run_of
 
 FIGURE = r"[\d.,]+ (?:ns|us|ms|s)\b"
 
@@ -77,8 +77,6 @@ def test_analyze_diff_and_check_print_one_step_of_a_report(name: str) -> None:
     "options",
     [
         Options(steps=(StepPart(0, 3),)),  # with start-up, as it was asked for
-        Options(steps=(StepPart(2, 4),)),
-        Options(device=0),
         Options(from_ns=5_000_000),
         Options(range="forward"),  # no step lies in it, and the window itself is judged
         Options(whole=True),
@@ -89,5 +87,4 @@ def test_a_narrowed_report_has_one_step_too(options: Options) -> None:
 
 
 def test_ranks_have_the_step_of_the_slowest() -> None:
-    ranks = [nsysflow.analyze(loaded(f"ddp-bucketed-rank{rank}")) for rank in (0, 1)]
-    assert_one_figure(Results(ranks))
+    assert_one_figure(Results([analysed(f"ddp-bucketed-rank{rank}") for rank in (0, 1)]))

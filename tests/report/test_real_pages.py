@@ -14,7 +14,7 @@ from nsysflow.cli.main import main
 from nsysflow.report.page import Length
 from nsysflow.report.terminal import page
 from nsysflow.report.verdict import judge
-from tests.analyses import every_report, few_reports, run_of
+from tests.analyses import few_reports, reports_of_rules, run_of
 from tests.reports import PACKED, ROOT
 from tests.sharing import shared_analyses
 
@@ -84,7 +84,7 @@ def commands_of(page_on_finding: str) -> list[str]:
     return re.findall(r"^  (nsysflow .*)$", whole, re.MULTILINE)
 
 
-@every_report
+@reports_of_rules
 def test_every_real_report_is_valid_and_fits_a_screen(name: str) -> None:
     run, (width, height) = run_of(name), SCREEN
     judgement = judge(run)
