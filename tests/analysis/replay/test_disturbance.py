@@ -21,10 +21,10 @@ from nsysflow.analysis.replay.replay import Program, lengths, recorded, replay
 from nsysflow.analysis.replay.whatif import whatif
 from tests.analyses import analysed, loaded
 from tests.analysis.replay.replays import Row, kernel, launch, opened
-from tests.analysis.replay.test_replay import PROGRAMS, SAMPLES, plain
-from tests.oracle.model import to_trace
-from tests.oracle.replay import Replay
+from tests.analysis.replay.test_replay import PROGRAMS, SAMPLES, both
 from tests.tiny import analysis_of
+
+pytestmark = pytest.mark.xdist_group("simulated")
 
 US: Final = 1_000
 STEPS: Final = 12
@@ -34,18 +34,18 @@ LAUNCHES: Final = 10
 @pytest.mark.parametrize("less_ns", [0, 700, 6_000])
 @pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
 def test_the_oracle_agrees(name: str, less_ns: int) -> None:
-    timeline = nsysflow.analyze(to_trace(plain(name)), Options()).timeline
+    timeline, oracle = both(name)
     quiet = with_cheaper_host(recorded(timeline).program, less_ns)
-    assert replay(quiet).ops["end_ns"].to_list() == Replay(plain(name)).ends_undisturbed(less_ns)
+    assert replay(quiet).ops["end_ns"].to_list() == oracle.ends_undisturbed(less_ns)
 
 
 @pytest.mark.parametrize("cost", [LEAST_COST, MOST_COST])
 @pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
 def test_the_oracle_takes_the_same_cost_of_recording(name: str, cost: RecordingCost) -> None:
-    timeline = nsysflow.analyze(to_trace(plain(name)), Options()).timeline
+    timeline, oracle = both(name)
     for traced in (False, True):
         quiet = without_cost(recorded(timeline).program, cost, traced=traced)
-        wanted = Replay(plain(name)).ends_without_cost(cost.pct, traced * cost.backtrace_ns)
+        wanted = oracle.ends_without_cost(cost.pct, traced * cost.backtrace_ns)
         assert replay(quiet).ops["end_ns"].to_list() == wanted
 
 
