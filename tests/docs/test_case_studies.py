@@ -13,8 +13,16 @@ from tests.shown import commands, console_blocks, is_shown
 pytestmark = pytest.mark.xdist_group("pairs")
 
 CASES: Final = (ROOT / "docs" / "case-studies.md").read_text(encoding="utf-8")
+OF_EACH_BOUND: Final = re.compile(
+    "nan_check-sync|h2d-pageable[.]|launch_bound-eager[.]|fusion-eager|ddp-no_|alloc_churn-empty"
+)
 SHOWN: Final = [
-    pytest.param(command, shown, id=command)
+    pytest.param(
+        command,
+        shown,
+        id=command,
+        marks=pytest.mark.slow if OF_EACH_BOUND.search(command) else pytest.mark.long,
+    )
     for block in console_blocks(CASES)
     for command, shown in commands(block)
 ]
@@ -38,7 +46,6 @@ def compared(before: str, after: str) -> str:
     return " | ".join([f"`{before}`", f"`{after}`", f"`{first['rule']}`", predicted, *times])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("command", "shown"), SHOWN)
 def test_it_prints_what_is_shown(command: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

@@ -36,7 +36,12 @@ LINKED: Final = (
 )
 
 CONSOLE: Final = [
-    pytest.param(page, block, id=f"{page}: {commands(block)[0][0]}")
+    pytest.param(
+        page,
+        block,
+        id=f"{page}: {commands(block)[0][0]}",
+        marks=pytest.mark.long if "clusters" in page else pytest.mark.slow,  # two runs of ten ranks
+    )
     for page in READ_BY_USERS
     for block in console_blocks((ROOT / page).read_text(encoding="utf-8"))
 ]
@@ -45,7 +50,6 @@ CONSOLE: Final = [
 SHELL: Final = {"|", ">", ">>", "&&", ";"}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(("page", "block"), CONSOLE)
 def test_a_command_prints_what_is_shown(page: str, block: str) -> None:

@@ -14,7 +14,7 @@ from nsysflow.cli.main import main
 from nsysflow.report.page import Length
 from nsysflow.report.terminal import page
 from nsysflow.report.verdict import judge
-from tests.analyses import few_reports, reports_of_rules, run_of
+from tests.analyses import KINDS, few_reports, reports_of_rules, run_of
 from tests.reports import PACKED, ROOT
 from tests.sharing import shared_analyses
 
@@ -104,13 +104,20 @@ def test_no_line_is_longer_than_the_screen_is_wide(name: str) -> None:
         assert max(line.cell_len for line in lines) <= width
 
 
-@few_reports
+TYPED: Final = ("h200-ddp-rank0", "h200-gpu-metrics", "h200-hf-trainer", "nan_check-sync")
+each_typed = pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each in TYPED else pytest.mark.long) for each in KINDS]
+)
+"""What pages propose to type is typed for some kinds of reports, and for all in the long tests."""
+
+
+@each_typed
 def test_every_command_of_a_page_shows_something(name: str) -> None:
     for command in dict.fromkeys(proposed(name)):
         shows(command)
 
 
-@few_reports
+@each_typed
 def test_every_finding_is_explained_and_the_first_replayed(name: str, tmp_path: Path) -> None:
     found = run_of(name).found.valued
     for number, each in enumerate(found, start=1):
