@@ -2,22 +2,33 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nsysflow.analysis.load.pack import pack
 from tests.reports import ROOT, SAMPLES
+from tests.sharing import shared_analyses
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The `report.sqlite` of all pages. It, the samples and their runs are analysed once."""
+    report = tmp_path_factory.mktemp("unpacked") / "report.sqlite"
+    pack(SAMPLES / "nan_check-sync.sqlite.xz", report)
+    with shared_analyses(report, *SAMPLES.glob("runs/*.xz")):
+        yield report
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with `samples` and `report.sqlite`, and `nsysflow` on the PATH."""
     folder, programs = tmp_path / "here", tmp_path / "bin"
     folder.mkdir()
     programs.mkdir()
     (folder / "samples").symlink_to(SAMPLES)
-    pack(SAMPLES / "nan_check-sync.sqlite.xz", folder / "report.sqlite")
+    (folder / "report.sqlite").symlink_to(unpacked)
     program = programs / "nsysflow"
     code = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{code}" "$@"\n')
