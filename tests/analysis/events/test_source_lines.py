@@ -179,14 +179,14 @@ def test_a_packed_copy_has_the_lines_of_the_report_and_not_the_folders(tmp_path:
 TABLES: Final = ("gap_summary", "syncs", "gaps")
 
 
-@pytest.mark.parametrize(("name", "has_lines"), [("h200-train", False), ("h200-backtrace", True)])
+@pytest.mark.parametrize(("name", "has_lines"), [("h2d-pageable", False), ("nan_check-sync", True)])
 def test_the_page_has_lines_only_where_there_are_some(name: str, has_lines: bool) -> None:
     run = Results([analysed(name)])
     for table in TABLES:
         block = block_of(table)(run, Limits(rows=5))
         lines = [n for n, column in enumerate(block.columns) if column.head == "line"]
         assert len(lines) == has_lines
-        assert all(any("train.py:" in row[line] for row in block.rows) for line in lines)
+        assert all(any("nan_check.py:" in row[line] for row in block.rows) for line in lines)
 
 
 def test_every_sampled_call_of_a_real_run_has_its_line_without_a_folder() -> None:

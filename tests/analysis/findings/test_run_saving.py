@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import pytest
 
@@ -136,7 +137,10 @@ def random_loops(seed: int) -> Iterator[Loop]:
         )
 
 
-@pytest.mark.parametrize("seed", range(6))
+SEEDS: Final = [*range(3), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 9))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_change_of_the_host_leaves_a_step_shorter_than_what_a_rank_computes(seed: int) -> None:
     loops = [*random_loops(seed)]
     subjects = reports_of(*loops)
@@ -163,7 +167,7 @@ def test_idle_time_by_cause_of_a_run_is_that_of_the_step_of_its_headline(seed: i
         assert busy_ns >= min(loop.computes_ns for loop in loops) + TRANSFER_US * US
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_plan_of_a_run_goes_down_and_leaves_what_ranks_compute(seed: int) -> None:
     loops = [*random_loops(seed)]
     found = find_of_run(reports_of(*loops))

@@ -153,7 +153,11 @@ def assert_same(trace: nsysflow.Trace, whole: nsysflow.Analysis, scratch: Scratc
             assert_frame_equal(getattr(ours, name), getattr(theirs, name), check_exact=True)
 
 
-SLICED = ("h200-train", "h200-graph-level", "h200-ddp-rank0", "h200-hf-trainer", "synthetic-3")
+SLICED = (
+    *("h200-graph-level", "h200-ddp-rank0"),
+    *(pytest.param(each, marks=pytest.mark.long) for each in ("h200-hf-trainer", "synthetic-3")),
+    pytest.param("h200-train", marks=pytest.mark.long),
+)
 """Reports that differ in what is worked on in slices: gaps, kernels of graphs, communication and
 samples. Ranges in domains and counters are not; nan_check-sync's files are compared elsewhere."""
 
