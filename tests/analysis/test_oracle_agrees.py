@@ -2,13 +2,14 @@
 
 from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.options import Options
 from tests.agreement import assert_agrees
-from tests.analyses import EXAMPLES, analysed, every_report, oracle_of, oracle_tables_of
+from tests.analyses import EXAMPLES, NAMES, analysed, oracle_of, oracle_tables_of
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import (
@@ -49,6 +50,15 @@ def test_every_table_of_random_traces_with_events_agrees_with_the_oracle(model: 
     assert analysis.timeline.producers.by_event.to_list() == expected
 
 
-@every_report
+LARGE: Final = (
+    *("h200-backtrace", "h200-bottlenecks", "h200-gpt2-eager", "launch_bound-eager-plain"),
+    *("sum_many-loop", "trainstep-torch"),
+)
+"""Others are of their kinds, and the oracle takes up to 15 s of each: they are long."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long if each in LARGE else ()) for each in NAMES]
+)
 def test_every_table_of_a_real_report_agrees_with_the_oracle(name: str) -> None:
     assert_agrees(analysed(name), oracle_of(name), oracle_tables_of(name))
