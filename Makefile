@@ -19,7 +19,7 @@ help:
 	@echo 'make lint   format, lint, types, import contracts'
 	@echo 'make check  lint and test: what a change must pass'
 	@echo 'make pages  test report.html in a browser; needs Chromium'
-	@echo 'make long   test what takes long: torchrun, torch.compile, Dask, nsys, pip, action.yml, pages made anew'
+	@echo 'make long   test what takes long: torchrun, torch.compile, Dask, nsys, pip, action.yml, pages made anew, all reports'
 	@echo 'make coverage  how many branches of the analysis its tests take; fails below 95 %'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
