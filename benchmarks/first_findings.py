@@ -2,7 +2,7 @@
 and the log in docs/facts.md."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -11,11 +11,11 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.saving import Replays
-from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes, Removal
 from tests.analysis.findings.test_simulated import Compared, findings_of_programs
 from tests.analysis.test_simulated import simulated
 from tests.reports import SAMPLES
+from tests.tiny import AS_RECORDED
 
 SKIPPED: Final = 1
 """The first step of a sample holds what starting the profiler costs (docs/facts.md)."""
@@ -99,9 +99,9 @@ REMEDIES: Final = (
 
 @cache
 def subject(name: str) -> JudgedReport:
-    """The steady steps of a sample."""
+    """The steady steps of a sample, as recorded: so is the sample that it is compared with."""
     trace = nsysflow.load(SAMPLES / f"{name}.sqlite.xz")
-    return JudgedReport(nsysflow.analyze(trace, Options(skip=SKIPPED)))
+    return JudgedReport(nsysflow.analyze(trace, replace(AS_RECORDED, skip=SKIPPED)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The pairs of samples before and after a remedy, and what they show."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import polars as pl
 import nsysflow
 from nsysflow.analysis.analyze import Analysis
 from tests.reports import SAMPLES
+from tests.tiny import AS_RECORDED
 
 
 @dataclass(frozen=True)
@@ -103,13 +104,14 @@ def analysed(name: str) -> Analysis:
 
 @cache
 def steady(name: str) -> Analysis:
-    """The steady steps: without the first, which includes the profiler's start (docs/facts.md).
+    """The steady steps as recorded: without the first, which includes the profiler's start
+    (docs/facts.md).
 
     If another is left, also without the last, which no step follows.
     """
     last = max(2, len(analysed(name).steps) - 1)
     return nsysflow.analyze(
-        trace(name), nsysflow.Options(step="step", steps=(nsysflow.StepPart(1, last),))
+        trace(name), replace(AS_RECORDED, step="step", steps=(nsysflow.StepPart(1, last),))
     )
 
 

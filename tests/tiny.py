@@ -113,6 +113,11 @@ def told(*rows: Row, record: tuple[int, int], wait: tuple[int, int], device: int
     )
 
 
+AS_RECORDED: Final = Options(unrecorded_step_ns=1 << 60)
+"""For what is to be judged as recorded: plain steps that are no shorter, so that recording is known
+to cost nothing."""
+
+
 def trace_of(*rows: Row) -> nsysflow.Trace:
     """These rows as a trace."""
     return to_trace(plain_of(*rows))

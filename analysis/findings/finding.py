@@ -123,6 +123,8 @@ class Valued:
         report: the report in which it was found.
         later_ns: what is saved at most once the host keeps up, where the host hides the saving; 0
             where it does not.
+        plain_ns: what is saved at least and at most, by what recording costs, where that makes much
+            of the step and no plain step was timed; else None.
     """
 
     finding: Finding
@@ -134,6 +136,7 @@ class Valued:
     report: str
     later_ns: int = 0
     busy_after_ns: int = 0
+    plain_ns: tuple[int, int] | None = None
 
     @property
     def counts(self) -> bool:

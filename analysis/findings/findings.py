@@ -28,8 +28,8 @@ from nsysflow.analysis.trace import Note
 FINDINGS: Final = TableSchema(
     """One row per thing to change, in the order in which to act; `finding` numbers them. A saving
     is what is left to save once the changes above are made, of a step (the mean after start-up, of
-    the slowest rank; without the profiler's share where a plain step is known), or of the window
-    where no steps are judged. `method` is `replay`
+    the slowest rank, without the profiler's share as timed or by estimate), or of the window as
+    recorded where no steps are judged. `method` is `replay`
     where the change itself was replayed, so that low and high are the same, `bound` where
     `saving_high_ns` is the most that it can be, and `least` where both are the least that it is:
     the change also makes other kernels faster, by what no trace tells. `culprit` is the call,
@@ -67,6 +67,13 @@ FINDINGS: Final = TableSchema(
             "what it saves at least",
         ),
         Column("saving_pct", pl.Float64(), "the most that it saves, of a step"),
+        Column(
+            "plain_saving_low_ns",
+            pl.Int64(),
+            "what it saves where recording costs most, if no plain step was timed and that makes "
+            "much of a step; else empty",
+        ),
+        Column("plain_saving_high_ns", pl.Int64(), "the same where recording costs least"),
         Column("alone_ns", pl.Int64(), "what it saves at most as the only change"),
         Column(
             "later_ns",
@@ -115,7 +122,7 @@ class Findings:
             judged.
         typical_step_ns: the mean of the judged steps.
         undisturbed_step_ns: the step that all savings are of: `step_ns` without the profiler's
-            share, where a plain step is known.
+            share, as timed or by estimate.
         plain_estimate: how long a step takes without the profiler, where none was timed.
         of_steps: whether savings are per step.
         steps: how many steps were judged.
@@ -292,6 +299,8 @@ def findings_table(found: Findings) -> pl.DataFrame:
             "saving_low_ns": one.low_ns,
             "saving_high_ns": one.high_ns,
             "saving_pct": one.pct,
+            "plain_saving_low_ns": one.plain_ns[0] if one.plain_ns else None,
+            "plain_saving_high_ns": one.plain_ns[1] if one.plain_ns else None,
             "alone_ns": one.alone_ns,
             "later_ns": one.later_ns,
             "step_after_ns": one.step_after_ns,

@@ -49,7 +49,7 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
         plan = _with_hidden(plan, hidden, replays, worth_ns)
     else:
         behind = ranked(_behind_the_host(hidden, replays, subject))
-    plan = _with_idle(plan, replays)
+    plan = _with_ends(_with_idle(plan, replays), replays)
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(value(one, replays) for one in LAST_RESORT(subject))
@@ -137,6 +137,30 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
     return done
 
 
+def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
+    """The plan with what its findings save where recording costs most and least, if that makes much
+    of a step."""
+    estimate = replays.plain_estimate
+    if estimate is None or not estimate.is_wide or 2 * len(plan) > replays.most:
+        return tuple(plan)
+    made: list[Changes] = []
+    done = []
+    for one in plan:
+        before = [_saved(each, made) for each in replays.extremes]
+        made += [] if one.finding.changes is None else [one.finding.changes]
+        if one.finding.method == "bound":
+            done.append(one)
+            continue
+        after = [_saved(each, made) for each in replays.extremes]
+        ends = [max(0, then - now) for now, then in zip(before, after, strict=True)]
+        done.append(replace(one, plain_ns=(min(*ends, one.high_ns), max(*ends, one.high_ns))))
+    return tuple(done)
+
+
+def _saved(replays: Replays, made: Sequence[Changes]) -> int:
+    return max(0, replays.saving_ns(Changes.together(made)) or 0) if made else 0
+
+
 def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
     """The findings without those of all waits at once that say no more than those of each wait."""
     alone_ns = sum(one.alone_ns for one in valued if one.finding.waits and not one.finding.joint)
@@ -158,11 +182,13 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
+        if explanations()[finding.rule].causes and not finding.beside:
+            saved_ns = round(replays.idle_left * saved_ns)
         saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None)
     elif finding.waits and not finding.joint:
         finding = compared_with_replay(finding, saved_ns)
-    if finding.beside and replays.part.options.unrecorded_step_ns is not None:
+    if finding.beside and replays.subject.of_steps:
         saved_ns = min(saved_ns, replays.longer_ns)
     if finding.changes is not None:
         saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes))

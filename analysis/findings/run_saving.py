@@ -11,7 +11,6 @@ from nsysflow.analysis.findings.saving import (
     MOST_OPS,
     REPLAYED_OPS,
     Measured,
-    PlainEstimate,
     Replays,
     busy_of,
     middle_of,
@@ -23,6 +22,7 @@ from nsysflow.analysis.ranks.joint_replay import MEETINGS, JointReplay, RunChang
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.disturbance import RecordingCost
 from nsysflow.analysis.replay.replay import Program, Times
 from nsysflow.analysis.replay.whatif import idle_of_steps, retimed
 from nsysflow.analysis.schema import os_pid
@@ -39,12 +39,25 @@ class RankReplays(Replays):
         chosen: how many they are.
     """
 
-    def __init__(self, subject: JudgedReport, chosen: pl.Series, *, whole: bool) -> None:
-        """Take the report, the numbers of the steps, and whether all of the report is replayed."""
-        super().__init__(subject)
+    def __init__(
+        self,
+        subject: JudgedReport,
+        chosen: pl.Series,
+        *,
+        whole: bool,
+        cost: RecordingCost | None = None,
+    ) -> None:
+        """Take the report, the numbers of the steps, whether all of the report is replayed, and
+        what recording costs."""
+        super().__init__(subject, cost)
         self.chosen = len(chosen)
+        self._numbers = chosen
         self._chosen = chosen.implode()
         self._whole = whole
+
+    def at(self, cost: RecordingCost) -> Self:
+        """The same replays where recording costs so much."""
+        return type(self)(self.subject, self._numbers, whole=self._whole, cost=cost)
 
     @computed_once
     def part(self) -> Timeline:
@@ -161,8 +174,13 @@ class RunReplays(Replays):
         self, subjects: Sequence[JudgedReport], ranks: Ranks, each: Sequence[RankReplays]
     ) -> None:
         super().__init__(max(subjects, key=lambda subject: subject.run_step_ns))
+        self.subjects = subjects
         self.each = tuple(each)
         self.ranks = ranks
+
+    def at(self, cost: RecordingCost) -> Self:
+        """The same replays where recording costs so much on each rank."""
+        return type(self)(self.subjects, self.ranks, [one.at(cost) for one in self.each])
 
     @classmethod
     def of(cls, subjects: Sequence[JudgedReport], ranks: Ranks) -> Self | None:
@@ -270,9 +288,9 @@ class RunReplays(Replays):
         return self._replayed(Changes(), self.names) or Measured(step_ns=0, busy_ns=0)
 
     @computed_once
-    def plain_estimate(self) -> PlainEstimate | None:
-        """How long a step of the slowest report takes without the profiler, by itself."""
-        return self._slowest.plain_estimate
+    def as_recorded(self) -> Measured:
+        """A step as it was recorded."""
+        return self._longest([one.part.events.ops for one in self.each], RunChange(compute={}))
 
     @computed_once
     def host_is_known(self) -> bool:
@@ -314,7 +332,9 @@ class RunReplays(Replays):
             return None
         programs, change = made
         times = self.joint.replay(programs, change)
-        steps = self._awaited(times, change).sort("step_ns", "rank", descending=[True, False])
+        steps = self._awaited([of.ops for of in times], change).sort(
+            "step_ns", "rank", descending=[True, False]
+        )
         if steps.is_empty():
             return None
         slowest = steps.row(0, named=True)
@@ -331,18 +351,23 @@ class RunReplays(Replays):
             programs: of the reports in `each`.
             change: what is different beside them.
         """
-        steps = self._awaited(self.joint.replay(programs, change), change)
+        times = self.joint.replay(programs, change)
+        return self._longest([of.ops for of in times], change)
+
+    def _longest(self, ops_of: Sequence[pl.DataFrame], change: RunChange) -> Measured:
+        """The same with the operations of the reports at these times."""
+        steps = self._awaited(ops_of, change)
         longest = steps.select(pl.col("step_ns", "busy_ns").max().round().cast(pl.Int64))
         step_ns, busy_ns = longest.row(0) if len(steps) else (0, 0)
         return Measured(step_ns=step_ns or 0, busy_ns=busy_ns or 0)
 
-    def _awaited(self, times: Sequence[Times], change: RunChange) -> pl.DataFrame:
+    def _awaited(self, ops_of: Sequence[pl.DataFrame], change: RunChange) -> pl.DataFrame:
         """The mean steps of the ranks that are awaited, or of all if none is: as `measured_at`,
         with `report_no` and `rank`."""
         steps = pl.concat(
             [
-                one.measured_at(of.ops).with_columns(report_no=pl.lit(number, pl.Int64))
-                for number, one, of in zip(self._programs_of, self.each, times, strict=True)
+                one.measured_at(ops).with_columns(report_no=pl.lit(number, pl.Int64))
+                for number, one, ops in zip(self._programs_of, self.each, ops_of, strict=True)
             ]
         )
         ranks = self.ranks.matched.ranks.select("rank", "report_no", *_RANK)
@@ -395,7 +420,8 @@ class RunWhatIf:
         after_ns: the same with them.
         steps: how many steps that is the mean of.
         ranks: how many ranks the run has.
-        undisturbed: whether the profiler's share is taken out of both.
+        estimated: whether the profiler's share is taken out of both by estimate, as no plain step
+            is known.
         idle_before: idle time by cause in that step without the changes.
         idle_after: the same with them, of the rank that is the slowest then.
     """
@@ -404,7 +430,7 @@ class RunWhatIf:
     after_ns: int
     steps: int
     ranks: int
-    undisturbed: bool
+    estimated: bool
     idle_before: dict[str, int]
     idle_after: dict[str, int]
 
@@ -429,7 +455,7 @@ def whatif_of_run(
         after_ns=run.before_ns - (saved_ns or 0),
         steps=run.steps,
         ranks=len(ranks.matched.ranks),
-        undisturbed=run.part.options.unrecorded_step_ns is not None,
+        estimated=run.part.options.unrecorded_step_ns is None,
         idle_before=idle_before,
         idle_after=run.idle_by_cause(changes) or idle_before,
     )

@@ -1,7 +1,7 @@
 """What a change saves: the judged steps replayed with it (spec §14, §16)."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import polars as pl
 
@@ -12,14 +12,15 @@ from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import (
     NEAR,
+    RecordingCost,
     costs_of,
     have_backtraces,
     recorded_pct,
+    undisturbed,
     with_faster_host,
     without_cost,
-    without_disturbance,
 )
-from nsysflow.analysis.replay.replay import Program, part_of, recorded, replay
+from nsysflow.analysis.replay.replay import Program, Recorded, part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
 
@@ -54,6 +55,10 @@ class Measured:
     busy_ns: int
 
 
+WIDE: Final = 1.1
+"""An estimate of a plain step is wide if its ends are this far apart."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlainEstimate:
     """A step without the profiler, where none was timed.
@@ -69,6 +74,11 @@ class PlainEstimate:
     calibrated: bool
 
     @property
+    def is_wide(self) -> bool:
+        """Whether it says little of what a change saves."""
+        return self.high_ns > WIDE * self.low_ns
+
+    @property
     def source(self) -> Literal["machine", "usual"]:
         """Whose cost of recording it is by."""
         return "machine" if self.calibrated else "usual"
@@ -78,8 +88,10 @@ class Replays:
     """A report's judged steps, to be replayed with changes. If none are judged, its judged
     windows: all of the trace is replayed then, and only what lies in them is measured."""
 
-    def __init__(self, subject: JudgedReport) -> None:
+    def __init__(self, subject: JudgedReport, cost: RecordingCost | None = None) -> None:
+        """Take the report, and what recording costs; None for the middle of what is usual."""
         self.subject = subject
+        self.cost = cost
         self._measured: dict[tuple[Changes, bool], Measured | None] = {}
 
     @computed_once
@@ -145,12 +157,20 @@ class Replays:
 
     @computed_once
     def names(self) -> Names:
-        """The names of the part, and its program, without the profiler's share where that is
-        known."""
-        recording = recorded(self.part)
-        plain_ns = self.part.options.unrecorded_step_ns if self.subject.of_steps else None
-        quiet = without_disturbance(recording.program, plain_ns, self._step_ns_of)
-        return Names(timeline=self.part, recorded=replace(recording, program=quiet))
+        """The names of the part, and its program, where steps are judged without the profiler's
+        share."""
+        if not self.subject.of_steps:
+            return Names(timeline=self.part, recorded=self.recording)
+        if self.cost is not None:
+            quiet = self.without_cost(self.cost)
+        else:
+            quiet = undisturbed(self.recording.program, self.part, self._step_ns_of)
+        return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
+
+    @computed_once
+    def recording(self) -> Recorded:
+        """The program of the part, as recorded."""
+        return recorded(self.part)
 
     @computed_once
     def before_ns(self) -> int:
@@ -159,19 +179,33 @@ class Replays:
 
     @computed_once
     def _before(self) -> Measured:
-        if self.part.options.unrecorded_step_ns is None:
-            return self._measure(self.part.events.ops)
+        if not self.subject.of_steps:
+            return self.as_recorded
         return self._measure(replay(self.names.recorded.program).ops)
 
     @computed_once
+    def as_recorded(self) -> Measured:
+        """A step of the part as it was recorded."""
+        return self._measure(self.part.events.ops)
+
+    @computed_once
     def step_ns(self) -> int:
-        """The step that savings are of: the mean after start-up as recorded, or the plain one where
-        that is known and shorter (spec §16.7)."""
+        """The step that savings are of: the mean after start-up without the profiler's share; the
+        plain one where that is known and shorter (spec §16.7)."""
         recorded_ns, plain_ns = self.subject.run_step_ns, self.part.options.unrecorded_step_ns
-        if plain_ns is None or not self.subject.of_steps:
+        if not self.subject.of_steps:
             return recorded_ns
+        if plain_ns is None:
+            return recorded_ns - max(0, self.as_recorded.step_ns - self.before_ns)
         least_ns = self.before_ns + self.subject.recurring_ns
         return min(recorded_ns, max(plain_ns, least_ns))
+
+    @computed_once
+    def idle_left(self) -> float:
+        """The share of a recorded step's idle time that is left without the profiler's: what idle
+        time saves that no replay values."""
+        idle_ns, left_ns = (one.step_ns - one.busy_ns for one in (self.as_recorded, self._before))
+        return min(1.0, left_ns / idle_ns) if idle_ns > 0 else 1.0
 
     @computed_once
     def plain_estimate(self) -> PlainEstimate | None:
@@ -180,18 +214,27 @@ class Replays:
         options = self.part.options
         if not self.subject.of_steps or options.unrecorded_step_ns is not None:
             return None
-        costs = costs_of(options.recording_pct)
-        traced = have_backtraces(self.part.events.calls)
-        program = recorded(self.part).program
-        short_ns, long_ns = (
-            self._step_ns_of(without_cost(program, cost, traced=traced)) for cost in costs
-        )
-        step_ns = self.subject.run_step_ns
-        high_ns = step_ns - max(0, self.before_ns - long_ns)
+        short_ns, long_ns = (each.before_ns for each in self.extremes)
+        high_ns = self.subject.run_step_ns - max(0, self.as_recorded.step_ns - long_ns)
         low_ns = min(high_ns, short_ns + self.subject.recurring_ns)
         return PlainEstimate(
             low_ns=low_ns, high_ns=high_ns, calibrated=options.recording_pct is not None
         )
+
+    @computed_once
+    def extremes(self) -> tuple[Self, Self]:
+        """The same replays where recording costs most, and where it costs least."""
+        most, least = costs_of(self.part.options.recording_pct)
+        return self.at(most), self.at(least)
+
+    def at(self, cost: RecordingCost) -> Self:
+        """The same replays where recording costs so much."""
+        return type(self)(self.subject, cost)
+
+    def without_cost(self, cost: RecordingCost) -> Program:
+        """The program without what recording costs."""
+        traced = have_backtraces(self.part.events.calls)
+        return without_cost(self.recording.program, cost, traced=traced)
 
     @computed_once
     def recorded_pct(self) -> int | None:
@@ -201,7 +244,7 @@ class Replays:
         traced = have_backtraces(self.part.events.calls)
         if plain_ns is None or traced or not self.subject.of_steps:
             return None
-        return recorded_pct(recorded(self.part).program, plain_ns, self._step_ns_of)
+        return recorded_pct(self.recording.program, plain_ns, self._step_ns_of)
 
     @property
     def longer_ns(self) -> int:
@@ -215,7 +258,7 @@ class Replays:
         plain_ns = self.part.options.unrecorded_step_ns
         if plain_ns is None or self.before_ns > (1 + 2 * NEAR) * plain_ns:
             return False
-        if self._measure(self.part.events.ops).step_ns <= self.before_ns:
+        if self.as_recorded.step_ns <= self.before_ns:
             return False
         fastest_ns = self._step_ns_of(self.with_fastest_host.recorded.program)
         return fastest_ns <= HOST_BOUND * self.before_ns
@@ -250,8 +293,10 @@ class Replays:
 
     @computed_once
     def with_fastest_host(self) -> Names:
-        """The names of the part, whose program has a host that takes `FASTEST_HOST`."""
-        recording = self.names.recorded
+        """The names of the part, whose program has a host that takes `FASTEST_HOST`: of what was
+        recorded, where no unrecorded step is known."""
+        known = self.part.options.unrecorded_step_ns is not None
+        recording = self.names.recorded if known else self.recording
         fast = with_faster_host(recording.program, FASTEST_HOST)
         return Names(timeline=self.part, recorded=replace(recording, program=fast))
 

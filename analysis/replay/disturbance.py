@@ -1,4 +1,4 @@
-"""The profiler's share of a recorded step, taken out of its program (spec §14.15, §16.8)."""
+"""The profiler's share of a recorded step, taken out of its program (spec §14.15 to §14.17)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.replay.replay import Program
+from nsysflow.analysis.selection.timeline import Timeline
 
 LEAST_CALL_NS: Final = 1_000
 """What a call costs in any case."""
@@ -22,19 +23,16 @@ MOST_TRIES: Final = 12
 
 
 def without_disturbance(
-    program: Program, unrecorded_step_ns: int | None, step_ns_of: Callable[[Program], int]
+    program: Program, unrecorded_step_ns: int, step_ns_of: Callable[[Program], int]
 ) -> Program:
     """`program` with so much less of the host's time at each call that a step takes as long as in
     the same program without a profiler. What cannot be taken from the host is left.
 
     Args:
         program: as recorded.
-        unrecorded_step_ns: a step without the profiler; None where it is not known, which changes
-            nothing.
+        unrecorded_step_ns: a step without the profiler.
         step_ns_of: how long a step of a program takes.
     """
-    if unrecorded_step_ns is None:
-        return program
     quiet = with_cheaper_host(program, MOST_NS)
     least, slow_ns = 0, step_ns_of(program)
     most, fast_ns = MOST_NS, step_ns_of(quiet)
@@ -61,7 +59,8 @@ class RecordingCost:
     """What recording takes of the host's time.
 
     Attributes:
-        pct: of the first `FULL_NS` at each call; of what is longer a third.
+        pct: of the first `FULL_NS` at each call; a third of what is longer, as far as that is work:
+            a long call copies or allocates, which no profiler slows.
         backtrace_ns: at each call that has a backtrace.
     """
 
@@ -84,6 +83,14 @@ def costs_of(pct: tuple[int, int] | None) -> tuple[RecordingCost, RecordingCost]
     machine's are known; else the usual ones."""
     least, most = pct or (LEAST_COST.pct, MOST_COST.pct)
     return replace(MOST_COST, pct=most), replace(LEAST_COST, pct=least)
+
+
+def middle_cost(pct: tuple[int, int] | None) -> RecordingCost:
+    """What lies in the middle of these two: the single guess at what recording costs."""
+    most, least = costs_of(pct)
+    return RecordingCost(
+        pct=(least.pct + most.pct) // 2, backtrace_ns=(least.backtrace_ns + most.backtrace_ns) // 2
+    )
 
 
 ALL_TRACED: Final = 0.1
@@ -114,9 +121,28 @@ def without_cost(program: Program, cost: RecordingCost, *, traced: bool) -> Prog
     backtrace_ns = pl.min_horizontal(host_ns, cost.backtrace_ns if traced else 0)
     rest_ns = host_ns - backtrace_ns
     first_ns = pl.min_horizontal(rest_ns, FULL_NS)
-    share_ns = cost.pct * (3 * first_ns + (rest_ns - first_ns)) // 300
+    longer_ns = pl.min_horizontal(rest_ns - first_ns, work_ns)
+    share_ns = cost.pct * (3 * first_ns + longer_ns) // 300
     less_ns = (backtrace_ns + share_ns).fill_null(0)
     return _with_less(program, less_ns, pl.min_horizontal(work_ns.fill_null(0), less_ns))
+
+
+def undisturbed(
+    program: Program, timeline: Timeline, step_ns_of: Callable[[Program], int]
+) -> Program:
+    """`program` without the profiler's share: with steps as long as one that was not recorded;
+    where none is known, without the middle of what recording costs.
+
+    Args:
+        program: as recorded.
+        timeline: the trace that it is of.
+        step_ns_of: how long a step of a program takes.
+    """
+    options = timeline.options
+    if options.unrecorded_step_ns is not None:
+        return without_disturbance(program, options.unrecorded_step_ns, step_ns_of)
+    traced = have_backtraces(timeline.events.calls)
+    return without_cost(program, middle_cost(options.recording_pct), traced=traced)
 
 
 MOST_PCT: Final = 80

@@ -14,7 +14,7 @@ from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import without_disturbance
+from nsysflow.analysis.replay.disturbance import undisturbed
 from nsysflow.analysis.replay.replay import (
     Lengths,
     Program,
@@ -141,7 +141,8 @@ def _ops(
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """A trace before and after changes: as recorded, or without the profiler's share (spec §14.15).
+    """A trace before and after changes: without the profiler's share (spec §14.15, §14.16), or as
+    recorded where there are no steps.
 
     Attributes:
         before: lengths without the changes.
@@ -150,6 +151,7 @@ class WhatIf:
         idle_after: the same in the replay.
         notes: what the replay cannot know of this report.
         undisturbed: whether the profiler's share is taken out of both sides.
+        estimated: whether it is so by estimate, as no plain step is known.
         step_idle_before: idle time by cause in one of the steps that `before.step_ns` is the mean
             of, on their device; None where none is known.
         step_idle_after: the same in the replay.
@@ -161,6 +163,7 @@ class WhatIf:
     idle_after: dict[str, int]
     notes: tuple[Note, ...]
     undisturbed: bool = False
+    estimated: bool = False
     step_idle_before: dict[str, int] | None = None
     step_idle_after: dict[str, int] | None = None
 
@@ -190,7 +193,8 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         idle_before=_by_cause(run.explained_before),
         idle_after=_by_cause(run.explained),
         notes=tuple(_limits(timeline, run.recording)),
-        undisturbed=timeline.options.unrecorded_step_ns is not None,
+        undisturbed=run.undisturbed,
+        estimated=run.undisturbed and timeline.options.unrecorded_step_ns is None,
         step_idle_before=idle_of_steps(run.steps_before, run.explained_before),
         step_idle_after=idle_of_steps(slowest_steps(timeline, run.times.ops), run.explained),
     )
@@ -206,34 +210,33 @@ class _Run:
     @computed_once
     def before(self) -> Lengths:
         """The lengths without the changes."""
-        if self._unrecorded_step_ns is None:
-            return lengths(self.timeline)
-        return lengths(self.timeline, self._times_before.ops)
+        return lengths(self.timeline, self._times_before.ops if self.undisturbed else None)
 
     @computed_once
     def steps_before(self) -> pl.DataFrame:
         """The steps that are measured, without the changes."""
-        if self._unrecorded_step_ns is None:
-            return slowest_steps(self.timeline)
-        return slowest_steps(self.timeline, self._times_before.ops)
+        return slowest_steps(self.timeline, self._times_before.ops if self.undisturbed else None)
 
     @computed_once
     def explained_before(self) -> GapCauses:
         """The gaps without the changes, with their causes."""
-        if self._unrecorded_step_ns is None:
+        if not self.undisturbed:
             return self.timeline.gap_causes
         return self._explain(self.timeline.events, self.recording.program, self._times_before)
 
     @computed_once
     def recording(self) -> Recorded:
-        """The program as recorded, without the profiler's share where that is known."""
+        """The program as recorded, without the profiler's share where there are steps."""
         recording = recorded(self.timeline)
-        quiet = without_disturbance(recording.program, self._unrecorded_step_ns, self._step_ns_of)
+        if not self.undisturbed:
+            return recording
+        quiet = undisturbed(recording.program, self.timeline, self._step_ns_of)
         return replace(recording, program=quiet)
 
-    @property
-    def _unrecorded_step_ns(self) -> int | None:
-        return self.timeline.options.unrecorded_step_ns
+    @computed_once
+    def undisturbed(self) -> bool:
+        """Whether the profiler's share is taken out: that of steps, where there are some."""
+        return not slowest_steps(self.timeline).is_empty()
 
     def _step_ns_of(self, program: Program) -> int:
         return lengths(self.timeline, replay(program).ops).step_ns or 0

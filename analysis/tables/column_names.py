@@ -15,11 +15,12 @@ idle_ns impact induced_idle_ns inferred instances kernel_ns kernels kind largest
 last_rank last_report late_ns latency_median_ns latency_p95_ns later_ns launch_idle_ns launches
 length matched max_ns mean_ns median_interval_ns median_kernel_ns median_ns members method
 mfu_pct min_ns name next_op ns operation ops overlapped_ns overlapped_pct own_ops p95_ns part
-path peak_bytes_per_s peak_flops_per_s peak_pct per_step_ns phase prev_op process
-process_range_ops queue_median_ns queue_p95_ns rank ranks registers report residual_ns rule
-run_ahead_median samples saved_step_ns saving_high_ns saving_low_ns saving_pct share_pct
-shared_bytes short_name size_bytes slow_ns sm_active_pct sm_issue_pct source span_ns spread_ns
-stack start_ns starved_launches starved_pct std_ns steady steady_per_step_ns step step_after_ns
-steps steps_last stream tensor_active_pct thread through time_ns times_last tiny_pct title
-total_ns unit via waited_ns waiting_phase waits waves window_ns window_pct z
+path peak_bytes_per_s peak_flops_per_s peak_pct per_step_ns phase plain_saving_high_ns
+plain_saving_low_ns prev_op process process_range_ops queue_median_ns queue_p95_ns rank ranks
+registers report residual_ns rule run_ahead_median samples saved_step_ns saving_high_ns
+saving_low_ns saving_pct share_pct shared_bytes short_name size_bytes slow_ns sm_active_pct
+sm_issue_pct source span_ns spread_ns stack start_ns starved_launches starved_pct std_ns steady
+steady_per_step_ns step step_after_ns steps steps_last stream tensor_active_pct thread through
+time_ns times_last tiny_pct title total_ns unit via waited_ns waiting_phase waits waves
+window_ns window_pct z
 """

@@ -166,6 +166,7 @@ class Replayed:
         step_after_ns: the same in the replay.
         steps: how many steps that mean is of.
         undisturbed: whether both are without the profiler's share.
+        estimated: whether they are so by estimate, as no plain step is known.
         idle_before: idle time by cause, of all GPUs together, in ns.
         idle_after: the same in the replay.
         step_idle_before: idle time by cause of a step, in ns; null where no step is known.
@@ -180,6 +181,7 @@ class Replayed:
     step_after_ns: int | None
     steps: int
     undisturbed: bool
+    estimated: bool
     idle_before: Mapping[str, int]
     idle_after: Mapping[str, int]
     step_idle_before: Mapping[str, int] | None

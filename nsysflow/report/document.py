@@ -231,6 +231,7 @@ def step_times(results: Results) -> dict[str, Any] | None:
         return None
     return {
         **known,
+        "undisturbed_step_ns": results.found.undisturbed_step_ns,
         "plain_low_ns": None if estimate is None else estimate.low_ns,
         "plain_high_ns": None if estimate is None else estimate.high_ns,
         "plain_estimate": None if estimate is None else estimate.source,

@@ -6,14 +6,14 @@ from typing import Final
 from nsysflow.analysis.findings.finding import EXTENTS, Valued
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.plan import WORTH_PCT
-from nsysflow.base.units import duration, number, percent, whole_percent
+from nsysflow.base.units import between, duration, number, percent
 from nsysflow.report.results import Results
 
-WORTH_SAYING: Final = 0.95
+WORTH_SAYING: Final = 0.99
 """Steps that are not recorded and hardly shorter save as much."""
 
-NOT_TIMED: Final = "plain step not timed"
-"""Savings are of the recorded step then, and the page has an estimate of the plain one."""
+APART: Final = 1.5
+"""A saving of which the ends are this far apart is printed with both."""
 
 MOST_TYPED: Final = 8
 """So many reports are typed out in a command."""
@@ -76,9 +76,15 @@ def saving_of(valued: Valued) -> str:
         return f"saves nothing until launches are fixed, then up to {duration(valued.later_ns)}"
     if not valued.high_ns:
         return "not estimated"
-    return (
-        f"save {EXTENTS[valued.finding.method]}{duration(valued.high_ns)} ({percent(valued.pct)})"
-    )
+    much = duration(valued.high_ns)
+    if valued.plain_ns is not None and apart(*valued.plain_ns):
+        much = between(*valued.plain_ns)
+    return f"save {EXTENTS[valued.finding.method]}{much} ({percent(valued.pct)})"
+
+
+def apart(low_ns: int, high_ns: int) -> bool:
+    """Whether one figure in the place of these two would say too much."""
+    return high_ns > APART * low_ns
 
 
 def _saving_in_turn(valued: Valued) -> str:
@@ -90,37 +96,25 @@ def _saving_in_turn(valued: Valued) -> str:
 
 
 def _caption(results: Results) -> str:
-    """What savings are of, what all save together, and how the profiler inflates them."""
+    """What savings are of, and what all save together."""
     findings = results.found
     whole = "per step, each after those above" if findings.of_steps else "of the whole window"
-    parts = [whole]
-    if findings.together_ns is not None:
-        step_ns = findings.undisturbed_step_ns
-        parts.append(
-            f"all together {duration(step_ns)} → {duration(step_ns - findings.together_ns)}"
-        )
+    parts = [whole, *_step_of_savings(findings)]
     if findings.ranks_alone:
         parts.append("each rank by itself: their collectives cannot be replayed together")
-    if findings.of_steps:
-        parts += _without_profiler(results, findings)
     return "; ".join(parts)
 
 
-def _without_profiler(results: Results, findings: Findings) -> list[str]:
-    """The step without the profiler that savings are of, or how much of them is left without it."""
-    step_ns, origin = findings.step_ns, results.origin
-    if origin.plain_step_ns or origin.later_step_ns:
-        quiet_ns = findings.undisturbed_step_ns
-        if quiet_ns > WORTH_SAYING * step_ns:
-            return []
-        return [f"of {duration(quiet_ns)} without the profiler (recorded {duration(step_ns)})"]
-    unrecorded_ns = results.unrecorded_step_ns
-    if unrecorded_ns is None:
-        return ["plain step unknown" if findings.plain_estimate is None else NOT_TIMED]
-    if unrecorded_ns > WORTH_SAYING * step_ns:
-        return []
-    part = whole_percent(unrecorded_ns, step_ns)
-    return [f"without the profiler about {part} of it (estimated)"]
+def _step_of_savings(findings: Findings) -> list[str]:
+    """The step that savings are of, where recording made it longer, and what all of them leave."""
+    step_ns, quiet_ns = findings.step_ns, findings.undisturbed_step_ns
+    slowed = findings.of_steps and quiet_ns <= WORTH_SAYING * step_ns
+    about = "about " * (slowed and findings.plain_estimate is not None)
+    without = f" without the profiler (recorded {duration(step_ns)})" * slowed
+    if findings.together_ns is not None:
+        times = f"{duration(quiet_ns)} → {duration(quiet_ns - findings.together_ns)}"
+        return [f"all together {about}{times}{without}"]
+    return [f"of {about}{duration(quiet_ns)}{without}"] if slowed else []
 
 
 def _steps(valued: Valued, steps: int) -> str:

@@ -20,7 +20,8 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
     """
     before, after = whatif.before, whatif.after
     if whatif.undisturbed:
-        yield f"{report} replayed without the profiler's share: the plain step is known"
+        known = _known(estimated=whatif.estimated)
+        yield f"{report} replayed without the profiler's share: {known}"
     else:
         yield f"{report} replayed; times are as recorded, under the profiler"
     if before.step_ns is not None:
@@ -51,14 +52,16 @@ def run_whatif_lines(name: str, whatif: RunWhatIf) -> Iterator[str]:
         whatif: the replay of all ranks together.
     """
     replayed = f"{name}: {number(whatif.ranks)} ranks replayed together"
-    if whatif.undisturbed:
-        yield f"{replayed}, without the profiler's share: the plain step is known"
-    else:
-        yield f"{replayed}; times are as recorded, under the profiler"
+    yield f"{replayed} without the profiler's share: {_known(estimated=whatif.estimated)}"
     what = f"the mean of {number(whatif.steps)} steps of the slowest rank"
     yield _change("step", whatif.before_ns, whatif.after_ns, what)
     yield ""
     yield from _idle(whatif.idle_before, whatif.idle_after, "idle by cause, a step")
+
+
+def _known(*, estimated: bool) -> str:
+    """Where the profiler's share is known from."""
+    return "what recording usually costs" if estimated else "the plain step is known"
 
 
 def run_whatif_json(whatif: RunWhatIf) -> str:
@@ -68,7 +71,8 @@ def run_whatif_json(whatif: RunWhatIf) -> str:
         "step_before_ns": whatif.before_ns,
         "step_after_ns": whatif.after_ns,
         "steps": whatif.steps,
-        "undisturbed": whatif.undisturbed,
+        "undisturbed": True,
+        "estimated": whatif.estimated,
         "step_idle_before": whatif.idle_before,
         "step_idle_after": whatif.idle_after,
     }
@@ -120,6 +124,7 @@ def whatif_json(whatif: WhatIf, next_finding: Valued | None = None) -> str:
         "step_after_ns": whatif.after.step_ns,
         "steps": whatif.before.steps,
         "undisturbed": whatif.undisturbed,
+        "estimated": whatif.estimated,
         "idle_before": whatif.idle_before,
         "idle_after": whatif.idle_after,
         "step_idle_before": whatif.step_idle_before,

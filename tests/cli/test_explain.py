@@ -38,7 +38,7 @@ def test_a_finding_says_on_two_screens_what_it_saves_as_the_table_does(name: str
 
 def test_a_finding_says_how_its_saving_was_reckoned_with_its_calls_and_gaps() -> None:
     shown = explained("1", REPORT)
-    assert "replayed: the recorded steps without this wait" in shown
+    assert "replayed: the steps without this wait" in shown
     calls, gaps = shown.partition("Largest gaps behind it")[::2]
     assert re.search(r"0\.020756 s +1\.38 ms +700 us", calls)
     assert re.search(r"0\.022135 s +640 us +2 +sync +memcpy DtoH +memset", gaps)

@@ -26,7 +26,7 @@ def windows(*words: str) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "waiting in a sync         670 us         0"),
+        ("", "waiting in a sync         539 us         0"),
         ("--steps 1:4 --steps !2", "the mean of 2 selected steps"),
     ],
 )
@@ -105,5 +105,5 @@ def test_the_ranks_of_a_run_are_replayed_together(change: str, tmp_path: Path) -
     reports = [analysed(f"ddp-bucketed-rank{rank}").judged for rank in (0, 1)]
     means_ns = [sum(own.steps["duration_ns"]) / len(own.steps) for own in reports]
     slowest_ns = round(max(means_ns))
-    assert (found["ranks"], found["step_before_ns"]) == (2, slowest_ns)
-    assert (found["step_after_ns"] == slowest_ns) == change.endswith("=1")
+    assert (found["ranks"], found["step_before_ns"]) == (2, pytest.approx(slowest_ns, rel=0.005))
+    assert (found["step_after_ns"] == found["step_before_ns"]) == change.endswith("=1")

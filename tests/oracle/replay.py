@@ -283,7 +283,8 @@ class Replay:
             host_ns = self._work(c) + max(0, self.cost[c])
             traced_ns = min(host_ns, backtrace_ns)
             rest_ns = host_ns - traced_ns
-            thirds = 3 * min(rest_ns, 100_000) + max(0, rest_ns - 100_000)
+            longer_ns = min(max(0, rest_ns - 100_000), self._work(c))
+            thirds = 3 * min(rest_ns, 100_000) + longer_ns
             all_ns = traced_ns + pct * thirds // 300
             work_ns = min(self._work(c), all_ns)
             less[c] = work_ns, all_ns - work_ns

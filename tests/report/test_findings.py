@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import pytest
 
+from nsysflow.analysis.findings.saving import PlainEstimate
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.results import Origin
@@ -11,7 +12,6 @@ from tests.report.handmade import (
     MS,
     Handmade,
     Results,
-    captured,
     found_of,
     stepped,
     valued,
@@ -19,7 +19,7 @@ from tests.report.handmade import (
 )
 
 IN_TURN: Final = "per step, each after those above"
-UNKNOWN: Final = "plain step unknown"
+ESTIMATE: Final = PlainEstimate(low_ns=20 * MS, high_ns=30 * MS, calibrated=False)
 
 
 @pytest.mark.parametrize(
@@ -55,31 +55,40 @@ def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() 
 def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
     one = suggestions(with_findings(valued()), 9)
     several = suggestions(with_findings(valued(), valued(), together_ns=10 * MS), 9)
-    assert one.caption == f"{IN_TURN}; {UNKNOWN}"
-    assert several.caption == f"{IN_TURN}; all together 50.0 ms → 40.0 ms; {UNKNOWN}"
+    assert one.caption == IN_TURN
+    assert several.caption == f"{IN_TURN}; all together 50.0 ms → 40.0 ms"
 
 
 @pytest.mark.parametrize(
-    ("unprofiled_ns", "caption"),
+    ("estimate", "undisturbed_ms", "said"),
     [
-        (48 * MS, IN_TURN),  # 5 % and more is said
-        (40 * MS, f"{IN_TURN}; without the profiler about 80 % of it (estimated)"),
-        (None, f"{IN_TURN}; {UNKNOWN}"),
+        (None, 50, IN_TURN),
+        (None, 25, f"{IN_TURN}; of 25.0 ms without the profiler (recorded 50.0 ms)"),
+        (ESTIMATE, 25, f"{IN_TURN}; of about 25.0 ms without the profiler (recorded 50.0 ms)"),
     ],
 )
-def test_what_the_profiler_inflates_is_said(unprofiled_ns: int | None, caption: str) -> None:
-    run = captured(stepped(found_of(valued())), (7, unprofiled_ns))
-    assert suggestions(Results([run]), 1).caption == caption
+def test_the_caption_says_of_which_step_savings_are(
+    estimate: PlainEstimate | None, undisturbed_ms: int, said: str
+) -> None:
+    found = replace(
+        found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS, plain_estimate=estimate
+    )
+    assert suggestions(Results([stepped(found)]), 1).caption == said
 
 
-@pytest.mark.parametrize("origin", [Origin(later_step_ns=25 * MS), Origin(plain_step_ns=25 * MS)])
 @pytest.mark.parametrize(
-    ("undisturbed_ms", "said"),
-    [(25, f"{IN_TURN}; of 25.0 ms without the profiler (recorded 50.0 ms)"), (49, IN_TURN)],
+    ("plain_ms", "said"),
+    [
+        (None, "save 5.00 ms (10 %)"),
+        ((4, 5), "save 5.00 ms (10 %)"),
+        ((1, 6), "save 1.00 to 6.00 ms (10 %)"),
+    ],
 )
-def test_savings_are_of_an_unrecorded_step(origin: Origin, undisturbed_ms: int, said: str) -> None:
-    found = replace(found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS)
-    assert suggestions(Results([stepped(found)], origin=origin), 1).caption == said
+def test_a_saving_that_depends_on_what_recording_costs_has_two_ends(
+    plain_ms: tuple[int, int] | None, said: str
+) -> None:
+    ends = None if plain_ms is None else (plain_ms[0] * MS, plain_ms[1] * MS)
+    assert saving_of(replace(valued(5 * MS), plain_ns=ends)) == said
 
 
 def explained(run: Handmade, *typed: str) -> str:

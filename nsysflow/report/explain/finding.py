@@ -15,7 +15,7 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import nearest
-from nsysflow.base.units import between, duration, percent, share
+from nsysflow.base.units import between, duration, percent
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import (
     WIDTH_MAX,
@@ -200,8 +200,7 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     finding, found = valued.finding, results.found
     yield "saves", _saving(valued, found)
     yield "saves", reckoned(finding)
-    yield "saves", _estimated(valued, results)
-    yield "careful", _not_timed(results)
+    yield "careful", _not_timed(valued, results)
     yield "where", _where(finding)
     if found.of_steps and found.steps > 1 and not finding.beside:
         yield "steps", _steps(min(finding.steps, found.steps), found.steps)
@@ -241,10 +240,10 @@ def reckoned(finding: Finding) -> str:
         return f"{most}no replay can express the change"
     changed = " and ".join(_changed(finding.changes)) or "without these calls"
     if finding.exact:
-        return f"replayed: the recorded steps {changed}"
+        return f"replayed: the steps {changed}"
     if finding.saves_more:
-        return f"at least: the recorded steps replayed {changed}; what you change saves more"
-    return f"at most: the recorded steps replayed {changed}; what you change may save less"
+        return f"at least: the steps replayed {changed}; what you change saves more"
+    return f"at most: the steps replayed {changed}; what you change may save less"
 
 
 def _changed(changes: Changes) -> Iterator[str]:
@@ -292,28 +291,16 @@ def _listed(names: Iterable[str]) -> str:
     return f"{first} and {len(rest)} more" if rest else first
 
 
-def _estimated(valued: Valued, results: Results) -> str:
-    """The saving of a step without the profiler; empty where that is not known, or no shorter."""
-    unrecorded_ns, step_ns = results.unrecorded_step_ns, valued.step_ns
-    saves = results.found.of_steps and valued.high_ns > 0
-    if not saves or unrecorded_ns is None or unrecorded_ns >= step_ns:
-        return ""
-    saved_ns = round(valued.high_ns * unrecorded_ns / step_ns)
-    return (
-        f"estimated without the profiler: {duration(saved_ns)} of {duration(unrecorded_ns)}"
-        f" ({share(saved_ns, unrecorded_ns)})"
-    )
-
-
-def _not_timed(results: Results) -> str:
-    """What the plain step is by estimate, and how to time it; empty where it was timed."""
+def _not_timed(valued: Valued, results: Results) -> str:
+    """What the saving and the plain step may be, and how to time it; empty where it was timed."""
     estimate = results.found.plain_estimate
-    if estimate is None or results.unrecorded_step_ns is not None:
+    if estimate is None:
         return ""
     whose = "this machine's" if estimate.calibrated else "the usual"
     step = between(estimate.low_ns, estimate.high_ns)
+    saves = "" if valued.plain_ns is None else f", of which this saves {between(*valued.plain_ns)}"
     return (
-        f"the plain step was not timed: {step} by {whose} cost of recording;"
+        f"the plain step was not timed: {step} by {whose} cost of recording{saves};"
         " nsysflow profile --plain-run times it"
     )
 

@@ -8,7 +8,6 @@ import nsysflow
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.options import Options
 from tests import tiny
 from tests.analyses import analysed
 from tests.oracle.model import Device, Op, Range, Shape, to_trace
@@ -57,8 +56,8 @@ def left_of(finding: Finding | None) -> dict[str, float]:
 
 
 def judged(*rows: Row) -> JudgedReport:
-    """These rows, without skipping a step."""
-    return JudgedReport(tiny.analysis_of(*rows, options=Options(skip=0)))
+    """These rows as recorded, without skipping a step."""
+    return JudgedReport(tiny.analysis_of(*rows, options=replace(tiny.AS_RECORDED, skip=0)))
 
 
 def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: int) -> JudgedReport:

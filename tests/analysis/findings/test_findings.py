@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
+import nsysflow
 from nsysflow.analysis.findings import saving
 from nsysflow.analysis.findings.findings import find, largest_after
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import WORTH_PCT
 from nsysflow.analysis.replay.changes import Changes, Removal
 from tests import tiny
-from tests.analyses import analysed
+from tests.analyses import analysed, loaded
 from tests.analysis.findings.subjects import US, Row, launched, loop, valued
+from tests.tiny import AS_RECORDED
 
 
 def test_replays_come_before_bounds_of_less_than_twice_their_size() -> None:
@@ -57,7 +59,8 @@ def test_nothing_is_left_of_a_wait_that_is_removed_and_all_without_a_change() ->
 
 
 def test_what_the_host_hides_comes_behind_the_launches_with_what_it_saves_then() -> None:
-    every = valued("h200-gpt2-eager")
+    recorded = nsysflow.analyze(loaded("h200-gpt2-eager"), AS_RECORDED)
+    every = find(JudgedReport(recorded)).valued
     rules = [one.finding.rule for one in every]
     hidden = [one for one in every if 100 * one.alone_ns < WORTH_PCT * one.step_ns]
     assert {one.finding.rule for one in hidden} >= {"unaligned-matmul", "unfused-elementwise"}

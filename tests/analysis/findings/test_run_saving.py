@@ -12,7 +12,6 @@ from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.findings import find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.run_saving import RunReplays, whatif_of_run
-from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.joint_replay import RunChange
 from nsysflow.analysis.ranks.ranks import Ranks
@@ -26,6 +25,7 @@ from tests.runs_of_ranks import NAMES
 US = 1_000
 STEPS = 8
 TRANSFER_US = 30
+AS_RECORDED_WHOLE = replace(tiny.AS_RECORDED, skip=0)
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ def reports_of(*loops: Loop) -> list[JudgedReport]:
     traces = [
         replace(tiny.trace_of(*own), report=f"rank{n}") for n, own in enumerate(rows_of(*loops))
     ]
-    return [JudgedReport(nsysflow.analyze(trace, Options(skip=0))) for trace in traces]
+    return [JudgedReport(nsysflow.analyze(trace, AS_RECORDED_WHOLE)) for trace in traces]
 
 
 def one_report_of(*loops: Loop) -> JudgedReport:
     """The same ranks in one report: a process and a GPU each."""
     rows = [_of_rank(row, rank) for rank, own in enumerate(rows_of(*loops)) for row in own]
-    return JudgedReport(nsysflow.analyze(tiny.trace_of(*rows), Options(skip=0)))
+    return JudgedReport(nsysflow.analyze(tiny.trace_of(*rows), AS_RECORDED_WHOLE))
 
 
 def _of_rank(row: tiny.Row, rank: int) -> tiny.Row:

@@ -6,7 +6,6 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.replay import Times, recorded, replay
@@ -52,13 +51,13 @@ def opened(start: int, end: int, name: str) -> Range:
 def timeline_of(
     *rows: Row, records: tuple[OnStream, ...] = (), waits: tuple[OnStream, ...] = ()
 ) -> Timeline:
-    """These rows, taken apart, with records of events and waits for them."""
+    """These rows as recorded, taken apart, with records of events and waits for them."""
     trace = replace(
         tiny.trace_of(*rows),
         event_records=_on_streams(schema.EVENT_RECORDS, records),
         waits=_on_streams(schema.WAITS, waits),
     )
-    return Timeline(trace, Options())
+    return Timeline(trace, tiny.AS_RECORDED)
 
 
 def _on_streams(frame: schema.Frame, rows: tuple[OnStream, ...]) -> pl.DataFrame:

@@ -10,9 +10,10 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
 from nsysflow.analysis.trace import NoteKind
-from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, sums
+from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, loaded, sums
 from tests.analysis.replay.replays import Row, call, kernel, launch, opened, timeline_of, without
 from tests.oracle.model import PlainTrace, to_trace
+from tests.tiny import AS_RECORDED
 
 EVERYTHING = Changes(removed=without("all").removed, async_copies=True, no_profiler=True)
 
@@ -44,7 +45,7 @@ def test_an_operation_without_length_makes_no_window_longer() -> None:
 
 @few_reports
 def test_with_nothing_changed_the_causes_are_those_of_the_report(name: str) -> None:
-    timeline = analysed(name).timeline
+    timeline = nsysflow.analyze(loaded(name), AS_RECORDED).timeline
     found = whatif(timeline, Changes())
     whole = sums(timeline.gaps, CAUSE_COLUMNS)
     assert found.idle_after == found.idle_before
@@ -68,7 +69,7 @@ def test_idle_and_busy_time_after_a_change_add_up_to_the_window(name: str) -> No
 
 
 def test_many_changes_of_one_trace_share_its_program() -> None:
-    timeline = analysed("nan_check-sync").timeline
+    timeline = nsysflow.analyze(loaded("nan_check-sync"), AS_RECORDED).timeline
     program = recorded(timeline)
     found = whatif(timeline, without("sync"))
     assert lengths_after(timeline, program, without("sync")) == found.after

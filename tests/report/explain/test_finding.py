@@ -38,7 +38,7 @@ def finding(**fields: Any) -> Finding:
     ],
 )  # fmt: skip
 def test_a_replay_says_what_is_different_in_it(changes: Changes, said: str) -> None:
-    assert reckoned(finding(changes=changes)) == f"replayed: the recorded steps {said}"
+    assert reckoned(finding(changes=changes)) == f"replayed: the steps {said}"
 
 
 def test_a_long_command_has_a_line_for_each_option_and_is_the_same_to_a_shell() -> None:
