@@ -187,7 +187,7 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
         saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None)
     elif finding.waits and not finding.joint:
-        finding = compared_with_replay(finding, saved_ns)
+        finding = compared_with_replay(finding, saved_ns, replays.idle_left * finding.size_ns)
     if finding.beside and replays.subject.of_steps:
         saved_ns = min(saved_ns, replays.longer_ns)
     if finding.changes is not None:

@@ -49,13 +49,17 @@ RUNS_AHEAD: Final = (
 )
 
 
-def compared_with_replay(finding: Finding, saved_ns: int) -> Finding:
+def compared_with_replay(finding: Finding, saved_ns: int, lost_ns: float) -> Finding:
     """A finding of waits that says why its replay saves less or more than what is lost there."""
-    if saved_ns < finding.size_ns / TAKES_TURNS:
+    if saved_ns < lost_ns / TAKES_TURNS:
         return replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
-    if saved_ns > MORE * finding.size_ns:
+    if saved_ns > MORE * lost_ns:
         return replace(finding, evidence=(*finding.evidence, RUNS_AHEAD))
     return finding
+
+
+MANY_CALLS: Final = 10
+"""So many calls at one place are in its title: such as a norm read back for each parameter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +139,11 @@ class Stalls:
             via=self.via,
             culprit=self.api,
         )
+
+    def many(self, subject: JudgedReport) -> str:
+        """`, 203 times a step`, where they are that many; else empty."""
+        calls = round(self.calls / subject.steps)
+        return f", {number(calls)} times{subject.a_step}" if calls >= MANY_CALLS else ""
 
     def _often(self, subject: JudgedReport) -> str:
         """`2 calls a step block`; `3 calls in 10 steps block` where not every step has one."""

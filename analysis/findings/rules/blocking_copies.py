@@ -6,6 +6,7 @@ program lets it.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
@@ -39,39 +40,74 @@ SLOW_BYTES_PER_S: Final = 10e9
 LARGE_BYTES: Final = 4 << 20
 """Smaller copies say nothing of a rate: 8 bytes take 1.4 us, 5 MB/s (metrics-each_step)."""
 
+BATCH_BYTES: Final = 256 << 10
+"""Smaller copies are no batches: the driver takes up to 64 kB at once, and the host goes on."""
+
 
 def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for copies, and each
     phase whose copies are slow because their memory is pageable."""
-    slow = list(_slow_copies(subject))
-    yield from slow
-    phases = {finding.phase for finding in slow}
+    copies = _exposed_copies(subject)
+    slow = (pl.col("bytes_per_s") < SLOW_BYTES_PER_S) & _at_least(LARGE_BYTES)
+    found = [_copied_ahead(subject, row) for row in copies.filter(slow).iter_rows(named=True)]
+    yield from found
+    phases = {finding.phase for finding in found}
+    waited = set()
     for stalls in stalls_of(subject, "pageable"):
         what = "copy of pageable memory"
         finding = stalls.finding(subject, rule="pageable-copy", what=what, change=PAGEABLE)
         if finding.phase not in phases:
-            yield finding
+            yield _or_copied_ahead(subject, finding, stalls.idle_ns)
+            waited.add(finding.phase)
+    # where no lines are known, the waits of a phase may mostly be for something else
+    batches = copies.filter(_at_least(BATCH_BYTES), pl.col("direction") == "HtoD")
+    for row in batches.iter_rows(named=True):
+        if (row["phase"] or "") not in phases | waited:
+            yield _copied_ahead(subject, row)
     for stalls in stalls_of(subject, "pinned"):
         what = "copy of pinned memory that the host waits for"
         yield stalls.finding(subject, rule="blocking-pinned-copy", what=what, change=PINNED)
 
 
-def _slow_copies(subject: JudgedReport) -> Iterator[Finding]:
-    """The phases in which pageable copies take long on the GPU while nothing computes."""
+def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> Finding:
+    """The finding; where the GPU loses more by copying to it than by what the host then has to
+    launch, the most that it saves: the next batch is copied while this one computes."""
+    label, up = pl.col("copy_label").cast(pl.String), pl.col("direction") == "HtoD"
+    copies = subject.tables.copies.filter(label.str.starts_with("pageable"), up)
+    here = copies.filter(pl.col("phase").fill_null("").cast(pl.String) == finding.phase)
+    exposed_ns = subject.per_step(int(here["exposed_ns"].sum()))
+    if exposed_ns <= idle_ns or finding.changes is None:
+        return finding
+    return replace(
+        finding,
+        evidence=(*finding.evidence, _copying(subject, exposed_ns)),
+        size_ns=finding.size_ns + exposed_ns,
+        changes=replace(finding.changes, scaled=(("memcpy HtoD", 0.0),)),
+        exact=False,
+    )
+
+
+def _copying(subject: JudgedReport, exposed_ns: int) -> str:
+    return (
+        f"nothing computes for {subject.spent(exposed_ns)} while they copy; copied ahead, on a"
+        " stream of its own, they take none of it"
+    )
+
+
+def _exposed_copies(subject: JudgedReport) -> pl.DataFrame:
+    """The pageable copies of each phase during which nothing computes, with their rate."""
     label = pl.col("copy_label").cast(pl.String)
     copies = subject.tables.copies.filter(label.str.starts_with("pageable"), pl.col("gpu_ns") > 0)
     rate = 1e9 * pl.col("bytes") / pl.col("gpu_ns")
-    slow = copies.with_columns(rate.alias("bytes_per_s")).filter(
-        pl.col("bytes_per_s") < SLOW_BYTES_PER_S,
-        pl.col("bytes") >= LARGE_BYTES * pl.col("count"),
-        pl.col("exposed_ns") > 0,
-    )
-    for row in slow.iter_rows(named=True):
-        yield _slow_copy(subject, row)
+    return copies.with_columns(rate.alias("bytes_per_s")).filter(pl.col("exposed_ns") > 0)
 
 
-def _slow_copy(subject: JudgedReport, row: dict[str, Any]) -> Finding:
-    factor = row["bytes_per_s"] / PINNED_BYTES_PER_S
+def _at_least(size_bytes: int) -> pl.Expr:
+    """Whether a copy has as many bytes, in the mean."""
+    return pl.col("bytes") >= size_bytes * pl.col("count")
+
+
+def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     exposed_ns, idle_ns = (
         subject.per_step(row[column]) for column in ("exposed_ns", "induced_idle_ns")
     )
@@ -84,17 +120,17 @@ def _slow_copy(subject: JudgedReport, row: dict[str, Any]) -> Finding:
         evidence=(
             f"{size(subject.per_step(row['bytes']))}{subject.a_step} at {rate}; pinned memory"
             f" reaches at least {size(round(PINNED_BYTES_PER_S))}/s",
-            f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
+            _copying(subject, exposed_ns),
         ),
         table="copies",
         size_ns=exposed_ns + idle_ns,
         steps=subject.steps,
         changes=Changes(
             removed=(Removal(kind="copy", at=at), Removal(kind="sync", at=at)),
-            scaled=((f"memcpy {row['direction']}", round(factor, 3)),),
+            scaled=((f"memcpy {row['direction']}", 0.0),),
         ),
         exact=False,
-        at_most_ns=idle_ns + round(exposed_ns * (1 - factor)),
+        at_most_ns=idle_ns + exposed_ns,
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",

@@ -31,10 +31,11 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for the GPU."""
     for stalls in stalls_of(subject, "read", "sync"):
         reads = stalls.what == "read"
+        what = "value read back in the loop" if reads else "sync in the loop"
         yield stalls.finding(
             subject,
             rule="scalar-readback" if reads else "sync-in-loop",
-            what="value read back in the loop" if reads else "sync in the loop",
+            what=f"{what}{stalls.many(subject)}",
             change=READ_BACK if reads else WAIT,
         )
     every = list(stalls_of(subject, "read", "sync", "pageable", "pinned"))

@@ -1,12 +1,16 @@
 """Waits of the host, and of streams for each other."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
 from nsysflow.analysis.findings.rules.waits import waits
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop
+from tests.oracle.model import Op
 
 
 def waiting(start: int, i: int, *phases: str) -> Iterator[Row]:
@@ -73,3 +77,65 @@ def test_idle_time_long_after_a_launch_is_a_wait_for_another_stream() -> None:
     assert one.phase == "step"
     assert 250 * US < one.at_most_ns <= 303 * US
     assert one.method == "bound"
+
+
+def copied(start: int, end: int, number: int, of: Op) -> Iterator[Row]:
+    """A copy, and the call that makes it."""
+    yield replace(tiny.launch(start, end, number), name="cudaMemcpyAsync")
+    yield of
+
+
+def norms(start: int, i: int) -> Iterator[Row]:
+    """40 kernels of 60 us, then a norm for each of 100 parameters, each read back at once."""
+    now, free = start + 5 * US, start + 5 * US
+    for number in range(1_000 * i + 1, 1_000 * i + 41):
+        yield tiny.launch(now, now + 5 * US, number)
+        first, free = free, max(free, now + 7 * US) + 60 * US
+        yield tiny.kernel(max(first, now + 7 * US), free, number)
+        now += 12 * US
+    for number in range(1_000 * i + 41, 1_000 * i + 241, 2):
+        yield tiny.launch(now, now + 5 * US, number)
+        begun = max(free + 1 * US, now + 7 * US)
+        yield tiny.kernel(begun, begun + 4 * US, number)
+        free = max(begun + 5 * US, now + 15 * US)
+        read = tiny.copy(free, free + 2 * US, number + 1, "DtoH", "device", "pinned")
+        yield from copied(now + 8 * US, now + 13 * US, number + 1, read)
+        yield tiny.call(now + 14 * US, free + 5 * US, "cudaStreamSynchronize")
+        now, free = free + 11 * US, free + 2 * US
+
+
+def test_values_read_back_one_by_one_are_one_finding_with_what_all_of_them_save() -> None:
+    first, *others = find(loop(norms, every=6_000)).valued
+    assert first.finding.rule == "scalar-readback"
+    assert first.finding.title.startswith("value read back in the loop, 100 times a step: ")
+    # 2,400 us of kernels, then 100 times a norm and its copy, 10 us with the pauses between
+    assert first.step_after_ns == pytest.approx(3_400 * US, rel=0.05)
+    assert not any(one.finding.waits for one in others)
+
+
+def batches(start: int, i: int) -> Iterator[Row]:
+    """A batch of 2 MB copied from pageable memory in 180 us, and 20 kernels of 60 us; then a value
+    is read back."""
+    now, number = start + 5 * US, 100 * i + 1
+    up = tiny.copy(now + 10 * US, now + 190 * US, number, "HtoD", "pageable", "device")
+    moved = replace(up.copy, bytes=2_000_000) if up.copy else None
+    yield from copied(now, now + 195 * US, number, replace(up, copy=moved))
+    yield tiny.call(now + 196 * US, now + 199 * US, "cudaStreamSynchronize")
+    now += 205 * US
+    free = now + 7 * US
+    for number in range(100 * i + 2, 100 * i + 22):
+        yield tiny.launch(now, now + 5 * US, number)
+        yield tiny.kernel(free, free + 60 * US, number)
+        now, free = now + 12 * US, free + 60 * US
+    read = tiny.copy(free, free + 2 * US, 100 * i + 22, "DtoH", "device", "pinned")
+    yield from copied(now, now + 5 * US, 100 * i + 22, read)
+    yield tiny.call(now + 6 * US, free + 5 * US, "cudaStreamSynchronize")
+
+
+def test_a_batch_copied_from_pageable_memory_saves_at_most_what_copying_ahead_does() -> None:
+    report = loop(batches, every=1_440)
+    (one,) = (one for one in find(report).valued if one.finding.rule == "pageable-copy")
+    assert (one.finding.method, one.low_ns) == ("bound", 0)
+    # the copy and its calls; what is left is 1.2 ms of kernels, and the read-back
+    assert one.high_ns == pytest.approx(220 * US, rel=0.1)
+    assert not any(each.finding.joint for each in find(report).valued)
