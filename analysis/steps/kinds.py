@@ -71,14 +71,13 @@ def with_kinds(
         _incomplete(steps, launches, axis).alias("incomplete"),
         (_starting_in(steps, wrong, ("start_ns", "end_ns"), _TRACK, axis) > 0).alias("wrong"),
         _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
+        _ends_early(steps, communicating).alias("ends_early"),
     )
     steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
     compared = with_excess(steps.filter(pl.col("apart").is_null()))
     # a window begins on an idle GPU
     windowed = pl.col("process").is_in(captured.implode())
-    # ranks have the same steps: the last one would be cut off on some of them only
-    alone = ~pl.col("process").is_in(communicating.implode())
-    tail_missing = pl.col("tail_missing") & (pl.len().over(_TRACK) > 1) & alone
+    tail_missing = pl.col("ends_early") & (pl.len().over(_TRACK) > 1)
     one_off = pl.col("wrong") | pl.col("outlier") | _much("compiling_ns")
     kind = (
         pl.when(tail_missing)
@@ -95,7 +94,7 @@ def with_kinds(
         .sort("row")
         .with_columns(pl.coalesce("apart", "kind").cast(STEP_KIND).alias("kind"))
         .with_columns((pl.col("kind") == "steady").alias("steady"))
-        .drop("row", "apart", "wrong", "incomplete", "cut", "tail_missing")
+        .drop("row", "apart", "wrong", "incomplete", "cut", "tail_missing", "ends_early")
         .drop("duration_ns", "loading_ns", "compiling_ns")
     )
 
@@ -114,6 +113,20 @@ def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
         .when(leading)
         .then(pl.lit("start-up"))
     )
+
+
+def _ends_early(steps: StepTimes, communicating: pl.Series) -> pl.Series:
+    """Whether a step lacks its tail: of ranks in one report the last step of all, if it is cut off
+    on one, as ranks have the same steps. Ranks in other reports are not known here."""
+    ranks = steps.filter(pl.col("process").is_in(communicating.implode()))
+    if ranks["process"].n_unique() < 2:
+        lacks = pl.col("tail_missing") & ~pl.col("process").is_in(communicating.implode())
+        return steps.select(lacks).to_series()
+    last = pl.col("step") == pl.col("step").max().over(_TRACK)
+    first = ranks.filter(last & (pl.col("cut") | pl.col("tail_missing")))["step"].min()
+    on_one = last & (pl.col("step") >= pl.lit(first)).fill_null(value=False)
+    is_rank = pl.col("process").is_in(communicating.implode())
+    return steps.select(pl.when(is_rank).then(on_one).otherwise("tail_missing")).to_series()
 
 
 def _much(part_ns: str) -> pl.Expr:

@@ -158,10 +158,29 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
             kind = "one-off" if is_one_off else "steady"
             if outlier and step.index == 0 and captures_window(report, process):
                 kind = "start-up"
-            if tail_missing(step, mine) and len(left) > 1 and not communicates(report, process):
+            if ends_early(report, step, all_steps) and len(left) > 1:
                 kind = "cut-off"
             found[step] = Kind(kind, excess_ns)
     return found
+
+
+def ends_early(report: Report, step: Step, steps: list[Step]) -> bool:
+    """§8.4: whether a step lacks its tail, of ranks in one report on any of them."""
+    ranks = [one for one in steps if communicates(report, one.process)]
+    mine = [one for one in steps if (one.process, one.device) == (step.process, step.device)]
+    if step not in ranks:
+        return tail_missing(step, mine)
+    if len({one.process for one in ranks}) < 2:
+        return False
+    tracks: dict[tuple[int, int], list[Step]] = {}
+    for one in ranks:
+        tracks.setdefault((one.process, one.device), []).append(one)
+    lost = [
+        track[-1].index
+        for track in tracks.values()
+        if track[-1].range_.cut_off or tail_missing(track[-1], track)
+    ]
+    return step == mine[-1] and bool(lost) and step.index >= min(lost)
 
 
 def communicates(report: Report, process: int) -> bool:

@@ -13,7 +13,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.steps.kinds import with_excess
 from tests.analyses import EXAMPLES, rows_of
 from tests.oracle import lost
-from tests.oracle.model import Capture, Op, PlainTrace, to_trace
+from tests.oracle.model import Call, Capture, Op, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.run import run
 from tests.oracle.steps import excesses, one_offs, steps
@@ -180,3 +180,28 @@ def test_processes_are_judged_apart() -> None:
 @given(st.lists(st.sampled_from((0, 1, 99, 100, 101, 119, 120, 121, 200, 1000)), max_size=30))
 def test_the_oracle_finds_the_same(durations: list[int]) -> None:
     assert judged(*durations) == (excesses(durations), one_offs(durations))
+
+
+def rank(number: int, *, last_busy: int) -> list[Row]:
+    """Seven steps of another process, on a GPU of its own, with a collective beside the first."""
+    meets = kernel(910, 920, 1, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL")
+    process = (number + 1) << 24
+    return [
+        replace(row, process=process, device=number)
+        if isinstance(row, Op)
+        else replace(row, process=process, thread=process | 1)
+        for row in [*regular(6), *step(7, at=6_000, busy=last_busy), meets]
+        if isinstance(row, (Op, Call, Range))
+    ]
+
+
+@pytest.mark.parametrize(("last_busy", "kind"), [((990, 990), "steady"), ((990, 400), "cut-off")])
+def test_the_last_step_of_ranks_in_one_report_is_cut_off_on_all_or_none(
+    last_busy: tuple[int, int], kind: str
+) -> None:
+    rows = [row for n, busy in enumerate(last_busy) for row in rank(n, last_busy=busy)]
+    found = analysis_of(*rows).steps
+    last = found.filter(pl.col("step") == 6)["kind"].cast(pl.String).to_list()
+    assert last == [kind, kind]
+    wanted = [row["kind"] for row in steps(Report(plain_of(*rows)))]
+    assert found["kind"].cast(pl.String).to_list() == wanted
