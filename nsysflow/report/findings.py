@@ -109,8 +109,10 @@ def _step_of_savings(findings: Findings) -> list[str]:
     """The step that savings are of, where recording made it longer, and what all of them leave."""
     step_ns, quiet_ns = findings.step_ns, findings.undisturbed_step_ns
     slowed = findings.of_steps and quiet_ns <= WORTH_SAYING * step_ns
-    about = "about " * (slowed and findings.plain_estimate is not None)
-    without = f" without the profiler (recorded {duration(step_ns)})" * slowed
+    estimated = findings.plain_estimate is not None  # the first line has the recorded step
+    about = "about " * (slowed and estimated)
+    recorded = "" if estimated else f" (recorded {duration(step_ns)})"
+    without = f" without the profiler{recorded}" * slowed
     if findings.together_ns is not None:
         times = f"{duration(quiet_ns)} → {duration(quiet_ns - findings.together_ns)}"
         return [f"all together {about}{times}{without}"]

@@ -336,10 +336,9 @@ def _typical_steps(results: Results) -> Iterator[str]:
         yield f"Typical steps alone: {alone}"
 
 
-def _slowed(results: Results) -> Iterator[str]:
+def _slowed(results: RunTables) -> Iterator[str]:
     """That the profiler slows the steps by much; of several kinds of steps, those it slows most."""
     if results.unrecorded_step_ns is None:
-        yield from _slowed_by_estimate(results)
         return
     compared = [without_profiler(results, steps) for _, steps in steps_by_range(results)]
     slowed = [
@@ -353,24 +352,6 @@ def _slowed(results: Results) -> Iterator[str]:
             f"Recorded steps are {whole_percent(worst.added_ns, worst.step_ns)} slower than"
             f" {worst.others}: host and launch shares are inflated"
         )
-
-
-def _slowed_by_estimate(results: Results) -> Iterator[str]:
-    """The same where no step was timed without the profiler. Kernels take as long without it, so
-    that their share of a plain step is known as well as that step."""
-    estimate = None if results.whole.many else results.found.plain_estimate
-    if estimate is None:
-        return
-    step_ns, plain_ns = results.found.step_ns, results.found.undisturbed_step_ns
-    if 100 * (step_ns - plain_ns) < SLOWED_PCT * plain_ns:
-        return
-    accounting = results.run_steps.table("accounting")
-    compute_ns, window_ns = accounting.select("compute_ns", "window_ns").sum().row(0)
-    yield (
-        f"Recorded steps are about {whole_percent(step_ns - plain_ns, plain_ns)} slower than plain"
-        " ones (estimated): host and launch shares are inflated; the GPU computes about"
-        f" {whole_percent(compute_ns * step_ns // max(1, window_ns), plain_ns)} of a plain step"
-    )
 
 
 def _wrong_times(results: RunTables) -> Iterator[str]:
