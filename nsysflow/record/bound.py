@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from nsysflow.nsys.program import Nsys
-from nsysflow.nsys.progress_lines import SAVES, ProgramOutput
-from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH
+from nsysflow.nsys.progress_lines import ProgramOutput
+from nsysflow.runtime.protocol import BEGUN, ENOUGH, TIMED, WRITTEN
 
 MOST_S: Final = 60
 """The longest that steps are recorded, or a program that reports none."""
@@ -18,6 +18,10 @@ MOST_S: Final = 60
 START_UP_S: Final = 600
 """A program that may still report a step gets so long to load its model and data."""
 
+
+TIMING_S: Final = 10
+"""A program that is ended with its recording gets so long to time its plain steps. It needs the 2 s
+of the recording, and more where a step takes longer."""
 
 EVERY_S: Final = 0.1
 """How often to look: a program may write many lines."""
@@ -50,9 +54,13 @@ class Quota:
         enough = len(begun) >= self._ranks and begun <= self._processes(ENOUGH)
         return enough or now_s - self._steps_since_s >= MOST_S
 
+    def have_timed(self) -> bool:
+        """Whether all of them have timed plain steps by now."""
+        return self._processes(BEGUN) <= self._processes(TIMED)
+
     def end(self) -> None:
         """Remove what was said."""
-        for what in (BEGUN, ENOUGH, COLLECTED):
+        for what in (BEGUN, ENOUGH, WRITTEN, TIMED):
             for file in self._folder.glob(f"{what}*"):
                 file.unlink(missing_ok=True)
 
@@ -65,7 +73,7 @@ class Bound:
     them, or has had its time.
 
     Attributes:
-        done: whether nothing more is recorded, and all reports are written.
+        done: whether all reports are written, and nsys does nothing more.
     """
 
     def __init__(
@@ -86,7 +94,7 @@ class Bound:
         self._quota = Quota(folder, len(sessions), reports_steps=reports_steps)
         self._looked_s = 0.0
         self._stopping: list[_Stop] = []
-        self._collected = False
+        self._written_s = 0.0
 
     def look(self) -> None:
         """Stop the recording if it holds enough; called again and again while the program runs."""
@@ -100,11 +108,16 @@ class Bound:
             return
         for stop in self._stopping:
             stop.listen()
-        if not self._collected and all(stop.has_collected for stop in self._stopping):
-            self._collected = True
-            with suppress(OSError):
-                (self._folder / COLLECTED).touch()
         self.done = all(stop.has_ended for stop in self._stopping)
+        if self.done:
+            self._written_s = now_s
+            with suppress(OSError):
+                (self._folder / WRITTEN).touch()
+
+    def has_timed(self) -> bool:
+        """Whether plain steps are timed too, as far as there is time for that."""
+        timed = self._quota.have_timed() or time.monotonic() - self._written_s >= TIMING_S
+        return self.done and timed
 
     def end(self) -> tuple[str, ...]:
         """The program has ended; remove what its processes said.
@@ -144,11 +157,6 @@ class _Stop:
         )
         self._pipe = cast("BinaryIO", self._process.stdout)
         os.set_blocking(self._pipe.fileno(), False)
-
-    @property
-    def has_collected(self) -> bool:
-        """Whether nsys has all that it recorded. A session that has ended by itself has."""
-        return self.has_ended or SAVES.search(self._said) is not None
 
     def listen(self) -> None:
         """Take what nsys has said; it would wait for room in a full pipe."""

@@ -110,7 +110,7 @@ class Ending(Processes):
 
     def _is_over(self, *, nsys_ended: bool) -> bool:
         if self._bound is not None:
-            return self._bound.done
+            return self._bound.has_timed()
         if self._missing and not nsys_ended:
             return False
         windows = {status.window for status in read_statuses(self._folder).values()}

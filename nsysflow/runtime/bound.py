@@ -2,17 +2,18 @@
 they are plain: after the recording, or in a run without a profiler.
 
 Recording starts with the program. Each process says when its first step began and when it has
-enough of them; `nsysflow profile` then stops nsys, and says when nsys has collected what it
-recorded. From then on nsys and we leave the process alone, and some of its steps are timed. To take
-CUPTI out of the process gives nothing more: on an H100 a step took 5.8 to 7.0 ms alone, 9.2 to 11.8
-recorded, 5.1 to 7.4 once nsys had collected, 7.0 to 7.5 with `cuptiFinalize` then, and 5.2 to 7.5
-after nsys had written its report, some 4 s later (nsys 2025.3, seven runs in turn, 2026-11-25).
+enough of them; `nsysflow profile` then stops nsys, and says when nsys has written its report. From
+then on nsys and we leave the process alone, and some of its steps are timed. Not before: nsys
+imports what it collected on all cores, which takes some 4 s, and steps that compute on the CPU then
+took up to six times as long (an H100 with 16 cores: 84 ms, 415 ms for a histogram of 67; nsys
+2025.3, 2026-11-25). To take CUPTI out of the process gives nothing more.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -28,10 +29,11 @@ from nsysflow.runtime.process import (
 from nsysflow.runtime.protocol import (
     BEGUN,
     BOUND,
-    COLLECTED,
     ENOUGH,
     PLAIN,
     RUN_FOLDER,
+    TIMED,
+    WRITTEN,
 )
 
 ENOUGH_STEPS: Final = 34
@@ -47,7 +49,8 @@ FEWEST_PLAIN: Final = 10
 """A program that ends meanwhile has timed at least so many, or none."""
 
 PLAIN_NS: Final = 1_000_000_000
-"""So long are the plain steps at least."""
+"""So long are the steps of a plain run at least. Those after a recording are as long as those in
+it, so that they hold as many of its pauses."""
 
 START_UP_STEPS: Final = 5
 """So many steps of a plain run are not timed, …"""
@@ -59,27 +62,80 @@ START_UP_NS: Final = 500_000_000
 class PlainSteps:
     """Times the steps from its creation on, which is at the border of two.
 
+    Steps with an evaluation in them are left out where they are fewer than half: the page has
+    other loops apart from the steps.
+
     Attributes:
         enough: whether there are enough; no more are timed then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least_ns: int) -> None:
+        """Time steps for so long at least."""
         synchronize()
         self.enough = False
-        self._from_ns = time.perf_counter_ns()
-        self._steps = 0
+        self._least_ns = least_ns
+        self._begun_ns = time.perf_counter_ns()
+        self._plain = _Sum()
+        self._evaluating = _Sum()
 
-    def step(self, now_ns: int) -> None:
-        """Another step has ended; the GPU may be some steps behind the host."""
+    def step(self, now_ns: int, *, evaluates: bool) -> None:
+        """Another step has ended; the GPU may be some steps behind the host.
+
+        Args:
+            now_ns: when it ended.
+            evaluates: whether it had an evaluation in it.
+        """
         if self.enough:
             return
-        self._steps += 1
-        self.enough = self._steps >= PLAIN_STEPS and now_ns - self._from_ns >= PLAIN_NS
+        if evaluates:
+            now_ns = _all_done_ns()
+        timed = self._evaluating if evaluates else self._plain
+        timed.add(now_ns - self._begun_ns)
+        self._begun_ns = now_ns
+        kept = self._kept
+        self.enough = kept.steps >= PLAIN_STEPS and kept.ns >= self._least_ns
         if self.enough:
-            synchronize()
-            now_ns = time.perf_counter_ns()
-        if self._steps >= FEWEST_PLAIN:
-            THIS_PROCESS.plain_step_ns = round((now_ns - self._from_ns) / self._steps)
+            timed.ns += _all_done_ns() - now_ns
+            kept = self._kept
+        if kept.steps >= FEWEST_PLAIN:
+            THIS_PROCESS.plain_step_ns = round(kept.ns / kept.steps)
+
+    @property
+    def _kept(self) -> _Sum:
+        plain, evaluating = self._plain, self._evaluating
+        if 2 * evaluating.steps < plain.steps + evaluating.steps:
+            return plain
+        return _Sum(plain.steps + evaluating.steps, plain.ns + evaluating.ns)
+
+
+@dataclass
+class _Sum:
+    """So many steps, and how long they took together."""
+
+    steps: int = 0
+    ns: int = 0
+
+    def add(self, ns: int) -> None:
+        """Another step took so long."""
+        self.steps += 1
+        self.ns += ns
+
+
+def _all_done_ns() -> int:
+    """The time once the GPU has done what it was given."""
+    synchronize()
+    return time.perf_counter_ns()
+
+
+def _evaluates(*, counts: bool) -> bool:
+    """Whether the step that ends had an evaluation in it; asked once for each.
+
+    Args:
+        counts: whether there is such a step: before the first one, models are only made.
+    """
+    evaluates, THIS_PROCESS.evaluates = THIS_PROCESS.evaluates, False
+    THIS_PROCESS.evaluations += evaluates and counts
+    return evaluates
 
 
 class Bound:
@@ -97,6 +153,7 @@ class Bound:
     def step(self) -> None:
         """A step begins."""
         now_ns = time.perf_counter_ns()
+        evaluates = _evaluates(counts=self._steps > 0)
         if self._later is not None:
             self._later.add(self._steps, now_ns - self._begun_ns)
         self._begun_ns = now_ns
@@ -108,13 +165,17 @@ class Bound:
         if not self._told and self._steps > ENOUGH_STEPS and lasted_ns >= ENOUGH_NS:
             self._told = True
             _left(self._folder, ENOUGH)
-        if self._plain is not None:
-            self._plain.step(now_ns)
-        elif (self._folder / COLLECTED).exists():
-            THIS_PROCESS.recorded = True
-            self._plain = PlainSteps()
-            self._later = THIS_PROCESS.later = Durations(first=self._steps)
-            self._begun_ns = time.perf_counter_ns()
+        if self._plain is None:
+            if (self._folder / WRITTEN).exists():
+                THIS_PROCESS.recorded = True
+                self._plain = PlainSteps(ENOUGH_NS)
+                self._later = THIS_PROCESS.later = Durations(first=self._steps)
+                self._begun_ns = time.perf_counter_ns()
+        elif not self._plain.enough:
+            self._plain.step(now_ns, evaluates=evaluates)
+            if self._plain.enough:
+                save_status()  # before it says so: it may be ended then
+                _left(self._folder, TIMED)
 
 
 class PlainRun:
@@ -130,15 +191,16 @@ class PlainRun:
     def step(self) -> None:
         """A step begins."""
         now_ns = time.perf_counter_ns()
+        evaluates = _evaluates(counts=self._steps > 0)
         self._steps += 1
         if self._steps == 1:
             self._first_ns = now_ns
             _left(self._folder, BEGUN)
         if self._plain is None:
             if self._steps > START_UP_STEPS and now_ns - self._first_ns >= START_UP_NS:
-                self._plain = PlainSteps()
+                self._plain = PlainSteps(PLAIN_NS)
         elif not self._plain.enough:
-            self._plain.step(now_ns)
+            self._plain.step(now_ns, evaluates=evaluates)
             if self._plain.enough:
                 save_status()  # before it says so: it is ended then
                 _left(self._folder, ENOUGH)

@@ -56,7 +56,8 @@ class ChildStatus:
             without a GPU a profiler that waits for CUDA records none of it.
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture running.
         plain_step_ns: mean wall time of a step after the recording, or in a plain run; None where
-            too few ran.
+            too few ran. Steps with an evaluation in them are left out where they are the fewer.
+        evaluations: how many steps had an evaluation in them.
         later: the steps after the recording; None without one.
         config: the settings of a built-in workload, with shapes and seed; None for other programs.
     """
@@ -72,6 +73,7 @@ class ChildStatus:
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
     plain_step_ns: int | None = None
+    evaluations: int = 0
     later: LaterSteps | None = None
     config: dict[str, Any] | None = None
 
@@ -99,6 +101,7 @@ class ProcessState:
         recorded: whether the recording has ended: ranges are opened in vain from then on, so none
             is.
         later: the steps after the recording.
+        evaluates: whether a model was switched to evaluation since the last step began.
         looped: whether the program has used `nsysflow.steps`: it marks its steps itself.
     """
 
@@ -108,12 +111,14 @@ class ProcessState:
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
     plain_step_ns: int | None = None
+    evaluations: int = 0
     config: dict[str, Any] | None = None
     flops: dict[str, Any] | None = None
     warmup_ns: int = 0
     warmup_steps: int = 0
     recorded: bool = False
     later: Durations | None = None
+    evaluates: bool = False
     looped: bool = False
 
 
@@ -180,6 +185,7 @@ def _status(*, at_end: bool) -> ChildStatus:
         window=THIS_PROCESS.window,
         unprofiled_step_ns=THIS_PROCESS.unprofiled_step_ns,
         plain_step_ns=THIS_PROCESS.plain_step_ns,
+        evaluations=THIS_PROCESS.evaluations,
         later=THIS_PROCESS.later.summary() if THIS_PROCESS.later is not None else None,
         config=THIS_PROCESS.config,
     )

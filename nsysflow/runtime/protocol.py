@@ -62,8 +62,11 @@ BEGUN: Final = "begun"
 ENOUGH: Final = "enough"
 """… `enough-PID` that it has enough of them, recorded or, in a plain run, timed; …"""
 
-COLLECTED: Final = "collected"
-"""… and `collected` that nsys has what it recorded of all processes, and records no more."""
+WRITTEN: Final = "written"
+"""… `written` that nsys has written the reports of all processes and does nothing more; …"""
+
+TIMED: Final = "timed"
+"""… and `timed-PID` that a process has timed enough steps since then."""
 
 RANK: Final = "LOCAL_RANK"
 """The rank of a process, set by torchrun."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nsysflow.record import bound as bound_module
-from nsysflow.record.bound import EVERY_S, MOST_S, START_UP_S, Bound
-from nsysflow.runtime.protocol import BEGUN, COLLECTED, ENOUGH
+from nsysflow.record.bound import EVERY_S, MOST_S, START_UP_S, TIMING_S, Bound
+from nsysflow.runtime.protocol import BEGUN, ENOUGH, TIMED, WRITTEN
 from tests.nsys.fakes import an_nsys, fake_nsys
 
 ONE, TWO = ("run",), ("run-0", "run-1")
@@ -90,12 +90,12 @@ def test_all_sessions_stop_together_once_each_process_has_enough(
     assert not stops(bound, clock)  # the other rank has not begun
     say(folder, BEGUN, 12)
     assert not stops(bound, clock)
-    assert not (folder / COLLECTED).exists()
+    assert not (folder / WRITTEN).exists()
     assert (calls(folder), capfd.readouterr().err) == ([], "")
     say(folder, ENOUGH, 12)
     assert stops(bound, clock)
     assert calls(folder) == ["stop --session=run-0", "stop --session=run-1"]
-    assert (folder / COLLECTED).exists()
+    assert (folder / WRITTEN).exists()
     assert "the program goes on without the profiler" in capfd.readouterr().err
     stops(bound, clock, MOST_S)
     assert len(calls(folder)) == 2
@@ -119,17 +119,17 @@ def test_the_limit_counts_from_the_first_step(begin: Begin, folder: Path, clock:
     assert stops(bound, clock, 1)
 
 
-def test_what_is_collected_is_said_before_the_reports_are_written(
+def test_steps_are_not_timed_while_nsys_imports_the_report_of_a_rank(
     tmp_path: Path, folder: Path, clock: Clock
 ) -> None:
-    written = tmp_path / "written"
-    saves = f"""
+    imports = f"""
         echo "Generating 'nsys-report-1.qdstrm'"
         for _ in $(seq 9000); do echo "[1/1] [=10%] report.nsys-rep"; done
-        until [ -e {written}$2 ]; do sleep 0.01; done
+        echo >> {tmp_path}/begun
+        until [ -e {tmp_path}/imported$2 ]; do sleep 0.01; done
     """
     bound = Bound(
-        folder, an_nsys(fake_nsys(tmp_path / "nsys", body=saves)), TWO, reports_steps=True
+        folder, an_nsys(fake_nsys(tmp_path / "nsys", body=imports)), TWO, reports_steps=True
     )
     say(folder, BEGUN, 11, 12)
     say(folder, ENOUGH, 11, 12)
@@ -142,18 +142,40 @@ def test_what_is_collected_is_said_before_the_reports_are_written(
             clock.now_s += EVERY_S
             bound.look()
 
-    look_until((folder / COLLECTED).exists)
-    assert not bound.done
-    Path(f"{written}--session=run-0").touch()
+    def both_have_begun() -> bool:
+        begun = tmp_path / "begun"
+        return begun.exists() and len(begun.read_text()) == 2
+
+    look_until(both_have_begun)
+    (tmp_path / "imported--session=run-0").touch()
     stops_at_once = clock.now_s + 1
     while clock.now_s < stops_at_once:
         clock.now_s += EVERY_S
         bound.look()
     assert not bound.done
-    Path(f"{written}--session=run-1").touch()
+    assert not (folder / WRITTEN).exists()
+    (tmp_path / "imported--session=run-1").touch()
     look_until(lambda: bound.done)
+    assert (folder / WRITTEN).exists()
     assert bound.end() == ()
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("timed", "after_s", "ends"),
+    [((), 0, False), ((11,), 0, False), ((11, 12), 0, True), ((11,), TIMING_S, True)],
+)
+def test_a_program_that_is_ended_gets_time_for_plain_steps(
+    begin: Begin, folder: Path, clock: Clock, timed: tuple[int, ...], after_s: float, ends: bool
+) -> None:
+    bound = begin()
+    say(folder, BEGUN, 11, 12)
+    say(folder, ENOUGH, 11, 12)
+    assert not bound.has_timed()
+    assert stops(bound, clock)
+    say(folder, TIMED, *timed)
+    clock.now_s += after_s
+    assert bound.has_timed() == ends
 
 
 @pytest.mark.parametrize(("reports_steps", "limit_s"), [(True, START_UP_S), (False, MOST_S)])

@@ -14,10 +14,10 @@ from nsysflow.runtime import bound as bound_module
 from nsysflow.runtime.bound import Bound, PlainRun, note_step
 from nsysflow.runtime.durations import LONGEST, Durations
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import BEGUN, BOUND, COLLECTED, ENOUGH, PLAIN, RUN_FOLDER
+from nsysflow.runtime.protocol import BEGUN, BOUND, ENOUGH, PLAIN, RUN_FOLDER, TIMED, WRITTEN
 
 HERE = os.getpid()
-BEGUN_HERE, ENOUGH_HERE = f"{BEGUN}-{HERE}", f"{ENOUGH}-{HERE}"
+BEGUN_HERE, ENOUGH_HERE, TIMED_HERE = f"{BEGUN}-{HERE}", f"{ENOUGH}-{HERE}", f"{TIMED}-{HERE}"
 
 
 @dataclass
@@ -32,15 +32,17 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of bounds that need 3 steps and 100 ns, and time 4 plain steps and 40 ns."""
+    """The clock of bounds that need 3 steps and 100 ns, and then time 4 steps for as long; in a
+    plain run for 40 ns."""
     clock = Clock()
     limits = {"ENOUGH_STEPS": 3, "ENOUGH_NS": 100, "PLAIN_STEPS": 4, "PLAIN_NS": 40}
     limits |= {"START_UP_STEPS": 2, "START_UP_NS": 50}
     for name, value in {**limits, "FEWEST_PLAIN": 2, "time": clock}.items():
         monkeypatch.setattr(bound_module, name, value)
-    monkeypatch.setattr(THIS_PROCESS, "plain_step_ns", None)
-    monkeypatch.setattr(THIS_PROCESS, "recorded", False)
-    monkeypatch.setattr(THIS_PROCESS, "later", None)
+    for name, value in {"plain_step_ns": None, "recorded": False, "later": None}.items():
+        monkeypatch.setattr(THIS_PROCESS, name, value)
+    for name, value in {"evaluates": False, "evaluations": 0}.items():
+        monkeypatch.setattr(THIS_PROCESS, name, value)
     return clock
 
 
@@ -76,33 +78,64 @@ def test_a_process_says_when_it_begins_and_when_it_has_enough(
     assert said(tmp_path) == {BEGUN_HERE} | ({ENOUGH_HERE} if enough else set())
 
 
-def test_steps_are_timed_once_nsys_has_collected(
+def test_steps_are_timed_once_nsys_has_written_its_report(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synchronize = Mock()
     monkeypatch.setattr(bound_module, "synchronize", synchronize)
+    said_when_saved: list[set[str]] = []
+    monkeypatch.setattr(bound_module, "save_status", lambda: said_when_saved.append(said(tmp_path)))
     bound = Bound(tmp_path)
     take(bound, clock, 0, 500, 500)
     synchronize.assert_not_called()
     assert not THIS_PROCESS.recorded
-    (tmp_path / COLLECTED).touch()
-    take(bound, clock, 500)  # the last that was recorded, perhaps in part
+    (tmp_path / WRITTEN).touch()
+    take(bound, clock, 500)  # begun while nsys imported
     synchronize.assert_called_once()
     assert THIS_PROCESS.recorded
-    take(bound, clock, 7)
+    take(bound, clock, 17)
     assert THIS_PROCESS.plain_step_ns is None  # one is too few
-    take(bound, clock, 9)
-    assert THIS_PROCESS.plain_step_ns == 8
-    take(bound, clock, 8, 8, 8)  # 40 ns
-    assert THIS_PROCESS.plain_step_ns == 8
+    take(bound, clock, 19)
+    assert THIS_PROCESS.plain_step_ns == 18
+    take(bound, clock, 18, 18)  # four, but no 100 ns
+    assert TIMED_HERE not in said(tmp_path)
+    take(bound, clock, 28)
+    assert THIS_PROCESS.plain_step_ns == 20
+    assert TIMED_HERE in said(tmp_path)
+    assert [TIMED_HERE in each for each in said_when_saved] == [False]  # it may be ended then
     take(bound, clock, 1_000)
-    assert THIS_PROCESS.plain_step_ns == 8
+    assert THIS_PROCESS.plain_step_ns == 20
     assert synchronize.call_count == 2  # the GPU may be steps behind
     assert THIS_PROCESS.later is not None
     later = THIS_PROCESS.later.summary()
     assert later is not None
-    assert (later.first, later.count, later.total_ns) == (4, 6, 7 + 9 + 3 * 8 + 1_000)
+    assert (later.first, later.count, later.total_ns) == (4, 6, 17 + 19 + 18 + 18 + 28 + 1_000)
     assert later.longest[-1] == (9, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("evaluates", "plain_step_ns", "evaluations"),
+    [
+        ((False,) * 6, 140, 0),
+        ((False, True, False, False, False, False), 20, 1),
+        ((True, False, True, False, True, False), 140, 3),  # in every other step: a part of it
+    ],
+)
+def test_steps_with_an_evaluation_are_left_out_where_they_are_the_fewer(
+    tmp_path: Path,
+    clock: Clock,
+    evaluates: tuple[bool, ...],
+    plain_step_ns: int,
+    evaluations: int,
+) -> None:
+    bound = Bound(tmp_path)
+    THIS_PROCESS.evaluates = True  # a model is made for evaluation
+    (tmp_path / WRITTEN).touch()
+    take(bound, clock, 0)
+    for had_one, length_ns in zip(evaluates, (20, 500, 20, 20, 20, 20), strict=True):
+        THIS_PROCESS.evaluates = had_one
+        take(bound, clock, length_ns)
+    assert (THIS_PROCESS.plain_step_ns, THIS_PROCESS.evaluations) == (plain_step_ns, evaluations)
 
 
 @pytest.mark.parametrize("start_up_ns", [(50, 0), (20, 30), (20, 20, 20)])

@@ -17,6 +17,7 @@ from nsysflow.runtime.auto.modules import (
     annotate_functions,
     annotate_generation,
     annotate_modules,
+    notice_evaluation,
 )
 from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
@@ -32,6 +33,7 @@ _PARTS = (
     annotate_frameworks,
     annotate_compiling,
     annotate_generation,
+    notice_evaluation,
 )
 
 
@@ -57,4 +59,5 @@ def _count_steps(torch: ModuleType) -> None:
         torch.nn.Module.__call__ = call
 
     annotate_modules(torch, ranges)
+    notice_evaluation(torch, ranges)
     count_optimizer_steps(torch, ranges, when_made=count_no_calls)

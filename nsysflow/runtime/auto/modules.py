@@ -51,6 +51,19 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     torch.nn.Module.__call__ = ranges.hide(__call__)
 
 
+def notice_evaluation(torch: ModuleType, ranges: Ranges) -> None:
+    """Note when a model is switched to evaluation, so that its batches do not count as steps."""
+    switch, is_compiling = torch.nn.Module.train, ranges.is_compiling
+
+    @wraps(switch)
+    def train(self: Any, mode: bool = True) -> Any:
+        if not (mode or is_compiling()):
+            THIS_PROCESS.evaluates = True
+        return switch(self, mode)
+
+    torch.nn.Module.train = ranges.hide(train)
+
+
 class Names:
     """The range of each module."""
 

@@ -17,8 +17,10 @@ annotate(torch)
 """
 TRAINS = """
 opt = torch.optim.SGD(net.parameters(), 0.1)
-for _ in range(5):
+net.eval(); net.train()
+for number in range(5):
     opt.zero_grad(); net(x).sum().backward(); opt.step()
+    if number == 2: net.eval(); net(x); net.train()
 assert torch.nn.Module.__call__ is call
 """
 INFERS = """
@@ -27,12 +29,14 @@ for _ in range(4): net(x)
 CHECKS = "assert torch.optim.Optimizer.zero_grad is zero\n"
 
 
-@pytest.mark.parametrize(("program", "steps"), [(TRAINS, 5), (INFERS, 4)])
-def test_pytorch_steps_are_counted_without_ranges(tmp_path: Path, program: str, steps: int) -> None:
+@pytest.mark.parametrize(("program", "steps", "evaluations"), [(TRAINS, 5, 1), (INFERS, 4, 0)])
+def test_pytorch_steps_are_counted_without_ranges(
+    tmp_path: Path, program: str, steps: int, evaluations: int
+) -> None:
     ran = run_torch(BEFORE + SMALL + program + CHECKS, tmp_path, **{PLAIN: "1"})
     assert ran.returncode == 0, ran.stderr
     (status,) = take_statuses(tmp_path)
-    assert (status.steps, status.ranges) == (steps, 0)
+    assert (status.steps, status.ranges, status.evaluations) == (steps, 0, evaluations)
 
 
 @pytest.mark.parametrize(
