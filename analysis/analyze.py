@@ -10,6 +10,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table, largest_after
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.other_loop import largest_loop, with_other_loop
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
@@ -77,6 +78,12 @@ class Analysis(Displayable, Tables):
         super().__init__(Timeline(trace, options), view_of)
 
     @computed_once
+    def found(self) -> Findings:
+        """What to change, also in another loop that takes much of the time."""
+        found = find_of_run([JudgedReport(self)])
+        return with_other_loop(found, largest_loop(self.run), lambda name: self.of_loop(name).found)
+
+    @computed_once
     def judged(self) -> Tables:
         """The same tables of what is judged: of the typical steps (spec §8.16)."""
         return Tables(self.timeline, judged_view)
@@ -127,6 +134,11 @@ class _LoopAnalysis(Analysis):
 
     def __init__(self, whole: Timeline, step: str) -> None:
         Tables.__init__(self, LoopTimeline(whole, step), view_of)
+
+    @computed_once
+    def found(self) -> Findings:
+        """What to change in the loop."""
+        return find_of_run([JudgedReport(self)])
 
 
 _MOST_OPS: Final = 500_000

@@ -5,6 +5,7 @@ from typing import Final
 
 from nsysflow.analysis.findings.finding import EXTENTS, Valued
 from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.findings.plan import WORTH_PCT
 from nsysflow.base.units import between, duration, number, percent
 from nsysflow.report.results import Results
@@ -76,10 +77,11 @@ def saving_of(valued: Valued) -> str:
         return f"saves nothing until launches are fixed, then up to {duration(valued.later_ns)}"
     if not valued.high_ns:
         return "not estimated"
+    of = " of all time" if valued.finding.rule == OTHER_LOOP else ""
     much = duration(valued.high_ns)
     if valued.plain_ns is not None and apart(*valued.plain_ns):
         much = between(*valued.plain_ns)
-    return f"save {EXTENTS[valued.finding.method]}{much} ({percent(valued.pct)})"
+    return f"save {EXTENTS[valued.finding.method]}{much} ({percent(valued.pct)}{of})"
 
 
 def apart(low_ns: int, high_ns: int) -> bool:

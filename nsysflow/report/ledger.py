@@ -8,14 +8,12 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
+from nsysflow.analysis.findings.other_loop import AFTER_START_UP
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.results import Results
 
 Row = Mapping[str, Any]
-
-AFTER_START_UP: Final = ("typical", "recurring", "longer", "loop", "between")
-"""The parts that a long run consists of."""
 
 LONG: Final = ("recurring", "longer")
 """The parts of steps that take much longer than those around them."""

@@ -11,6 +11,7 @@ import polars as pl
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.other_loop import largest_loop, with_other_loop
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import typed_steps
 from nsysflow.analysis.phases.names import OUTSIDE
@@ -242,13 +243,23 @@ class Results(Displayable, RunTables):
         origin: Origin | None = None,
         notes: Sequence[Note] = (),
         ranks: Ranks | None = None,
+        of_loop: bool = False,
     ) -> None:
-        """Take the analyses; `ranks` are those of the whole run where only some were analysed."""
+        """Take the analyses.
+
+        Args:
+            analyses: one per report.
+            origin: where the reports come from.
+            notes: on the run.
+            ranks: those of the whole run where only some were analysed.
+            of_loop: whether these are of another loop, beside the steps.
+        """
         super().__init__(analyses)
         self.analyses = tuple(analyses)
         self.origin = origin or Origin()
         self.digests = None if ranks is None else ranks.matched.digests
         self._ranks = ranks
+        self._of_loop = of_loop
         of_reports = (note for analysis in analyses for note in analysis.notes)
         self.notes = tuple(dict.fromkeys((*notes, *of_reports)))
 
@@ -307,11 +318,23 @@ class Results(Displayable, RunTables):
         """What to change in the run, the largest saving first, with all that is known of it."""
         if len(self.analyses) == 1 and not self.many:
             return self.analyses[0].found
-        return find_of_run([JudgedReport(each) for each in self.analyses], self.ranks_of_run)
+        found = find_of_run([JudgedReport(each) for each in self.analyses], self.ranks_of_run)
+        if self.many or self._of_loop:
+            return found
+        row = largest_loop(self.table("run"), self.loops_of_all)
+        return with_other_loop(found, row, lambda name: self.of_loop(name).found)
+
+    @property
+    def loops_of_all(self) -> list[str]:
+        """The other loops that all reports of the run have, by their range."""
+        loops = self.table("run").filter(pl.col("part") == "loop")
+        reports = loops.group_by("phase").agg(pl.col("report").n_unique())
+        return reports.filter(pl.col("report") == len(self.reports))["phase"].to_list()
 
     def of_loop(self, step: str) -> "Results":
         """The same run with another range as its step; each analysed report has it."""
-        return Results([each.of_loop(step) for each in self.analyses], origin=self.origin.of_loop())
+        analyses = [each.of_loop(step) for each in self.analyses]
+        return Results(analyses, origin=self.origin.of_loop(), of_loop=True)
 
     @property
     def every_report(self) -> tuple[str, ...]:

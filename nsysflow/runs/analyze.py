@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from nsysflow.analysis.analyze import Analysis, analyze, pieces_of
+from nsysflow.analysis.findings.other_loop import largest_loop
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.options import Options
@@ -75,7 +76,27 @@ def load_report(
         if options.device is not None and options.device not in trace.ops["device"]:
             return LoadedReport(analysis=None, domains=domains)
         wanted = _with_domains(domains, wanted)
-    return LoadedReport(analysis=analyze(trace, wanted), domains=domains)
+    analysis = analyze(trace, wanted)
+    if loops_are_timed(source.manifest, analysis):
+        analysis = analyze(trace, replace(wanted, unrecorded_step_ns=None))
+    return LoadedReport(analysis=analysis, domains=domains)
+
+
+COMPARED_PCT: Final = 5
+"""Other loops that take a smaller share of the time after start-up hardly lengthen a step."""
+
+
+def loops_are_timed(manifest: Manifest | None, analysis: Analysis) -> bool:
+    """Whether the steps of the plain run, or after the recording, hold other loops, which recorded
+    steps do not. Evaluations are left out of them; other loops nobody has told of."""
+    if manifest is None or any(child.evaluations for child in manifest.children):
+        return False
+    if not (manifest.plain_step_ns or manifest.later_step_ns):
+        return False
+    loops = analysis.timeline.loops.paths
+    return (
+        not loops.is_empty() and largest_loop(analysis.run, at_least_pct=COMPARED_PCT) is not None
+    )
 
 
 def with_run(manifest: Manifest | None, options: Options) -> Options:
@@ -298,6 +319,9 @@ def analyze_reports(
     run = _Run(sources, options, strict=strict, low_memory=low_memory)
     if len(sources) <= MANY:
         analyses = run.analysed(sources, tables, progress)
+        manifests = {source.name: source.manifest for source in sources}
+        if any(loops_are_timed(manifests[each.trace.report], each) for each in analyses):
+            origin = origin.of_loop()
         return Results(analyses, origin=origin, notes=run.notes())
     digests = run.digested(choice or Choice(), progress)
     ranks = Ranks.of(digests)

@@ -191,10 +191,7 @@ def loops_to_choose(results: Results) -> list[tuple[str, LoopShown]]:
     shown. Of many ranks none, as only some of them are here."""
     if results.many:
         return []
-    run = results.table("run").filter(pl.col("part") == "loop")
-    everywhere = run.group_by("phase").agg(pl.col("report").n_unique().alias("reports"))
-    held = everywhere.filter(pl.col("reports") == len(results.reports))["phase"]
-    rows = [row for row in loop_rows(results) if row["phase"] in held]
+    rows = [row for row in loop_rows(results) if row["phase"] in results.loops_of_all]
     return [
         (
             row["phase"],
