@@ -103,6 +103,11 @@ def _phases(view: View, step_paths: list[str]) -> pl.DataFrame:
     return view.attribution.paths.select("path", pl.col("joined").alias("phase"), data)
 
 
+UNLIKE: Final = 2
+"""Steps that take less than half as long after the recording do not wait for what recorded ones
+waited for: 52.7 ms for each of the first tokens, whose lengths were new, then 11.4 ms (an H100,
+2026-11-25). Recording alone made steps up to 1.8 times as long."""
+
 SCALAR_BYTES: Final = 1 << 16
 """A copy to the host of at most this size reads a value; a larger one moves data. (The driver
 copies up to 64 kB through a buffer of its own.)"""
@@ -280,6 +285,12 @@ class JudgedReport:
         if not self.of_steps:
             return self.step_ns
         return _step_ns(self.whole.run_steps.view.steps)
+
+    @property
+    def is_unlike_later(self) -> bool:
+        """Whether steps that were not recorded take so much less that these are not typical."""
+        later_ns = self.timeline.options.unrecorded_step_ns
+        return later_ns is not None and UNLIKE * later_ns < self.run_step_ns
 
     @computed_once
     def recurring_ns(self) -> int:

@@ -12,6 +12,8 @@ from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.base.units import between, duration, number
 from nsysflow.report.results import Results, RunTables
 
+AFTER: Final = "after the recording"
+
 
 @dataclass(frozen=True, kw_only=True)
 class WithoutProfiler:
@@ -31,6 +33,11 @@ class WithoutProfiler:
     def others(self) -> str:
         """What recorded steps are compared with."""
         return "plain ones" if self.when == "plain" else f"those {self.when}"
+
+    @property
+    def is_after(self) -> bool:
+        """Whether that step came after the recording, in the recorded process."""
+        return self.when == AFTER
 
 
 def steps_by_range(results: RunTables) -> Iterator[tuple[object, pl.DataFrame]]:
@@ -56,7 +63,7 @@ def _against_the_run(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler
     """Compared with steps of the plain run, or after the recording. Both count every step, so of
     several ranges that are steps they say nothing."""
     origin = results.whole.origin
-    when = "plain" if origin.plain_step_ns else "after the recording"
+    when = "plain" if origin.plain_step_ns else AFTER
     step_ns = origin.plain_step_ns or origin.later_step_ns
     names = results.together(lambda report: report.step_names)["name"]
     if not step_ns or names.n_unique() > 1:

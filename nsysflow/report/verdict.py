@@ -360,8 +360,16 @@ def _slowed(results: RunTables) -> Iterator[str]:
         for each in compared
         if each is not None and each.step_ns and 100 * each.added_ns >= SLOWED_PCT * each.step_ns
     ]
-    if slowed:
-        _, worst = max(slowed, key=lambda found: found[0])
+    if not slowed:
+        return
+    _, worst = max(slowed, key=lambda found: found[0])
+    record_later = results.whole.origin.record_later
+    if record_later and worst.is_after and worst.added_ns > worst.step_ns:
+        yield (
+            f"Recorded steps are not typical: {duration(worst.step_ns + worst.added_ns)}, those"
+            f" {worst.when} {duration(worst.step_ns)}. Record later ones: {record_later}"
+        )
+    else:
         yield (
             f"Recorded steps are {whole_percent(worst.added_ns, worst.step_ns)} slower than"
             f" {worst.others}: host and launch shares are inflated"

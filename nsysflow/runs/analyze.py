@@ -9,6 +9,7 @@ from importlib.resources import as_file, files
 from itertools import islice
 from operator import add
 from pathlib import Path
+from shlex import join
 from typing import Final, TypeVar
 
 from nsysflow.analysis.analyze import Analysis, analyze, pieces_of
@@ -33,6 +34,7 @@ from nsysflow.runs.memory import scratch_for
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.paths import in_natural_order
 from nsysflow.runs.sources import Source, distinct_sources
+from nsysflow.runtime.protocol import Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -453,10 +455,26 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         killed=any(each.killed for each in known),
         plain_step_ns=max(filter(None, (each.plain_step_ns for each in known)), default=None),
         later_step_ns=max(filter(None, (each.later_step_ns for each in known)), default=None),
+        record_later=next(filter(None, map(_record_later, known)), ""),
         typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},
         started=known[0].started if known else "",
     )
+
+
+_LATER_STEPS: Final = 30
+"""So many steps vary little in their mean."""
+
+
+def _record_later(manifest: Manifest) -> str:
+    """The command that records steps like those that were timed after the recording; empty where
+    none were."""
+    first = max((child.later.first for child in manifest.children if child.later), default=None)
+    if first is None or manifest.workload is not None:
+        return ""
+    window = Window(wait=first, warmup=2, active=_LATER_STEPS)
+    ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
+    return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
 
 
 def _names(sources: Sequence[Source]) -> str:

@@ -158,13 +158,21 @@ def slower(share: str, others: str) -> str:
     return f"Recorded steps are {share} slower than {others}: host and launch shares are inflated"
 
 
+LATER = "those after the recording"
+NOT_TYPICAL = f"Recorded steps are not typical: 16.0 ms, {LATER} 7.00 ms. Record later ones: record"
+
+
 @pytest.mark.parametrize(
     ("origin", "said"),
     [
         (Origin(plain_step_ns=8 * MS), slower("100 %", "plain ones")),
         (Origin(plain_step_ns=8 * MS, later_step_ns=9 * MS), slower("100 %", "plain ones")),
-        (Origin(later_step_ns=12 * MS), slower("33 %", "those after the recording")),
+        (Origin(later_step_ns=12 * MS), slower("33 %", LATER)),
         (Origin(plain_step_ns=15 * MS), ""),
+        (Origin(later_step_ns=7 * MS, record_later="record"), NOT_TYPICAL),
+        (Origin(later_step_ns=8 * MS, record_later="record"), slower("100 %", LATER)),
+        (Origin(later_step_ns=7 * MS), slower("129 %", LATER)),  # no command is known
+        (Origin(plain_step_ns=7 * MS, record_later="record"), slower("129 %", "plain ones")),
     ],
 )
 def test_plain_steps_count_before_those_after_the_recording(origin: Origin, said: str) -> None:

@@ -24,9 +24,9 @@ CHANGE: Final = (
 
 
 def code_loading(subject: JudgedReport) -> Iterator[Finding]:
-    """Steady steps in which the GPU waits while code is built and loaded."""
+    """Steady steps in which the GPU waits while code is built and loaded, and goes on to."""
     pauses = subject.pauses.filter("loads_code")
-    if pauses.is_empty() or not subject.of_steps:
+    if pauses.is_empty() or not subject.of_steps or subject.is_unlike_later:
         return
     size_ns = subject.worst_ns(pauses, "ns")
     steps = subject.steps_with(pauses["start_ns"])

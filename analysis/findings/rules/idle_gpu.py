@@ -52,7 +52,8 @@ def idle_gpu(
     subject: JudgedReport, explained_ns: int, of_causes: Mapping[str, int]
 ) -> Iterator[Finding]:
     """The largest cause of idle time that no finding explains, and its place, where the GPU idles
-    much and other findings explain little of that.
+    much and other findings explain little of that. Of steps that are not typical, none: what they
+    idle for beside the other findings has ended.
 
     Args:
         subject: the judged part of a report.
@@ -60,7 +61,7 @@ def idle_gpu(
         of_causes: how much of it is of findings about one cause alone, by cause.
     """
     accounting = subject.tables.accounting.sort("idle_ns", "device")
-    if accounting.is_empty():
+    if accounting.is_empty() or subject.is_unlike_later:
         return
     device, idle_ns, window_ns = accounting.select("device", "idle_ns", "window_ns").row(-1)
     explained = 100 * explained_ns >= EXPLAINED_PCT * subject.per_step(idle_ns)

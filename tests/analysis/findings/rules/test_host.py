@@ -1,6 +1,7 @@
 """What the host does while the GPU waits."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -30,6 +31,20 @@ def test_what_builds_the_code_counts_with_what_loads_it() -> None:
     assert one.steps == 7  # the last one lacks its tail
     assert one.at_most_ns > 2.9 * MS
     assert not found(host_code, subject)
+
+
+@pytest.mark.parametrize(
+    ("later_ns", "rules"),
+    [(2_000 * US, {"code-loading"}), (1_900 * US, set())],
+)
+def test_loading_that_ends_with_the_recording_is_not_to_be_changed(
+    monkeypatch: pytest.MonkeyPatch, later_ns: int, rules: set[str]
+) -> None:
+    subject = loop(building, every=4_000)
+    options = replace(subject.timeline.options, unrecorded_step_ns=later_ns)
+    monkeypatch.setattr(subject.timeline, "options", options)
+    found_rules = {one.finding.rule for one in find(subject).valued}
+    assert found_rules & {"code-loading", "host-code", "idle-gpu"} == rules
 
 
 @pytest.mark.parametrize(
