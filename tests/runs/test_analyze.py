@@ -23,11 +23,20 @@ from nsysflow.base.units import duration
 from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.terminal import page
-from nsysflow.runs.analyze import OUTLIERS, PAGE, analyze_reports, origin_of, reports_in_full
+from nsysflow.runs.analyze import (
+    OUTLIERS,
+    PAGE,
+    analyze_reports,
+    loops_are_timed,
+    origin_of,
+    reports_in_full,
+)
 from nsysflow.runs.engine import Choice, Executor
 from nsysflow.runs.files import write_folder
 from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
+from nsysflow.runtime.durations import LaterSteps
+from tests.analysis.steps.test_loops import TRAIN, program
 from tests.exports import write_export
 from tests.reports import PACKED, sqlite_report
 from tests.runs.runs import CHILD, RUN
@@ -201,6 +210,27 @@ def test_savings_are_of_plain_steps_where_the_run_timed_them(tmp_path: Path) -> 
     assert replayed["step_after_ns"] == pytest.approx(0.7 * recorded_ns, rel=0.01)
     asked = analyze_reports([tmp_path], Options(steps=(StepPart(first=3),))).found
     assert asked.plain_estimate is not None  # plain steps are the mean of all
+
+
+@pytest.mark.parametrize(
+    ("loops", "evaluations", "timed"), [(4, 0, True), (4, 1, False), (0, 0, False)]
+)
+def test_steps_are_compared_with_plain_ones_unless_other_loops_may_be_in_these(
+    loops: int, evaluations: int, timed: bool
+) -> None:
+    analysis = program(*TRAIN, *["validate"] * loops, *TRAIN, busy={"validate": 10})
+    child = replace(CHILD, plain_step_ns=100, evaluations=evaluations)
+    assert loops_are_timed(replace(RUN, children=(child,)), analysis) == timed
+    assert not loops_are_timed(RUN, analysis)  # none was timed
+
+
+def test_later_steps_are_recorded_from_where_they_were_timed() -> None:
+    later = LaterSteps(first=81, count=40, total_ns=280, median_ns=7, longest=())
+    children = (CHILD, replace(CHILD, plain_step_ns=7, later=later))
+    manifest = replace(RUN, children=children, processes=2)
+    source = Source(path=Path("report.sqlite"), name="report", manifest=manifest)
+    command = "nsysflow profile --capture 81:2:30 --nproc 2 -- python train.py"
+    assert origin_of([source], []).record_later == command
 
 
 def assert_same(found: Trace, expected: Trace) -> None:
