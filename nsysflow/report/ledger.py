@@ -22,7 +22,10 @@ MOST_LOOPS: Final = 2
 """So many other loops have a line each."""
 
 MOST_NAMED: Final = 3
-"""So many parts are named in the sentence; the table has all."""
+"""So many parts are named in the sentence; the table has all. …"""
+
+NAMED_PCT: Final = 5
+"""… Each is at least this share of the time after start-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +76,11 @@ def ledger_sentence(results: Results) -> str:
     if not run_ns:
         return f"{whole}, end {duration(ledger.time_ns('end'))}"
     parts = sorted(ledger.of(*AFTER_START_UP), key=lambda row: -row["time_ns"])
-    named = [_part(row, run_ns) for row in parts[:MOST_NAMED]]
-    rest_ns = sum(row["time_ns"] for row in parts[MOST_NAMED:])
+    large = [row for row in parts if 100 * row["time_ns"] >= NAMED_PCT * run_ns][:MOST_NAMED]
+    named = [_part(row, run_ns) for row in large]
+    rest_ns = run_ns - sum(row["time_ns"] for row in large)
     if rest_ns:
-        named.append(f"other parts {duration(rest_ns)} ({whole_percent(rest_ns, run_ns)})")
+        named.append(f"the rest {duration(rest_ns)} ({whole_percent(rest_ns, run_ns)})")
     if [row["part"] for row in parts] == ["typical"]:
         then = f"then {duration(run_ns)} of typical steps"
     else:
@@ -108,8 +112,9 @@ def part_name(row: Row) -> str:
 
 
 def _where(row: Row) -> Iterator[str]:
-    """The phase and line of a pause."""
-    yield row["phase"] or OUTSIDE
+    """The phase and line of a pause, as far as they are known."""
+    if row["phase"] and row["phase"] != OUTSIDE:
+        yield row["phase"]
     if at := line(row["source"] or "", row["via"] or ""):
         yield without_function(at)
 
