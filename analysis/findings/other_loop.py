@@ -52,8 +52,8 @@ def with_other_loop(
 ) -> Findings:
     """The findings, with one for the loop of that row where changes of it save something.
 
-    It saves what the loop's own findings save together, spread over the steps, at most its time;
-    that is a share of all time after start-up. It counts in no step.
+    It saves the share of the loop's time that the loop's own findings save of its step, spread over
+    the steps; that is a share of all time after start-up. It counts in no step.
 
     Args:
         found: those of the steps.
@@ -64,9 +64,10 @@ def with_other_loop(
         return found
     of_loop = findings_of(row["phase"])
     inside = [one for one in of_loop.valued if one.finding.changes is not None and one.high_ns]
-    each_ns = sum(one.high_ns for one in inside)
+    whole_ns = max(1, of_loop.undisturbed_step_ns)
+    each_ns = min(whole_ns, sum(one.high_ns for one in inside))
     step_ns = row["after_ns"] // row["all_steps"]
-    saved_ns = min(each_ns * row["count"], row["time_ns"]) // row["all_steps"]
+    saved_ns = row["time_ns"] * each_ns // whole_ns // row["all_steps"]
     if 100 * saved_ns < WORTH_PCT * step_ns:
         return found
     at = next(
