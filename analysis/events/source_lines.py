@@ -59,23 +59,34 @@ def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFra
         frames: `schema.FRAMES`.
         own: packages, files and folders that are the program's own too (`Options.own`).
     """
-    kinds = _kinds(frames["file"].drop_nulls().unique(), own)
-    met = (
-        frames.sort("stack", "depth")
-        .join(kinds, on="file", how="left", maintain_order="left")
-        .with_columns(pl.when(~_generated()).then("kind").alias("kind"))
-        .drop_nulls("kind")
-        .unique(["stack", "kind"], keep="first", maintain_order=True)
-    )
-    line = pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null("(nameless)"))
-    columns = ["stack", "depth", line.cast(pl.Categorical).alias("line")]
+    met = code_frames(frames, own).unique(["stack", "kind"], keep="first", maintain_order=True)
+    columns = ["stack", "depth", pl.col("line").cast(pl.Categorical)]
     own_lines, frameworks = (
-        met.filter(pl.col("kind") == kind).select(columns) for kind in (_OWN, _FRAMEWORK)
+        met.filter(pl.col("kind") == kind).select(columns) for kind in (OWN, FRAMEWORK)
     )
     both = own_lines.join(frameworks, on="stack", how="full", coalesce=True, suffix="_via")
     further_in = pl.col("depth").is_null() | (pl.col("depth_via") < pl.col("depth"))
     via = pl.when(further_in).then("line_via").alias("via")
     return both.select("stack", pl.col("line").alias("source"), via).sort("stack")
+
+
+def code_frames(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame:
+    """The frames of the program itself and of frameworks: `stack`, `depth` (0 is the innermost),
+    `kind` (`OWN` or `FRAMEWORK`) and `line`, e.g. `train.py:42 in step`; sorted by the first two.
+
+    Args:
+        frames: `schema.FRAMES`.
+        own: as for `stack_sources`.
+    """
+    kinds = _kinds(frames["file"].drop_nulls().unique(), own)
+    line = pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null("(nameless)"))
+    return (
+        frames.sort("stack", "depth")
+        .join(kinds, on="file", how="left", maintain_order="left")
+        .with_columns(pl.when(~_generated()).then("kind").alias("kind"))
+        .drop_nulls("kind")
+        .select("stack", "depth", "kind", line.alias("line"))
+    )
 
 
 def recorded_files(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> dict[str, str]:
@@ -90,14 +101,15 @@ def recorded_files(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> dict[str,
     return dict(kinds.select("shown", "file").rows())
 
 
-_OWN: Final = "own"
-_FRAMEWORK: Final = "framework"
+OWN: Final = "own"
+FRAMEWORK: Final = "framework"
+"""Whose a frame is: the program's, or an installed package's that is no engine."""
 
 
 def _kinds(files: pl.Series, own: tuple[str, ...]) -> pl.DataFrame:
     """`file`, `kind` and `shown`, its name in a line, of files of the program and of frameworks."""
     kinds = {
-        file: _OWN if is_own(file, own) else _FRAMEWORK
+        file: OWN if is_own(file, own) else FRAMEWORK
         for file in files
         if is_own(file, own) or is_framework(file)
     }

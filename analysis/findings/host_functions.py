@@ -6,7 +6,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.events.source_lines import OWN, code_frames
+from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import whole_percent
@@ -20,6 +23,45 @@ FEW: Final = 3
 LEAST_PCT: Final = 5
 """A function that takes less is not named."""
 
+WAITS: Final = (
+    r"^_*(?:get|(?:try_)?get_data|wait\w*|acquire|e?poll|select|recv\w*|result|communicate)$"
+)
+"""Functions of libraries in which a thread stands until another thread or process is ready."""
+
+GARBAGE: Final = r"(?i)(?:^|[/_. ])gc(?:$|[_. ])|garbage"
+"""Files and functions about Python's garbage collector."""
+
+CHANGE_OF_WAIT: Final = (
+    "ask for it earlier, and keep one ready ahead: two requests or more under way at any time",
+    "make the other side faster: more workers, less to send",
+)
+
+
+AT_THE_LINE: Final = (
+    "that is the line itself, not the functions that it calls: what they made is freed there, for"
+    " instance"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """The line of the program in which the host mostly was.
+
+    Attributes:
+        source: the line, e.g. `speech.py:22 in log_mel`.
+        waits_in: the library's function in which it waits there for another thread or process;
+            empty where it computes.
+    """
+
+    source: str
+    waits_in: str
+
+    @property
+    def code(self) -> str:
+        """`log_mel (speech.py:22)`; `get in train (actors.py:57)` where it waits."""
+        place, _, function = self.source.rpartition(" in ")
+        return f"{self.waits_in} in {function} ({place})" if self.waits_in else code_of(self.source)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
@@ -27,10 +69,12 @@ class Running:
 
     Attributes:
         mostly: the code that takes at least half of that time; empty where none does.
+        waits: whether it waits there for another thread or process.
         evidence: what ran, as a sentence; no sentence where no sample says.
     """
 
     mostly: str = ""
+    waits: bool = False
     evidence: tuple[str, ...] = ()
 
 
@@ -69,19 +113,131 @@ def code(row: Mapping[str, Any]) -> str:
 def running(subject: JudgedReport, phase: str) -> Running:
     """What the host ran in a phase (`OUTSIDE` for no range), not in those inside it."""
     path = "" if phase == OUTSIDE else phase
-    stacks = subject.tables.host_stacks.filter(pl.col("phase") == path)
+    here = pl.col("phase") == path
+    stacks = subject.tables.host_stacks.filter(here)
     whole_ns = int(stacks["idle_ns"].sum())
-    worth = functions(stacks).filter(100 * pl.col("idle_ns") >= LEAST_PCT * whole_ns).head(FEW)
-    if worth.is_empty():
+    every = functions(stacks)
+    worth = every.filter(100 * pl.col("idle_ns") >= LEAST_PCT * whole_ns).head(FEW)
+    if worth.is_empty() or subject.view.host_stacks is None:
         return Running()
     named = [
         (code(row), whole_percent(row["idle_ns"], whole_ns)) for row in worth.iter_rows(named=True)
     ]
     (first, share), *others = named
     rest = "".join(f", {ran} {share}" for ran, share in others)
+    spot = spot_of(subject, subject.view.host_stacks.filter(here).select("stack", ns="idle_ns"))
+    alone = 2 * worth["idle_ns"][0] >= whole_ns
+    waits = spot is not None and spot.waits_in != ""
+    mostly = first if alone and not waits else spot.code if spot else ""
+    between_calls = spot is not None and mostly == first == spot.code and _calls(subject, spot)
     return Running(
-        mostly=first if 2 * worth["idle_ns"][0] >= whole_ns else "",
+        mostly=mostly,
+        waits=waits,
         evidence=(
             f"while the GPU waited for the host there, it ran {first} {share} of the time{rest}",
+            *([AT_THE_LINE] if between_calls else []),
         ),
     )
+
+
+def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
+    """Where in the program the host was for at least half of the time that samples tell of; None
+    where no line has that, and where samples tell of less than half.
+
+    It is the innermost line with so much, or the function called there that has it, at its line
+    with most; a function whose time is spread over its lines is no spot. Where a trainer calls the
+    program, its lines count as the program's.
+
+    Args:
+        subject: the report.
+        stacks: `stack` (null where no sample tells) and `ns`.
+    """
+    spent = stacks.drop_nulls("stack").group_by("stack").agg(pl.col("ns").sum())
+    known_ns = int(spent["ns"].sum())
+    if 2 * known_ns < int(stacks["ns"].sum()) or known_ns <= 0:
+        return None
+    wrapped = any(name in WRAPPERS for name in subject.frameworks.names)
+    program = pl.lit(value=True) if wrapped else pl.col("kind") == OWN
+    frames = _code_frames(subject).filter(program).join(spent, on="stack")
+    function = pl.col("line").str.replace(r":\d+ in ", " in ").alias("called")
+    frames = frames.with_columns(function)
+    outer = _mostly(frames, "line", known_ns)
+    if outer is None:
+        return None
+    at = frames.filter(pl.col("line") == outer).group_by("stack").agg(until=pl.col("depth").min())
+    inside = frames.join(at, on="stack").filter(pl.col("depth") < pl.col("until"))
+    inner = _mostly(inside, "called", known_ns)
+    source = outer
+    if inner is not None:
+        lines = inside.filter(pl.col("called") == inner).unique(["stack", "line"])
+        sums = lines.group_by("line").agg(pl.col("ns").sum()).sort(-pl.col("ns"), "line")
+        if 2 * sums["ns"][0] < int(lines.unique("stack")["ns"].sum()):
+            return None
+        source = str(sums["line"][0])
+    chosen = pl.col("line") == outer if inner is None else pl.col("called") == inner
+    here = frames.filter(chosen).group_by("stack").agg(pl.col("ns").first(), pl.col("depth").min())
+    return Spot(source=source, waits_in=_waits_in(subject, here))
+
+
+def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
+    """Whether Python collects garbage in at least half of this time.
+
+    Args:
+        subject: the report.
+        stacks: as for `spot_of`.
+    """
+    frames = subject.timeline.trace.frames
+    named = pl.concat_str(
+        pl.col("file", "function").cast(pl.String), separator=" ", ignore_nulls=True
+    )
+    collecting = frames.filter(named.str.contains(GARBAGE)).select(pl.col("stack").unique())
+    ns = int(stacks.join(collecting, on="stack", how="semi")["ns"].sum())
+    return ns > 0 and 2 * ns >= int(stacks["ns"].sum())
+
+
+def _calls(subject: JudgedReport, spot: Spot) -> bool:
+    """Whether the line of a spot also calls functions of the program, which are not part of it."""
+    frames = _code_frames(subject).filter(pl.col("kind") == OWN)
+    calling = (pl.col("line") == spot.source) & (pl.col("stack") == pl.col("stack").shift(1))
+    return bool(frames.select(calling.any()).item())
+
+
+def _mostly(frames: pl.DataFrame, name: str, known_ns: int) -> str | None:
+    """The innermost line or function with at least half of the time."""
+    once = frames.sort("depth").unique(["stack", name], keep="first", maintain_order=True)
+    sums = once.group_by(name).agg(pl.col("ns").sum(), pl.col("depth").min())
+    most = sums.filter(2 * pl.col("ns") >= known_ns).sort("ns", "depth", name)
+    return None if most.is_empty() else str(most[name][0])
+
+
+def _waits_in(subject: JudgedReport, stacks: pl.DataFrame) -> str:
+    """The library's function in which these stacks wait for at least half of their time, as the
+    program calls it; empty where they do not.
+
+    Args:
+        subject: the report.
+        stacks: `stack`, `ns`, and the `depth` of the program's own frame.
+    """
+    inner = subject.timeline.trace.frames.join(stacks.rename({"depth": "own"}), on="stack")
+    inner = inner.filter(pl.col("depth") < pl.col("own"))
+    function = pl.col("function").cast(pl.String)
+    waits = function.str.contains(WAITS)
+    standing = inner.filter(pl.col("depth") == 0, waits).select("stack", "ns")
+    if standing.is_empty() or 2 * int(standing["ns"].sum()) < int(stacks["ns"].sum()):
+        return ""
+    called = inner.filter(waits).join(standing.select("stack"), on="stack", how="semi")
+    outermost = called.sort("stack", "depth").unique("stack", keep="last", maintain_order=True)
+    sums = outermost.group_by(function.alias("function")).agg(pl.col("ns").sum())
+    return str(sums.sort(-pl.col("ns"), "function")["function"][0])
+
+
+def _code_frames(subject: JudgedReport) -> pl.DataFrame:
+    """`code_frames` of the report, made once."""
+    frames, own = subject.timeline.trace.frames, subject.timeline.options.own
+    return kept_with(subject, "frames of code", lambda: code_frames(frames, own))
+
+
+def code_of(source: str) -> str:
+    """`log_mel (speech.py:22)` of `speech.py:22 in log_mel`."""
+    place, _, function = source.rpartition(" in ")
+    return f"{function} ({place})" if place else source

@@ -1,12 +1,14 @@
 """The ledger: of what all recorded time of a process consists (spec §8.17)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.lookup import scatter_table
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import NEVER_JUDGED, gaps_in, idle_in
@@ -67,16 +69,10 @@ MOST_RUNS: Final = 4
 
 def run_table(view: View) -> pl.DataFrame:
     """The RUN table."""
-    axis = view.events.axis
-    pieces = view.clip_recorded(_pieces(view)).with_row_index("piece")
-    if pieces.is_empty():
+    grouped = kept_with(view, "pieces of run", lambda: _grouped(view))
+    if grouped is None:
         return RUN.to_frame()
-    parts = view.busy.parts(pieces, axis).select(
-        (pl.col("window_ns") - pl.col("idle_ns")).alias("busy_ns")
-    )
-    pieces = pieces.hstack([*parts, *idle_in(pieces, view.gaps, axis)])
-    of_gap = _pieces_of_gaps(view, pieces)
-    pieces = _with_groups(view, pieces, of_gap)
+    pieces, of_gap = grouped.pieces, grouped.of_gap
     rows = (
         pieces.sort("group", "start_ns")
         .group_by("group", maintain_order=True)
@@ -104,6 +100,42 @@ def run_table(view: View) -> pl.DataFrame:
         )
         .sort("process", "device", "part", "start_ns")
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grouped:
+    """The pieces of the recorded time by the row of RUN that they are part of (`group`), and for
+    each process the piece of each gap."""
+
+    pieces: pl.DataFrame
+    of_gap: list[pl.Series]
+
+
+def _grouped(view: View) -> _Grouped | None:
+    """None where nothing was recorded."""
+    axis = view.events.axis
+    pieces = view.clip_recorded(_pieces(view)).with_row_index("piece")
+    if pieces.is_empty():
+        return None
+    parts = view.busy.parts(pieces, axis).select(
+        (pl.col("window_ns") - pl.col("idle_ns")).alias("busy_ns")
+    )
+    pieces = pieces.hstack([*parts, *idle_in(pieces, view.gaps, axis)])
+    of_gap = _pieces_of_gaps(view, pieces)
+    return _Grouped(pieces=_with_groups(view, pieces, of_gap), of_gap=of_gap)
+
+
+def steps_of_rows(view: View) -> pl.DataFrame:
+    """The steps of RUN's rows of recurring and longer steps: rows of `timeline.steps`, with `part`
+    and `row_ns`, the `start_ns` of the row."""
+    grouped = kept_with(view, "pieces of run", lambda: _grouped(view))
+    key = [*_TRACK, "step"]
+    if grouped is None:
+        return view.timeline.steps.clear().with_columns(part=pl.lit(None, RUN_PART), row_ns=0)
+    long = pl.col("part").cast(pl.String).is_in(["recurring", "longer"])
+    pieces = grouped.pieces.with_columns(row_ns=pl.col("start_ns").min().over("group"))
+    rows = pieces.filter(long).select(*key, "part", "row_ns").unique()
+    return view.timeline.steps.join(rows, on=key, maintain_order="left")
 
 
 def _length_ns() -> pl.Expr:

@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
-from nsysflow.analysis.findings.host_functions import Running, running
+from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import host_code
 from nsysflow.analysis.phases.names import OUTSIDE
@@ -40,7 +40,8 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
 def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known, ran = phase != OUTSIDE, running(subject, phase)
-    between = ": ".join(filter(None, ["host code between the steps", ran.mostly]))
+    what = f"{'waiting' if ran.waits else 'host code'} between the steps"
+    between = ": ".join(filter(None, [what, ran.mostly]))
     return Finding(
         rule="data-loading",
         title=f"the GPU waits for data{place(phase)}" if known else between,
@@ -57,10 +58,13 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
         exact=known,
         process=subject.process_of(rows),
         phase=phase if known else "",
+        fits=ran.waits and not known,
     )
 
 
 def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:
     """What to do about host code outside all ranges: it is no loader where batches have a phase."""
+    if ran.waits:
+        return CHANGE_OF_WAIT
     change = host_code.CHANGE if ran.evidence else (SAMPLE,)
     return change if subject.pauses["data"].any() else (*change, *CHANGE)

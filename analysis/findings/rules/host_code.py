@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
-from nsysflow.analysis.findings.host_functions import running
+from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.phases.names import OUTSIDE
@@ -19,7 +19,7 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number
 
 CHANGE: Final = (
-    "do it less often, later, or on another thread; launch the GPU's work before it",
+    "do it less often, later, on another thread, or on the GPU; launch the GPU's work before it",
     "make it faster: vectorise loops, cache what does not change",
 )
 SAMPLE: Final = "see which Python it is: record again with --sample-python 1000"
@@ -56,7 +56,7 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame, steps: int) 
     return Finding(
         rule="host-code",
         title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{place(phase)}",
-        change=CHANGE if ran.evidence else (*CHANGE, SAMPLE),
+        change=CHANGE_OF_WAIT if ran.waits else CHANGE if ran.evidence else (*CHANGE, SAMPLE),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
             f" {duration(int(rows['ns'].sum()) // len(rows))}",

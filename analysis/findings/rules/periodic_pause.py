@@ -1,25 +1,92 @@
 """`periodic-pause` and `longer-steps`: steps that take much longer than those around them.
 
-Garbage collection, a checkpoint, an evaluation or a log that is written: what they cost is spread
-over all steps, and no mean of the typical ones shows it.
+A checkpoint, an evaluation, a log that is written, a queue that is empty, garbage collection: what
+they cost is spread over all steps, and no mean of the typical ones shows it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Spot, collects, spot_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.code_loading import CHANGE as CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.recompile import recompiling
+from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.selection.bound import PARTS, device_parts
+from nsysflow.analysis.selection.view import JudgedView, View
+from nsysflow.analysis.tables.run import steps_of_rows
 from nsysflow.base.units import duration, number
 
-CHANGE: Final = (
-    "if Python collects garbage: gc.freeze() after start-up, gc.disable() and gc.collect() rarely",
+GARBAGE: Final = "if Python collects garbage: gc.freeze() after start-up, and gc.collect() rarely"
+CHANGE_OF_GARBAGE: Final = (
+    "gc.freeze() after start-up, gc.disable(), and gc.collect() rarely, between epochs",
+    "make fewer objects that refer to each other in a circle: those wait for the collector",
+)
+CHANGE_OF_CODE: Final = (
+    "do it less often, or on another thread or process while the GPU goes on",
+    "do it on the GPU, or launch the next step's work before it",
+)
+UNKNOWN: Final = (
     "write checkpoints from another thread (torch.distributed.checkpoint.async_save), or rarely",
     "copy what is logged to pinned memory with non_blocking=True, and write it some steps later",
 )
+SAMPLE: Final = "see which Python it is: record again with --sample-python 1000"
+
+CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    "to the host": (
+        "compute it on the GPU, and copy only the result: once, not tensor by tensor",
+        "copy to pinned memory with non_blocking=True, and read it some steps later",
+        "do it less often",
+    ),
+    "to the GPU": (
+        "copy ahead, from pinned memory: tensor.pin_memory().to(device, non_blocking=True)",
+        "keep it on the GPU, if it fits",
+    ),
+    "sync": (
+        "remove the wait, or wait some steps later: for an event, not for the whole GPU",
+        "do it less often",
+    ),
+    "alloc": ("allocate once before the loop, and use that memory again", "no empty_cache()"),
+    "module_load": CHANGE_OF_LOADING,
+    "communication": ("do it less often, or asynchronously beside the steps",),
+    "compute": (
+        "do it less often, or with fewer samples: evaluation and logging need not be exact",
+        "make it faster: torch.inference_mode(), 16 bits, larger batches",
+    ),
+}
+"""What helps against the part that is longer."""
+
+TOGETHER: Final[Mapping[str, str]] = {
+    "blocking_copy": "copies",
+    "launch": "host",
+    "api": "host",
+}
+"""Parts that one change is for."""
+
+LABELS: Final[Mapping[str, str]] = {
+    "copies": "copies",
+    "compute": "GPU work",
+    "communication": "communication",
+}
+
+WAYS: Final[Mapping[str, str]] = {"DtoH": "to the host", "HtoD": "to the GPU"}
+
+STALLED: Final = ("copies", "sync", "alloc")
+"""Parts that have a call, and its line."""
+
+BESIDE: Final = 3
+"""A second part is named with the largest if it is at least a third of it."""
+
+LEAST_PCT: Final = 10
+"""A part with less of what is longer is not named."""
+
+BEHIND_PCT: Final = 80
+"""Steps of which so many come right behind a pause are part of it: caches and clocks are cold."""
 
 LONGER_PCT: Final = 5
 """Steps that take longer without a rhythm are chance, unless together they take so much of the time
@@ -28,51 +95,167 @@ after start-up. A single one says nothing about a long run."""
 OF_RUN: Final = ("typical", "recurring", "longer")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Excess:
+    """What steps of one row of RUN have more of than typical steps have.
+
+    Attributes:
+        parts: in ns a step, largest first; of `PARTS`, some taken together.
+        spot: where the program was while the GPU waited for the host; None where that is not known.
+        sampled: whether anything says what the host ran.
+        collects: whether Python collected garbage there.
+        copies: `to the host` or `to the GPU`, where most copies went; empty without any.
+        stall: the line of the call that held up most; both empty where none is known.
+    """
+
+    parts: Mapping[str, int]
+    spot: Spot | None
+    sampled: bool
+    collects: bool
+    copies: str
+    stall: tuple[str, str]
+
+    @property
+    def most(self) -> str:
+        """The largest part; empty where nothing takes longer."""
+        return next(iter(self.parts), "")
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The program's line of the largest part, and the framework's."""
+        if self.most == "host":
+            return (self.spot.source, "") if self.spot else ("", "")
+        return self.stall if self.most in STALLED else ("", "")
+
+    def change(self) -> tuple[str, ...]:
+        """What to do about the largest part."""
+        if self.most == "copies" and self.copies:
+            return CHANGES[self.copies]
+        if self.most != "host":
+            return CHANGES.get(self.most, UNKNOWN)
+        if self.collects:
+            return CHANGE_OF_GARBAGE
+        if self.spot:
+            return CHANGE_OF_WAIT if self.spot.waits_in else CHANGE_OF_CODE
+        return (*([] if self.sampled else [SAMPLE]), GARBAGE, *UNKNOWN)
+
+    def label(self, part: str) -> str:
+        """A part in words."""
+        if part == "copies" and self.copies:
+            return f"copies {self.copies}"
+        if part == "host" and self.collects:
+            return "garbage collection"
+        if part == "host" and self.spot and self.spot.waits_in:
+            return "waiting for another process or thread"
+        return LABELS[part] if part in LABELS else CAUSES[part].label
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongSteps:
+    """One row of RUN with longer steps.
+
+    Attributes:
+        row: of RUN, with `all_steps` and `all_ns` of its process and device.
+        steps: rows of `timeline.steps`.
+        excess_ns: how much longer they take, with the steps behind them.
+        behind_ns: the part of it that steps right behind them take longer.
+    """
+
+    row: Mapping[str, Any]
+    steps: pl.DataFrame
+    excess_ns: int
+    behind_ns: int = 0
+
+    def is_behind(self, other: "LongSteps") -> bool:
+        """Whether most of these steps come right behind one of the other's."""
+        if self.row["device"] != other.row["device"] or self.row["process"] != other.row["process"]:
+            return False
+        behind = self.steps["step"].is_in((other.steps["step"] + 1).implode()).sum()
+        return 100 * behind >= BEHIND_PCT * len(self.steps) > 0
+
+
 def periodic_pause(subject: JudgedReport) -> Iterator[Finding]:
     """One finding for each kind of slow step that comes back, and one for all that do not.
 
     Its cost is spread over all steps after start-up, as it may come back in a part of them only.
     """
+    recompiled_ns = sum(int(one.compiling["excess_ns"].sum()) for one in recompiling(subject))
+    for one in _long_steps(subject):
+        row = one.row
+        if row["part"] == "recurring":
+            often = f"every {number(row['every'])} steps one takes longer"
+            yield _finding(subject, one, "periodic-pause", often)
+        elif 2 * recompiled_ns >= one.excess_ns:
+            continue  # `recompile` says why these are longer
+        elif row["count"] > 1 and 100 * one.excess_ns >= LONGER_PCT * row["all_ns"]:
+            count, of = number(row["count"]), number(row["all_steps"])
+            often = f"{count} of {of} steps take {duration(one.excess_ns)} longer"
+            yield _finding(subject, one, "longer-steps", often)
+
+
+def _long_steps(subject: JudgedReport) -> list[LongSteps]:
+    """The rows of longer steps. The step after a pause often takes longer, too: such rows are part
+    of the pause's."""
     part = pl.col("part").cast(pl.String)
-    steps = subject.whole.run.filter(part.is_in(OF_RUN)).with_columns(
+    rows = subject.whole.run.filter(part.is_in(OF_RUN)).with_columns(
         pl.col("count").sum().over("process", "device").alias("all_steps"),
         pl.col("time_ns").sum().over("process", "device").alias("all_ns"),
     )
-    recompiled_ns = sum(int(one.compiling["excess_ns"].sum()) for one in recompiling(subject))
-    for row in steps.filter(part != "typical").drop_nulls("excess_ns").iter_rows(named=True):
-        if row["part"] == "recurring":
-            yield _finding(subject, row, "periodic-pause", _recurring(row))
-        elif 2 * recompiled_ns >= row["excess_ns"]:
-            continue  # `recompile` says why these are longer
-        elif row["count"] > 1 and 100 * row["excess_ns"] >= LONGER_PCT * row["all_ns"]:
-            yield _finding(subject, row, "longer-steps", _longer(row))
+    rows = rows.filter(part != "typical").drop_nulls("excess_ns")
+    if rows.is_empty():
+        return []
+    every = steps_of_rows(subject.whole.view)
+    every = every.with_columns(os_pid(pl.col("process")).alias("pid"))
+    long = []
+    for row in rows.iter_rows(named=True):
+        steps = every.filter(
+            pl.col("pid") == row["process"],
+            pl.col("device") == row["device"],
+            pl.col("part").cast(pl.String) == row["part"],
+            pl.col("row_ns") == row["start_ns"],
+        ).select(subject.timeline.steps.columns)
+        long.append(LongSteps(row=row, steps=steps, excess_ns=row["excess_ns"]))
+    return _with_those_behind(long)
 
 
-def _where(row: dict[str, Any]) -> str:
-    culprit = row["culprit"] or (CAUSES[row["cause"]].label if row["cause"] else "GPU work")
-    return f"{culprit}{place(row['phase'] or '', line(row['source'] or '', row['via'] or ''))}"
+def _with_those_behind(long: list[LongSteps]) -> list[LongSteps]:
+    """The rows without those right behind a recurring one, which has their excess."""
+    kept: list[LongSteps] = []
+    for one in sorted(long, key=lambda one: -one.excess_ns):
+        pauses = (
+            at
+            for at, other in enumerate(kept)
+            if other.row["part"] == "recurring" and one.is_behind(other)
+        )
+        at = next(pauses, None)
+        if at is None:
+            kept.append(one)
+            continue
+        pause, ns = kept[at], one.excess_ns
+        kept[at] = replace(pause, excess_ns=pause.excess_ns + ns, behind_ns=pause.behind_ns + ns)
+    return kept
 
 
-def _recurring(row: dict[str, Any]) -> str:
-    return f"every {number(row['every'])} steps one takes longer: {_where(row)}"
-
-
-def _longer(row: dict[str, Any]) -> str:
-    count, all_steps = number(row["count"]), number(row["all_steps"])
-    return f"{count} of {all_steps} steps take {duration(row['excess_ns'])} longer: {_where(row)}"
-
-
-def _finding(subject: JudgedReport, row: dict[str, Any], rule: str, title: str) -> Finding:
-    spread_ns = round(row["excess_ns"] / row["all_steps"])
-    mean_ns = row["excess_ns"] // row["count"]
-    idle = f"{duration(row['cause_ns'])} of {duration(row['time_ns'])}" if row["cause"] else ""
+def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> Finding:
+    row = long.row
+    spread_ns = round(long.excess_ns / row["all_steps"])
+    mean_ns = (long.excess_ns - long.behind_ns) // row["count"]
+    excess = _excess(subject, long.steps)
+    source, via = excess.source
+    known = excess.most == row["cause"]
+    culprit = (row["culprit"] or "") if known else ""
+    if not (source or via) and known:
+        source, via = row["source"] or "", row["via"] or ""
+    behind = duration(round(long.behind_ns / row["all_steps"]))
     return Finding(
         rule=rule,
-        title=title,
-        change=CHANGE,
+        title=f"{often}: {_what(excess, culprit, row['phase'] or '', line(source, via))}",
+        change=excess.change(),
         evidence=(
             f"steps {row['steps']} take {duration(mean_ns)} longer than those around them",
-            *([f"most of their idle time is {CAUSES[row['cause']].label}: {idle}"] if idle else []),
+            f"more than in a typical step: {_more(excess)}",
+            *([f"the host was mostly at {excess.spot.code}"] if excess.spot else []),
+            *([f"{behind} a step of it is in the steps behind them"] if long.behind_ns else []),
         ),
         table="run",
         size_ns=spread_ns,
@@ -82,7 +265,78 @@ def _finding(subject: JudgedReport, row: dict[str, Any], rule: str, title: str) 
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",
-        source=row["source"] or "",
-        via=row["via"] or "",
-        culprit=row["culprit"] or "",
+        source=source,
+        via=via,
+        culprit=culprit,
+        fits=excess.most == "host" and (excess.spot is not None or excess.collects),
     )
+
+
+def _what(excess: Excess, culprit: str, phase: str, where: str) -> str:
+    """What takes longer, and where."""
+    if not excess.most:
+        return f"GPU work{place(phase, where)}"
+    large = [part for part, ns in excess.parts.items() if BESIDE * ns >= excess.parts[excess.most]]
+    words = culprit or " and ".join(excess.label(part) for part in large[:2])
+    exact = excess.most == "host" and excess.spot
+    return f"{words}, {where}" if exact and where else f"{words}{place(phase, where)}"
+
+
+def _more(excess: Excess) -> str:
+    whole = sum(excess.parts.values())
+    worth = [part for part, ns in excess.parts.items() if 100 * ns >= LEAST_PCT * whole]
+    return ", ".join(f"{excess.label(part)} {duration(excess.parts[part])}" for part in worth)
+
+
+def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
+    """What these steps of one process and GPU have more of than its typical steps."""
+    view = JudgedView(subject.timeline, steps=steps)
+    process, device = steps.select("process", "device").row(0)
+    same = pl.col("process") == process, pl.col("device") == device
+    typical = subject.timeline.steps.filter("steady", *same)
+    judged = subject.of_steps and len(subject.judged_steps) == len(typical)
+    usual = subject.view if judged else JudgedView(subject.timeline, steps=typical)
+    parts, usually = _parts(view, device), _parts(usual, device)
+    more = {part: ns - usually[part] for part, ns in parts.items() if ns > usually[part]}
+    stacks = pl.DataFrame(schema={"stack": pl.UInt32, "ns": pl.Int64})
+    if view.host_stacks is not None:
+        stacks = view.host_stacks.select("stack", ns="idle_ns")
+    copies, stall = _stalls(view)
+    return Excess(
+        parts=dict(sorted(more.items(), key=lambda part: -part[1])),
+        spot=spot_of(subject, stacks),
+        sampled=view.host_stacks is not None,
+        collects=collects(subject, stacks),
+        copies=copies,
+        stall=stall,
+    )
+
+
+def _parts(view: View, device: int) -> dict[str, int]:
+    """The parts of a GPU's time in a view's steps, in ns a step."""
+    devices = view.events.devices.filter(pl.col("device") == device)
+    of = device_parts(view).join(devices, on="device_no", how="semi")
+    sums: dict[str, int] = {}
+    for part in PARTS:
+        name = TOGETHER.get(part, part)
+        sums[name] = sums.get(name, 0) + int(of[f"{part}_ns"].sum())
+    return {part: ns // max(1, len(view.steps)) for part, ns in sums.items()}
+
+
+def _stalls(view: View) -> tuple[str, tuple[str, str]]:
+    """Where most copies of a view went, and the line of the call that held up most."""
+    copied = view.copies.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("ns"))
+    ways = copied.group_by(pl.col("direction").cast(pl.String)).agg(pl.col("ns").sum())
+    ways = ways.filter(pl.col("direction").is_in([*WAYS])).sort("ns", "direction")
+    calls = view.timeline.stalls.select("call", "source", "via")
+    idle = view.charges.group_by("call").agg(pl.col("ns").sum())
+    ran = copied.drop_nulls("call").group_by("call").agg(pl.col("ns").sum())
+    lines = (
+        pl.concat([idle.select("call", "ns"), ran.select("call", "ns")])
+        .join(calls, on="call")
+        .group_by(pl.col("source", "via").cast(pl.String).fill_null(""))
+        .agg(pl.col("ns").sum())
+        .sort("ns", "source", "via")
+    )
+    stall = (str(lines["source"][-1]), str(lines["via"][-1])) if len(lines) else ("", "")
+    return (WAYS[ways["direction"][-1]] if len(ways) else ""), stall

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.host_functions import Running, code, functions, running
+from nsysflow.analysis.findings.host_functions import AT_THE_LINE, Running, code, functions, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.code_loading import code_loading
 from nsysflow.analysis.findings.rules.data_loading import data_loading
@@ -15,7 +16,7 @@ from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.phases.names import OUTSIDE
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop, real
-from tests.oracle.model import Sample
+from tests.oracle.model import Frame, Sample
 from tests.report.handmade import frame
 
 
@@ -43,18 +44,21 @@ def test_lines_of_one_caller_are_one_row_with_the_line_that_took_longest() -> No
     assert found == [("a.py:2 in load", 3), ("a.py:1 in save", 1)]
 
 
-def busy(start: int, i: int, name: str, *functions: tuple[str, ...]) -> Iterator[Row]:
+Stack = tuple[Frame, ...]
+
+
+def busy(start: int, i: int, name: str, *stacks: Stack) -> Iterator[Row]:
     """Two kernels, and between them 3 ms of Python in a range with a sample each 100 us, which go
     to each stack in turn."""
     yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=10 * US)
     yield tiny.opened(start + 20 * US, start + 3_020 * US, name)
     for number, at in enumerate(range(50, 3_000, 100)):
-        yield tiny.sample(start + at * US, *functions[number % len(functions)])
+        yield Sample(start + at * US, tiny.MAIN, stacks[number % len(stacks)])
     yield from launched(start, 100 * i + 2, at=3_030, took=5, kernel_ns=10 * US)
 
 
-def sampled(name: str, *functions: tuple[str, ...]) -> JudgedReport:
-    return loop(lambda start, i: busy(start, i, name, *functions), every=4_000)
+def sampled(name: str, *stacks: Stack) -> JudgedReport:
+    return loop(lambda start, i: busy(start, i, name, *stacks), every=4_000)
 
 
 def unsampled() -> JudgedReport:
@@ -66,8 +70,20 @@ def unsampled() -> JudgedReport:
     return loop(rows, every=4_000)
 
 
-ONE = ("tokenize", "collate")
-OTHER = ("pad", "collate")
+def at(*stack: str) -> Stack:
+    """`FUNCTION FILE:LINE` of each frame, the innermost first; a library's file has no folder."""
+    spelled = (re.split(r"[ :]", frame) for frame in stack)
+    return tuple(
+        Frame(f"/{'usr/lib/python3.12' if file in LIBRARY else 'me'}/{file}", int(line), function)
+        for function, file, line in spelled
+    )
+
+
+LIBRARY: Final = ("functional.py", "queue.py", "threading.py")
+
+
+ONE = at("tokenize train.py:1", "collate train.py:2")
+OTHER = at("pad train.py:1", "collate train.py:2")
 
 
 def test_the_function_with_at_least_half_of_the_time_is_named_alone() -> None:
@@ -80,11 +96,45 @@ def test_the_function_with_at_least_half_of_the_time_is_named_alone() -> None:
     )
 
 
-def test_of_many_functions_none_is_the_one() -> None:
-    several = [(f"f{number}", "collate") for number in range(5)]
-    ran = running(sampled("log", *several), "step/log")
-    assert ran.mostly == ""
-    assert ran.evidence[0].count("(train.py:1)") == 3
+@pytest.mark.parametrize(
+    ("stacks", "mostly"),
+    [
+        # no function has half, but the function that calls them has
+        (
+            (
+                at("log_mel a.py:22", "train a.py:56"),
+                at("stft functional.py:9", "log_mel a.py:21", "train a.py:56"),
+                at("log_mel a.py:22", "train a.py:56"),
+                at("adam functional.py:7", "train a.py:64"),
+                at("train a.py:56"),
+            ),
+            "log_mel (a.py:22)",
+        ),
+        # the line that calls them has
+        ((at("f a.py:1", "g a.py:9"), at("h a.py:2", "g a.py:9"), at("k a.py:3")), "g (a.py:9)"),
+        # many lines of one function are no place
+        (tuple(at(f"f{n} a.py:{n}", f"loop a.py:1{n}", "main a.py:99") for n in range(4)), ""),
+        # it waits for another thread
+        (
+            (at("wait threading.py:3", "get queue.py:4", "fetch a.py:5", "main a.py:9"),),
+            "get in fetch (a.py:5)",
+        ),
+    ],
+)
+def test_the_innermost_line_with_at_least_half_of_the_time_is_named(
+    stacks: tuple[Stack, ...], mostly: str
+) -> None:
+    ran = running(sampled("log", *stacks), "step/log")
+    assert ran.mostly == mostly
+    assert ran.waits == mostly.startswith("get")
+
+
+def test_a_line_that_calls_functions_and_takes_the_time_itself_is_told_from_them() -> None:
+    ran = running(
+        sampled("log", at("f a.py:1", "g a.py:9"), at("g a.py:9"), at("g a.py:9")), "step/log"
+    )
+    assert ran.mostly == "g (a.py:9)"
+    assert ran.evidence[-1] == AT_THE_LINE
 
 
 def test_without_samples_nothing_is_said() -> None:

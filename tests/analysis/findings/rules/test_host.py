@@ -1,7 +1,9 @@
 """What the host does while the GPU waits."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Final
 
 import polars as pl
 import pytest
@@ -14,7 +16,10 @@ from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop
-from tests.oracle.model import Overhead
+from tests.oracle.model import Frame, Overhead, Sample
+
+Pause = Callable[[int, int], Iterator[Row]]
+"""The rows of a pause, for its start and the number of a call."""
 
 
 def building(start: int, i: int) -> Iterator[Row]:
@@ -175,30 +180,103 @@ def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
     assert one.high_ns > 150 * US
 
 
-def saving_every(k: int, steps: int = 40, until: int = 40) -> JudgedReport:
-    """Steps of 1 ms; each k-th of the first takes 5 ms longer, in a range that saves."""
+def pausing(every: int, pause: Pause | None = None, *, until: int = 40) -> JudgedReport:
+    """40 steps of 1 ms; each so many of the first takes 5 ms longer, in a range that saves, with
+    the rows of `pause` from 500 us of the step on."""
 
     def rows() -> Iterator[Row]:
         start = 0
-        for i in range(steps):
-            slow = 5_000 * US if i % k == k - 1 and i < until else 0
-            yield tiny.opened(start, start + 990 * US + slow, "step")
+        for i in range(40):
+            slow = 5_000 if i % every == every - 1 and i < until else 0
+            yield tiny.opened(start, start + (990 + slow) * US, "step")
             yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=400 * US)
-            yield tiny.opened(start + 30 * US, start + 420 * US + slow, "save")
-            begin = start + 420 * US + slow
+            yield tiny.opened(start + 30 * US, start + (420 + slow) * US, "save")
+            if pause and slow:
+                yield from pause(start + 500 * US, 10 * i + 3)
+            begin = start + (420 + slow) * US
             yield from launched(begin, 10 * i + 2, at=5, took=5, kernel_ns=500 * US)
-            start += 1_000 * US + slow
+            start += (1_000 + slow) * US
 
     return judged(*rows())
 
 
 def test_what_every_tenth_step_takes_longer_is_spread_over_all_steps() -> None:
-    (one,) = found(periodic_pause, saving_every(8))
+    (one,) = found(periodic_pause, pausing(8))
     assert one.title.startswith("every 8 steps one takes longer")
     assert 0.5 * MS < one.at_most_ns < 0.7 * MS
     assert one.method == "bound"
 
 
 def test_what_ends_before_the_run_does_is_spread_over_all_steps_too() -> None:
-    (one,) = found(periodic_pause, saving_every(6, until=30))
+    (one,) = found(periodic_pause, pausing(6, until=30))
     assert 0.55 * MS < one.at_most_ns < 0.7 * MS
+
+
+QUEUE: Final = "/usr/lib/python3.12/multiprocessing"
+
+
+def standing(*stack: str) -> Pause:
+    """Samples each 100 us of this stack: `FILE:LINE FUNCTION`, the innermost first."""
+    frames = tuple(
+        Frame(file, int(number), function)
+        for file, number, function in (re.split(r"[: ]", frame) for frame in stack)
+    )
+    return lambda start, _: (
+        Sample(start + at * US, tiny.MAIN, frames) for at in range(0, 4900, 100)
+    )
+
+
+def copying(start: int, number: int) -> Iterator[Row]:
+    """A copy to pageable memory that the host waits for, 4 ms of 4.5."""
+    yield tiny.launch(start, start + 4_500 * US, number, name="cudaMemcpy")
+    yield tiny.copy(start + 10 * US, start + 4_010 * US, number, "DtoH", "device", "pageable")
+
+
+def evaluating(start: int, number: int) -> Iterator[Row]:
+    """A kernel of 4.8 ms."""
+    yield from launched(start, number, at=0, took=5, kernel_ns=4_800 * US)
+
+
+@pytest.mark.parametrize(
+    ("pause", "what", "change"),
+    [
+        (None, "host code in step/save", "--sample-python 1000"),
+        (standing("/me/t.py:7 write", "/me/t.py:1 main"), "host code, t.py:7 in write", "another"),
+        (
+            standing(f"{QUEUE}/c.py:1 _recv", f"{QUEUE}/q.py:2 get", "/me/t.py:7 main"),
+            "waiting for another process or thread, t.py:7 in main",
+            "ask for it earlier",
+        ),
+        (
+            standing("/me/t.py:7 gc_collect", "/me/t.py:1 main"),
+            "garbage collection, t.py:7 in gc_collect",
+            "gc.freeze()",
+        ),
+        (copying, "copies to the host in step/save", "copy only the result"),
+        (evaluating, "GPU work", "do it less often, or with fewer samples"),
+    ],
+)
+def test_the_advice_on_a_pause_is_about_the_largest_part_of_it(
+    pause: Pause | None, what: str, change: str
+) -> None:
+    (one,) = found(periodic_pause, pausing(8, pause))
+    assert one.title.startswith(f"every 8 steps one takes longer: {what}")
+    assert change in one.change[0]
+    assert ("gc." in " ".join(one.change)) == (pause is None or "garbage" in what)
+
+
+def test_a_step_right_behind_each_pause_is_part_of_the_pause() -> None:
+    def rows() -> Iterator[Row]:
+        start = 0
+        for i in range(41):
+            slow = {7: 5_000, 0: 1_000}.get(i % 8, 0) if i else 0
+            yield tiny.opened(start, start + (990 + slow) * US, "step")
+            yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=400 * US)
+            phase = "save" if i % 8 == 7 else "forward"
+            yield tiny.opened(start + 30 * US, start + (520 + slow) * US, phase)
+            yield from launched(start, 10 * i + 2, at=420 + slow, took=5, kernel_ns=400 * US)
+            start += (1_000 + slow) * US
+
+    (one,) = found(periodic_pause, judged(*rows()))
+    assert one.size_ns == pytest.approx(6 * MS / 8, rel=0.1)
+    assert one.evidence[-1].endswith("is in the steps behind them")
