@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from shlex import quote
+from shlex import join, quote
 from typing import Final
 
 from nsysflow.base.errors import SelectionError
@@ -81,6 +81,8 @@ class Options:
             where that is not known. Savings are then of recorded steps (spec §14.15).
         recording_pct: what share of the host's time recording takes on this machine, at least and
             at most, in whole percent; None takes the usual ones (spec §14.16).
+        command: the command line of the program, for advice on how to record it again; empty where
+            that is not known.
     """
 
     framework_gap_ns: int = 50_000
@@ -100,6 +102,7 @@ class Options:
     kernel_classes: tuple[tuple[str, str], ...] = ()
     unrecorded_step_ns: int | None = None
     recording_pct: tuple[int, int] | None = None
+    command: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check that time goes forward.
@@ -112,6 +115,11 @@ class Options:
                 f"--from {self.from_ns / 1e9:g} is later than --to {self.to_ns / 1e9:g}",
                 "Give the earlier time to --from",
             )
+
+    def recording(self, options: str = "") -> str:
+        """How to record the program again with these options of `nsysflow profile`, as typed."""
+        program = join(self.command) if self.command else "python train.py"
+        return " ".join(filter(None, ["nsysflow profile", options, "--", program]))
 
 
 _COUNTED: Final = ("framework_gap_ns", "skip")

@@ -268,10 +268,8 @@ def _idle_in_graphs(view: View) -> pl.DataFrame:
     return rows.group_by(_DEVICE).agg(pl.col("idle_ns").sum())
 
 
-WITHOUT_COMMAND_BUFFERS: Final = (
-    "XLA_FLAGS=--xla_gpu_enable_command_buffer= nsysflow profile -- python train.py"
-)
-"""Records a program without XLA's CUDA graphs."""
+WITHOUT_COMMAND_BUFFERS: Final = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
+"""Runs a program without XLA's CUDA graphs."""
 
 _XLA: Final = "XlaModule:#"
 """How XLA's own range around a compiled function begins."""
@@ -283,24 +281,29 @@ def notes_on_graphs(view: View) -> Iterator[Note]:
     Args:
         view: of what is judged.
     """
-    yield from _command_buffers(view.events)
+    yield from _command_buffers(view.events, view.options.recording())
     if (found := recorded_idle(view)) is not None:
         yield Note(
             NoteKind.SLOWED_GRAPHS,
             f"idle inside CUDA graphs: {duration(found.idle_ns)} a step, of which up to"
             f" {duration(found.added_ns)} is the recording's, as a step takes"
             f" {duration(found.longer_ns)} longer than before the window; to trace each graph as a"
-            " whole: nsysflow profile --graph-trace graph -- python train.py",
+            f" whole: {view.options.recording('--graph-trace graph')}",
         )
 
 
-def _command_buffers(events: Events) -> Iterator[Note]:
-    """A note where XLA launches its command buffers, or where nsys may have lost those launches."""
+def _command_buffers(events: Events, again: str) -> Iterator[Note]:
+    """A note where XLA launches its command buffers, or where nsys may have lost those launches.
+
+    Args:
+        events: the trace.
+        again: the command that records the program again.
+    """
     xla = events.ranges.filter(pl.col("name").str.starts_with(_XLA))["process"].unique()
     if xla.is_empty():
         return
     graphs = events.ops["graph_node"].is_not_null() & events.ops["process"].is_in(xla.implode())
-    without = f"to record without them: {WITHOUT_COMMAND_BUFFERS}"
+    without = f"to record without them: {WITHOUT_COMMAND_BUFFERS} {again}"
     if graphs.any():
         yield Note(
             NoteKind.COMMAND_BUFFERS,

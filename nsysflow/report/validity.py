@@ -21,8 +21,8 @@ from nsysflow.report.results import Results
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""
 
-WITHOUT_STACKS: Final = "nsysflow profile --backtrace none --sample-python 0 -- python train.py"
-"""Records a program of which nsys 2025.3 cannot import Python stacks: JAX (docs/facts.md)."""
+WITHOUT_STACKS: Final = "--backtrace none --sample-python 0"
+"""Record a program of which nsys 2025.3 cannot import Python stacks: JAX (docs/facts.md)."""
 
 LET_IT_END: Final = (
     "let every process end by itself (a pool: close() and join()), or record a part of the run with"
@@ -108,9 +108,11 @@ def _not_imported(errors: int) -> str:
 def _with_less(results: Results, analysis: Analysis) -> str:
     """What to leave out of the next recording if nsys could not import this one."""
     if not (analysis.trace.backtraces.is_empty() and analysis.trace.samples.is_empty()):
-        return f"record again without Python stacks: {WITHOUT_STACKS}"
+        again = analysis.options.recording(WITHOUT_STACKS)
+        return f"record again without Python stacks: {again}"
     if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):
-        return f"record again without XLA's command buffers: {WITHOUT_COMMAND_BUFFERS}"
+        again = f"{WITHOUT_COMMAND_BUFFERS} {analysis.options.recording()}"
+        return f"record again without XLA's command buffers: {again}"
     return "record again with a newer nsys"
 
 

@@ -104,7 +104,7 @@ def loops_are_timed(manifest: Manifest | None, analysis: Analysis) -> bool:
 def with_run(manifest: Manifest | None, options: Options) -> Options:
     """`options`, with what was said of the program when the run was profiled: its FLOPs, unless
     given now, what is its own, how long its steps took unrecorded, and what recording costs on this
-    machine."""
+    machine, and how the program was started."""
     if manifest is None:
         return options
     return replace(
@@ -114,6 +114,7 @@ def with_run(manifest: Manifest | None, options: Options) -> Options:
         own=tuple(dict.fromkeys((*manifest.own, *options.own))),
         unrecorded_step_ns=options.unrecorded_step_ns or _unrecorded_step_ns(manifest, options),
         recording_pct=options.recording_pct or usual_pct(manifest),
+        command=options.command or (manifest.command if manifest.workload is None else ()),
     )
 
 

@@ -52,3 +52,14 @@ def test_a_wrong_option_is_named_with_what_is_wrong(option: str, value: Any, pro
 )
 def test_what_an_analysis_can_use_is_valid(options: Options) -> None:
     require_valid(options)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [((), "python train.py"), (("python3", "my run.py", "--fast"), "python3 'my run.py' --fast")],
+)
+def test_advice_to_record_again_has_the_program_s_own_command(
+    command: tuple[str, ...], typed: str
+) -> None:
+    again = Options(command=command).recording("--sample-python 0")
+    assert again == f"nsysflow profile --sample-python 0 -- {typed}"

@@ -38,6 +38,12 @@ def test_costs_of_like_recordings_are_used_until_they_are_forgotten() -> None:
     assert usual_pct(replace(RUN, gpus=("another",))) is None
     assert usual_pct(replace(RUN, backtraces="all")) is None
     assert with_run(RUN, Options()).recording_pct == (25, 46)
+
+
+def test_the_command_of_a_run_is_that_of_the_advice_unless_it_is_a_workload() -> None:
+    run = replace(RUN, workload=None, command=("python", "t.py"))
+    assert with_run(run, Options()).command == ("python", "t.py")
+    assert with_run(replace(run, workload="h2d"), Options()).command == ()
     forget_costs()
     assert usual_pct(RUN) is None
 

@@ -25,10 +25,7 @@ _NAMED: Final = 3
 MOST_PCT: Final = 50
 """So much of a cause's idle time has to be at the places that are named by operations."""
 
-RECORD: Final = (
-    "record what the host runs meanwhile, with ranges:"
-    " nsysflow profile --sample-python 1000 -- python train.py"
-)
+RECORD: Final = "record what the host runs meanwhile, with ranges: {}"
 
 HELPS: Final[Mapping[str, tuple[str, ...]]] = {
     "host": host_code.CHANGE,
@@ -106,7 +103,8 @@ def _finding(
     label = CAUSES[cause].label
     beside = Beside() if known else _beside(subject, int(first["device"]), cause)
     outside = first["phase"] in ("", OUTSIDE) and not first["culprit"]
-    record = () if known else (RECORD,)
+    again = subject.timeline.options.recording("--sample-python 1000")
+    record = () if known else (RECORD.format(again),)
     change = (*HELPS[cause], *record) if beside.place else (*record, *HELPS[cause])
     return Finding(
         rule="idle-gpu",
