@@ -133,11 +133,12 @@ _OPTIMIZER: Final = r"(?i)optim"
 def kernels_in_order(view: View) -> pl.DataFrame:
     """The judged kernels, stream by stream in the order in which they ran.
 
-    Columns: `process`, `device`, `node`, `detail` (its row in SHAPES), `start_ns`, `ns`, `name`,
-    `short_name`, those of `with_traits`, `lane` (a number per stream) and `job`: the one that a
-    kernel is part of, `attention` (between the two matmuls of one that is not fused), `optimizer`
-    (tensor by tensor), `tiny` (a run of kernels shorter than `TINY_NS`), `chain` (of neighbours
-    that only move memory), or null. `run` numbers neighbours of one job.
+    Columns: `process`, `device`, `node`, `thread_no` (that launched it), `detail` (its row in
+    SHAPES), `start_ns`, `ns`, `name`, `short_name`, those of `with_traits`, `lane` (a number per
+    stream) and `job`: the one that a kernel is part of, `attention` (between the two matmuls of one
+    that is not fused), `optimizer` (tensor by tensor), `tiny` (a run of kernels shorter than
+    `TINY_NS`), `chain` (of neighbours that only move memory), or null. `run` numbers neighbours of
+    one job.
     """
     kernels = _by_lane(view.ops)
     pair = ["name", "short_name"]
@@ -157,7 +158,17 @@ def _by_lane(ops: PlacedOps) -> pl.DataFrame:
     """The kernels, stream by stream; operations are in the order of their start."""
     stream = ["device_no", "process", "stream"]
     ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")
-    columns = ("process", "device", "node", "detail", "start_ns", "name", "short_name", "ns")
+    columns = (
+        "process",
+        "device",
+        "node",
+        "thread_no",
+        "detail",
+        "start_ns",
+        "name",
+        "short_name",
+        "ns",
+    )
     rows = ops.lazy().filter(pl.col("kind") == "kernel")
     kernels = rows.select(*columns[:-1], ns, "device_no", "stream").collect()
     lanes = kernels.select(stream).unique().sort(stream, nulls_last=True).with_row_index("lane")
