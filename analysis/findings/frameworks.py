@@ -84,8 +84,11 @@ def frameworks_of(timeline: Timeline) -> Frameworks:
     code = pl.concat_str(pl.col("file", "function").cast(pl.String), separator=" ").alias("code")
     frames = timeline.trace.frames.select(code.unique())["code"].drop_nulls()
     threads = timeline.trace.threads["name"].unique().cast(pl.String)
-    told = ((kernels, KERNELS), (ranges, RANGES), (frames, FILES), (threads, THREADS))
-    names = [name for texts, patterns in told for name in _seen(texts, patterns)]
+    ran = [*_seen(kernels, KERNELS), *_seen(ranges, RANGES)]
+    loaded = [*_seen(frames, FILES), *_seen(threads, THREADS)]
+    if ran and PYTORCH not in ran:  # a program of CuPy may import PyTorch for nothing else
+        loaded = [name for name in loaded if name != PYTORCH]
+    names = [*ran, *loaded]
     if timeline.trace.collector == "kineto" or any(name in WRAPPERS for name in names):
         names.append(PYTORCH)
     compiled = bool(

@@ -114,6 +114,13 @@ def test_names_that_frameworks_write_tell_them(kind: str, name: str, expected: l
     assert [*frameworks_of(timeline).names] == expected
 
 
+def test_pytorch_that_is_only_imported_gives_no_advice() -> None:
+    trace = renamed("launch_bound-eager", "cupy_add__float32_float32_float32")
+    threads = loaded("launch_bound-eager").threads.with_columns(name=pl.lit("pt_main_thread"))
+    imports = replace(trace, threads=threads)
+    assert frameworks_of(nsysflow.analyze(imports).timeline).names == ("cupy",)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_report_names_its_framework(name: str) -> None:
     expected = "jax" if "jax" in name else PYTORCH
