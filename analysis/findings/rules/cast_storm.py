@@ -1,4 +1,4 @@
-"""`cast-storm`: conversions between float32 and 16 bits."""
+"""`cast-storm`: conversions of tensors from one dtype to another."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.judged_report import (
     kernel_finding,
     share_of_kernels,
 )
+from nsysflow.analysis.findings.rules.recomputation import is_backward
 from nsysflow.base.units import percent
 
 CASTS_PCT: Final = 10.0
@@ -24,6 +25,15 @@ CHANGE: Final = (
     "torch.compile: it fuses casts into their neighbours",
 )
 
+OF_INFERENCE: Final = (
+    "cast or dequantize weights once, before the loop, if they fit: nothing here changes them",
+    "of weights in 8 or 4 bits: a matmul that reads them as they are (torchao, torch._scaled_mm)",
+    "torch.compile: it fuses casts into their neighbours",
+)
+
+TRAINS: Final = r"(?i)backward|[^a-z]grad|dgrad|wgrad|adam|sgd|multi_tensor"
+"""Kernels of a backward pass or an optimizer."""
+
 
 def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
     """Kernels that convert tensors, as autocast inserts them, outside of attention."""
@@ -31,12 +41,13 @@ def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
     rows = subject.kernels.filter(casts).with_columns(pl.col("ns").alias("gain_ns"))
     if share_of_kernels(subject, rows) < CASTS_PCT:
         return
+    names = subject.kernels["name"].unique().cast(pl.String)
+    trains = names.str.contains(TRAINS).any() or is_backward(subject).any()
     yield kernel_finding(
         subject,
         rows,
         rule="cast-storm",
-        title="casts between float32 and 16 bits:"
-        f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=CHANGE,
+        title=f"casts between dtypes: {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CHANGE if trains else OF_INFERENCE,
         evidence=(in_words(subject, rows),),
     )

@@ -19,7 +19,7 @@ from nsysflow.analysis.findings.judged_report import (
     kernel_finding,
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
-from nsysflow.base.units import duration, percent
+from nsysflow.base.units import percent
 
 RECOMPUTED_PCT: Final = 3.0
 """A change that saves less of the kernel time is not worth the memory."""
@@ -46,20 +46,20 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
     """Runs of kernels of the forward pass, with a matrix product among them, that run again in the
     backward pass. (On an H100 2.82 of 20.7 ms; without it a step takes 17.5 ms, 2026-11-25.)"""
     kernels = subject.kernels.with_columns(
-        _backward(subject), _keys(subject).alias("key"), pl.col("ns").alias("gain_ns")
+        is_backward(subject), _keys(subject).alias("key"), pl.col("ns").alias("gain_ns")
     )
     rows = kernels.filter(recomputed(kernels))
     again_ns, whole_ns = int(rows["ns"].sum()), int(kernels["ns"].sum())
     if 100 * again_ns < RECOMPUTED_PCT * whole_ns or again_ns == 0:
         return
-    time, share = duration(subject.worst_ns(rows, "ns")), percent(100 * again_ns / whole_ns)
+    share = percent(100 * again_ns / whole_ns)
     at = _called_at(subject)
     finding = kernel_finding(
         subject,
         rows,
         rule="recomputation",
-        title=f"the forward pass is computed again in backward: {time}, {share} of kernel time"
-        + (f", {at}" if at else ""),
+        title="the forward pass is computed again in backward"
+        f"{f', {at}' if at else ''}: {share} of kernel time",
         change=CHANGE,
         evidence=(
             f"run a second time, with the same sizes in the same order: {in_words(subject, rows)}",
@@ -96,13 +96,13 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     return covered(kernels, runs.filter(holds))
 
 
-def _backward(subject: JudgedReport) -> pl.Expr:
+def is_backward(subject: JudgedReport) -> pl.Series:
     """Whether each kernel was launched in a range of the backward pass, or by autograd's thread."""
     attribution, threads = subject.view.attribution, subject.timeline.events.threads
     path = attribution.path_of(subject.kernels["node"])
     in_range = attribution.paths["joined"].str.contains(BACKWARD).gather(path)
     names = threads.select("thread").join(
-        subject.timeline.trace.threads.select("thread", "name"),
+        subject.timeline.trace.threads.select("thread", "name").unique("thread", keep="first"),
         on="thread",
         how="left",
         maintain_order="left",
@@ -110,7 +110,7 @@ def _backward(subject: JudgedReport) -> pl.Expr:
     autograd = names["name"].cast(pl.String).str.contains(AUTOGRAD)
     by_thread = autograd.gather(subject.kernels["thread_no"])
     either = pl.lit(in_range).fill_null(value=False) | pl.lit(by_thread).fill_null(value=False)
-    return either.alias("backward")
+    return pl.select(either.alias("backward")).to_series()
 
 
 def _keys(subject: JudgedReport) -> pl.Series:

@@ -32,10 +32,10 @@ from nsysflow.analysis.selection.view import judged_view
 from tests import tiny
 from tests.analyses import EXAMPLES, any_trace, few_reports
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import Kernels, asked, left_of, named, real, subject_of
+from tests.analysis.findings.subjects import Kernels, asked, found, left_of, named, real, subject_of
 from tests.oracle.attention import Kernel as Plain
 from tests.oracle.attention import replaced
-from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.model import PlainTrace, Range, to_trace
 
 OLDEST: Final = (
     "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)"
@@ -104,6 +104,21 @@ def test_conversions_for_convolutions_are_the_least_that_channels_last_saves() -
         (one,) = find(subject_of([MOST, (kernel, 20)])).valued
         assert one.finding.method == method
         assert one.low_ns == (one.high_ns if method == "least" else 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "ranges", "first"),
+    [
+        ([], (), "cast or dequantize weights once"),
+        ([("sm90_layer_norm_backward", 9)], (), "keep parameters in bfloat16"),
+        ([], (tiny.opened(0, 9_000, "backward"),), "keep parameters in bfloat16"),
+    ],
+)
+def test_casts_of_a_loop_without_gradients_are_made_once_before_it(
+    more: Kernels, ranges: tuple[Range, ...], first: str
+) -> None:
+    (one,) = found(cast_storm, subject_of([MOST, (names.DOWN, 30), *more], ranges=ranges))
+    assert one.change[0].startswith(first)
 
 
 ATTENTION: Final = {

@@ -79,6 +79,7 @@ def test_only_runs_of_the_forward_pass_in_the_backward_pass_are_found(
     assert bool(found(recomputation, subject)) == fires
     if fires:
         (one,) = found(recomputation, subject)
-        assert one.title.endswith("50.0 us, 25 % of kernel time")
+        assert one.title.endswith(": 25 % of kernel time")
+        assert "4 kernels, 50.0 us, 25 % of kernel time" in one.evidence[0]
         assert set(left_of(one).values()) == {0.5}
         assert "recomputation" in {each.finding.rule for each in find(subject).valued}
