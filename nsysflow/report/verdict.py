@@ -7,7 +7,6 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.findings.other_loop import AFTER_START_UP, largest_loop
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
@@ -300,7 +299,6 @@ def judge(results: Results) -> Judgement:
 
 
 def _remarks(results: Results) -> Iterator[str]:
-    yield from _other_loop(results)
     yield from _typical_steps(results)
     yield from _slowed(results)
     yield from _wrong_times(results)
@@ -322,18 +320,6 @@ def _verdicts(results: Results) -> tuple[Verdict, ...]:
     return tuple(
         replace(verdict, gpus=", ".join(filter(None, [name, verdict.gpus]))) for verdict in typical
     )
-
-
-def _other_loop(results: Results) -> Iterator[str]:
-    """That another loop takes much of the time, which is not in the headline."""
-    loop = largest_loop(results.table("run"))
-    if loop is not None:
-        ledger = slowest_ledger(results)
-        steps_ns, after_ns = ledger.time_ns("typical", *LONG), ledger.time_ns(*AFTER_START_UP)
-        yield (
-            f"That is of the steps, {whole_percent(steps_ns, after_ns)} of the time after start-up;"
-            f" {loop['phase']} takes {whole_percent(loop['time_ns'], loop['after_ns'])}"
-        )
 
 
 LONG_PCT: Final = 5
