@@ -12,7 +12,6 @@ from benchmarks.many_ranks.__main__ import Wanted, make_run
 from benchmarks.many_ranks.simulated import Delay, Kind
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.run_saving import RunReplays
-from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.joint_replay import RunChange
 from nsysflow.analysis.ranks.ranks import Ranks
@@ -23,6 +22,7 @@ from tests.oracle.joint_replay import JointReplay
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.ranks import matched
 from tests.oracle.replay import Replay
+from tests.tiny import AS_RECORDED
 
 RANKS = 4
 
@@ -50,7 +50,8 @@ def made(folder: Path, kind: Kind, *, tp: int = 1, ns: int = 2_000_000) -> list[
 
 def run_of(traces: Sequence[PlainTrace], known: int = RANKS) -> RunReplays:
     """The run of which the programs of the first reports are known."""
-    named = [nsysflow.analyze(to_trace(trace), Options(skip=1)) for trace in traces]
+    options = replace(AS_RECORDED, skip=1)
+    named = [nsysflow.analyze(to_trace(trace), options) for trace in traces]
     run = RunReplays.of(
         [JudgedReport(one) for one in named[:known]], Ranks.of([digest(one) for one in named])
     )

@@ -73,7 +73,9 @@ def test_a_straggler_is_named_with_its_group_but_not_those_that_it_makes_late() 
         for shard in (0, 1):
             run.meet((shard, shard + 2), REDUCE, communicator=8 + shard)
     found = [one for _, one in straggler([FAST], Ranks.of(run.digests()))]
-    assert [one.title for one in found] == ["straggler: rank1 holds up TP group 0,1 in 5 of 5"]
+    assert [one.title for one in found] == [
+        "straggler: rank1 holds up TP group 0,1 in 5 of 5 steps"
+    ]
     assert found[0].size_ns == 6 * 300_000
     assert found[0].culprit == "rank1"
 
@@ -92,4 +94,6 @@ def test_the_finding_names_the_group_that_others_wait_for_though_another_costs_m
     ranks = Ranks.of(run.digests())
     assert ranks.judged.rank_groups.select("rank", "members").row(0) == (1, "1,5")
     found = [one for _, one in straggler([FAST], ranks)]
-    assert [one.title for one in found] == ["straggler: rank1 holds up TP group 0-3 in 5 of 5"]
+    assert [one.title for one in found] == [
+        "straggler: rank1 holds up TP group 0-3 in 5 of 5 steps"
+    ]
