@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-LEAST_PCT: Final = 93
+LEAST_PCT: Final = 95
 
 
 def main() -> None:
