@@ -7,14 +7,14 @@ from nsysflow.analysis.findings.finding import EXTENTS, Valued
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.findings.plan import WORTH_PCT
-from nsysflow.base.units import between, duration, number, percent
+from nsysflow.base.units import duration, number, percent
 from nsysflow.report.results import Results
 
 WORTH_SAYING: Final = 0.99
 """Steps that are not recorded and hardly shorter save as much."""
 
 APART: Final = 1.5
-"""A saving of which the ends are this far apart is printed with both."""
+"""A saving of which the ends are this far apart is printed as `about`; `explain` has the ends."""
 
 MOST_TYPED: Final = 8
 """So many reports are typed out in a command."""
@@ -77,16 +77,11 @@ def saving_of(valued: Valued) -> str:
         return f"saves nothing until launches are fixed, then up to {duration(valued.later_ns)}"
     if not valued.high_ns:
         return "not estimated"
-    of = " of all time" if valued.finding.rule == OTHER_LOOP else ""
-    much = duration(valued.high_ns)
-    if valued.plain_ns is not None and apart(*valued.plain_ns):
-        much = between(*valued.plain_ns)
-    return f"save {EXTENTS[valued.finding.method]}{much} ({percent(valued.pct)}{of})"
-
-
-def apart(low_ns: int, high_ns: int) -> bool:
-    """Whether one figure in the place of these two would say too much."""
-    return high_ns > APART * low_ns
+    if valued.finding.rule == OTHER_LOOP:  # a step of another loop says little beside these steps
+        return f"save up to {percent(valued.pct)} of all time"
+    rough = valued.plain_ns is not None and valued.plain_ns[1] > APART * valued.plain_ns[0]
+    extent = "about " if rough else EXTENTS[valued.finding.method]
+    return f"save {extent}{duration(valued.high_ns)} ({percent(valued.pct)})"
 
 
 def _saving_in_turn(valued: Valued) -> str:
@@ -98,7 +93,7 @@ def _saving_in_turn(valued: Valued) -> str:
 
 
 def _caption(results: Results) -> str:
-    """What savings are of, and what all save together."""
+    """The caption of the plan: which step its savings are of, and what they add up to."""
     findings = results.found
     whole = "per step, each after those above" if findings.of_steps else "of the whole window"
     parts = [whole, *_step_of_savings(findings)]
@@ -108,7 +103,7 @@ def _caption(results: Results) -> str:
 
 
 def _step_of_savings(findings: Findings) -> list[str]:
-    """The step that savings are of, where recording made it longer, and what all of them leave."""
+    """The step before and after all changes, and whether it is without the profiler."""
     step_ns, quiet_ns = findings.step_ns, findings.undisturbed_step_ns
     slowed = findings.of_steps and quiet_ns <= WORTH_SAYING * step_ns
     estimated = findings.plain_estimate is not None  # the first line has the recorded step

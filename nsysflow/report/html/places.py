@@ -43,8 +43,7 @@ _LOST: Final = {"rank_groups": "cost_ns", "rank_steps": "compute_ns"}
 
 
 def _late_step(results: Results, finding: Finding) -> _Span | None:
-    """The worst judged step of the rank that a finding blames; None where it blames none, or none
-    that is on the page."""
+    """The worst judged step of the rank that a finding blames; None if the page has none such."""
     if finding.table not in _LOST or finding.culprit not in results.reports:
         return None
     analysis = results.analyses[results.reports.index(finding.culprit)]
