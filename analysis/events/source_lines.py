@@ -103,7 +103,7 @@ def recorded_files(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> dict[str,
 
 OWN: Final = "own"
 FRAMEWORK: Final = "framework"
-"""Whose a frame is: the program's, or an installed package's that is no engine."""
+"""The owner of a frame: the program, or an installed package that is no engine."""
 
 
 def _kinds(files: pl.Series, own: tuple[str, ...]) -> pl.DataFrame:

@@ -70,10 +70,10 @@ FINDINGS: Final = TableSchema(
         Column(
             "plain_saving_low_ns",
             pl.Int64(),
-            "what it saves where recording costs most, if no plain step was timed and that makes "
-            "much of a step; else empty",
+            "the least that it may save, if no plain step was timed and the saving depends much on "
+            "what recording cost; else empty",
         ),
-        Column("plain_saving_high_ns", pl.Int64(), "the same where recording costs least"),
+        Column("plain_saving_high_ns", pl.Int64(), "the most that it may save; empty likewise"),
         Column("alone_ns", pl.Int64(), "what it saves at most as the only change"),
         Column(
             "later_ns",

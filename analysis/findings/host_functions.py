@@ -38,8 +38,8 @@ CHANGE_OF_WAIT: Final = (
 
 
 AT_THE_LINE: Final = (
-    "that is the line itself, not the functions that it calls: what they made is freed there, for"
-    " instance"
+    "the time is in this line itself, not in the functions that it calls: it may free what they"
+    " made"
 )
 
 
@@ -196,7 +196,7 @@ def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:
-    """Whether the line of a spot also calls functions of the program, which are not part of it."""
+    """Whether the spot's line also calls functions of the program; the spot is without those."""
     frames = _code_frames(subject).filter(pl.col("kind") == OWN)
     calling = (pl.col("line") == spot.source) & (pl.col("stack") == pl.col("stack").shift(1))
     return bool(frames.select(calling.any()).item())

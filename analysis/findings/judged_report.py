@@ -104,9 +104,9 @@ def _phases(view: View, step_paths: list[str]) -> pl.DataFrame:
 
 
 UNLIKE: Final = 2
-"""Steps that take less than half as long after the recording do not wait for what recorded ones
-waited for: 52.7 ms for each of the first tokens, whose lengths were new, then 11.4 ms (an H100,
-2026-11-25). Recording alone made steps up to 1.8 times as long."""
+"""If later steps take less than half as long, recorded ones waited for something that ended: the
+first tokens took 52.7 ms each, as their lengths were new, later ones 11.4 ms (an H100, 2026-11-25).
+Recording alone made steps at most 1.8 times as long."""
 
 SCALAR_BYTES: Final = 1 << 16
 """A copy to the host of at most this size reads a value; a larger one moves data. (The driver

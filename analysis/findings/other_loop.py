@@ -50,10 +50,10 @@ def largest_loop(
 def with_other_loop(
     found: Findings, row: Mapping[str, Any] | None, findings_of: Callable[[str], Findings]
 ) -> Findings:
-    """The findings, with one for the loop of that row where changes of it save something.
+    """The findings, plus one for that row's loop if changing the loop saves something.
 
-    It saves the share of the loop's time that the loop's own findings save of its step, spread over
-    the steps; that is a share of all time after start-up. It counts in no step.
+    The loop's own findings save a share of its step. That share of the loop's time, divided by the
+    number of steps, is the saving. It shortens no step.
 
     Args:
         found: those of the steps.

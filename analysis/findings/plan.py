@@ -138,8 +138,8 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
 
 
 def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
-    """The plan with what its findings save where recording costs most and least, if that makes much
-    of a step."""
+    """The plan with the least and the most that each finding may save, if the plain step is known
+    only roughly."""
     estimate = replays.plain_estimate
     if estimate is None or not estimate.is_wide or 2 * len(plan) > replays.most:
         return tuple(plan)

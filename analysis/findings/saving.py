@@ -202,8 +202,8 @@ class Replays:
 
     @computed_once
     def idle_left(self) -> float:
-        """The share of a recorded step's idle time that is left without the profiler's: what idle
-        time saves that no replay values."""
+        """The share of a recorded step's idle time that is left without the profiler. A saving of
+        idle time that no replay values is scaled by it."""
         idle_ns, left_ns = (one.step_ns - one.busy_ns for one in (self.as_recorded, self._before))
         return min(1.0, left_ns / idle_ns) if idle_ns > 0 else 1.0
 
@@ -293,8 +293,8 @@ class Replays:
 
     @computed_once
     def with_fastest_host(self) -> Names:
-        """The names of the part, whose program has a host that takes `FASTEST_HOST`: of what was
-        recorded, where no unrecorded step is known."""
+        """The names of the part, with a program whose host takes `FASTEST_HOST` of its time. Where
+        no unrecorded step is known, that is of the recorded time."""
         known = self.part.options.unrecorded_step_ns is not None
         recording = self.names.recorded if known else self.recording
         fast = with_faster_host(recording.program, FASTEST_HOST)

@@ -96,7 +96,7 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
 
 
 def _of_lacking(ops: Operations, lacking: LackingLaunches) -> pl.Series:
-    """Which operations are those of a graph's launch that lacks others."""
+    """Whether each operation is of a graph launch that lacks operations."""
     if lacking.is_empty():
         return pl.repeat(value=False, n=len(ops), eager=True)
     of_graphs = ops.select("op", "process", "correlation", "graph_node").drop_nulls("graph_node")

@@ -79,8 +79,8 @@ def _placed(rows: pl.DataFrame, *, stated: bool) -> Iterator[tuple[int, int, int
 
 
 def _meeting(first: pl.DataFrame, others: pl.DataFrame, *, stated: bool) -> list[int]:
-    """The lanes of `others` that end together with `first`, of each rank the closest: of those as
-    long as `first`, else of those about as long."""
+    """The lanes of `others` that end together with `first`: of each rank the closest one. Lanes of
+    the same length come before those of about that length."""
     length = first["length"][0]
     apart_by, longer = (pl.col("length") - length).abs(), pl.max_horizontal("length", length)
     others = others.filter(CUT_OFF * apart_by <= longer, pl.col("turn") < length)

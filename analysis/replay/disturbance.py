@@ -86,7 +86,7 @@ def costs_of(pct: tuple[int, int] | None) -> tuple[RecordingCost, RecordingCost]
 
 
 def middle_cost(pct: tuple[int, int] | None) -> RecordingCost:
-    """What lies in the middle of these two: the single guess at what recording costs."""
+    """The middle of the least and the most that recording costs."""
     most, least = costs_of(pct)
     return RecordingCost(
         pct=(least.pct + most.pct) // 2, backtrace_ns=(least.backtrace_ns + most.backtrace_ns) // 2

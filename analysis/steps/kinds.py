@@ -116,8 +116,8 @@ def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
 
 
 def _ends_early(steps: StepTimes, communicating: pl.Series) -> pl.Series:
-    """Whether a step lacks its tail: of ranks in one report the last step of all, if it is cut off
-    on one, as ranks have the same steps. Ranks in other reports are not known here."""
+    """Whether a step lacks its tail. Ranks of a report have the same steps: if the last one is cut
+    off on one rank, it is on all. Ranks of other reports are not known here."""
     ranks = steps.filter(pl.col("process").is_in(communicating.implode()))
     if ranks["process"].n_unique() < 2:
         lacks = pl.col("tail_missing") & ~pl.col("process").is_in(communicating.implode())

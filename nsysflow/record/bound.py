@@ -20,8 +20,8 @@ START_UP_S: Final = 600
 
 
 TIMING_S: Final = 10
-"""A program that is ended with its recording gets so long to time its plain steps. It needs the 2 s
-of the recording, and more where a step takes longer."""
+"""How long a program may time plain steps before it is ended. It needs 2 s, or 30 steps where these
+take longer."""
 
 EVERY_S: Final = 0.1
 """How often to look: a program may write many lines."""
@@ -115,7 +115,7 @@ class Bound:
                 (self._folder / WRITTEN).touch()
 
     def has_timed(self) -> bool:
-        """Whether plain steps are timed too, as far as there is time for that."""
+        """Whether plain steps are timed too, or the time for that is over."""
         timed = self._quota.have_timed() or time.monotonic() - self._written_s >= TIMING_S
         return self.done and timed
 

@@ -89,8 +89,9 @@ COMPARED_PCT: Final = 5
 
 
 def loops_are_timed(manifest: Manifest | None, analysis: Analysis) -> bool:
-    """Whether the steps of the plain run, or after the recording, hold other loops, which recorded
-    steps do not. Evaluations are left out of them; other loops nobody has told of."""
+    """Whether the unrecorded step of the manifest may contain another loop, which a recorded step
+    never does. The program reports its evaluations, which are then left out; it reports no other
+    loop."""
     if manifest is None or any(child.evaluations for child in manifest.children):
         return False
     if not (manifest.plain_step_ns or manifest.later_step_ns):

@@ -70,8 +70,8 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> Finding:
-    """The finding; where the GPU loses more by copying to it than by what the host then has to
-    launch, the most that it saves: the next batch is copied while this one computes."""
+    """The finding. If the GPU waits longer for its copies than for the host after them, it becomes
+    a bound: the next batch is copied while this one computes."""
     label, up = pl.col("copy_label").cast(pl.String), pl.col("direction") == "HtoD"
     copies = subject.tables.copies.filter(label.str.starts_with("pageable"), up)
     here = copies.filter(pl.col("phase").fill_null("").cast(pl.String) == finding.phase)

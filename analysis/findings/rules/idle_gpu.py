@@ -131,7 +131,7 @@ def _finding(
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """Where idle time is, told by the operations around it.
+    """Where idle time lies, by the operations before and after it.
 
     Attributes:
         place: as it ends a title; empty where no few places have most of it.
@@ -143,8 +143,8 @@ class Beside:
 
 
 def _beside(subject: JudgedReport, device: int, cause: str) -> Beside:
-    """Between which operations most of the time of a cause is. Between two of one name says
-    nothing, as a program has many such places."""
+    """The operations between which most of a cause's time lies. A pair of one name says nothing: a
+    program has many such places."""
     gaps, ops = subject.view.gaps, subject.timeline.events.ops
     name = ops["short_name"].cast(pl.String)
     rows = gaps.select(

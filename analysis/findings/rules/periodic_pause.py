@@ -80,13 +80,13 @@ STALLED: Final = ("copies", "sync", "alloc")
 """Parts that have a call, and its line."""
 
 BESIDE: Final = 3
-"""A second part is named with the largest if it is at least a third of it."""
+"""A second part is named beside the largest one if it is at least a third of that."""
 
 LEAST_PCT: Final = 10
-"""A part with less of what is longer is not named."""
+"""A part with a smaller share of the excess is not named."""
 
 BEHIND_PCT: Final = 80
-"""Steps of which so many come right behind a pause are part of it: caches and clocks are cold."""
+"""If so many of a row's steps come right after a pause, they are part of it: caches are cold."""
 
 LONGER_PCT: Final = 5
 """Steps that take longer without a rhythm are chance, unless together they take so much of the time
@@ -97,7 +97,7 @@ OF_RUN: Final = ("typical", "recurring", "longer")
 
 @dataclass(frozen=True, kw_only=True)
 class Excess:
-    """What steps of one row of RUN have more of than typical steps have.
+    """By how much the parts of a row's steps exceed those of typical steps.
 
     Attributes:
         parts: in ns a step, largest first; of `PARTS`, some taken together.
