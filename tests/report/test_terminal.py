@@ -35,7 +35,7 @@ def test_the_page_fits_a_screen_however_much_there_is() -> None:
     page_lines = lines(many)
     assert len(page_lines) <= 45
     assert max(map(cell_len, page_lines)) <= 110
-    assert "34 more: --table phases" in "\n".join(page_lines)
+    assert "35 more: --table phases" in "\n".join(page_lines)
     words = "the GPU waits for data in step/data " * 9
     finding = with_findings(valued(title=words, change=(words,)))
     assert max(map(cell_len, lines(finding, width=80))) <= 80
