@@ -29,8 +29,7 @@ ALIKE: Final = 4
 in its forward pass, by chance."""
 
 BACKWARD: Final = r"(?i)(?:^|/)[^/]*backward"
-AUTOGRAD: Final = r"^pt_autograd"
-"""Ranges and threads of the backward pass."""
+"""Ranges of the backward pass."""
 
 CHECKPOINT: Final = r"(?:^|/)torch/utils/checkpoint\.py$"
 
@@ -101,14 +100,7 @@ def is_backward(subject: JudgedReport) -> pl.Series:
     attribution, threads = subject.view.attribution, subject.timeline.events.threads
     path = attribution.path_of(subject.kernels["node"])
     in_range = attribution.paths["joined"].str.contains(BACKWARD).gather(path)
-    names = threads.select("thread").join(
-        subject.timeline.trace.threads.select("thread", "name").unique("thread", keep="first"),
-        on="thread",
-        how="left",
-        maintain_order="left",
-    )
-    autograd = names["name"].cast(pl.String).str.contains(AUTOGRAD)
-    by_thread = autograd.gather(subject.kernels["thread_no"])
+    by_thread = threads["autograd"].gather(subject.kernels["thread_no"])
     either = pl.lit(in_range).fill_null(value=False) | pl.lit(by_thread).fill_null(value=False)
     return pl.select(either.alias("backward")).to_series()
 
