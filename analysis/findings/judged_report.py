@@ -21,6 +21,7 @@ from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import Steps, step_time_ns
 from nsysflow.analysis.tables.launches import launch_counts
 from nsysflow.analysis.tables.report_tables import ReportTables
+from nsysflow.analysis.tables.run import PARTS_OF_STEPS
 from nsysflow.analysis.tables.syncs import without_inner
 from nsysflow.base.units import duration, percent
 
@@ -295,7 +296,7 @@ class JudgedReport:
     @computed_once
     def recurring_ns(self) -> int:
         """What pauses that recur take more than a typical step, per step after start-up."""
-        run = self.whole.run.filter(pl.col("part").is_in(["typical", "recurring", "longer"]))
+        run = self.whole.run.filter(pl.col("part").is_in(PARTS_OF_STEPS))
         excess_ns = pl.col("excess_ns").filter(pl.col("part") == "recurring").sum()
         mean_ns = (excess_ns / pl.col("count").sum()).fill_nan(0).round().cast(pl.Int64)
         return greatest(run.group_by("process", "device").agg(ns=mean_ns)["ns"])

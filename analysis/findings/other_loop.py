@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.plan import WORTH_PCT
+from nsysflow.analysis.tables.run import PARTS_OF_STEPS
 from nsysflow.base.units import duration, number, percent, whole_percent
 
 OTHER_LOOP: Final = "other-loop"
@@ -16,8 +17,7 @@ OTHER_LOOP: Final = "other-loop"
 LOOP_PCT: Final = 20
 """A loop that takes this share of the time after start-up is worth a second analysis."""
 
-OF_STEPS: Final = ("typical", "recurring", "longer")
-AFTER_START_UP: Final = (*OF_STEPS, "loop", "between")
+AFTER_START_UP: Final = (*PARTS_OF_STEPS, "loop", "between")
 """The parts of `run` that a long run consists of."""
 
 _TRACK: Final = ("report", "process", "device")
@@ -36,7 +36,7 @@ def largest_loop(
     """
     part = pl.col("part").cast(pl.String)
     after_ns = pl.col("time_ns").filter(part.is_in(AFTER_START_UP)).sum().over(_TRACK)
-    steps = pl.col("count").filter(part.is_in(OF_STEPS)).sum().over(_TRACK)
+    steps = pl.col("count").filter(part.is_in(PARTS_OF_STEPS)).sum().over(_TRACK)
     rows = run.with_columns(after_ns=after_ns, all_steps=steps).filter(
         part == "loop",
         100 * pl.col("time_ns") >= at_least_pct * pl.col("after_ns"),

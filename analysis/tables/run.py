@@ -17,7 +17,10 @@ from nsysflow.analysis.steps.pauses import recurring
 from nsysflow.analysis.tables.gaps import idle_rows, place_names
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
-RUN_PART: Final = pl.Enum(["start-up", "typical", "recurring", "longer", "loop", "between", "end"])
+PARTS_OF_STEPS: Final = ("typical", "recurring", "longer")
+"""The parts of the recorded time that are steps of the judged loop after start-up."""
+
+RUN_PART: Final = pl.Enum(["start-up", *PARTS_OF_STEPS, "loop", "between", "end"])
 """What a row of `run` holds."""
 
 RUN: Final = TableSchema(

@@ -19,7 +19,7 @@ from nsysflow.analysis.findings.rules.recompile import recompiling
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import PARTS, device_parts
 from nsysflow.analysis.selection.view import JudgedView, View
-from nsysflow.analysis.tables.run import steps_of_rows
+from nsysflow.analysis.tables.run import PARTS_OF_STEPS, steps_of_rows
 from nsysflow.base.units import duration, number
 
 GARBAGE: Final = "if Python collects garbage: gc.freeze() after start-up, and gc.collect() rarely"
@@ -91,8 +91,6 @@ BEHIND_PCT: Final = 80
 LONGER_PCT: Final = 5
 """Steps that take longer without a rhythm are chance, unless together they take so much of the time
 after start-up. A single one says nothing about a long run."""
-
-OF_RUN: Final = ("typical", "recurring", "longer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +195,7 @@ def _long_steps(subject: JudgedReport) -> list[LongSteps]:
     """The rows of longer steps. The step after a pause often takes longer, too: such rows are part
     of the pause's."""
     part = pl.col("part").cast(pl.String)
-    rows = subject.whole.run.filter(part.is_in(OF_RUN)).with_columns(
+    rows = subject.whole.run.filter(part.is_in(PARTS_OF_STEPS)).with_columns(
         pl.col("count").sum().over("process", "device").alias("all_steps"),
         pl.col("time_ns").sum().over("process", "device").alias("all_ns"),
     )
