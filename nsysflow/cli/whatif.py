@@ -1,7 +1,6 @@
 """`nsysflow whatif`: a report and changes in; step, window and idle time before and after out."""
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +12,8 @@ from nsysflow.cli import completion
 from nsysflow.cli.options import Command, option, own_option, step_options
 
 if TYPE_CHECKING:
-    from nsysflow.analysis.options import Options, StepPart
-    from nsysflow.analysis.replay.changes import CallKey, Changes, Removal
+    from nsysflow.analysis.options import StepPart
+    from nsysflow.analysis.replay.changes import CallKey, Removal
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
@@ -174,28 +173,29 @@ def whatif(
         nsysflow whatif report.sqlite --graph step/forward
         nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
     """
-    from nsysflow.analysis.analyze import analyze, replay_and_next
+    from nsysflow.analysis.findings.run_saving import RunWhatIf
     from nsysflow.analysis.options import Options
     from nsysflow.analysis.replay.changes import Changes
-    from nsysflow.report.whatif import whatif_json, whatif_lines
-    from nsysflow.runs.analyze import with_run
-    from nsysflow.runs.loading import load
-    from nsysflow.runs.sources import single_report
+    from nsysflow.report.whatif import (
+        run_whatif_json,
+        run_whatif_lines,
+        whatif_json,
+        whatif_lines,
+    )
+    from nsysflow.runs.whatif import replay_path
 
     with progress("replaying"):
         options = Options(step=step, steps=steps, skip=skip, own=own)
-        if _has_several(report):
-            lines = _of_run(report, options, Changes(**changes), as_json=as_json)
-            click.echo("\n".join(lines))
-            return
-        source = single_report(report)
-        trace = load(source.path, shapes="grid")  # some findings look at grids
-        analysis = analyze(trace, with_run(source.manifest, options))
-        result, then = replay_and_next(analysis, Changes(**changes))
+        answer = replay_path(report, options, Changes(**changes))
+    if isinstance(answer, RunWhatIf):
+        text, lines = run_whatif_json(answer), run_whatif_lines(report.name, answer)
+    else:
+        result = answer.whatif, answer.next_finding
+        text, lines = whatif_json(*result), whatif_lines(answer.report, *result)
     if as_json:
-        click.echo(whatif_json(result, then))
+        click.echo(text)
         return
-    for line in whatif_lines(trace.report, result, then):
+    for line in lines:
         click.echo(_wrapped(line))
 
 
@@ -204,34 +204,3 @@ def _wrapped(line: str) -> str:
     from nsysflow.report.terminal import wrapped
 
     return "\n  ".join(wrapped(line, line_width() - 2))
-
-
-def _has_several(path: Path) -> bool:
-    """Whether a path names several reports."""
-    from nsysflow.runs.sources import sources_of
-
-    return len(list(sources_of([path]))) > 1
-
-
-def _of_run(path: Path, options: "Options", changes: "Changes", *, as_json: bool) -> Iterator[str]:
-    """What is printed of the ranks of a run.
-
-    Raises:
-        NotAReport: they have no collectives together in judged steps.
-        UnknownName: no rank has what is to be changed.
-    """
-    from nsysflow.analysis.findings.judged_report import JudgedReport
-    from nsysflow.analysis.findings.run_saving import whatif_of_run
-    from nsysflow.report.whatif import run_whatif_json, run_whatif_lines
-    from nsysflow.runs.analyze import analyze_reports
-    from nsysflow.runs.sources import single_report
-
-    results = analyze_reports([path], options, tables=())
-    subjects = [JudgedReport(each) for each in results.analyses]
-    whatif = whatif_of_run(subjects, results.ranks_of_run, changes)
-    if whatif is None:
-        single_report(path)  # says to name one of them
-    elif as_json:
-        yield run_whatif_json(whatif)
-    else:
-        yield from map(_wrapped, run_whatif_lines(path.name, whatif))

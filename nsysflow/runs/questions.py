@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from nsysflow.analysis.analyze import analyze, replay_and_next
 from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.run_saving import RunWhatIf
 from nsysflow.analysis.options import Options, require_valid
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.errors import CheckError, SelectionError
@@ -22,11 +22,10 @@ from nsysflow.report.diff import require_comparable
 from nsysflow.report.diff_document import diff_json
 from nsysflow.report.explain.finding import numbered_finding, pages_asked_for
 from nsysflow.report.explain.pages import set_explained
-from nsysflow.report.whatif import whatif_json
-from nsysflow.runs.analyze import analyze_reports, with_run
+from nsysflow.report.whatif import run_whatif_json, whatif_json
+from nsysflow.runs.analyze import analyze_reports
 from nsysflow.runs.captures import captures_of, sides_of
-from nsysflow.runs.loading import load
-from nsysflow.runs.sources import single_report
+from nsysflow.runs.whatif import replay_path
 
 StrPath = str | PathLike[str]
 Document = dict[str, Any]
@@ -51,7 +50,7 @@ def whatif(
         nsysflow.whatif("report.sqlite", remove=["sync@train.py:42"])["step_after_ns"]
 
     Args:
-        report: one report.
+        report: one report, or the folder of a run, whose ranks are replayed together.
         remove: waits, as KIND or KIND@PLACE: `sync`, `alloc@step/forward`.
         graph: phases to launch as a CUDA graph.
         scale: factors on the time of kernels, or of copies (`memcpy HtoD`).
@@ -74,9 +73,10 @@ def whatif(
     )
     chosen = options or Options()
     require_valid(chosen)
-    source = single_report(Path(report))
-    analysis = analyze(load(source.path, shapes="grid"), with_run(source.manifest, chosen))
-    return _document(whatif_json(*replay_and_next(analysis, changes)))
+    answer = replay_path(Path(report), chosen, changes)
+    if isinstance(answer, RunWhatIf):
+        return _document(run_whatif_json(answer))
+    return _document(whatif_json(answer.whatif, answer.next_finding))
 
 
 def diff(

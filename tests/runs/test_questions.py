@@ -33,3 +33,13 @@ def test_options_can_be_given_by_name() -> None:
     typed = nsysflow.analyze(SYNC, step="step", steps="1:3", range="forward")
     options = Options(step="step", steps=(StepPart(1, 3),), range="forward")
     assert typed.accounting.equals(nsysflow.analyze(SYNC, options).accounting)
+
+
+def test_python_replays_the_ranks_of_a_run_together(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        name = f"ddp-bucketed-rank{rank}.sqlite.xz"
+        (tmp_path / name).symlink_to(SAMPLES / name)
+    asked = run("whatif", tmp_path, "--remove", "sync", "--json")
+    answered = nsysflow.whatif(tmp_path, remove=["sync"])
+    assert answered == json.loads(asked.stdout)
+    assert answered["ranks"] == 2
