@@ -135,7 +135,8 @@ def _reasons(subject: JudgedReport, from_ns: int, to_ns: int) -> Iterator[str]:
     here = kernels.filter(pl.col("launch_start_ns").is_between(from_ns, to_ns, closed="left"))
     new = here.join(before, on="short_name", how="anti")["short_name"].unique().sort()
     if len(new):
-        yield f"{number(len(new))} kernels run for the first time: {', '.join(new.head(_NAMED))}"
+        run = "1 kernel runs" if len(new) == 1 else f"{number(len(new))} kernels run"
+        yield f"{run} for the first time: {', '.join(new.head(_NAMED))}"
     known = here.join(before, on="short_name", how="semi").drop_nulls("grid")
     for row in known.join(before, on=["short_name", "grid"], how="anti").head(1).iter_rows():
         was = before.filter(pl.col("short_name") == row[0])["grid"][-1]
