@@ -63,3 +63,30 @@ def test_advice_to_record_again_has_the_program_s_own_command(
 ) -> None:
     again = Options(command=command).recording("--sample-python 0")
     assert again == f"nsysflow profile --sample-python 0 -- {typed}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "part"),
+    [
+        ("2:5", StepPart(2, 5)),
+        ("2:", StepPart(2)),
+        ("7", StepPart(7, 8)),
+        ("!7", StepPart(7, 8, out=True)),
+        ("!2:5", StepPart(2, 5, out=True)),
+        ("!2:", StepPart(2, out=True)),
+    ],
+)
+def test_a_part_is_written_as_it_is_typed(typed: str, part: StepPart) -> None:
+    assert StepPart.parse(typed) == part
+    assert str(part) == typed
+
+
+def test_an_open_start_is_the_first_step() -> None:
+    assert StepPart.parse(":3") == StepPart(0, 3)
+    assert StepPart.parse(":") == StepPart()
+
+
+@pytest.mark.parametrize("typed", ["", "!", "x", "!x", "1.5", "-1", "1:2:3", "!!3", "3:3", "5:2"])
+def test_what_selects_nothing_is_no_part(typed: str) -> None:
+    with pytest.raises(SelectionError, match=r"e\.g\. 2:5|B must be greater than A"):
+        StepPart.parse(typed)

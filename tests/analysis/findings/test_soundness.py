@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.findings import Findings, find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.findings.soundness import problem_of
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.trace import NoteKind
 from tests.analyses import KINDS, analysed, loaded, reports_of_rules
@@ -91,3 +92,16 @@ def test_a_saving_that_cannot_be_is_a_note_and_no_finding(monkeypatch: pytest.Mo
     found = find(subject)
     assert {note.kind for note in found.notes} == {NoteKind.UNSOUND_FINDING}
     assert_can_be(replace(found, notes=()), subject.run_step_ns)
+
+
+def test_each_saving_that_cannot_be_is_told_from_those_that_can() -> None:
+    (first, *_) = analysed("nan_check-sync").found.valued
+    left_ns = first.step_after_ns
+    assert problem_of(first, None) == ""
+    assert problem_of(replace(first, low_ns=-1), None) == "it is negative"
+    assert (
+        problem_of(replace(first, alone_ns=first.step_ns + 1), None) == "it is longer than the step"
+    )
+    assert problem_of(first, left_ns - 1) == "the step gets longer"
+    busy = replace(first, busy_after_ns=left_ns + 1)
+    assert problem_of(busy, None) == "the step gets shorter than the work in it"

@@ -8,15 +8,17 @@ import pytest
 from nsysflow.analysis.frames.parallel import side_by_side
 
 
-def test_results_come_in_order_and_each_piece_is_counted() -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_results_come_in_order_and_each_piece_is_counted(at_once: int) -> None:
     counted: list[None] = []
     pieces = [partial(int, at) for at in range(20)]
-    found = side_by_side(pieces, lambda: counted.append(None))
+    found = side_by_side(pieces, lambda: counted.append(None), at_once=at_once)
     assert found == list(range(20))
     assert len(counted) == 20
 
 
-def test_after_a_failure_what_has_not_begun_does_not_begin() -> None:
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_after_a_failure_what_has_not_begun_does_not_begin(at_once: int) -> None:
     ran: list[float] = []
 
     def fail() -> None:
@@ -27,5 +29,5 @@ def test_after_a_failure_what_has_not_begun_does_not_begin() -> None:
         ran.append(1)
 
     with pytest.raises(ZeroDivisionError):
-        side_by_side([fail, *[work] * 1000])
+        side_by_side([fail, *[work] * 1000], at_once=at_once)
     assert len(ran) < 1000
