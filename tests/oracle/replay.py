@@ -141,10 +141,13 @@ class Replay:
 
     def _queue(self) -> None:
         """Rule 5."""
-        lanes: dict[tuple[int | None, int], dict[int, int]] = defaultdict(dict)
+        lanes: dict[tuple[int | None, int, int], dict[int, int]] = defaultdict(dict)
+        lane_of: dict[int, tuple[int | None, int, int]] = {}
         for o, launch in enumerate(self.launch):
             if launch is not None:
-                lanes[self.ops[o].process, self.ops[o].device][launch] = o
+                op = self.ops[o]
+                lane = lane_of.setdefault(launch, (op.process, op.device, op.stream))
+                lanes[lane][launch] = o
         for lane in lanes.values():
             launches = sorted(lane, key=lambda c: self.calls[c].start_ns)
             full: list[tuple[int, int]] = []

@@ -1,6 +1,6 @@
 """What calls and operations wait for, and what changes do to a recorded program: small ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pytest
@@ -398,6 +398,23 @@ def test_a_faster_host_is_held_up_by_a_full_queue() -> None:
     assert ends[1040] == 2 + 17 * 101 - 1
     assert ends[1041] == ends[1040] + 1
     assert ends[1055] == ends[1040] + 15
+
+
+def test_each_stream_has_a_queue_of_its_own() -> None:
+    """The same loop with a kernel on another stream after every tenth one. These do not count: as
+    before, the 1041st launch of the first stream returns when its 17th kernel is done."""
+    rows: list[Row] = []
+    for i in range(LAUNCHES):
+        start = i * (WORK + 1)
+        rows += [launch(start, start + 1, i + 1), kernel(start + 2, start + 102, i + 1)]
+        if i % 10 == 9:
+            other = kernel(start + 110, start + 120, LAUNCHES + i)
+            rows += [launch(start + 104, start + 105, LAUNCHES + i), replace(other, stream=13)]
+    timeline = timeline_of(opened(0, LAUNCHES * (WORK + 1), "step"), *rows)
+    ends = call_ends(timeline, faster("step"))
+    calls = timeline.events.calls["correlation"].to_list()
+    held = ends[calls.index(1041)]
+    assert held > 17 * 100 > ends[calls.index(1040)]
 
 
 @pytest.mark.parametrize(("done", "end"), [(24, 2053), (25, 2098)])
