@@ -22,7 +22,11 @@ from nsysflow.analysis.ranks.joint_replay import MEETINGS, JointReplay, RunChang
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import RecordingCost
+from nsysflow.analysis.replay.disturbance import (
+    RecordingCost,
+    cost_of_calls_ns,
+    with_cheaper_host,
+)
 from nsysflow.analysis.replay.replay import Program, Times
 from nsysflow.analysis.replay.whatif import idle_of_steps, retimed
 from nsysflow.analysis.schema import os_pid
@@ -30,6 +34,8 @@ from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
 
 _RANK: Final = ["process", "device"]
+
+_FIRST_NS: Final = {"first_ns": pl.col("start_ns").min()}
 
 
 class RankReplays(Replays):
@@ -46,10 +52,12 @@ class RankReplays(Replays):
         *,
         whole: bool,
         cost: RecordingCost | None = None,
+        call_cost_ns: int | None = None,
     ) -> None:
         """Take the report, the numbers of the steps, whether all of the report is replayed, and
-        what recording costs."""
+        what recording costs: a share of the host's time, or so much at each call of all ranks."""
         super().__init__(subject, cost)
+        self._call_cost_ns = call_cost_ns
         self.chosen = len(chosen)
         self._numbers = chosen
         self._chosen = chosen.implode()
@@ -58,6 +66,19 @@ class RankReplays(Replays):
     def at(self, cost: RecordingCost) -> Self:
         """The same replays where recording costs so much."""
         return type(self)(self.subject, self._numbers, whole=self._whole, cost=cost)
+
+    def with_call_cost(self, call_cost_ns: int) -> Self:
+        """The same replays where recording costs so much at each call."""
+        return type(self)(self.subject, self._numbers, whole=self._whole, call_cost_ns=call_cost_ns)
+
+    @computed_once
+    def names(self) -> Names:
+        """The names of the part, and its program without the profiler's share: that of one rank
+        shows in the steps of all."""
+        if self._call_cost_ns is None:
+            return super().names
+        quiet = with_cheaper_host(self.recording.program, self._call_cost_ns)
+        return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
 
     @computed_once
     def part(self) -> Timeline:
@@ -75,8 +96,9 @@ class RankReplays(Replays):
         return kept.filter(pl.col("step").is_in(self._chosen))
 
     def measured_at(self, ops: pl.DataFrame) -> pl.DataFrame:
-        """`process`, `device`, `step_ns`, `busy_ns`: the means of the measured steps of each rank
-        with operations at these times, and how long its GPU computes or copies in one."""
+        """`process`, `device`, `step_ns`, `busy_ns`, `steps`, `earlier_ns`: the means of the
+        measured steps of each rank with operations at these times, and how long its GPU computes
+        or copies in one; how many they are, and how much earlier than recorded the first begins."""
         steps = self._steps_at(ops)
         devices, own = self.part.events.ops["device_no"], self.ops["part"] != "comm"
         ranks = [
@@ -89,8 +111,22 @@ class RankReplays(Replays):
         ]
         length = (pl.col("end_ns") - pl.col("start_ns")).mean()
         every = pl.concat(ranks or [steps.with_columns(pl.lit(0, pl.Int64).alias("busy_ns"))])
-        means = every.group_by(_RANK).agg(length.alias("step_ns"), pl.col("busy_ns").mean())
-        return means.with_columns(os_pid(pl.col("process")).alias("process"))
+        means = (
+            every.group_by(_RANK)
+            .agg(length.alias("step_ns"), pl.col("busy_ns").mean(), steps=pl.len(), **_FIRST_NS)
+            .join(self._recorded_first, on=_RANK, how="left", nulls_equal=True)
+            .with_columns(earlier_ns=pl.col("recorded_ns") - pl.col("first_ns"))
+        )
+        return means.drop("recorded_ns", "first_ns").with_columns(
+            os_pid(pl.col("process")).alias("process")
+        )
+
+    @computed_once
+    def _recorded_first(self) -> pl.DataFrame:
+        """`process`, `device`, `recorded_ns`: when each rank begins its first measured step."""
+        steps = self._steps_at(self.part.events.ops)
+        first = steps.group_by(_RANK).agg(**_FIRST_NS)
+        return first.rename({"first_ns": "recorded_ns"})
 
     def _steps_at(self, ops: pl.DataFrame) -> pl.DataFrame:
         """The measured steps of all ranks in the report with operations at these times."""
@@ -199,7 +235,18 @@ class RunReplays(Replays):
         chosen = common if ops <= most else middle_of(common, ops, most)
         each = [RankReplays(one, chosen["step"], whole=ops <= most) for one in subjects]
         run = cls(subjects, ranks, each)
-        return None if run._meetings.is_empty() else run
+        if run._meetings.is_empty():
+            return None
+        plain_ns = run.part.options.unrecorded_step_ns
+        if plain_ns is None:
+            return run
+        cost_ns = cost_of_calls_ns(plain_ns, run._step_at)
+        return cls(subjects, ranks, [one.with_call_cost(cost_ns) for one in each])
+
+    def _step_at(self, call_cost_ns: int) -> int:
+        """How long a step takes without so much of each call."""
+        programs = [with_cheaper_host(one.recording.program, call_cost_ns) for one in self.each]
+        return self.step_of(programs, RunChange(compute={})).step_ns
 
     @computed_once
     def part(self) -> Timeline:
@@ -276,7 +323,7 @@ class RunReplays(Replays):
         ahead = (pl.col("own_start_ns") - pl.col("start_ns")).first()
         clocks = dict(self._kernels.group_by("program").agg(ahead).iter_rows())
         return JointReplay(
-            [one.names.recorded.program for one in self.each],
+            [one.recording.program for one in self.each],
             [clocks.get(at, 0) for at in range(len(self.each))],
             self._meetings,
             self._outlines,
@@ -292,10 +339,10 @@ class RunReplays(Replays):
         """A step as it was recorded."""
         return self._longest([one.part.events.ops for one in self.each], RunChange(compute={}))
 
-    @computed_once
-    def host_is_known(self) -> bool:
-        """Whether the replayed hosts are as fast as without the profiler."""
-        return all(one.host_is_known for one in self.each)
+    def _step_of_fastest_host_ns(self) -> int:
+        """A step of all ranks with a fast host."""
+        programs = [one.with_fastest_host.recorded.program for one in self.each]
+        return self.step_of(programs, RunChange(compute={})).step_ns
 
     def _replayed(self, changes: Changes, names: Names) -> Measured | None:
         made = self._changed(changes, names)
@@ -373,7 +420,10 @@ class RunReplays(Replays):
         ranks = self.ranks.matched.ranks.select("rank", "report_no", *_RANK)
         steps = steps.join(ranks, on=["report_no", *_RANK], nulls_equal=True, how="left")
         awaited = steps.filter(~pl.col("rank").is_in([*change.unawaited]).fill_null(value=False))
-        return steps if awaited.is_empty() else awaited
+        steps = steps if awaited.is_empty() else awaited
+        # A rank that begins earlier than before waits for the one that does not: no step is longer.
+        waits_ns = pl.col("earlier_ns") - pl.col("earlier_ns").min()
+        return steps.with_columns(step_ns=pl.col("step_ns") - waits_ns / pl.col("steps"))
 
     def _compute_left(self, programs: Sequence[Program]) -> float:
         """The share of their compute that the programs have left."""

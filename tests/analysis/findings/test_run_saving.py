@@ -19,6 +19,7 @@ from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.disturbance import with_cheaper_host
 from nsysflow.analysis.replay.whatif import whatif
 from tests import tiny
+from tests.analyses import analysed
 from tests.oracle.model import Call, Op, Range, Shape
 from tests.runs_of_ranks import NAMES
 
@@ -31,12 +32,14 @@ AS_RECORDED_WHOLE = replace(tiny.AS_RECORDED, skip=0)
 @dataclass(frozen=True)
 class Loop:
     """What a rank does in each step: so many kernels, the Python before each launch, and how long
-    each kernel takes with how many blocks. A collective with the other ranks ends the step."""
+    each kernel takes with how many blocks. A collective with the other ranks ends the step; the
+    host waits for it, or runs ahead."""
 
     kernels: int = 40
     python_us: int = 60
     kernel_us: int = 20
     blocks: int = 64
+    ahead: bool = False
 
     @property
     def computes_ns(self) -> int:
@@ -70,27 +73,34 @@ def _of_rank(row: tiny.Row, rank: int) -> tiny.Row:
 def rows_of(*loops: Loop) -> list[list[tiny.Row]]:
     """The rows of each rank."""
     rows: list[list[tiny.Row]] = [[] for _ in loops]
-    begin_us = 100
+    begins_us, end_us = [100] * len(loops), 0
     for step in range(STEPS):
         first = 1_000 * step + 1
         arrived = [
-            _computed(own, loop, begin_us, first) for own, loop in zip(rows, loops, strict=True)
+            _computed(own, loop, begin_us, first, end_us)
+            for own, loop, begin_us in zip(rows, loops, begins_us, strict=True)
         ]
         end_us = max(at for _, at in arrived) + TRANSFER_US
-        for own, loop, (launched, at) in zip(rows, loops, arrived, strict=True):
+        for rank, (own, loop) in enumerate(zip(rows, loops, strict=True)):
+            launched, at = arrived[rank]
             number = first + loop.kernels
             own.append(tiny.launch(launched * US, (launched + 4) * US, number))
             own.append(tiny.kernel(at * US, end_us * US, number, name=NAMES[0]))
-            synced = ((launched + 5) * US, (end_us + 2) * US)
-            own.append(tiny.call(*synced, "cudaDeviceSynchronize"))
-            own.append(tiny.opened((begin_us - 5) * US, synced[1] + 1, "step"))
-        begin_us = end_us + 12
+            done_us = launched + 5
+            if not loop.ahead:
+                own.append(tiny.call(done_us * US, (end_us + 2) * US, "cudaDeviceSynchronize"))
+                done_us = end_us + 2
+            own.append(tiny.opened((begins_us[rank] - 5) * US, done_us * US + 1, "step"))
+            begins_us[rank] = done_us + 10
     return rows
 
 
-def _computed(rows: list[tiny.Row], loop: Loop, begin_us: int, first: int) -> tuple[int, int]:
-    """Add a step's kernels; when the collective is launched, and when it arrives."""
-    launched, free = begin_us, 0
+def _computed(
+    rows: list[tiny.Row], loop: Loop, begin_us: int, first: int, free: int
+) -> tuple[int, int]:
+    """Add a step's kernels, the first when the GPU is free; when the collective is launched, and
+    when it arrives."""
+    launched = begin_us
     for number in range(first, first + loop.kernels):
         rows.append(tiny.launch(launched * US, (launched + 4) * US, number))
         start = max(launched + 6, free + 1)
@@ -194,6 +204,42 @@ def test_a_rank_that_others_do_not_wait_for_saves_nothing_until_the_slowest_one_
     assert run.step_of([fast[0], programs[1]], nothing).step_ns >= run.before_ns
     assert run.before_ns - run.step_of([programs[0], fast[1]], nothing).step_ns > 1_000 * US
     assert run.before_ns - run.step_of(fast, nothing).step_ns > 1_150 * US
+
+
+def slower(loop: Loop, more_us: int) -> Loop:
+    """The same with so much more of the host's time at each launch."""
+    return replace(loop, python_us=loop.python_us + more_us)
+
+
+def test_the_profiler_takes_as_much_of_each_call_of_all_ranks() -> None:
+    """What it takes of a rank that waits for another one does not show in its own steps. Once the
+    other one is faster, the run takes what it takes without the profiler."""
+    waiting, late = Loop(python_us=50, ahead=True), Loop(python_us=100, ahead=True)
+    plain = replays_of(reports_of(waiting, late))
+    recorded = [
+        replace(tiny.trace_of(*rows), report=f"rank{number}")
+        for number, rows in enumerate(rows_of(*(slower(loop, 10) for loop in (waiting, late))))
+    ]
+    options = replace(AS_RECORDED_WHOLE, unrecorded_step_ns=plain.before_ns)
+    run = replays_of([JudgedReport(nsysflow.analyze(trace, options)) for trace in recorded])
+    assert run.before_ns == pytest.approx(plain.before_ns, rel=0.01)
+    faster_ns, truth_ns = (
+        of.step_of([first, with_cheaper_host(second, 70 * US)], RunChange(compute={})).step_ns
+        for of in (run, plain)
+        for first, second in [[one.names.recorded.program for one in of.each]]
+    )
+    assert truth_ns < 0.6 * plain.before_ns
+    assert faster_ns == pytest.approx(truth_ns, rel=0.01)
+
+
+def test_a_rank_that_begins_earlier_waits_for_the_others() -> None:
+    """The host of one rank comes to its first kernel 40 ms late. Without that time, its kernels
+    begin earlier; no step is longer for it."""
+    names = [f"ddp-no_overlap-rank{rank}" for rank in (0, 1)]
+    run = replays_of([JudgedReport(analysed(name)) for name in names])
+    saved_ns = run.saving_ns(Changes(faster_host=(("step", 0.5),)))
+    assert saved_ns is not None
+    assert 0 <= saved_ns < 0.01 * run.before_ns
 
 
 def test_launches_save_a_run_no_more_than_the_rank_with_more_work_leaves() -> None:
