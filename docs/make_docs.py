@@ -1,4 +1,5 @@
-"""Write docs/tables.md from the declarations: every frame, what a row is, its columns.
+"""Write docs/tables.md from the declarations: every frame, what a row is, its columns; and each
+cause and kind of finding.
 Write the names of all columns too, for completion.
 
 `make docs` runs it; a test fails when the file is behind.
@@ -13,6 +14,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import causes, schema
+from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.analysis.tables.table import Table
 
@@ -42,6 +44,10 @@ def page() -> str:
             "## Causes of idle time\n",
             "In the order that breaks ties (spec §3).\n",
             _causes(),
+            "## Kinds of findings\n",
+            "The values of `rule` in [findings](#findings). `nsysflow explain RULE` says why each"
+            " costs time, what to change and when not to; spec §16 says how each is found.\n",
+            _rules(),
             "## Canonical frames\n",
             "What a loader fills in. A `process` or `thread` is an opaque key, unique in the"
             " report.\n",
@@ -90,6 +96,11 @@ def _causes() -> str:
         f"| `{cause.name}` | {cause.meaning} | {cause.label} |\n" for cause in causes.DECLARED
     )
     return f"| cause | meaning | on screens |\n| --- | --- | --- |\n{rows}"
+
+
+def _rules() -> str:
+    rows = "".join(f"| `{rule}` | {known.about} |\n" for rule, known in explanations().items())
+    return f"| rule | what it finds |\n| --- | --- |\n{rows}"
 
 
 def column_names() -> str:
