@@ -20,8 +20,8 @@ def mcp(ctx: click.Context, /, folder: Path) -> None:
     """Let coding agents read the reports in FOLDER.
 
     Speaks the Model Context Protocol on standard input and output; agents start it by themselves.
-    They read what is in FOLDER, without a FOLDER in the current one, and nothing else. Nothing is
-    written, and nothing is sent anywhere. Needs: pip install 'nsysflow[mcp]'.
+    They read only what is in FOLDER, by default the current folder. Nothing is written, and
+    nothing is sent anywhere. Needs: pip install 'nsysflow[mcp]'.
 
     \b
     Example:

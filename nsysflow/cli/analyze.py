@@ -13,6 +13,7 @@ from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.options import (
+    HOW_TO_RUN,
     Command,
     Workers,
     flops_options,
@@ -144,14 +145,14 @@ class AnalyzeCommand:
 @cache_option
 @option(
     "--low-memory",
-    section="What to look at",
+    section=HOW_TO_RUN,
     is_flag=True,
     help="Keep large tables on disk instead of in memory.",
 )
 @option(
     "--min-gap-us",
     "at_least_ns",
-    section="What to look at",
+    section=_WRITE,
     callback=microseconds,
     default="0",
     metavar="US",
@@ -177,7 +178,7 @@ def analyze(**typed: Any) -> None:
     them, or a pattern in quotes.
 
     Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json, --gaps-csv or
-    --flamegraph it gives that instead of the page, and writes the tables only with -o.
+    --flamegraph it gives only that, and writes the tables only with -o.
 
     \b
     Example:

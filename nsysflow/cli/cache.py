@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from nsysflow.cli.options import Command, Decorated, option
+from nsysflow.cli.options import HOW_TO_RUN, Command, Decorated, option
 
 if TYPE_CHECKING:
     from nsysflow.runs.cache import CacheEntry, Store
@@ -42,7 +42,7 @@ def cache_option(command: Decorated) -> Decorated:
     """Add the option that does without the cache."""
     return option(
         "--no-cache",
-        section="What to look at",
+        section=HOW_TO_RUN,
         is_flag=True,
         expose_value=False,
         callback=_without,
@@ -56,15 +56,14 @@ def cache_option(command: Decorated) -> Decorated:
     is_flag=True,
     help="Remove what this nsysflow cannot use, and the longest unused above the limit.",
 )
-@click.option("--clear", is_flag=True, help="Remove all of them.")
+@click.option("--clear", is_flag=True, help="Remove all that is kept.")
 def cache(*, prune: bool, clear: bool) -> None:
-    """Show of which reports answers are kept.
+    """List the reports whose answers are kept.
 
     What an analysis of more than a second prints is kept in your cache folder. Where it writes its
-    files, the page, each finding in full and the tables are kept, so that the next question is
-    answered at once. Answers are looked up by size, time and content of the report, so one that
-    changed is analysed again, and by options. The longest unused make room for new ones;
-    NSYSFLOW_CACHE names another folder, or is off.
+    files, the page, each finding in full and the tables are kept too, so that the next question is
+    answered at once. A report that has changed is analysed again. The longest unused make room for
+    new ones. NSYSFLOW_CACHE names another folder; with `off` nothing is kept.
 
     \b
     Example:

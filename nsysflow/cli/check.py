@@ -103,7 +103,7 @@ class _Shown:
     type=_PATH,
     multiple=True,
     metavar="FILE",
-    help="Compare with this file that --update-baseline wrote, or with this report. Repeat it for"
+    help="Compare with this file, which --update-baseline wrote, or with this report. Repeat it for"
     " several captures.",
 )
 @option(
@@ -120,7 +120,7 @@ class _Shown:
     "--github",
     section=_PRINTED,
     is_flag=True,
-    help="Print annotations of source lines for GitHub, too (with --json to stderr).",
+    help="Also print annotations of source lines for GitHub (with --json to stderr).",
 )
 @click.pass_context
 def check(
@@ -141,7 +141,7 @@ def check(
     one program. Give three of 40 steps each: runs differ by more than steps do.
 
     Type budgets with --max, or write them into [check] of nsysflow.toml: max = ["step_ms<=5"].
-    They limit a step of the slowest rank, the mean of all after start-up, as analyze shows it:
+    They limit the step that analyze shows: the mean of all after start-up, of the slowest rank.
 
     \b
       step_ms                  the step; each time also as _us or _ns

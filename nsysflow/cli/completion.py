@@ -56,10 +56,10 @@ def explained(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes your shell complete names.
+    """Print a script that makes your shell complete names.
 
-    These are commands, options, workloads, variants, tables, what explain has a page on, and the
-    ranges of the report that was typed: of one that was analysed before, or a plain .sqlite.
+    These are commands, options, workloads, variants, tables, names for explain, and the ranges of
+    the report that you typed: one that was analysed before, or a plain .sqlite.
 
     \b
     Example:

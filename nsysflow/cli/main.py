@@ -141,8 +141,8 @@ def doctor(*, as_json: bool, forget_costs: bool) -> None:
     """Show what works here, and what to type for the rest.
 
     Looks at nsys, the GPU and its driver, Python's packages and permissions, and tries nsys on a
-    tiny program. The exit code is 1 if a GPU cannot be profiled here. What recording costs here is
-    learned by `profile`, wherever a step was timed without it, and used where none was.
+    tiny program. The exit code is 1 if a GPU cannot be profiled here. Each `profile` that times a
+    step without recording learns what recording costs here; others estimate the plain step by it.
 
     \b
     Example:

@@ -127,6 +127,7 @@ def _flops(_ctx: click.Context, _param: click.Parameter, typed: float | None) ->
 
 _WHAT: Final = "What to look at"
 _HOW: Final = "How to judge it"
+HOW_TO_RUN: Final = "How to run it"
 
 _STEP: Final = option(
     "--step",
@@ -141,7 +142,7 @@ _SKIP: Final = option(
     section=_WHAT,
     type=click.IntRange(min=0),
     metavar="N",
-    show_default="2, fewer of 5 or 6 steps; 0 where only a window of steps was captured",
+    show_default="2, of 6 steps 1, of 5 none; none where --capture chose the steps",
     help="Count the first N steps as warm-up.",
 )
 _STEPS: Final = option(
@@ -197,8 +198,8 @@ _WINDOW: Final = (
         callback=microseconds,
         default="50",
         metavar="US",
-        help="Count up to so many microseconds between two calls as the framework's own; longer"
-        " ones are the program's code.",
+        help="Count a pause of up to US microseconds between two calls as the framework's own, and"
+        " a longer one as the program's code.",
     ),
 )
 
@@ -209,8 +210,8 @@ _FLOPS: Final = (
         type=float,
         callback=_flops,
         metavar="F",
-        show_default="what workloads say of themselves",
-        help="Compute MFU with so many FLOPs per step of one rank, e.g. 4.1e12.",
+        show_default="those of the workload",
+        help="Compute MFU with F FLOPs per step of one rank, e.g. 4.1e12.",
     ),
     option(
         "--flops-dtype",
@@ -287,7 +288,7 @@ _OPTIONS: Final = (
         type=click.IntRange(min=1),
         metavar="N",
         show_default="as cores and memory allow; 8 of Slurm",
-        help="Open so many reports at once.",
+        help="Open N reports at once.",
     ),
     option(
         "--scheduler",

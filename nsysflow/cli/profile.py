@@ -101,8 +101,8 @@ class _ProfileCommand(Command):
     default=None,
     show_default="only for workloads on a GPU",
     help="First run the program without the profiler, and end it after 30 timed steps. The page"
-    " then shows how long a plain step takes. It is off for your own programs, as what they write"
-    " or log would be written twice.",
+    " then shows how long a plain step takes. Off for your own programs, which would write files"
+    " and logs twice.",
 )
 @option("--dry-run", section=_RUN, is_flag=True, help="Print the commands and run nothing.")
 @option(
@@ -142,7 +142,8 @@ class _ProfileCommand(Command):
     "--osrt",
     section=_RECORD,
     is_flag=True,
-    help="Trace calls to the operating system too; the report can get large.",
+    help="Trace calls to the operating system too: the report can get large, and nsysflow does not"
+    " read them.",
 )
 @option(
     "--no-annotate",
@@ -156,7 +157,7 @@ class _ProfileCommand(Command):
     section=_WHEN,
     callback=window,
     metavar="WAIT:WARMUP:ACTIVE",
-    show_default="3:2:5 for workloads, else from the start until there are enough steps",
+    show_default="3:2:5 for workloads and torch.profiler, else until there are enough steps",
     help="Record the ACTIVE steps that follow WAIT + WARMUP others: those of nsysflow.steps, else"
     " those found in a PyTorch program.",
 )
@@ -172,7 +173,8 @@ class _ProfileCommand(Command):
     "stop",
     section=_WHEN,
     is_flag=True,
-    help="End the program once that is recorded: send SIGTERM, and wait for its end.",
+    help="End the program once enough, or the window of --capture, is recorded: send SIGTERM, and"
+    " wait for its end.",
 )
 @option(
     "--delay",
