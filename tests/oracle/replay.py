@@ -146,8 +146,8 @@ class Replay:
         for o, launch in enumerate(self.launch):
             if launch is not None:
                 op = self.ops[o]
-                lane = lane_of.setdefault(launch, (op.process, op.device, op.stream))
-                lanes[lane][launch] = o
+                of_first = lane_of.setdefault(launch, (op.process, op.device, op.stream))
+                lanes[of_first][launch] = o
         for lane in lanes.values():
             launches = sorted(lane, key=lambda c: self.calls[c].start_ns)
             full: list[tuple[int, int]] = []

@@ -11,7 +11,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.recompile import recompile
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched
-from tests.oracle.model import Shape
+from tests.oracle.model import Op, Shape
 
 KERNEL: Final = "k"
 
@@ -22,6 +22,8 @@ def building_in(
     """Steps of 2 ms with two kernels each; in one of them code is built and loaded between these,
     which takes 50 ms. Its second kernel has another name or grid."""
 
+    shape = Shape(grid_x=grid)
+
     def rows() -> Iterator[Row]:
         start = 0
         for i in range(steps):
@@ -30,11 +32,11 @@ def building_in(
             yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=900 * US)
             if late:
                 yield tiny.call(start + 49_000 * US, start + 49_100 * US, "cuModuleLoadData")
-            launch, kernel = launched(start, 100 * i + 2, at=late + 700, took=5, kernel_ns=900 * US)
-            yield launch
-            shape = Shape(grid_x=grid)
-            new = replace(kernel, name=built, short_name=built, shape=shape)
-            yield new if late else kernel
+            for row in launched(start, 100 * i + 2, at=late + 700, took=5, kernel_ns=900 * US):
+                if late and isinstance(row, Op):
+                    yield replace(row, name=built, short_name=built, shape=shape)
+                else:
+                    yield row
             start += (2_000 + late) * US
 
     return judged(*rows())
