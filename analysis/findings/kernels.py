@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.kernel_classes import Rules, class_of
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.kernel_classes import Rules, class_of
 from nsysflow.base.peaks import PEAKS, Unit
 
 _CAPABILITIES: Final[Mapping[str, int]] = {

@@ -4,10 +4,10 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
 from nsysflow.analysis.frames.statistics import percent, spread
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.kernel_classes import class_of
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 KERNELS: Final = TableSchema(

@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.intervals import on_axis, overlaps, reached_before
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
@@ -17,7 +18,6 @@ from nsysflow.analysis.tables.gaps import (
     occurring,
     place_names,
 )
-from nsysflow.analysis.tables.kernel_classes import class_of
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 STEP_PARTS: Final = TableSchema(

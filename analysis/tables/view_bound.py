@@ -6,9 +6,9 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.selection.bound import PARTS, bounds, view_parts
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.tables.kernel_classes import class_of
 
 TOGETHER: Final = ("host", "launch")
 """Causes that are one loss: the host did not keep up."""

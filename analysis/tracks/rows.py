@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
+from nsysflow.analysis.events.kernel_classes import Rules, class_of
 from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.lookup import scatter_table
 from nsysflow.analysis.frames.source_files import shown_frames
@@ -15,7 +16,6 @@ from nsysflow.analysis.idle.run_ahead import CausedGaps
 from nsysflow.analysis.idle.samples import cells, has_host_stacks
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.timeline import Timeline
-from nsysflow.analysis.tables.kernel_classes import Rules, class_of
 from nsysflow.analysis.tracks.lanes import (
     CALLS,
     GAPS,

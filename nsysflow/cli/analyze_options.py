@@ -57,7 +57,7 @@ class AnalyzeOptions:
             click.UsageError: the window ends before it starts.
             SettingsError: the file of kernel classes is wrong.
         """
-        from nsysflow.analysis.tables.kernel_classes import read_kernel_classes
+        from nsysflow.analysis.events.kernel_classes import read_kernel_classes
 
         added, removed = split_domains(self.domains)
         try:

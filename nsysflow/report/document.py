@@ -12,9 +12,9 @@ import polars.selectors as cs
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.events.kernel_classes import Rules
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
 from nsysflow.analysis.tables.index import declarations
-from nsysflow.analysis.tables.kernel_classes import Rules
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.phase_tree import phase_names, phase_tree

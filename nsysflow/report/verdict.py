@@ -7,10 +7,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
-from nsysflow.analysis.tables.kernel_classes import OTHER
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row

@@ -5,7 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
-from nsysflow.analysis.tables.kernel_classes import OTHER, kernel_classes
+from nsysflow.analysis.events.kernel_classes import OTHER, kernel_classes
 from tests.oracle.accounting import Interval, Keep, common, communication, covered, length, window
 from tests.oracle.model import GpuSample, Op
 from tests.oracle.phases import Open

@@ -6,10 +6,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
-from nsysflow.analysis.tables.kernel_classes import OTHER
 from nsysflow.base.units import duration, instant, number, percent, share, signed, size
 from nsysflow.report.fields import (
     BlockDeclaration,

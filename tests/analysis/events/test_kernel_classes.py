@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nsysflow.analysis.tables.kernel_classes import class_of, kernel_classes, read_kernel_classes
+from nsysflow.analysis.events.kernel_classes import class_of, kernel_classes, read_kernel_classes
 from nsysflow.base.errors import SettingsError
 
 NAMES = {

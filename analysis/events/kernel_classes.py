@@ -26,7 +26,7 @@ _EXAMPLE_FILE: Final = "[[class]]\n  name = \"attention\"\n  pattern = '^my_attn
 def kernel_classes() -> Rules:
     """The rules of kernel_classes.toml."""
     text = (
-        files("nsysflow.analysis.tables")
+        files("nsysflow.analysis.events")
         .joinpath("kernel_classes.toml")
         .read_text(encoding="utf-8")
     )
