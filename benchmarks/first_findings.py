@@ -190,7 +190,7 @@ def named(valued: Valued) -> str:
 
 
 def _program(one: Compared) -> str:
-    said, known = one.finding.alone_ns, one.saves_ns is not None
+    said, known = one.said_ns, one.saves_ns is not None
     off = abs(said - (one.saves_ns or 0)) / one.window_ns
     cells = (
         one.program,

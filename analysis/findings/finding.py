@@ -39,6 +39,9 @@ class Finding:
             replay. Not a saving.
         steps: how many of the judged steps have it; 1 where no steps are judged.
         changes: what is replayed to value it; None where no replay can.
+        sure: the part of the changes that is made in any case: it gives the low end of the saving.
+            None where that is all of them.
+        besides: what else the changes take away, as it ends `… if`.
         exact: whether the replayed change is what people would do. If not, its saving is the most
             that can be saved.
         saves_more: whether the change also makes other kernels faster, by what no trace tells: what
@@ -67,6 +70,8 @@ class Finding:
     size_ns: int
     steps: int
     changes: Changes | None = None
+    sure: Changes | None = None
+    besides: str = ""
     exact: bool = True
     saves_more: bool = False
     at_most_ns: int = 0
@@ -115,8 +120,10 @@ class Valued:
     Attributes:
         finding: what to change.
         low_ns: what is saved at least, once the changes above it in the plan are made.
-        high_ns: what is saved at most then; the same where the change itself was replayed.
+        high_ns: what is saved at most then; the same where the change itself was replayed, but for
+            changes of which only a part is `sure`.
         alone_ns: what it saves at most as the only change.
+        alone_low_ns: what it saves at least as the only change.
         step_ns: the step that it is saved of: the mean after start-up.
         step_after_ns: the step with all changes of the plan up to this one.
         busy_after_ns: how long the GPU runs something in that step: no saving goes below.
@@ -131,6 +138,7 @@ class Valued:
     low_ns: int
     high_ns: int
     alone_ns: int
+    alone_low_ns: int
     step_ns: int
     step_after_ns: int
     report: str
@@ -144,14 +152,25 @@ class Valued:
         return self.finding.changes is not None or self.finding.beside
 
     @property
+    def is_range(self) -> bool:
+        """Whether it saves one amount if only what is sure is changed, and more if all is."""
+        return self.finding.sure is not None and self.low_ns < self.high_ns
+
+    @property
     def pct(self) -> float:
         """The most that is saved, as a share of the step."""
         return 100 * self.high_ns / self.step_ns if self.step_ns else 0.0
 
     @property
+    def low_pct(self) -> float:
+        """The least that is saved, as a share of the step."""
+        return 100 * self.low_ns / self.step_ns if self.step_ns else 0.0
+
+    @property
     def rank_ns(self) -> float:
-        """What findings are sorted by: an upper bound counts half, all else whole."""
-        return self.alone_ns / 2 if self.finding.method == "bound" else float(self.alone_ns)
+        """What findings are sorted by: the middle of the least and the most, which is half of an
+        upper bound."""
+        return (self.alone_low_ns + self.alone_ns) / 2
 
     @property
     def worth(self) -> float:

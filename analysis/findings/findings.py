@@ -11,7 +11,7 @@ import polars as pl
 from nsysflow.analysis.findings.explanation import effort_of
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.plan import WORTH_PCT, plan_of, ranked, together_ns, value
+from nsysflow.analysis.findings.plan import WORTH_PCT, least_ns, plan_of, ranked, together_ns, value
 from nsysflow.analysis.findings.rules import (
     RULES,
     RULES_OF_RUN,
@@ -30,7 +30,8 @@ FINDINGS: Final = TableSchema(
     is what is left to save once the changes above are made, of a step (the mean after start-up, of
     the slowest rank, without the profiler's share as timed or by estimate), or of the window as
     recorded where no steps are judged. `method` is `replay`
-    where the change itself was replayed, so that low and high are the same, `bound` where
+    where the change itself was replayed: low and high are the same, or low is without the waits
+    alone and high without the loop that they stand in; `bound` where
     `saving_high_ns` is the most that it can be, and `least` where both are the least that it is:
     the change also makes other kernels faster, by what no trace tells. `culprit` is the call,
     kernel or stream that it is about. `steps` is how many of the judged steps have it. `process`
@@ -338,8 +339,13 @@ def largest_after(subject: JudgedReport, found: Findings, changes: Changes) -> V
         both_ns = replays.saving_ns(Changes.together([changes, one.finding.changes]))
         more_ns = 0 if both_ns is None else both_ns - changed_ns
         if more_ns > 0:
-            low_ns = 0 if one.finding.method == "bound" else more_ns
-            left.append(replace(one, low_ns=low_ns, high_ns=more_ns, alone_ns=more_ns, later_ns=0))
+            sure_ns = None
+            if one.finding.sure is not None:
+                with_sure = Changes.together([changes, one.finding.sure])
+                sure_ns = (replays.saving_ns(with_sure) or 0) - changed_ns
+            low_ns = least_ns(one.finding, sure_ns, more_ns)
+            here = replace(one, low_ns=low_ns, high_ns=more_ns, later_ns=0)
+            left.append(replace(here, alone_low_ns=low_ns, alone_ns=more_ns))
     return max(left, key=lambda one: one.rank_ns, default=None)
 
 

@@ -79,6 +79,7 @@ def with_other_loop(
         low_ns=0,
         high_ns=saved_ns,
         alone_ns=saved_ns,
+        alone_low_ns=0,
         step_ns=step_ns,
         step_after_ns=before[-1].step_after_ns if before else found.undisturbed_step_ns,
         report=row["report"],

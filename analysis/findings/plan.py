@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.stall_findings import TAKES_TURNS, compared_with_replay
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.units import duration
 
 WORTH_PCT: Final = 1.0
 """A finding that cannot save this share of a step is not worth a line: equal steps of one capture
@@ -49,7 +50,7 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
         plan = _with_hidden(plan, hidden, replays, worth_ns)
     else:
         behind = ranked(_behind_the_host(hidden, replays, subject))
-    plan = _with_ends(_with_idle(plan, replays), replays)
+    plan = tuple(_with_words(_with_ends(_with_idle(plan, replays), replays)))
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(value(one, replays) for one in LAST_RESORT(subject))
@@ -106,8 +107,10 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
     replayed_ns, saved_ns, busy_ns = 0, 0, replays.step_ns
     done = []
     for one in plan:
-        changes = one.finding.changes
+        changes, low_ns = one.finding.changes, None
         if changes is not None:
+            if one.finding.sure is not None:
+                low_ns = _saved(replays, [*made, one.finding.sure]) - replayed_ns
             made.append(changes)
             with_it_ns = max(replayed_ns, replays.saving_ns(Changes.together(made)) or 0)
             high_ns = with_it_ns - replayed_ns
@@ -128,13 +131,39 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
         done.append(
             replace(
                 one,
-                low_ns=0 if one.finding.method == "bound" else high_ns,
+                low_ns=least_ns(one.finding, low_ns, high_ns),
                 high_ns=high_ns,
                 step_after_ns=one.step_ns - saved_ns,
                 busy_after_ns=busy_ns,
             )
         )
     return done
+
+
+def least_ns(finding: Finding, sure_ns: int | None, high_ns: int) -> int:
+    """The low end of a saving.
+
+    Args:
+        finding: what is changed.
+        sure_ns: what the changes save that are sure; None where all are.
+        high_ns: the high end.
+    """
+    if finding.method == "bound":
+        return 0
+    return high_ns if sure_ns is None else max(0, min(sure_ns, high_ns))
+
+
+def _with_words(plan: Iterable[Valued]) -> Iterator[Valued]:
+    """The plan with what both ends of a range mean."""
+    for one in plan:
+        if not one.is_range:
+            yield one
+            continue
+        low = duration(one.low_ns) if one.low_ns else "nothing"
+        high = duration(one.high_ns)
+        ends = f"{low} if only the waits go, {high} if {one.finding.besides}"
+        finding = replace(one.finding, evidence=(*one.finding.evidence, ends))
+        yield replace(one, finding=finding)
 
 
 def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
@@ -147,13 +176,18 @@ def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     done = []
     for one in plan:
         before = [_saved(each, made) for each in replays.extremes]
+        sure = [] if one.finding.sure is None else [*made, one.finding.sure]
+        least = [_saved(each, sure) for each in replays.extremes] if sure else []
         made += [] if one.finding.changes is None else [one.finding.changes]
         if one.finding.method == "bound":
             done.append(one)
             continue
         after = [_saved(each, made) for each in replays.extremes]
-        ends = [max(0, then - now) for now, then in zip(before, after, strict=True)]
-        done.append(replace(one, plain_ns=(min(*ends, one.high_ns), max(*ends, one.high_ns))))
+        lows, highs = (
+            [max(0, then - now) for now, then in zip(before, saved, strict=True)]
+            for saved in (least or after, after)
+        )
+        done.append(replace(one, plain_ns=(min(*lows, one.low_ns), max(*highs, one.high_ns))))
     return tuple(done)
 
 
@@ -163,7 +197,8 @@ def _saved(replays: Replays, made: Sequence[Changes]) -> int:
 
 def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
     """The findings without those of all waits at once that say no more than those of each wait."""
-    alone_ns = sum(one.alone_ns for one in valued if one.finding.waits and not one.finding.joint)
+    each = [one for one in valued if one.finding.waits and not one.finding.joint]
+    alone_ns = sum(one.alone_low_ns for one in each)
     for one in valued:
         if not one.finding.joint or one.alone_ns > TAKES_TURNS * alone_ns:
             yield one
@@ -172,22 +207,29 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
 def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Valued:
     """A finding with its saving, replayed if it can be, and if that is worth its time."""
     finding = _of_its_process(advised(finding, replays.subject.frameworks), replays.subject)
-    saved_ns, step_ns = None, replays.step_ns
+    saved_ns, sure_ns, step_ns = None, None, replays.step_ns
     if finding.changes is not None and replayed:
         saved_ns = replays.saving_ns(finding.changes)
         # where the GPU is the limit at first; else the host's launches come before its kernels
         worth = saved_ns is not None and 100 * saved_ns >= WORTH_PCT * step_ns
         if saved_ns is not None and worth and finding.is_bound_of_kernels:
             saved_ns = max(saved_ns, replays.most_saved_ns(finding.changes, Changes()) or 0)
+    if saved_ns is not None and finding.sure is not None:
+        sure_ns = replays.saving_ns(finding.sure) or 0
+        if 100 * (saved_ns - sure_ns) < WORTH_PCT * step_ns:  # not worth a range
+            finding = replace(finding, changes=finding.sure, sure=None, besides="")
+            saved_ns, sure_ns = sure_ns, None
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
         if explanations()[finding.rule].causes and not finding.beside:
             saved_ns = round(replays.idle_left * saved_ns)
         saved_ns = min(saved_ns, step_ns)
-        finding = replace(finding, exact=False, changes=None)
+        finding = replace(finding, exact=False, changes=None, sure=None)
     elif finding.waits and not finding.joint:
-        finding = compared_with_replay(finding, saved_ns, replays.idle_left * finding.size_ns)
+        lost_ns = replays.idle_left * finding.size_ns
+        waits_ns = saved_ns if sure_ns is None else sure_ns
+        finding = compared_with_replay(finding, waits_ns, lost_ns)
     if finding.beside and replays.subject.of_steps:
         saved_ns = min(saved_ns, replays.longer_ns)
     if finding.changes is not None:
@@ -195,11 +237,13 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
     saved_ns = max(0, saved_ns)
     if not finding.exact and finding.at_most_ns:
         saved_ns = min(saved_ns, finding.at_most_ns)
+    low_ns = least_ns(finding, sure_ns, saved_ns)
     return Valued(
         finding=finding,
-        low_ns=0 if finding.method == "bound" else saved_ns,
+        low_ns=low_ns,
         high_ns=saved_ns,
         alone_ns=saved_ns,
+        alone_low_ns=low_ns,
         step_ns=step_ns,
         step_after_ns=step_ns - saved_ns,
         report=replays.subject.report,

@@ -11,7 +11,8 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
-from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
+from nsysflow.analysis.replay.read_loops import FEWEST_READS, acting_calls, read_loops
 from nsysflow.base.units import number
 
 What = Literal["read", "pageable", "pinned", "sync", "alloc"]
@@ -80,6 +81,8 @@ class Stalls:
         idle_ns: the idle time behind them, per step.
         process: the OS pid; None where several processes have them.
         at: the place as `nsysflow whatif` takes it.
+        loop_kernels: where they stand in loops that only read, how many kernels these launch; else
+            None.
     """
 
     what: What
@@ -94,6 +97,7 @@ class Stalls:
     idle_ns: int
     process: int | None
     at: str
+    loop_kernels: int | None
 
     @property
     def line(self) -> str:
@@ -118,7 +122,9 @@ class Stalls:
     def finding(
         self, subject: JudgedReport, *, rule: str, what: str, change: tuple[str, ...]
     ) -> Finding:
-        """The finding that says to remove them."""
+        """The finding that says to remove them; where they stand in loops, at most these go."""
+        alone = Changes(removed=self.removals)
+        in_loop = self.loop_kernels is not None
         return Finding(
             rule=rule,
             title=f"{what}: {self.api}{place(self.phase, self.line)}",
@@ -130,7 +136,9 @@ class Stalls:
             table="syncs",
             size_ns=self.size_ns,
             steps=self.steps,
-            changes=Changes(removed=self.removals),
+            changes=Changes(removed=(Removal(kind=LOOP, at=self.at),)) if in_loop else alone,
+            sure=alone if in_loop else None,
+            besides=self._besides(subject) if in_loop else "",
             worth_ns=self.worth_ns(subject),
             waits=True,
             process=self.process,
@@ -139,6 +147,13 @@ class Stalls:
             via=self.via,
             culprit=self.api,
         )
+
+    def _besides(self, subject: JudgedReport) -> str:
+        """What else goes where their loop goes."""
+        kernels = subject.per_step(self.loop_kernels or 0)
+        if not kernels:
+            return "the code between them goes, too"
+        return f"the {number(kernels)} kernels and the code between them go, too"
 
     def many(self, subject: JudgedReport) -> str:
         """`, 203 times a step`, where they are that many; else empty."""
@@ -196,7 +211,27 @@ def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[
         idle_ns=subject.per_step(int(rows["idle_ns"].sum())),
         process=subject.process_of(rows),
         at=without_function(line(source, via)) or _alone(phase, phases),
+        loop_kernels=_loop_kernels(subject, rows) if what in ("read", "sync") else None,
     )
+
+
+MOST_OF_KERNELS: Final = 0.5
+"""Loops that only read have at most half of all kernel time: two real ones had 16 and 9 %. Others
+are the program itself, which cannot go."""
+
+
+def _loop_kernels(subject: JudgedReport, rows: pl.DataFrame) -> int | None:
+    """How many kernels the loops launch that these stalls stand in; None if they stand in none."""
+    if len(rows) < FEWEST_READS * subject.steps_with(rows["start_ns"]):
+        return None
+    timeline = subject.timeline
+    classes = timeline.options.kernel_classes
+    acting = kept_with(subject, "acting calls", lambda: acting_calls(timeline.events, classes))
+    loops = read_loops(acting, rows["call"])
+    compute_ns = int(subject.tables.accounting["compute_ns"].sum())
+    if loops.is_empty() or loops["kernel_ns"].sum() > MOST_OF_KERNELS * compute_ns:
+        return None
+    return int(loops["kernels"].sum())
 
 
 def _alone(phase: str, phases: list[str]) -> str:

@@ -12,6 +12,7 @@ from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import (
     KINDS,
+    LOOP,
     CallKey,
     Changes,
     Removal,
@@ -21,7 +22,9 @@ from nsysflow.analysis.replay.changes import (
     with_graphs,
     with_less_work,
     without_calls,
+    without_loops,
 )
+from nsysflow.analysis.replay.read_loops import acting_calls, read_loops
 from nsysflow.analysis.replay.replay import Program, Recorded
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.selection.timeline import Timeline
@@ -101,6 +104,15 @@ class Names:
             return kind
         there = self._stalls_at(removal.at)
         return kind.filter(kind.is_in(there.implode()))
+
+    @once_for_each
+    def loops(self, removal: Removal) -> pl.DataFrame:
+        """The loops that the stalls of a removal stand in: `node`, `first` of their calls."""
+        calls, events = self.recorded.program.calls, self.timeline.events
+        reads = calls["call"].gather(self.stalls(removal))
+        acting = acting_calls(events, self.timeline.options.kernel_classes)
+        loops = read_loops(acting, reads)
+        return loops.select("first", self.recorded.node_of_call.gather(loops["call"]).alias("node"))
 
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
         """What to multiply each operation's time with: kernels and copies of these names,
@@ -241,6 +253,12 @@ def changed(names: Names, changes: Changes) -> Program:
         waits = program.calls.filter(in_no_graph())
         whole = names.graphed_time_in(phase, waits)
         program = with_graphs(program, names.instances(phase), whole, axis)
+    for removal in changes.removed:
+        if removal.kind == LOOP:
+            loops = names.loops(removal)
+            recorded_ops = names.recorded.program.ops
+            launched = recorded_ops.filter(pl.col("node").is_in(loops["node"].implode()))["op"]
+            program = without_loops(program, loops, launched)
     return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program
 
 

@@ -39,7 +39,7 @@ class Host:
 
 def host_calls(events: Events) -> Host:
     """The outermost calls that launch, wait or allocate; other calls count as the host's work."""
-    outer, holder = _outermost(events)
+    outer, holder = outermost(events)
     launching = holder.gather(events.ops["call"].drop_nulls().unique())
     acts = (events.calls["class"].gather(outer) != "api").scatter(launching, values=True)
     kept = outer.filter(acts)
@@ -58,7 +58,7 @@ def host_calls(events: Events) -> Host:
     )
 
 
-def _outermost(events: Events) -> tuple[pl.Series, pl.Series]:
+def outermost(events: Events) -> tuple[pl.Series, pl.Series]:
     """The rows of the calls that lie in no other of their thread; and which of them each call lies
     in, or is."""
     place = events.axis.at(pl.col("thread_no"), pl.col("start_ns"))

@@ -18,8 +18,12 @@ KINDS: Final = {
     "alloc": ("alloc",),
     "copy": ("blocking_copy",),
     "all": ("sync", "alloc", "blocking_copy"),
+    "loop": ("sync", "blocking_copy"),
 }
-"""The classes of calls (spec §3) that each kind of removal takes."""
+"""The classes of calls (spec §3) that each kind of removal takes. `LOOP` takes more than these."""
+
+LOOP: Final = "loop"
+"""Where waits stand in a loop that only reads values back, all of the loop goes."""
 
 
 MOST_PRINTED: Final = 4
@@ -156,6 +160,38 @@ def without_calls(program: Program, nodes: pl.Series) -> Program:
     soon = pl.min_horizontal("lag_ns", program.usual_lag_ns)
     ops = program.ops.with_columns(pl.when(copied).then(soon).otherwise("lag_ns").alias("lag_ns"))
     return replace(program, calls=calls, ops=ops)
+
+
+def without_loops(program: Program, loops: pl.DataFrame, launched: pl.Series) -> Program:
+    """`program` in which loops cost nothing: their calls, the host's work between these, and what
+    they launch.
+
+    Args:
+        program: what to change.
+        loops: `node`, `first`: their calls. The work before the first call of a loop stays.
+        launched: the operations of these calls.
+    """
+    count = len(program.calls)
+    inside = pl.repeat(value=False, n=count, eager=True).scatter(loops["node"], values=True)
+    after_first = loops.filter(~pl.col("first"))["node"]
+    behind = pl.repeat(value=False, n=count, eager=True).scatter(after_first, values=True)
+    calls = program.calls.with_columns(
+        pl.when(pl.lit(inside)).then(0).otherwise("cost_ns").alias("cost_ns"),
+        pl.when(pl.lit(behind)).then(0).otherwise("work_ns").alias("work_ns"),
+        *(pl.when(~pl.lit(inside)).then(name).alias(name) for name in ("after", "after_ns")),
+    )
+    gone = pl.col("op").is_in(launched.implode())
+    at_once = (
+        pl.when(gone).then(pl.min_horizontal(name, 0)).otherwise(name).alias(name)
+        for name in ("length_ns", "gap_ns")
+    )
+    lag = pl.when(gone).then(pl.min_horizontal("lag_ns", 0)).otherwise("lag_ns").alias("lag_ns")
+    return replace(
+        program,
+        calls=calls,
+        ops=program.ops.with_columns(*at_once),
+        edges=program.edges.with_columns(lag),
+    )
 
 
 def blocking_copies(program: Program) -> pl.Series:

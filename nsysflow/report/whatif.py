@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.findings.finding import EXTENTS, Valued
+from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.run_saving import RunWhatIf
 from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.base.units import duration, number, percent, share
+from nsysflow.report.findings import amount_of
 
 
 def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None) -> Iterator[str]:
@@ -38,7 +39,7 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
         of_step = whatif.step_idle_before, whatif.step_idle_after
         yield from _idle(*of_step, "idle by cause, a step")
     if next_finding is not None:
-        saving = f"{EXTENTS[next_finding.finding.method]}{duration(next_finding.high_ns)}"
+        saving = amount_of(next_finding)
         yield f"then the largest finding: save {saving}: {next_finding.finding.title}"
     for note in whatif.notes:
         yield f"limit: {note}"

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations, pairwise
 from statistics import median
 
+from tests.oracle.accounting import communication
 from tests.oracle.calls import Calls
+from tests.oracle.gpu_metrics import class_of
 from tests.oracle.model import LOW_24_BITS, Op, PlainTrace
 
 FREE = re.compile(r"(cudaFree|cuMemFree).*")
 EVENT_SYNC = re.compile(r"(cuda|cu)EventSynchronize")
 MEMCPY = re.compile(r"(cuda|cu)Memcpy.*")
 NEVER = -(10**30)
+WORK = ("matmul", "conv", "attention", "optimizer", "triton")
 
 
 def middle(values: Iterable[int], default: int) -> int:
@@ -265,6 +268,43 @@ class Replay:
         """When each operation ends, with the calls of these classes removed (rule 12)."""
         return self.run({c for c in self.nodes if self.classes[c] in set(classes)}, {})[1]
 
+    def ends_without_loops(self) -> list[int]:
+        """When each operation ends, without all syncs and blocking copies and the loops that these
+        stand in (rule 21)."""
+        reads = {c for c in self.nodes if self.classes[c] in ("sync", "blocking_copy")}
+        return self.run(reads, {}, loops=self.loops(reads))[1]
+
+    def loops(self, reads: set[int]) -> list[list[int]]:
+        """The calls of each loop that only reads."""
+        kernels: dict[int, int] = defaultdict(int)
+        stops = {c for c in self.nodes if self.classes[c] in ("sync", "alloc", "blocking_copy")}
+        stops -= reads
+        for op, launch in zip(self.ops, self.launch, strict=True):
+            if launch is None:
+                continue
+            kernels[launch] += op.kind == "kernel"
+            is_work = op.kind == "kernel" and class_of(op) in WORK
+            if is_work or op.kind == "graph" or communication(op) is not None:
+                stops.add(launch)
+        chains: list[list[list[int]]] = []
+        for thread in sorted({self.calls[c].thread for c in self.nodes}):
+            chains.append([])
+            since: list[int] = []
+            for c in (c for c in self.nodes if self.calls[c].thread == thread):
+                since.append(c)
+                if c not in reads:
+                    continue
+                if stops & {*since} or sum(kernels[d] for d in since) > 4 or not chains[-1]:
+                    chains.append([])
+                chains[-1].append(since)
+                since = []
+        found = []
+        for first, *others in (chain for chain in chains if len(chain) >= 4):
+            behind = first[1 + max((k for k, c in enumerate(first) if c in stops), default=-1) :]
+            begun = behind[-min(len(calls) for calls in others) :]
+            found.append([*begun, *(c for calls in others for c in calls)])
+        return found
+
     def ends_undisturbed(self, less_ns: int) -> list[int]:
         """When each operation ends, with so much less of the host's time at each call (rule 15)."""
         return self.run(set(), {}, self.shares(less_ns))[1]
@@ -293,16 +333,21 @@ class Replay:
             less[c] = work_ns, all_ns - work_ns
         return self.run(set(), {}, less)[1]
 
+    def _span(self, c: int) -> int:
+        """From the call before it to a call."""
+        pred = self.pred[c]
+        return self.calls[c].start_ns - (0 if pred is None else self.calls[pred].end_ns)
+
     def _work(self, c: int) -> int:
         """The host's work before a call."""
-        pred = self.pred[c]
-        return max(0, self.calls[c].start_ns - (0 if pred is None else self.calls[pred].end_ns))
+        return max(0, self._span(c))
 
     def run(
         self,
         gone: set[int],
         ended: Mapping[int, int],
         less: Mapping[int, tuple[int, int]] | None = None,
+        loops: Iterable[list[int]] = (),
     ) -> tuple[list[int], list[int]]:
         """When each operation starts and ends.
 
@@ -310,7 +355,10 @@ class Replay:
             gone: the calls that are removed.
             ended: the ends that other ranks decide, by operation.
             less: what a call takes less of its work, and of its own cost.
+            loops: the calls of loops that go.
         """
+        free = {c for loop in loops for c in loop}
+        behind = {c for loop in loops for c in loop[1:]}
         launching = [
             self.cost[c]
             for c in self.nodes
@@ -330,17 +378,20 @@ class Replay:
         for _, kind, i in sorted(events):
             if kind == 1:
                 less_work_ns, less_cost_ns = (less or {}).get(i, (0, 0))
+                if i in behind:
+                    less_work_ns = self._span(i)
                 start[i] = self._start(i, end, less_work_ns)
                 cost_ns = self.cost[i] - less_cost_ns
                 copies = self.classes[i] == "blocking_copy"
                 removed = min(self.cost[i], copying) if copies else 0
-                end[i] = start[i] + (removed if i in gone else cost_ns)
-            elif kind == 0 and i not in gone:
+                end[i] = start[i] + (removed if i in gone else cost_ns) * (i not in free)
+            elif kind == 0 and i not in gone | free:
                 target, back = self.after[i]
                 end[i] = max(end[i], ends[target] + back)
             elif kind == 2:
-                starts[i] = self._op_start(i, start, ends, gone)
+                starts[i] = self._op_start(i, start, ends, gone, free)
                 lasts_ns = self.ops[i].end_ns - self.ops[i].start_ns
+                lasts_ns *= self.launch[i] not in free
                 ends[i] = ended.get(i, starts[i] + lasts_ns)
         return starts, ends
 
@@ -352,11 +403,13 @@ class Replay:
         work = self.calls[c].start_ns - self.calls[pred].end_ns - less_ns
         return max(end[pred] + work, NEVER if before is None else end[before])
 
-    def _op_start(self, o: int, start: dict[int, int], ends: list[int], gone: set[int]) -> int:
+    def _op_start(
+        self, o: int, start: dict[int, int], ends: list[int], gone: set[int], free: set[int]
+    ) -> int:
         launch, times = self.launch[o], []
         for source, lag in self.sources[o]:
             if source >= 0:
-                times.append(ends[source] + lag)
+                times.append(ends[source] + (min(lag, 0) if launch in free else lag))
             elif launch is not None:
                 removed = launch in gone and self.classes[launch] == "blocking_copy"
                 times.append(start[launch] + (min(lag, self.lag) if removed else lag))

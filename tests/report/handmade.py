@@ -339,6 +339,7 @@ def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> 
         low_ns=low_ns,
         high_ns=high_ns,
         alone_ns=high_ns,
+        alone_low_ns=low_ns,
         step_ns=STEP_NS,
         step_after_ns=STEP_NS - high_ns,
         report=report,

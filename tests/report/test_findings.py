@@ -6,6 +6,7 @@ import pytest
 
 from nsysflow.analysis.findings.saving import PlainEstimate
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.results import Origin
 from tests.report.handmade import (
@@ -89,6 +90,13 @@ def test_a_saving_that_depends_much_on_what_recording_costs_is_rough(
 ) -> None:
     ends = None if plain_ms is None else (plain_ms[0] * MS, plain_ms[1] * MS)
     assert saving_of(replace(valued(5 * MS), plain_ns=ends)) == said
+
+
+def test_a_saving_with_two_ends_is_printed_as_a_range() -> None:
+    one = valued(5 * MS, sure=Changes())
+    assert saving_of(replace(one, low_ns=1 * MS)) == "save 1.00 to 5.00 ms (2.0 to 10 %)"
+    assert saving_of(replace(one, low_ns=0)) == "save up to 5.00 ms (10 %)"
+    assert saving_of(replace(one, low_ns=5 * MS)) == "save 5.00 ms (10 %)"
 
 
 def explained(run: Handmade, *typed: str) -> str:

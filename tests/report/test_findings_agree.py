@@ -7,7 +7,7 @@ import pytest
 
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.findings.plan import WORTH_PCT
-from nsysflow.base.units import duration, percent
+from nsysflow.base.units import between, duration, percent
 from nsysflow.report.document import report_json
 from nsysflow.report.explain.finding import explain_findings
 from nsysflow.report.explain.pages import Facts
@@ -29,6 +29,9 @@ def on_the_page(row: dict[str, Any], shown: Suggestion) -> None:
         assert shown.saving == f"save up to {percent(row['saving_pct'])} of all time"
         saving_ns = 0
     assert not saving_ns or duration(saving_ns) in shown.saving
+    if row["method"] == "replay" and row["saving_low_ns"] < row["saving_high_ns"]:
+        assert f"save {between(row['saving_low_ns'], row['saving_high_ns'])} (" in shown.saving
+        assert f"{duration(row['saving_low_ns'])} if only the waits go" in row["evidence"]
     if shown.steps:
         assert shown.steps.startswith(f"in {row['steps']:,} of")
 

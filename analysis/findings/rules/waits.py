@@ -17,6 +17,10 @@ READ_BACK: Final = (
     "gather the tensors and call .item() once every 100 steps",
     "copy it to pinned memory with non_blocking=True, and read it when its event is done",
 )
+AT_ONCE: Final = (
+    "read all values at once: torch.stack(values).tolist(), or one norm of all gradients, as"
+    " clip_grad_norm_ returns it"
+)
 WAIT: Final = (
     "remove the wait: synchronize(), .item(), .cpu(), `if tensor` and print(tensor) all wait",
     "keep the value on the GPU, or read it some steps later",
@@ -31,12 +35,13 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for the GPU."""
     for stalls in stalls_of(subject, "read", "sync"):
         reads = stalls.what == "read"
+        in_loop = stalls.loop_kernels is not None
         what = "value read back in the loop" if reads else "sync in the loop"
         yield stalls.finding(
             subject,
             rule="scalar-readback" if reads else "sync-in-loop",
             what=f"{what}{stalls.many(subject)}",
-            change=READ_BACK if reads else WAIT,
+            change=(AT_ONCE,) * in_loop + READ_BACK if reads else WAIT,
         )
     every = list(stalls_of(subject, "read", "sync", "pageable", "pinned"))
     if len(every) > 1:

@@ -85,7 +85,7 @@ def _worth_a_row(results: RunTables, grouped: pl.DataFrame, rows: int) -> pl.Dat
 
 def _savings_by_place(results: RunTables) -> dict[tuple[str, ...], int]:
     """What the findings that are waits save, by place."""
-    found = ((one.finding, one.high_ns) for one in results.whole.found.valued)
+    found = ((one.finding, one.low_ns or one.high_ns) for one in results.whole.found.valued)
     return {
         (one.culprit, one.phase or OUTSIDE, one.source, one.via): saved_ns
         for one, saved_ns in found

@@ -8,11 +8,11 @@ import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.explanation import explanations
-from nsysflow.analysis.findings.finding import EXTENTS, Finding, Valued, line
+from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
-from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.changes import LOOP, Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import nearest
@@ -30,6 +30,7 @@ from nsysflow.report.explain.pages import (
     pages_of,
 )
 from nsysflow.report.fields import more_rows
+from nsysflow.report.findings import amount_of, shares_of
 from nsysflow.report.layout import Block, shorten
 from nsysflow.report.one_table import columns_that_fit, readable_block
 from nsysflow.report.results import Results
@@ -224,15 +225,8 @@ def _saving(valued: Valued, found: Findings) -> str:
         return f"nothing until launches are fixed, then up to {duration(valued.later_ns)} a step"
     if not valued.high_ns:
         return "nothing by itself" if valued.finding.changes is not None else "not estimated"
-    high = duration(valued.high_ns)
-    if valued.low_ns == valued.high_ns:
-        much = f"{EXTENTS[valued.finding.method]}{high}"
-    elif valued.low_ns:
-        much = f"{duration(valued.low_ns)} to {high}"
-    else:
-        much = f"up to {high}"
     what = "a step" if found.of_steps else "of the window"
-    return f"{much} {what} ({percent(valued.pct)} of {duration(valued.step_ns)})"
+    return f"{amount_of(valued)} {what} ({shares_of(valued)} of {duration(valued.step_ns)})"
 
 
 def _saving_of_loop(valued: Valued) -> str:
@@ -259,6 +253,8 @@ def _changed(changes: Changes) -> Iterator[str]:
     kinds = {each.kind for each in changes.removed}
     if kinds & {"sync", "all"} or changes.removed_calls:
         yield "without this wait"
+    if LOOP in kinds:
+        yield "without these waits and the loop that they stand in"
     if kinds & {"alloc", "all"}:
         yield "without allocating and freeing"
     if "copy" in kinds or changes.async_copies:

@@ -46,6 +46,7 @@ def saving(ns: int, *, step_ns: int, title: str = "found", replayed: bool = True
         low_ns=ns,
         high_ns=ns,
         alone_ns=ns,
+        alone_low_ns=ns,
         step_ns=step_ns,
         step_after_ns=step_ns - ns,
         report="a",

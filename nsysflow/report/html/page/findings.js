@@ -53,12 +53,15 @@ function findingCard(finding, at, report) {
 function savingOf(finding, row, at, report) {
   if (!row.saving_high_ns) return make("span", {}, finding.saving);
   const words = { replay: "save ", bound: "save up to ", least: "save at least " }[row.method];
+  const isRange = row.method === "replay" && row.saving_low_ns < row.saving_high_ns;
   return make(
     "span",
     {},
     words,
+    isRange && figure(report, `/findings/${at}/saving_low_ns`, "duration"),
+    isRange && " to ",
     figure(report, `/findings/${at}/saving_high_ns`, "duration"),
-    " (",
+    isRange ? " (up to " : " (",
     figure(report, `/findings/${at}/saving_pct`, "percent"),
     ")",
   );

@@ -8,6 +8,7 @@ import pytest
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
 from nsysflow.analysis.findings.rules.waits import waits
+from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop
 from tests.oracle.model import Op
@@ -105,12 +106,24 @@ def norms(start: int, i: int) -> Iterator[Row]:
 
 
 def test_values_read_back_one_by_one_are_one_finding_with_what_all_of_them_save() -> None:
-    first, *others = find(loop(norms, every=6_000)).valued
+    report = find(loop(norms, every=6_000))
+    first, *others = report.valued
+    assert not report.notes
     assert first.finding.rule == "scalar-readback"
     assert first.finding.title.startswith("value read back in the loop, 100 times a step: ")
     # 2,400 us of kernels, then 100 times a norm and its copy, 10 us with the pauses between
-    assert first.step_after_ns == pytest.approx(3_400 * US, rel=0.05)
+    assert first.step_ns - first.low_ns == pytest.approx(3_400 * US, rel=0.05)
+    # without the loop only the kernels before it are left
+    assert first.step_after_ns == pytest.approx(2_400 * US, rel=0.05)
+    ends = f"{duration(first.low_ns)} if only the waits go, {duration(first.high_ns)} if the 100 "
+    assert first.finding.evidence[-1] == f"{ends}kernels and the code between them go, too"
     assert not any(one.finding.waits for one in others)
+
+
+def test_a_program_that_reads_in_each_of_its_blocks_is_no_loop_to_remove() -> None:
+    first, *_ = find(loop(lambda start, i: list(norms(start, i))[80:], every=6_000)).valued
+    assert first.finding.rule == "scalar-readback"
+    assert first.low_ns == first.high_ns
 
 
 def batches(start: int, i: int) -> Iterator[Row]:
