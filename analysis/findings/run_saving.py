@@ -53,10 +53,11 @@ class RankReplays(Replays):
         whole: bool,
         cost: RecordingCost | None = None,
         call_cost_ns: int | None = None,
+        like: "RankReplays | None" = None,
     ) -> None:
         """Take the report, the numbers of the steps, whether all of the report is replayed, and
         what recording costs: a share of the host's time, or so much at each call of all ranks."""
-        super().__init__(subject, cost)
+        super().__init__(subject, cost, like)
         self._call_cost_ns = call_cost_ns
         self.chosen = len(chosen)
         self._numbers = chosen
@@ -65,11 +66,13 @@ class RankReplays(Replays):
 
     def at(self, cost: RecordingCost) -> Self:
         """The same replays where recording costs so much."""
-        return type(self)(self.subject, self._numbers, whole=self._whole, cost=cost)
+        return type(self)(self.subject, self._numbers, whole=self._whole, cost=cost, like=self)
 
     def with_call_cost(self, call_cost_ns: int) -> Self:
         """The same replays where recording costs so much at each call."""
-        return type(self)(self.subject, self._numbers, whole=self._whole, call_cost_ns=call_cost_ns)
+        return type(self)(
+            self.subject, self._numbers, whole=self._whole, call_cost_ns=call_cost_ns, like=self
+        )
 
     @computed_once
     def names(self) -> Names:
@@ -83,6 +86,8 @@ class RankReplays(Replays):
     @computed_once
     def part(self) -> Timeline:
         """What is replayed: all of the report, or these steps and their neighbours."""
+        if self._like is not None:
+            return self._like.part
         if self._whole:
             return self.subject.timeline
         return self.around(self.measured.filter(pl.col("step").is_in(self._chosen)))

@@ -88,10 +88,17 @@ class Replays:
     """A report's judged steps, to be replayed with changes. If none are judged, its judged
     windows: all of the trace is replayed then, and only what lies in them is measured."""
 
-    def __init__(self, subject: JudgedReport, cost: RecordingCost | None = None) -> None:
-        """Take the report, and what recording costs; None for the middle of what is usual."""
+    def __init__(
+        self,
+        subject: JudgedReport,
+        cost: RecordingCost | None = None,
+        like: "Replays | None" = None,
+    ) -> None:
+        """Take the report, and what recording costs; None for the middle of what is usual. Replays
+        that are alike but for that have the same part and recording."""
         self.subject = subject
         self.cost = cost
+        self._like = like
         self._measured: dict[tuple[Changes, bool], Measured | None] = {}
 
     @computed_once
@@ -112,6 +119,8 @@ class Replays:
     @computed_once
     def part(self) -> Timeline:
         """What is replayed: all of the report, or of a long one some steps and their neighbours."""
+        if self._like is not None:
+            return self._like.part
         timeline = self.subject.timeline
         if not self.subject.of_steps or len(timeline.events.ops) <= MOST_OPS:
             return timeline
@@ -170,7 +179,7 @@ class Replays:
     @computed_once
     def recording(self) -> Recorded:
         """The program of the part, as recorded."""
-        return recorded(self.part)
+        return recorded(self.part) if self._like is None else self._like.recording
 
     @computed_once
     def before_ns(self) -> int:
@@ -229,7 +238,7 @@ class Replays:
 
     def at(self, cost: RecordingCost) -> Self:
         """The same replays where recording costs so much."""
-        return type(self)(self.subject, cost)
+        return type(self)(self.subject, cost, self)
 
     def without_cost(self, cost: RecordingCost) -> Program:
         """The program without what recording costs."""

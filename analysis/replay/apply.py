@@ -84,16 +84,24 @@ class Names:
         """When instances of the phase were open that launch something and in which none of `waits`
         begins: those that one launch of a graph can stand for."""
         axis = self.timeline.events.axis
-        named, _ = self._named(phase)
-        launching = self.instances(phase).drop_nulls().unique()
-        ranges = self._open_ranges(named).filter(pl.col("range").is_in(launching.implode()))
+        ranges = self._launching_ranges(phase)
         place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")
         begun = waits.select(place).to_series().sort()
-        at = on_axis(ranges, axis, "thread_no")
-        holds = begun.search_sorted(at["end"]) > begun.search_sorted(at["start"])
+        holds = begun.search_sorted(ranges["end"]) > begun.search_sorted(ranges["start"])
         waiting = ranges["range"].filter(holds).unique()
         kept = ranges.filter(~pl.col("range").is_in(waiting.implode()))
-        return Cover(merge(on_axis(kept, axis, "thread_no")))
+        return Cover(merge(kept.select("start", "end")))
+
+    @once_for_each
+    def _launching_ranges(self, phase: str) -> pl.DataFrame:
+        """`range`, `start`, `end` of the phase's open ranges that launch something, on the axis of
+        threads."""
+        launching = self.instances(phase).drop_nulls().unique()
+        named, _ = self._named(phase)
+        ranges = self._open_ranges(named).filter(pl.col("range").is_in(launching.implode()))
+        return ranges.select("range").hstack(
+            on_axis(ranges, self.timeline.events.axis, "thread_no")
+        )
 
     @once_for_each
     def stalls(self, removal: Removal) -> pl.Series:
