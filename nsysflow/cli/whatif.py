@@ -103,8 +103,8 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     multiple=True,
     callback=_removals,
     metavar="KIND[@PLACE]",
-    help="Remove the waits of a KIND (sync, alloc, copy or all; loop also takes the loop that only"
-    " reads values, with its kernels), everywhere or at a source line or in a phase (PHASE/. leaves"
+    help="Remove the waits of a KIND: sync, alloc, copy or all; with loop, also the loop around"
+    " reads that does nothing else. Everywhere, or at a source line or in a phase (PHASE/. leaves"
     " out the phases inside it).",
 )
 @option(
