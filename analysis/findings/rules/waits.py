@@ -18,8 +18,7 @@ READ_BACK: Final = (
     "copy it to pinned memory with non_blocking=True, and read it when its event is done",
 )
 AT_ONCE: Final = (
-    "read all values at once: torch.stack(values).tolist(), or one norm of all gradients, as"
-    " clip_grad_norm_ returns it"
+    "read all values at once: torch.stack(values).tolist(); clip_grad_norm_ returns the norm of all"
 )
 WAIT: Final = (
     "remove the wait: synchronize(), .item(), .cpu(), `if tensor` and print(tensor) all wait",
