@@ -41,7 +41,8 @@ class Finding:
         changes: what is replayed to value it; None where no replay can.
         sure: the part of the changes that is made in any case: it gives the low end of the saving.
             None where that is all of them.
-        besides: what else the changes take away, as it ends `… if`.
+        ends: when it saves the low end of its saving and when the high one, as it ends `… if`; None
+            where `sure` is None.
         exact: whether the replayed change is what people would do. If not, its saving is the most
             that can be saved.
         saves_more: whether the change also makes other kernels faster, by what no trace tells: what
@@ -71,7 +72,7 @@ class Finding:
     steps: int
     changes: Changes | None = None
     sure: Changes | None = None
-    besides: str = ""
+    ends: tuple[str, str] | None = None
     exact: bool = True
     saves_more: bool = False
     at_most_ns: int = 0

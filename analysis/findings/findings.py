@@ -30,8 +30,8 @@ FINDINGS: Final = TableSchema(
     is what is left to save once the changes above are made, of a step (the mean after start-up, of
     the slowest rank, without the profiler's share as timed or by estimate), or of the window as
     recorded where no steps are judged. `method` is `replay`
-    where the change itself was replayed: low and high are the same, or low is without the waits
-    alone and high without the loop that they stand in; `bound` where
+    where the change itself was replayed; then low and high are the same, but for reads in a loop of
+    their own: low is what goes with the reads, high what goes with the loop. It is `bound` where
     `saving_high_ns` is the most that it can be, and `least` where both are the least that it is:
     the change also makes other kernels faster, by what no trace tells. `culprit` is the call,
     kernel or stream that it is about. `steps` is how many of the judged steps have it. `process`

@@ -156,12 +156,12 @@ def least_ns(finding: Finding, sure_ns: int | None, high_ns: int) -> int:
 def _with_words(plan: Iterable[Valued]) -> Iterator[Valued]:
     """The plan with what both ends of a range mean."""
     for one in plan:
-        if not one.is_range:
+        if not one.is_range or one.finding.ends is None:
             yield one
             continue
+        least, most = one.finding.ends
         low = duration(one.low_ns) if one.low_ns else "nothing"
-        high = duration(one.high_ns)
-        ends = f"{low} if only the waits go, {high} if {one.finding.besides}"
+        ends = f"{low} if {least}, {duration(one.high_ns)} if {most}"
         finding = replace(one.finding, evidence=(*one.finding.evidence, ends))
         yield replace(one, finding=finding)
 
@@ -217,7 +217,7 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
     if saved_ns is not None and finding.sure is not None:
         sure_ns = replays.saving_ns(finding.sure) or 0
         if 100 * (saved_ns - sure_ns) < WORTH_PCT * step_ns:  # not worth a range
-            finding = replace(finding, changes=finding.sure, sure=None, besides="")
+            finding = replace(finding, changes=finding.sure, sure=None, ends=None)
             saved_ns, sure_ns = sure_ns, None
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
@@ -225,7 +225,7 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
         if explanations()[finding.rule].causes and not finding.beside:
             saved_ns = round(replays.idle_left * saved_ns)
         saved_ns = min(saved_ns, step_ns)
-        finding = replace(finding, exact=False, changes=None, sure=None)
+        finding = replace(finding, exact=False, changes=None, sure=None, ends=None)
     elif finding.waits and not finding.joint:
         lost_ns = replays.idle_left * finding.size_ns
         waits_ns = saved_ns if sure_ns is None else sure_ns

@@ -71,11 +71,8 @@ class RankReplays(Replays):
         quiet = with_cheaper_host(self.recording.program, self._call_cost_ns)
         return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
 
-    @computed_once
-    def part(self) -> Timeline:
-        """What is replayed: all of the report, or these steps and their neighbours."""
-        if self._like is not None:
-            return self._like.part
+    def _cut_out(self) -> Timeline:
+        """All of the report, or these steps and their neighbours."""
         if self._whole:
             return self.subject.timeline
         return self.around(self.measured.filter(pl.col("step").is_in(self._chosen)))

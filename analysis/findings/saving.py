@@ -118,9 +118,11 @@ class Replays:
 
     @computed_once
     def part(self) -> Timeline:
-        """What is replayed: all of the report, or of a long one some steps and their neighbours."""
-        if self._like is not None:
-            return self._like.part
+        """What is replayed: the same as of replays like these."""
+        return self._cut_out() if self._like is None else self._like.part
+
+    def _cut_out(self) -> Timeline:
+        """All of the report, or of a long one some steps and their neighbours."""
         timeline = self.subject.timeline
         if not self.subject.of_steps or len(timeline.events.ops) <= MOST_OPS:
             return timeline

@@ -74,7 +74,7 @@ class Stalls:
         source: the line; empty where none is known.
         via: the framework's line, if `source` only calls that framework; else empty.
         api: the call that loses most.
-        kinds: of `replay.changes.declared.KINDS`: what is to be removed.
+        kinds: of `replay.changes.KINDS`: what is to be removed.
         calls: how many there are.
         steps: how many of the judged steps have them.
         blocked_ns: how long they block the host, per step.
@@ -138,7 +138,7 @@ class Stalls:
             steps=self.steps,
             changes=Changes(removed=(Removal(kind=LOOP, at=self.at),)) if in_loop else alone,
             sure=alone if in_loop else None,
-            besides=self._besides(subject) if in_loop else "",
+            ends=("only the waits go", self._besides(subject)) if in_loop else None,
             worth_ns=self.worth_ns(subject),
             waits=True,
             process=self.process,
@@ -153,7 +153,8 @@ class Stalls:
         kernels = subject.per_step(self.loop_kernels or 0)
         if not kernels:
             return "the code between them goes, too"
-        return f"the {number(kernels)} kernels and the code between them go, too"
+        launched = "kernel" if kernels == 1 else f"{number(kernels)} kernels"
+        return f"the {launched} and the code between them go, too"
 
     def many(self, subject: JudgedReport) -> str:
         """`, 203 times a step`, where they are that many; else empty."""

@@ -12,6 +12,8 @@ from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.schema import CAUSE
+from nsysflow.base.errors import SelectionError
+from nsysflow.base.names import nearest
 
 KINDS: Final = {
     "sync": ("sync",),
@@ -25,6 +27,9 @@ KINDS: Final = {
 LOOP: Final = "loop"
 """Where waits stand in a loop that only reads values back, all of the loop goes."""
 
+
+MOST_FACTOR: Final = 1e6
+"""Nobody asks for code a million times slower; a factor above is a slip."""
 
 MOST_PRINTED: Final = 4
 """So many kernels are printed at most: their names are long, and the first ones matter most."""
@@ -41,6 +46,28 @@ class Removal:
 
     kind: str
     at: str | None = None
+
+    @classmethod
+    def parse(cls, typed: str) -> Self:
+        """`sync` or `sync@train.py:42` as a removal.
+
+        Raises:
+            SelectionError: there is no such kind, or no place follows the @.
+        """
+        kind, at, place = typed.partition("@")
+        if kind not in KINDS:
+            near = [f"Did you mean {name}?" for name in nearest(kind, KINDS, most=1)]
+            raise SelectionError(" ".join([f"{kind!r} is not one of {', '.join(KINDS)}.", *near]))
+        if at and not place:
+            raise SelectionError(
+                f"{typed!r} names no place: a source line (train.py:42) or a phase follows the @"
+            )
+        return cls(kind=kind, at=place or None)
+
+
+def is_factor(value: float) -> bool:
+    """Whether the time of a kernel or of host code can be multiplied by it."""
+    return 0 <= value <= MOST_FACTOR
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from nsysflow.base.names import nearest
+from nsysflow.base.errors import SelectionError
 from nsysflow.base.progress import progress
 from nsysflow.cli import completion
 from nsysflow.cli.options import Command, option, own_option, step_options
@@ -18,28 +18,18 @@ if TYPE_CHECKING:
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
 _CALL: Final = ("process", "thread", "start_ns")
 _CHANGE: Final = "What to change"
-_MOST: Final = 1e6
-"""Nobody asks for code a million times slower; a factor above is a slip."""
 
 
 def _removals(
     _ctx: click.Context, _param: click.Parameter, typed: tuple[str, ...]
 ) -> "tuple[Removal, ...]":
     """`sync@train.py:42` as what to remove, and where."""
-    from nsysflow.analysis.replay.changes import KINDS, Removal
+    from nsysflow.analysis.replay.changes import Removal
 
-    removals = []
-    for text in typed:
-        kind, at, place = text.partition("@")
-        if kind not in KINDS:
-            near = [f"Did you mean {name}?" for name in nearest(kind, KINDS, most=1)]
-            msg = " ".join([f"{kind!r} is not one of {', '.join(KINDS)}.", *near])
-            raise click.BadParameter(msg)
-        if at and not place:
-            msg = f"{text!r} names no place: a source line (train.py:42) or a phase follows the @"
-            raise click.BadParameter(msg)
-        removals.append(Removal(kind=kind, at=place or None))
-    return tuple(removals)
+    try:
+        return tuple(map(Removal.parse, typed))
+    except SelectionError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _factors(
@@ -50,12 +40,14 @@ def _factors(
 
 
 def _factor(typed: str) -> tuple[str, float]:
+    from nsysflow.analysis.replay.changes import is_factor
+
     name, _, factor = typed.rpartition("=")
     try:
         value = float(factor)
     except ValueError:
         value = -1.0
-    if not name or not 0 <= value <= _MOST:
+    if not name or not is_factor(value):
         msg = f"{typed!r} is not NAME=FACTOR, e.g. NAME=0.5 for half of the time"
         raise click.BadParameter(msg)
     return name, value
@@ -103,9 +95,9 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     multiple=True,
     callback=_removals,
     metavar="KIND[@PLACE]",
-    help="Remove the waits of a KIND: sync, alloc, copy or all; with loop, also the loop around"
-    " reads that does nothing else. Everywhere, or at a source line or in a phase (PHASE/. leaves"
-    " out the phases inside it).",
+    help="Remove the waits of a KIND (sync, alloc, copy or all), everywhere or at a source line or"
+    " in a phase (PHASE/. leaves out the phases inside it). The kind loop removes reads together"
+    " with the loop that they stand in.",
 )
 @option(
     "--remove-calls",

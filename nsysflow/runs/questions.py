@@ -10,7 +10,7 @@ from typing import Any, Final
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.run_saving import RunWhatIf
 from nsysflow.analysis.options import Options, require_valid
-from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.replay.changes import Changes, Removal, is_factor
 from nsysflow.base.errors import CheckError, SelectionError
 from nsysflow.compare.baseline import baseline_of, refuse_unlike
 from nsysflow.compare.budget_pages import check_json
@@ -51,7 +51,7 @@ def whatif(
 
     Args:
         report: one report, or the folder of a run, whose ranks are replayed together.
-        remove: waits, as KIND or KIND@PLACE: `sync`, `alloc@step/forward`.
+        remove: waits, as KIND or KIND@PLACE: `sync`, `alloc@step/forward`, `loop@train.py:42`.
         graph: phases to launch as a CUDA graph.
         scale: factors on the time of kernels, or of copies (`memcpy HtoD`).
         faster_host: factors on the time of host code in phases.
@@ -61,13 +61,14 @@ def whatif(
 
     Raises:
         ReportError: the report cannot be read.
+        SelectionError: a kind or a factor is none.
         UnknownName: a phase, source line or kernel is not in it.
     """
     changes = Changes(
-        removed=tuple(_removal(text) for text in remove),
+        removed=tuple(map(Removal.parse, remove)),
         graphs=tuple(graph),
-        scaled=tuple((scale or {}).items()),
-        faster_host=tuple((faster_host or {}).items()),
+        scaled=_factors(scale),
+        faster_host=_factors(faster_host),
         async_copies=async_copies,
         no_profiler=no_profiler,
     )
@@ -174,10 +175,13 @@ def explain(
     return "\n\n".join(texts)
 
 
-def _removal(text: str) -> Removal:
-    """`sync@train.py:42` as a change."""
-    kind, _, place = text.partition("@")
-    return Removal(kind=kind, at=place or None)
+def _factors(of: Mapping[str, float] | None) -> tuple[tuple[str, float], ...]:
+    """Factors by name, as changes hold them."""
+    for name, factor in (of or {}).items():
+        if not is_factor(factor):
+            seen = f"{factor} is no factor for {name!r}"
+            raise SelectionError(seen, "Give one of 0 or more, such as 0.5 for half of the time")
+    return tuple((of or {}).items())
 
 
 def _paths(typed: Iterable[StrPath]) -> list[Path]:

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options, StepPart
+from nsysflow.base.errors import SelectionError
 from tests.cli.running import run
 from tests.reports import SAMPLES
 
@@ -43,3 +45,19 @@ def test_python_replays_the_ranks_of_a_run_together(tmp_path: Path) -> None:
     answered = nsysflow.whatif(tmp_path, remove=["sync"])
     assert answered == json.loads(asked.stdout)
     assert answered["ranks"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"remove": ["snyc"]}, "Did you mean sync?"),
+        ({"remove": ["sync@"]}, "names no place"),
+        ({"scale": {"gemm": -1}}, "-1 is no factor for 'gemm'"),
+        ({"faster_host": {"step": float("nan")}}, "nan is no factor for 'step'"),
+    ],
+)
+def test_a_wrong_change_is_refused_before_the_report_is_read(
+    change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SelectionError, match=said):
+        nsysflow.whatif("no such report", **change)
