@@ -106,6 +106,9 @@ the program's own `record_function`."""
 _THUNK: Final = r"(?s)^Thunk:#.*#$"
 """One operation of XLA."""
 
+_COLLECTIVE: Final = "^nccl:"
+"""torch.distributed opens such a range around each collective."""
+
 _NAME_PATTERNS: Final = (
     (r"(?s)^(\w+):#(?:.*,)?hlo_module=([^,#]*).*#$", "${1} ${2}"),  # XLA: a compiled function
     (r"(?s)^(\w+):#.*=.*#$", "${1}"),  # XLA: the rest
@@ -136,8 +139,8 @@ _JOINED: Final = rf"(?: at|[ _:#=@/-])*(?:\({_ID}\)|\[{_ID}\]|<{_ID}>|{_ID})"
 
 
 def is_operator(raw: pl.Expr) -> pl.Expr:
-    """Whether PyTorch or XLA opened a range of this raw name around one operator."""
-    return raw.str.contains(f"{_EMITTED}|{_THUNK}")
+    """Whether PyTorch or XLA opened a range of this raw name around one operator or collective."""
+    return raw.str.contains(f"{_EMITTED}|{_THUNK}|{_COLLECTIVE}")
 
 
 def plain_names(names: pl.Series) -> pl.Series:

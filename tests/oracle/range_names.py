@@ -32,8 +32,12 @@ def range_name(name: str) -> str:
 
 def is_operator(name: str) -> bool:
     """§7.6: the raw name of an operator has `, seq =`, or `::` before one of the others; or it is
-    `Thunk:#…#`."""
-    emitted = ", seq =" in name or any("::" in name.rpartition(tail)[0] for tail in TAILS[1:])
+    `Thunk:#…#`, or begins with `nccl:`."""
+    emitted = (
+        name.startswith("nccl:")
+        or ", seq =" in name
+        or any("::" in name.rpartition(tail)[0] for tail in TAILS[1:])
+    )
     return emitted or (name.startswith("Thunk:#") and name.endswith("#") and len(name) > 7)
 
 

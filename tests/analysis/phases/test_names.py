@@ -292,6 +292,8 @@ def test_ranges_at_different_places_stay_apart() -> None:
         assert len({*named(*raw)}) == len(raw), raw
 
 
-def test_an_operation_of_xla_is_an_operator() -> None:
-    raw = pl.DataFrame({"name": ["Thunk:#hlo_op=fusion#", "XlaModule:#hlo_module=jit_step#"]})
-    assert raw.select(is_operator(pl.col("name"))).to_series().to_list() == [True, False]
+def test_an_operation_of_xla_and_a_collective_are_operators() -> None:
+    names = ["Thunk:#hlo_op=fusion#", "XlaModule:#hlo_module=jit_step#", "nccl:all_reduce", "nccl"]
+    raw = pl.DataFrame({"name": names})
+    of_each = raw.select(is_operator(pl.col("name"))).to_series().to_list()
+    assert of_each == [True, False, True, False]
