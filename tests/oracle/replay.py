@@ -299,7 +299,7 @@ class Replay:
                 chains[-1].append(since)
                 since = []
         found = []
-        for first, *others in (chain for chain in chains if len(chain) >= 4):
+        for first, *others in (chain for chain in chains if len(chain) >= 3):
             behind = first[1 + max((k for k, c in enumerate(first) if c in stops), default=-1) :]
             begun = behind[-min(len(calls) for calls in others) :]
             found.append([*begun, *(c for calls in others for c in calls)])

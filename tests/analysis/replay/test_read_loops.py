@@ -28,16 +28,16 @@ def rows_of(calls: str) -> list[Row]:
 @pytest.mark.parametrize(
     ("calls", "going"),
     [
-        ("kwkwkw", "......"),  # three reads are no loop
-        ("kwkwkwkw", "KWKWKWKW"),
+        ("kwkw", "...."),  # two reads are no loop
+        ("kwkwkw", "KWKWKW"),
         ("wwwwk", "WWWW."),
         ("mkkkwkkwkwkkwk", "...KWKKWKWKKW."),  # before the first read as many as the fewest
         ("kkkkwkkkkwkkkkwkkkkw", "KKKKWKKKKWKKKKWKKKKW"),
         ("kwkwkwkwkkkkkwkwkwkw", "KWKWKWKW....KWKWKWKW"),  # five kernels part two loops
-        ("kwkwkmwkwkw", "..........."),
-        ("kwkwktwkwkw", "..........."),
-        ("kwkwkswkwkw", "..........."),
-        ("kwkwkawkwkw", "..........."),
+        ("kwkwkmwkwk", ".........."),
+        ("kwkwktwkwk", ".........."),
+        ("kwkwkswkwk", ".........."),
+        ("kwkwkawkwk", ".........."),
         ("mwkwkwkw", ".WKWKWKW"),  # work before the first read stays
     ],
 )
