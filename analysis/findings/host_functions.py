@@ -110,10 +110,9 @@ def code(row: Mapping[str, Any]) -> str:
     return line if caller == function else f"{function} in {line}"
 
 
-def running(subject: JudgedReport, phase: str) -> Running:
-    """What the host ran in a phase (`OUTSIDE` for no range), not in those inside it."""
-    path = "" if phase == OUTSIDE else phase
-    here = pl.col("phase") == path
+def running(subject: JudgedReport, *phases: str) -> Running:
+    """What the host ran in these phases (`OUTSIDE` for no range), not in those inside them."""
+    here = pl.col("phase").is_in(["" if phase == OUTSIDE else phase for phase in phases])
     stacks = subject.tables.host_stacks.filter(here)
     whole_ns = int(stacks["idle_ns"].sum())
     every = functions(stacks)

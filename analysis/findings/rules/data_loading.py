@@ -21,18 +21,16 @@ CHANGE: Final = (
     "a larger prefetch_factor where batches take unequally long",
     "do the work once, before training: store what is decoded or tokenized",
 )
-LOOP_NS: Final = 100_000
-"""Between two steps a loop takes less than this for itself, its ranges and its counters: 16 us in
-rolloutcopy-graph, where it is a third of a step."""
-
 SAMPLE: Final = "see what Python does between the steps: record again with --sample-python 1000"
 
 
 def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
-    are marked, which is mostly the loader's."""
-    between = (pl.col("phase") == OUTSIDE) & (pl.col("ns") >= LOOP_NS) & ~pl.col("loads_code")
-    pauses = subject.pauses.filter(pl.col("data") | (between & pl.lit(subject.steps_marked)))
+    are marked, which is mostly the loader's, unless the same code holds the GPU up in a phase."""
+    between = (
+        subject.pauses.clear() if host_code.goes_on(subject) else host_code.between_steps(subject)
+    )
+    pauses = pl.concat([subject.pauses.filter("data"), between])
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         yield _finding(subject, str(phase), rows)
 

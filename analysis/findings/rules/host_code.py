@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
@@ -31,31 +32,77 @@ LEAST_PAUSES: Final = 3
 """Where no steps are judged, fewer pauses are start-up and no loop."""
 
 
+LOOP_NS: Final = 100_000
+"""Between two steps a loop takes less than this for itself, its ranges and its counters: 16 us in
+rolloutcopy-graph, where it is a third of a step."""
+
+
 def host_code(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
-    steps."""
+    steps; phases in which that is the same code are one finding, with the time between the steps
+    if it goes on there."""
+    for phases in _places(subject):
+        yield _finding(subject, phases)
+
+
+def goes_on(subject: JudgedReport) -> bool:
+    """Whether the code that runs between the steps holds the GPU up in a phase, too."""
+    return any(OUTSIDE in phases and len(phases) > 1 for phases in _places(subject))
+
+
+def between_steps(subject: JudgedReport) -> pl.DataFrame:
+    """The rows of `JudgedReport.pauses` between the steps, where ranges mark these."""
+    between = (pl.col("phase") == OUTSIDE) & (pl.col("ns") >= LOOP_NS) & ~pl.col("loads_code")
+    return subject.pauses.filter(between, subject.steps_marked)
+
+
+Pauses = dict[str, pl.DataFrame]
+"""Rows of `JudgedReport.pauses` by phase; `OUTSIDE` for those between the steps."""
+
+
+def _places(subject: JudgedReport) -> list[Pauses]:
+    """The pauses of each finding."""
+    return kept_with(subject, "places of host code", lambda: [*_found_places(subject)])
+
+
+def _found_places(subject: JudgedReport) -> Iterator[Pauses]:
+    """The phases with long pauses, those together in which the same code runs."""
+    phases = dict(_phases(subject))
+    between = between_steps(subject)
+    if not between.is_empty():
+        phases = {OUTSIDE: between} | phases
+    by_code: dict[str, Pauses] = {}
+    for phase, rows in phases.items():
+        code = running(subject, phase).mostly or phase
+        by_code.setdefault(code, {})[phase] = rows
+    return (found for found in by_code.values() if found.keys() != {OUTSIDE})
+
+
+def _phases(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Each phase in which most of the wait for the host is long pauses that recur."""
     outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.steps_marked)
     short = (pl.col("ns") >= SHORT_NS) & ~pl.col("data") & ~pl.col("loads_code")
     host = pl.col("long") if launches_cost(subject) else short
     pauses = subject.pauses.filter(host, ~outside)
     whole = dict(subject.pauses.group_by("phase").agg(pl.col("ns").sum()).rows())
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
-        steps = subject.steps_with(rows["start_ns"])
         mostly = 2 * rows["ns"].sum() >= whole[phase]
+        steps = subject.steps_with(rows["start_ns"])
         recurs = 2 * steps >= subject.steps if subject.of_steps else len(rows) >= LEAST_PAUSES
         if mostly and recurs:
-            yield _finding(subject, str(phase), rows, steps)
+            yield str(phase), rows
 
 
-def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame, steps: int) -> Finding:
+def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
+    rows = pl.concat(phases.values())
     size_ns = subject.worst_ns(rows, "ns")
-    known = phase != OUTSIDE
-    nested = known and any(path.startswith(f"{phase}/") for path in subject.tables.phases["path"])
-    at = phase + ITSELF if nested else phase
-    ran = running(subject, phase)
+    only = next(iter(phases)) if len(phases) == 1 else ""
+    known = only != OUTSIDE
+    ran = running(subject, *phases)
+    where = place(only) if only else f" {_in_turn(phases)}"
     return Finding(
         rule="host-code",
-        title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{place(phase)}",
+        title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{where}",
         change=CHANGE_OF_WAIT if ran.waits else CHANGE if ran.evidence else (*CHANGE, SAMPLE),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
@@ -65,10 +112,25 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame, steps: int) 
         ),
         table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
-        steps=steps,
-        changes=Changes(faster_host=((at, 0.0),)) if known else None,
+        steps=subject.steps_with(rows["start_ns"]),
+        changes=Changes(faster_host=tuple((_itself(subject, phase), 0.0) for phase in phases))
+        if known
+        else None,
         exact=False,
         at_most_ns=size_ns,
         process=subject.process_of(rows),
-        phase=phase if known else "",
+        phase=only if known else "",
     )
+
+
+def _itself(subject: JudgedReport, phase: str) -> str:
+    """The phase without those inside it, as a replay wants it."""
+    paths = subject.tables.phases["path"]
+    nested = phase != OUTSIDE and any(path.startswith(f"{phase}/") for path in paths)
+    return phase + ITSELF if nested else phase
+
+
+def _in_turn(phases: Pauses) -> str:
+    """`between the steps and in forward`."""
+    named = ["between the steps" if phase == OUTSIDE else f"in {phase}" for phase in phases]
+    return f"{', '.join(named[:-1])} and {named[-1]}"

@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import LOOP, Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName
@@ -263,8 +264,10 @@ def _changed(changes: Changes) -> Iterator[str]:
         yield f"with the phase {_listed(changes.graphs)} launched as one CUDA graph"
     if changes.scaled:
         yield f"with {_scaled(changes.scaled)}"
-    for phase, factor in changes.faster_host:
-        yield f"with the host's code in {phase} {_taking([factor])}"
+    for factor in dict.fromkeys(factor for _, factor in changes.faster_host):
+        phases = [phase for phase, each in changes.faster_host if each == factor]
+        where = ["outside all ranges" if each == OUTSIDE else f"in {each}" for each in phases]
+        yield f"with the host's code {' and '.join(where)} {_taking([factor])}"
     if changes.no_profiler:
         yield "without the profiler's own work"
     if changes.even_ranks:

@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.rules.data_loading import data_loading
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop
+from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop, options_of
 from tests.oracle.model import Frame, Overhead, Sample
 
 Pause = Callable[[int, int], Iterator[Row]]
@@ -139,6 +139,22 @@ def test_a_long_piece_of_python_in_each_step_is_an_upper_bound() -> None:
     assert one.finding.method == "bound"
     assert one.low_ns == 0
     assert 2 * MS < one.high_ns < 3.2 * MS
+
+
+def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
+    rows: list[Row] = []
+    for start in range(0, 48_000 * US, 6_000 * US):
+        rows.append(tiny.opened(start, start + 4_000 * US, "step"))
+        rows += logging(start, start // (6_000 * US))
+        code = (Frame("/me/t.py", 7, "look_up"),)
+        sampled = [*range(100, 3_100, 100), *range(4_000, 6_000, 100)]
+        rows += [Sample(start + at * US, tiny.MAIN, code) for at in sampled]
+    subject = judged(*rows)
+    (one,) = found(host_code, subject)
+    assert one.title == "look_up (t.py:7) holds the GPU up between the steps and in step/log"
+    assert options_of(one) == "--faster-host (outside ranges)=0 --faster-host step/log=0"
+    assert 4.8 * MS < one.size_ns < 5.2 * MS
+    assert not found(data_loading, subject)
 
 
 def test_the_host_s_time_in_the_phases_inside_is_not_taken_with_it() -> None:
