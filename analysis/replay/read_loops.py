@@ -12,8 +12,8 @@ from nsysflow.analysis.events.kernel_classes import Rules, class_of
 from nsysflow.analysis.replay.calls import outermost
 
 FEWEST_READS: Final = 3
-"""Fewer reads are no loop. (Real ones have 146 and 148 a step, one for each parameter, and three, one
-for each line of a log.)"""
+"""Fewer reads are no loop. (Real ones have 146 and 148 a step, one for each parameter, and
+three: one for each line of a log.)"""
 
 MOST_KERNELS: Final = 4
 """So many kernels may compute a value: a check for NaN takes two, a norm one or two."""

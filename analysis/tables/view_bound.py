@@ -6,12 +6,20 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.causes import DECLARED
 from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.selection.bound import PARTS, bounds, view_parts
 from nsysflow.analysis.selection.view import View
 
 TOGETHER: Final = ("host", "launch")
 """Causes that are one loss: the host did not keep up."""
+
+RECORDED_CALLS: Final = tuple(
+    f"{cause.name}_ns"
+    for cause in DECLARED
+    if cause.kind in ("profiler", "call", "launch", "other call", "host")
+)
+"""The parts in which the host runs: what recording adds to a step is in them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +77,20 @@ def bound_of_parts(
         kernel_class=kernel_class,
         kernel_class_pct=kernel_class_pct,
     )
+
+
+def without_recording(parts: Mapping[str, int], added_ns: int) -> dict[str, int]:
+    """The parts without what recording adds to them (spec §15.10).
+
+    Args:
+        parts: the ns of each of `PARTS`, by column.
+        added_ns: how much longer all of them take for being recorded.
+    """
+    host_ns = sum(parts[column] for column in RECORDED_CALLS)
+    left = 1 - min(1.0, added_ns / host_ns) if host_ns else 1.0
+    return {
+        column: round(ns * left) if column in RECORDED_CALLS else ns for column, ns in parts.items()
+    }
 
 
 def _largest_loss(parts: dict[str, int]) -> tuple[tuple[str, ...], int]:

@@ -12,6 +12,7 @@ from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.base.units import between, duration, number
 from nsysflow.report.results import Results, RunTables
 
+PLAIN: Final = "plain"
 AFTER: Final = "after the recording"
 
 
@@ -32,7 +33,12 @@ class WithoutProfiler:
     @property
     def others(self) -> str:
         """What recorded steps are compared with."""
-        return "plain ones" if self.when == "plain" else f"those {self.when}"
+        return "plain ones" if self.when == PLAIN else f"those {self.when}"
+
+    @property
+    def is_unrecorded(self) -> bool:
+        """Whether nothing records that step: before a window, the profiler is attached already."""
+        return self.when in (PLAIN, AFTER)
 
     @property
     def is_after(self) -> bool:
@@ -63,7 +69,7 @@ def _against_the_run(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler
     """Compared with steps of the plain run, or after the recording. Both count every step, so of
     several ranges that are steps they say nothing."""
     origin = results.whole.origin
-    when = "plain" if origin.plain_step_ns else AFTER
+    when = PLAIN if origin.plain_step_ns else AFTER
     step_ns = origin.plain_step_ns or origin.later_step_ns
     names = results.together(lambda report: report.step_names)["name"]
     if not step_ns or names.n_unique() > 1:

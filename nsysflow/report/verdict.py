@@ -11,12 +11,12 @@ from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
-from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts
+from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts, without_recording
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.ledger import LONG, slowest_ledger
 from nsysflow.report.results import Results, RunTables, gpu_name
-from nsysflow.report.step_times import steps_by_range, without_profiler
+from nsysflow.report.step_times import WithoutProfiler, steps_by_range, without_profiler
 from nsysflow.report.validity import LET_IT_END, Invalid, failures
 
 HARDLY_USED: Final = 0.01
@@ -92,12 +92,13 @@ class Verdict:
         return f"{self.word}: {self.who} {self.what}{loss}" if self.word else f"{self.what}{loss}"
 
 
-def verdicts(results: RunTables) -> tuple[Verdict, ...]:
+def verdicts(results: RunTables, added_ns: int = 0) -> tuple[Verdict, ...]:
     """One verdict for all GPUs with the same bound, those with the largest loss first, and GPUs
     that are hardly used last; never empty.
 
     Args:
         results: the judged part of a run.
+        added_ns: how much longer a step takes for being recorded; the verdict is without that.
     """
     accounting = results.table("accounting").filter(pl.col("window_ns") > 0)
     if accounting.is_empty():
@@ -110,7 +111,9 @@ def verdicts(results: RunTables) -> tuple[Verdict, ...]:
     parts = results.together(lambda report: report.parts).join(used.select(*key, lost_ns), on=key)
     parts = parts.sort("lost_ns", *key, descending=[True, False, False]).drop("lost_ns")
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in parts.iter_rows(named=True):
+    for recorded in parts.iter_rows(named=True):
+        steps = results.steps_on(recorded["report"], recorded["device"])
+        row = recorded | without_recording(_sums([recorded]), steps * added_ns)
         names = bound_of_parts(_sums([row])).names
         groups.setdefault(names, []).append(row)
     alone = len(groups) == 1 and unused.is_empty()
@@ -313,7 +316,7 @@ def _remarks(results: Results) -> Iterator[str]:
 
 def _verdicts(results: Results) -> tuple[Verdict, ...]:
     """The verdicts on a run; of many ranks, on the typical one."""
-    typical = verdicts(results.typical.run_steps)
+    typical = verdicts(results.typical.run_steps, _added_ns(results))
     if not results.many:
         return typical
     name = f"{results.typical.reports[0]}, the typical rank"
@@ -331,35 +334,61 @@ def _typical_steps(results: Results) -> Iterator[str]:
     ledger = slowest_ledger(results)
     long_ns = ledger.time_ns(*LONG)
     if 100 * long_ns >= LONG_PCT * ledger.time_ns("typical", *LONG) > 0:
-        first = verdicts(results.judged)[0]
+        first = verdicts(results.judged, _added_ns(results))[0]
         alone = first.clause if first.gpus else first.clause.removeprefix(f"{first.word}: ")
         yield f"Typical steps alone: {alone}"
 
 
-def _slowed(results: RunTables) -> Iterator[str]:
-    """That the profiler slows the steps by much; of several kinds of steps, those it slows most."""
+def _slowest(results: RunTables) -> WithoutProfiler | None:
+    """How much the profiler slows the steps, if by much; of several kinds of steps, those that it
+    slows most."""
     if results.unrecorded_step_ns is None:
-        return
+        return None
     compared = [without_profiler(results, steps) for _, steps in steps_by_range(results)]
     slowed = [
         (each.added_ns / each.step_ns, each)
         for each in compared
         if each is not None and each.step_ns and 100 * each.added_ns >= SLOWED_PCT * each.step_ns
     ]
-    if not slowed:
-        return
-    _, worst = max(slowed, key=lambda found: found[0])
+    return max(slowed, key=lambda found: found[0])[1] if slowed else None
+
+
+def _added_ns(results: Results) -> int:
+    """What the profiler adds to each step, where a headline can be without it: of one report whose
+    steps were timed without recording."""
+    worst = _slowest(results)
+    one = len(results.reports) == 1 and not results.many
+    if worst is None or not one or not worst.is_unrecorded or _do_other_work(results, worst):
+        return 0
+    return worst.added_ns
+
+
+def _do_other_work(results: RunTables, steps: WithoutProfiler) -> bool:
+    """Whether the recorded steps differ too much from later ones for the profiler alone."""
     record_later = results.whole.origin.record_later
-    if record_later and worst.is_after and worst.added_ns > worst.step_ns:
+    return bool(record_later) and steps.is_after and steps.added_ns > steps.step_ns
+
+
+def _slowed(results: Results) -> Iterator[str]:
+    """That the profiler slows the steps by much, and what that makes of the headline."""
+    worst = _slowest(results)
+    if worst is None:
+        return
+    if _do_other_work(results, worst):
         yield (
             f"Recorded steps are not typical: {duration(worst.step_ns + worst.added_ns)}, those"
-            f" {worst.when} {duration(worst.step_ns)}. Record later ones: {record_later}"
+            f" {worst.when} {duration(worst.step_ns)}. Record later ones:"
+            f" {results.whole.origin.record_later}"
         )
     else:
-        yield (
-            f"Recorded steps are {whole_percent(worst.added_ns, worst.step_ns)} slower than"
-            f" {worst.others}: host and launch shares are inflated"
-        )
+        slower = f"{whole_percent(worst.added_ns, worst.step_ns)} slower than {worst.others}"
+        if not _added_ns(results):
+            yield f"Recorded steps are {slower}: host and launch shares are inflated"
+            return
+        parts = results.judged.together(lambda report: report.parts)
+        bound = bound_of_parts(_sums([*parts.iter_rows(named=True)]))
+        computes = f"the GPU computes {_share(bound, 'compute')} of them"
+        yield f"Recorded steps, which the tables show, are {slower}: {computes}"
 
 
 def _wrong_times(results: RunTables) -> Iterator[str]:

@@ -158,6 +158,14 @@ def slower(share: str, others: str) -> str:
     return f"Recorded steps are {share} slower than {others}: host and launch shares are inflated"
 
 
+def without(share: str, others: str) -> str:
+    """The same where the headline is without the profiler: all of these steps is compute."""
+    return (
+        f"Recorded steps, which the tables show, are {share} slower than {others}:"
+        " the GPU computes 100 % of them"
+    )
+
+
 LATER = "those after the recording"
 NOT_TYPICAL = f"Recorded steps are not typical: 16.0 ms, {LATER} 7.00 ms. Record later ones: record"
 
@@ -165,18 +173,38 @@ NOT_TYPICAL = f"Recorded steps are not typical: 16.0 ms, {LATER} 7.00 ms. Record
 @pytest.mark.parametrize(
     ("origin", "said"),
     [
-        (Origin(plain_step_ns=8 * MS), slower("100 %", "plain ones")),
-        (Origin(plain_step_ns=8 * MS, later_step_ns=9 * MS), slower("100 %", "plain ones")),
-        (Origin(later_step_ns=12 * MS), slower("33 %", LATER)),
+        (Origin(plain_step_ns=8 * MS), without("100 %", "plain ones")),
+        (Origin(plain_step_ns=8 * MS, later_step_ns=9 * MS), without("100 %", "plain ones")),
+        (Origin(later_step_ns=12 * MS), without("33 %", LATER)),
         (Origin(plain_step_ns=15 * MS), ""),
         (Origin(later_step_ns=7 * MS, record_later="record"), NOT_TYPICAL),
-        (Origin(later_step_ns=8 * MS, record_later="record"), slower("100 %", LATER)),
-        (Origin(later_step_ns=7 * MS), slower("129 %", LATER)),  # no command is known
-        (Origin(plain_step_ns=7 * MS, record_later="record"), slower("129 %", "plain ones")),
+        (Origin(later_step_ns=8 * MS, record_later="record"), without("100 %", LATER)),
+        (Origin(later_step_ns=7 * MS), without("129 %", LATER)),  # no command is known
+        (Origin(plain_step_ns=7 * MS, record_later="record"), without("129 %", "plain ones")),
     ],
 )
 def test_plain_steps_count_before_those_after_the_recording(origin: Origin, said: str) -> None:
     assert judge(Results([slowed(16)], origin=origin)).remarks == ((said,) if said else ())
+
+
+@pytest.mark.parametrize(
+    ("origin", "headline"),
+    [
+        (Origin(), "25 % waiting for the host"),
+        (Origin(plain_step_ns=14 * MS), "25 % waiting for the host"),  # below 15 % it is noise
+        (Origin(plain_step_ns=13 * MS), "31 % computing, 31 % waiting in a sync"),
+        (Origin(later_step_ns=10 * MS), "40 % computing, 40 % waiting in a sync"),
+        (Origin(later_step_ns=7 * MS, record_later="record"), "25 % waiting for the host"),
+        (Origin(plain_step_ns=MS), "Half computing, half waiting in a sync"),
+    ],
+)
+def test_a_headline_is_without_the_profiler_where_a_step_was_timed_without_it(
+    origin: Origin, headline: str
+) -> None:
+    steps = [{"duration_ns": 16 * MS, "steady": True}]
+    parts = device(16 * MS, host_ms=4, launch_ms=4, sync_ms=4)
+    run = handmade(accounting=[parts], step_name="step", steps=steps)
+    assert headline in judge(Results([run], origin=origin)).text
 
 
 def test_a_profiler_that_slows_the_steps_is_said_below_the_headline() -> None:
