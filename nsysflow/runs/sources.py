@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
+from nsysflow.analysis.load.compressed import MAGICS
 from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.base.names import distinct_names, report_name
@@ -45,7 +46,16 @@ def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
         for file in manifest.reports:
             # a run's only report is called what the run is called
             named = path if len(manifest.reports) == 1 else path / file
-            yield Source(path=path / file, name=report_name(named), manifest=manifest)
+            report = _packed_or_not(path / file)
+            yield Source(path=report, name=report_name(named), manifest=manifest)
+
+
+def _packed_or_not(report: Path) -> Path:
+    """A run's report; where it was packed since, the packed one."""
+    if report.exists():
+        return report
+    packed = (report.with_name(report.name + ending) for ending in MAGICS.values())
+    return next((each for each in packed if each.exists()), report)
 
 
 def distinct_sources(paths: Sequence[Path]) -> list[Source]:

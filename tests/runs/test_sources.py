@@ -24,6 +24,14 @@ def test_a_run_without_reports_is_an_error_that_shows_where_its_output_is(tmp_pa
     assert caught.value.command == f"cat {tmp_path}/output.log"
 
 
+def test_a_runs_report_that_was_packed_since_is_still_its_report(tmp_path: Path) -> None:
+    write_manifest(tmp_path, RUN)
+    made(tmp_path, f"{RUN.reports[0]}.xz")
+    (source,) = distinct_sources([tmp_path])
+    assert source.path.name == f"{RUN.reports[0]}.xz"
+    assert source.manifest is not None
+
+
 def test_the_newest_run_of_a_folder_is_the_one_recorded_last(tmp_path: Path) -> None:
     with pytest.raises(NotAReport, match="no run of nsysflow profile") as caught:
         newest_run(tmp_path)
