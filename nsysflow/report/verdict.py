@@ -415,8 +415,15 @@ def _framework_gap(results: Results) -> Iterator[str]:
 
 
 def _without_steps(results: RunTables) -> Iterator[str]:
-    """That no step is known, and how to say what one is."""
-    if results.step_name is None and not results.table("accounting").is_empty():
+    """That no step is known, and how to say what one is; or that too few are."""
+    if results.table("accounting").is_empty() or results.table("steps")["steady"].any():
+        return
+    if results.step_name is not None:
+        yield (
+            "Too few steps for a typical one, so the whole window is judged, start-up too: let the"
+            " program run for more"
+        )
+    else:
         yield (
             "No step is known, so the whole window is judged: put the loop into nsysflow.steps, or"
             " name the range that is one step with --step NAME"

@@ -224,3 +224,5 @@ def test_without_a_known_step_it_is_said_how_to_name_one() -> None:
     assert remark.startswith("No step is known, so the whole window is judged: ")
     assert "--step NAME" in remark
     assert judge(Results([training()])).remarks == ()
+    (remark,) = judge(results(accounting=[device(9 * MS)], step_name="step")).remarks
+    assert remark.startswith("Too few steps for a typical one")
