@@ -96,3 +96,12 @@ def fast_disk(tmp_path: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory(prefix="nsysflow-test-", dir=MEMORY_DISK) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[None]:
+    """Commands on a real report or a copy of it share its analysis."""
+    from tests.sharing import shared_analyses  # polars starts after its threads are set above
+
+    with shared_analyses():
+        yield

@@ -15,6 +15,8 @@ from tests.disks import full_disk, names, read_only_disk
 from tests.reports import PACKED
 from tests.runs.keeping import kept_in
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 REPORT = str(PACKED["nan_check-sync"])
 
 WRITING = {

@@ -22,6 +22,8 @@ from tests.report.handmade import MS, Results, training
 from tests.reports import DATA, ROOT
 from tests.runs.runs import RUN
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 FILES = {
     "summary.md", "gap-report.csv", "gap-report.md", "report.json", "gaps.csv", "gap_summary.csv",
     "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv",

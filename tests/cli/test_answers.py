@@ -1,6 +1,7 @@
 """What is kept: an answer is made once for the same question, or with the files of an analysis."""
 
 import os
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,15 +14,17 @@ from nsysflow.cli.main import main
 from nsysflow.runs import analyze
 from nsysflow.runs.cache import VARIABLE
 from tests.cli.running import refused, run
-from tests.reports import sqlite_report
+from tests.reports import PACKED
 from tests.runs.keeping import kept_in
+
+pytestmark = pytest.mark.usefixtures("shared")
 
 
 @pytest.fixture
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A report; every answer on it is kept from now on."""
     kept_in(tmp_path / "cache", monkeypatch)
-    return str(sqlite_report(tmp_path, "nan_check-sync"))
+    return str(shutil.copy(PACKED["nan_check-sync"], tmp_path))
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ def test_after_the_files_are_written_page_findings_and_tables_take_no_analysis(
     tmp_path: Path, analyses: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept_in(tmp_path / "cache", monkeypatch)
-    report = str(sqlite_report(tmp_path, "nan_check-sync"))
+    report = str(shutil.copy(PACKED["nan_check-sync"], tmp_path))
     questions = [
         ["analyze", "--no-files", report],
         *(["explain", str(number), report] for number in (1, 2)),
@@ -91,7 +94,7 @@ def test_another_question_is_answered_anew(words: list[str], report: str, analys
 
 def test_a_report_that_changed_gets_a_new_answer(report: str) -> None:
     first = page(report)
-    Path(report).write_bytes(sqlite_report(Path(report).parent, "nan_check-async").read_bytes())
+    Path(report).write_bytes(PACKED["nan_check-async"].read_bytes())
     assert page(report) != first
 
 
@@ -117,10 +120,10 @@ def test_the_cache_lists_what_was_used_last(report: str, monkeypatch: pytest.Mon
     assert head.split() == ["size", "last", "used", "what"]
     assert row.endswith(file.name)
     monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
-    print_page(file.rename(file.with_name("other.sqlite")))  # another page
-    print_page(sqlite_report(file.parent, "nan_check-async"))
+    print_page(file.rename(file.with_name("other.sqlite.xz")))  # another page
+    print_page(shutil.copy(PACKED["nan_check-async"], file.parent))
     *_, row, rest = run("cache").stdout.splitlines()
-    assert row.endswith(".sqlite")
+    assert row.endswith(".sqlite.xz")
     assert rest.startswith("longer unused: 2 kept (")
 
 

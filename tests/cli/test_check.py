@@ -16,6 +16,8 @@ from tests.analyses import run_of
 from tests.cli.running import refused, run
 from tests.reports import SAMPLES
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 SAMPLE = SAMPLES / "nan_check-sync.sqlite.xz"
 STEPS = 40
 STEP = ("--max", "step_ms<=9")

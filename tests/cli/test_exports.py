@@ -12,6 +12,8 @@ from tests.report.test_flamegraph import ROWS, idle_stacks
 from tests.report.test_sarif import read
 from tests.reports import SAMPLES
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 SYNC, ASYNC = SAMPLES / "nan_check-sync.sqlite.xz", SAMPLES / "nan_check-async.sqlite.xz"
 ANALYZE = ("analyze", "report.sqlite.xz", "--no-files")
 DIFF = ("diff", SYNC, ASYNC)

@@ -13,6 +13,8 @@ from nsysflow.cli.options import Option
 from tests.cli.running import refused, run
 from tests.reports import SAMPLES
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 ORDER = (
     "demo profile analyze show explain whatif diff check"

@@ -10,6 +10,8 @@ from nsysflow.report.html.document import GENERATOR
 from tests.cli.running import refused, run
 from tests.reports import SAMPLES
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 REPORT = Path("run.sqlite.xz")
 FOLDER = Path("run.sqlite.xz.nsysflow")
 PAGE = FOLDER / "report.html"

@@ -15,6 +15,8 @@ from tests.exports import write_export
 from tests.reports import PACKED
 from tests.runs.runs import RUN
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 REPORT = PACKED["nan_check-sync"]
 
 

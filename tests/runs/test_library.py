@@ -13,6 +13,8 @@ from tests.analyses import analysed, loaded
 from tests.reports import DATA, SAMPLES
 from tests.runs.runs import RUN
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 RANKS = [SAMPLES / f"ddp-no_overlap-rank{rank}.sqlite.xz" for rank in (0, 1)]
 

@@ -12,6 +12,8 @@ from nsysflow.base.errors import SelectionError
 from tests.cli.running import run
 from tests.reports import SAMPLES
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 NAMES = ("nan_check-sync", "nan_check-async", "ddp-bucketed-rank0")
 SYNC, ASYNC, DDP = (SAMPLES / f"{name}.sqlite.xz" for name in NAMES)
 
