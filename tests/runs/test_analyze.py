@@ -14,28 +14,19 @@ import pytest
 from click.testing import CliRunner
 
 from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.load import load
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
-from nsysflow.base.units import duration
 from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.terminal import page
-from nsysflow.runs.analyze import (
-    OUTLIERS,
-    PAGE,
-    analyze_reports,
-    loops_are_timed,
-    origin_of,
-    reports_in_full,
-)
+from nsysflow.runs.analyze import analyze_reports, loops_are_timed, origin_of, reports_in_full
 from nsysflow.runs.engine import Choice, Executor
 from nsysflow.runs.files import write_folder
 from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
 from nsysflow.runtime.durations import LaterSteps
+from tests.analyses import analysed
 from tests.analysis.steps.test_loops import TRAIN, program
 from tests.exports import write_export
 from tests.reports import PACKED, sqlite_report
@@ -71,8 +62,8 @@ def test_manifests_say_where_reports_come_from() -> None:
     assert (origin.versions, origin.started, origin.on_cpu) == ({}, "", False)
 
 
-FEW = 4
-COPIES = FEW + 2
+FEW, OUTLIERS = 2, 1
+COPIES = FEW + 1
 
 needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs distributed")
 pytestmark = pytest.mark.slow
@@ -80,15 +71,16 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module", autouse=True)
 def few_are_many() -> Iterator[None]:
-    """Six ranks are many here: as few as show what ten would."""
+    """Three ranks are many here, and one of them is an outlier: as few as show what ten would."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nsysflow.runs.analyze.MANY", FEW)
+        patch.setattr("nsysflow.runs.analyze.OUTLIERS", OUTLIERS)
         yield
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Six ranks: two real ones, three times each; the last one is damaged."""
+    """Three ranks: two real ones, one of them twice; and one that is damaged."""
     folder = tmp_path_factory.mktemp("ranks")
     real = [sqlite_report(folder, f"ddp-bucketed-rank{rank}") for rank in (0, 1)]
     paths = [folder / "run" / f"rank{number}.sqlite" for number in range(COPIES + 1)]
@@ -130,7 +122,7 @@ def test_only_a_few_of_many_ranks_are_looked_at_whole_and_what_is_left_out_is_na
     in_one_thread: dict[str, bytes], ranks: list[Path]
 ) -> None:
     steps = pl.read_csv(in_one_thread["steps.csv"])
-    assert steps["report"].n_unique() <= 1 + OUTLIERS
+    assert 0 < steps["report"].n_unique() <= 1 + OUTLIERS < COPIES
     of_run = pl.read_csv(in_one_thread["ranks.csv"])
     assert of_run["report"].to_list() == [f"rank{number}" for number in range(COPIES)]
     note = f"{ranks[-1].stem} is left out: {ranks[-1]} is empty (0 bytes)"
@@ -172,7 +164,7 @@ def test_a_part_that_no_rank_has_is_an_error(ranks: list[Path], tmp_path: Path) 
         in_threads(ranks[:2], Options(device=5))
     with pytest.raises(SelectionError, match="no NVTX domain 'NCLC' in any of"):
         in_threads(ranks[:2], Options(domains_added=("NCLC",)))
-    with pytest.raises(Damaged, match=r"rank6\.sqlite is empty"):
+    with pytest.raises(Damaged, match=r"rank3\.sqlite is empty"):
         in_threads(ranks[-2:], strict=True)
     with pytest.raises(NotAReport, match=r"rank0\.sqlite does not exist"):  # the first says why
         in_threads([tmp_path / f"rank{n}.sqlite" for n in range(2)])
@@ -186,28 +178,21 @@ def test_of_many_ranks_the_typical_one_stands_for_all(ranks: list[Path]) -> None
     assert results.typical.table("ranks").equals(results.table("ranks"))
 
 
-@pytest.mark.parametrize("name", ["h200-ddp-rank0", "h200-graph-level"])
-def test_a_report_loaded_to_disk_has_the_same_frames(name: str, fast_disk: Path) -> None:
-    scratch = Scratch(fast_disk, least_bytes=1, slice_rows=300)
-    on_disk = load(PACKED[name], scratch=scratch)
-    assert on_disk.scratch is scratch
-    assert_same(replace(on_disk, scratch=None), load(PACKED[name]))
+PLAIN_NS = 13_000_000
+"""70 % of a recorded step of launch_bound-eager."""
 
 
 def test_savings_are_of_plain_steps_where_the_run_timed_them(tmp_path: Path) -> None:
     report = sqlite_report(tmp_path, "launch_bound-eager")
-    recorded_ns = analyze_reports([report], Options()).found.step_ns
-    child = replace(CHILD, plain_step_ns=round(0.7 * recorded_ns))
+    child = replace(CHILD, plain_step_ns=PLAIN_NS)
     write_manifest(tmp_path, replace(RUN, reports=(report.name,), children=(child,)))
     found = analyze_reports([tmp_path], Options()).found
-    assert found.step_ns == recorded_ns
-    assert found.undisturbed_step_ns == pytest.approx(0.7 * recorded_ns, rel=0.01)
-    shown = CliRunner().invoke(main, ["analyze", str(tmp_path), "--no-files"]).stdout
-    assert f"without the profiler (recorded {duration(recorded_ns)})" in " ".join(shown.split())
+    assert found.step_ns > 1.3 * PLAIN_NS
+    assert found.undisturbed_step_ns == pytest.approx(PLAIN_NS, rel=0.01)
     replayed = json.loads(CliRunner().invoke(main, ["whatif", str(tmp_path), "--json"]).stdout)
     assert replayed["undisturbed"]
     assert replayed["step_before_ns"] == replayed["step_after_ns"]
-    assert replayed["step_after_ns"] == pytest.approx(0.7 * recorded_ns, rel=0.01)
+    assert replayed["step_after_ns"] == pytest.approx(PLAIN_NS, rel=0.01)
     asked = analyze_reports([tmp_path], Options(steps=(StepPart(first=3),))).found
     assert asked.plain_estimate is not None  # plain steps are the mean of all
 
@@ -244,17 +229,14 @@ def assert_same(found: Trace, expected: Trace) -> None:
             assert one == other, field.name
 
 
-def test_files_are_equal_from_disk(
+def test_a_report_on_disk_is_analysed_as_in_memory(
     tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written: list[dict[str, bytes]] = []
-    for scratch in (None, Scratch(fast_disk, least_bytes=1, slice_rows=300)):
-        monkeypatch.setattr(
-            "nsysflow.runs.analyze.scratch_for", lambda *_, made=scratch, **__: made
-        )
-        results = analyze_reports([PACKED["nan_check-sync"]], Options(), tables=(*ABOUT, *PAGE))
-        assert results.analyses[0].trace.scratch is scratch
-        folder = tmp_path / f"out-{len(written)}"
-        write_folder(results, folder, top=None, at_least_ns=0, html=True)
-        written.append({file.name: file.read_bytes() for file in folder.iterdir()})
-    assert written[0] == written[1]
+    """The files of both are equal as their tables are: tests/analysis/frames/test_scratch.py."""
+    scratch = Scratch(fast_disk, least_bytes=1, slice_rows=300)
+    monkeypatch.setattr("nsysflow.runs.analyze.scratch_for", lambda *_, **__: scratch)
+    results = analyze_reports([PACKED["nan_check-sync"]], Options(), tables=("gaps",))
+    assert results.analyses[0].trace.scratch is scratch
+    write_folder(results, tmp_path / "out", top=None, at_least_ns=0, html=True)
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert results.table("gaps").equals(analysed("nan_check-sync").gaps)
