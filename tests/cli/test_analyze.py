@@ -16,10 +16,9 @@ from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs.engine import Choice
 from nsysflow.runs.manifest import write_manifest
-from tests.analyses import SCHEMAS
 from tests.cli.running import refused, run
 from tests.report.handmade import MS, Results, training
-from tests.reports import DATA, ROOT
+from tests.reports import DATA
 from tests.runs.runs import RUN
 
 pytestmark = pytest.mark.usefixtures("shared")
@@ -196,28 +195,6 @@ def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
     write_manifest(here / "run1", RUN)
     assert run("analyze").stderr.startswith("analysing run1, the newest run here\n")
     assert (here / "run1" / "report.json").is_file()
-
-
-def test_a_real_report_s_files_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(DATA)
-    run("analyze", "h200-gpt2-eager.sqlite.xz", "-o", tmp_path / "out")
-    document = json.loads((tmp_path / "out" / "report.json").read_text())
-    document["steps"] = document["steps"]["rows"]
-    files = {
-        file.stem: pl.read_csv(file, schema=SCHEMAS[file.stem])
-        for file in (tmp_path / "out").glob("*.csv")
-        if file.stem in SCHEMAS
-    }
-    for name in ("phases", "syncs", "kernels", "copies", "launches", "gap_summary", "steps"):
-        assert len(document[name]) == files[name].height
-    (device,) = document["devices"]
-    columns = {"gaps": "duration_ns", "gap_summary": "total_ns", "steps": "idle_ns"}
-    sums = {files[name][column].sum() for name, column in columns.items()}
-    assert sums == {device["idle_ns"]} == {sum(device["causes"].values())}
-    for file in (tmp_path / "out").iterdir():
-        text = file.read_text()
-        assert str(ROOT) not in text
-        assert "/home/" not in text
 
 
 def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:

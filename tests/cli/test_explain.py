@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import nsysflow
-from nsysflow.base.units import duration, percent
 from nsysflow.report.explain.names import names_by_kind
 from tests.cli.running import refused, run
 from tests.reports import SAMPLES
@@ -23,25 +22,6 @@ REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 def explained(*words: str | Path) -> str:
     """The page, with each command on one line."""
     return run("explain", *words).stdout.replace(" \\\n     ", "")
-
-
-@pytest.mark.parametrize("name", ["nan_check-sync", "launch_bound-eager"])
-def test_a_finding_says_on_two_screens_what_it_saves_as_the_table_does(name: str) -> None:
-    report = SAMPLES / f"{name}.sqlite.xz"
-    row = nsysflow.analyze([report]).findings.row(0, named=True)
-    most, pct = duration(row["saving_high_ns"]), percent(row["saving_pct"])
-    shown = explained("1", report)
-    assert re.search(rf"^saves .*{most} a step \({pct} of .*\)$", shown, re.MULTILINE)
-    assert row["title"] in " ".join(shown.split())
-    assert len(shown.splitlines()) <= 90
-
-
-def test_a_finding_says_how_its_saving_was_reckoned_with_its_calls_and_gaps() -> None:
-    shown = explained("1", REPORT)
-    assert "replayed: the steps without this wait" in shown
-    calls, gaps = shown.partition("Largest gaps behind it")[::2]
-    assert re.search(r"0\.020756 s +1\.38 ms +700 us", calls)
-    assert re.search(r"0\.022135 s +640 us +2 +sync +memcpy DtoH +memset", gaps)
 
 
 @pytest.mark.slow

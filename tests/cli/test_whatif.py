@@ -23,16 +23,9 @@ def windows(*words: str) -> tuple[int, int]:
     return found["window_before_ns"], found["window_after_ns"]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("", "waiting in a sync         539 us         0"),
-        ("--steps 1:4 --steps !2", "the mean of 2 selected steps"),
-    ],
-)
-def test_the_page_says_step_window_and_idle_time(words: str, said: str) -> None:
-    shown = run("whatif", REPORT, "--remove", "sync@nan_check.py:125", *words.split()).stdout
-    assert said in shown
+def test_the_page_is_of_the_selected_steps() -> None:
+    words = ("--remove", "sync@nan_check.py:125", "--steps", "1:4", "--steps", "!2")
+    assert "the mean of 2 selected steps" in run("whatif", REPORT, *words).stdout
 
 
 @pytest.mark.parametrize(
@@ -42,7 +35,6 @@ def test_the_page_says_step_window_and_idle_time(words: str, said: str) -> None:
         "--graph step",
         "--scale reduce_kernel=0.5",
         "--faster-host step=0.5",
-        "--async-copies --remove sync",
         "--no-profiler",
     ],
 )

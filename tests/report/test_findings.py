@@ -1,6 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -9,41 +9,10 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.results import Origin
-from tests.report.handmade import (
-    MS,
-    Handmade,
-    Results,
-    found_of,
-    stepped,
-    valued,
-    with_findings,
-)
+from tests.report.handmade import MS, Handmade, Results, found_of, stepped, valued, with_findings
 
 IN_TURN: Final = "per step, each after those above"
 ESTIMATE: Final = PlainEstimate(low_ns=20 * MS, high_ns=30 * MS, calibrated=False)
-
-
-@pytest.mark.parametrize(
-    ("high_ns", "fields", "said"),
-    [
-        (5 * MS, {}, "save 5.00 ms (10 %)"),
-        (5 * MS, {"changes": None}, "save up to 5.00 ms (10 %)"),
-        (5 * MS, {"exact": False}, "save up to 5.00 ms (10 %)"),
-        (0, {"changes": None}, "not estimated"),
-    ],
-)
-def test_a_saving_says_how_sure_it_is(high_ns: int, fields: dict[str, Any], said: str) -> None:
-    assert saving_of(valued(high_ns, **fields)) == said
-
-
-@pytest.mark.parametrize(
-    ("have", "of", "said"),
-    [(2, 2, ""), (3, 2, ""), (1, 1, ""), (1, 2, "in 1 of 2 steps"),
-     (999, 2_000, "in 999 of 2,000 steps")],
-)  # fmt: skip
-def test_only_where_some_steps_lack_it_their_number_is_said(have: int, of: int, said: str) -> None:
-    (row,) = suggestions(with_findings(valued(steps=have), steps=of), 9).rows
-    assert row.steps == said
 
 
 def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() -> None:
@@ -51,13 +20,6 @@ def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() 
     assert (found.rows[0].steps, found.caption) == ("", "of the whole window")
     none = suggestions(with_findings(), 3)
     assert (none.rows, none.more) == ((), "")
-
-
-def test_the_caption_says_what_all_changes_leave_of_a_step() -> None:
-    one = suggestions(with_findings(valued()), 9)
-    several = suggestions(with_findings(valued(), valued(), together_ns=10 * MS), 9)
-    assert one.caption == IN_TURN
-    assert several.caption == f"{IN_TURN}; all together 50.0 ms → 40.0 ms"
 
 
 @pytest.mark.parametrize(

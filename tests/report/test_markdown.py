@@ -2,16 +2,6 @@ from nsysflow.report.markdown import summary
 from tests.report.handmade import MS, device, results, valued, with_findings
 
 
-def test_every_table_has_as_many_cells_in_each_row() -> None:
-    table: list[str] = []
-    for line in [*summary(with_findings(valued())).splitlines(), ""]:
-        if line.startswith("|"):
-            table.append(line)
-        elif table:
-            assert len({row.count("|") for row in table}) == 1, table
-            table = []
-
-
 def test_no_name_and_no_finding_can_become_markup() -> None:
     row = {"path": "<b>a|b\n*c*</b> _d_ e_f", "depth": 1, "busy_ns": MS}
     page = summary(results(accounting=[device(MS)], phases=[row]))

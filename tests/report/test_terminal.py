@@ -4,16 +4,7 @@ from rich.cells import cell_len
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.layout import Block, words
 from nsysflow.report.terminal import page, set_block
-from tests.report.handmade import (
-    MS,
-    Results,
-    device,
-    handmade,
-    results,
-    row,
-    valued,
-    with_findings,
-)
+from tests.report.handmade import MS, Results, device, handmade, results, row, valued, with_findings
 from tests.report.test_reviewed_pages import everything
 
 
