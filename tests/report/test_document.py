@@ -34,10 +34,10 @@ def test_its_last_keys_are_the_declared_tables_in_their_order() -> None:
 
 
 def test_a_plain_step_is_estimated_where_none_was_timed() -> None:
-    found = json.loads(report_json(RealResults([analysed("h200-gpu-metrics")])))["time"]
+    found = json.loads(report_json(RealResults([analysed("nan_check-sync")])))["time"]
     assert found["plain_step_ns"] is None
     assert found["plain_low_ns"] < found["plain_high_ns"] < found["step_ns"]
-    timed = nsysflow.analyze(loaded("h200-gpu-metrics"), Options(unrecorded_step_ns=MS))
+    timed = nsysflow.analyze(loaded("nan_check-sync"), Options(unrecorded_step_ns=MS))
     assert json.loads(report_json(RealResults([timed])))["time"]["plain_estimate"] is None
 
 

@@ -26,7 +26,7 @@ from nsysflow.report.gap_report import (
     tracks_of,
 )
 from nsysflow.report.results import Results as RealResults
-from tests.analyses import EXAMPLES, any_trace, few_reports, run_of
+from tests.analyses import EXAMPLES, few_reports, run_of
 from tests.oracle import gap_report as oracle
 from tests.oracle.gap_report import GROUPS, nearest
 from tests.oracle.model import PlainTrace, to_trace
@@ -63,21 +63,16 @@ def found_lines(results: RealResults) -> list[tuple[Any, ...]]:
     return [(place.phase, place.cause, place.function, pct) for place, pct in rows]
 
 
-@any_trace
-def test_a_random_trace_agrees_with_the_oracle_and_no_file_names_it(model: PlainTrace) -> None:
-    trace = replace(to_trace(model), report="a-secret")
-    results = Results([nsysflow.analyze(trace)])
+@given(traces(), traces())
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
+def test_random_ranks_agree_with_the_oracle_and_no_file_names_them(
+    one: PlainTrace, other: PlainTrace
+) -> None:
+    ranks = [replace(to_trace(one), report="a-secret"), replace(to_trace(other), report="b-secret")]
+    results = Results([nsysflow.analyze(rank) for rank in ranks])
     assert found_lines(results) == oracle_lines(results)
     report = gap_report(tracks_of(results))
     assert "secret" not in as_csv(report) + as_markdown(report)
-
-
-@given(traces(), traces())
-@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
-def test_two_random_ranks_agree_with_the_oracle(one: PlainTrace, other: PlainTrace) -> None:
-    ranks = [replace(to_trace(one), report="rank0"), replace(to_trace(other), report="rank1")]
-    results = Results([nsysflow.analyze(rank) for rank in ranks])
-    assert found_lines(results) == oracle_lines(results)
 
 
 @few_reports

@@ -77,9 +77,7 @@ def test_analyze_diff_and_check_print_one_step_of_a_report(name: str) -> None:
     "options",
     [
         Options(steps=(StepPart(0, 3),)),  # with start-up, as it was asked for
-        Options(from_ns=5_000_000),
         Options(range="forward"),  # no step lies in it, and the window itself is judged
-        Options(whole=True),
     ],
 )
 def test_a_narrowed_report_has_one_step_too(options: Options) -> None:

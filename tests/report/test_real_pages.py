@@ -104,7 +104,7 @@ def test_no_line_is_longer_than_the_screen_is_wide(name: str) -> None:
         assert max(line.cell_len for line in lines) <= width
 
 
-TYPED: Final = ("h200-ddp-rank0", "h200-gpu-metrics", "h200-hf-trainer", "nan_check-sync")
+TYPED: Final = ("h200-ddp-rank0", "h200-hf-trainer", "nan_check-sync")
 each_typed = pytest.mark.parametrize(
     "name", [pytest.param(each, marks=() if each in TYPED else pytest.mark.long) for each in KINDS]
 )
@@ -136,6 +136,6 @@ def test_every_finding_is_explained_and_the_first_replayed(name: str, tmp_path: 
 
 def test_a_page_names_tables_and_findings_and_a_finding_its_replay() -> None:
     """Else the tests above would run nothing."""
-    every = "\n".join([*proposed("h200-gpt2-eager"), *commands_of(explained("h200-gpt2-eager", 1))])
-    for part in ("--table kernels", "--table findings", "nsysflow explain 1 ", "nsysflow whatif "):
+    every = "\n".join([*proposed("h200-hf-trainer"), *commands_of(explained("h200-hf-trainer", 1))])
+    for part in ("--table kernels", "nsysflow explain 1 ", "nsysflow whatif "):
         assert part in every

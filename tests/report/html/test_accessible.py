@@ -54,26 +54,7 @@ def use_everything(page: Any) -> None:
             each.click()
     if page.locator("#timeline-canvas").count():
         page.focus("#timeline-canvas")
-        for key in (
-            "g",
-            "b",
-            "z",
-            "m",
-            "]",
-            "[",
-            "n",
-            "p",
-            "+",
-            "-",
-            "ArrowDown",
-            "0",
-            "t",
-            "G",
-            "P",
-            "A",
-            "Escape",
-            "m",
-        ):
+        for key in (*"gbzm][np+-", "ArrowDown", *"0tGPA", "Escape", "m"):
             page.keyboard.press(key)
         page.hover("#timeline-canvas")
         page.mouse.wheel(0, -300)

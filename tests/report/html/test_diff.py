@@ -55,6 +55,8 @@ def test_the_headline_and_the_waterfall_are_there(browser: Any) -> None:
     assert edge == pytest.approx(new["x"] + new["width"], abs=2 * len(changes))
 
 
+pytestmark = pytest.mark.usefixtures("shared")
+
 SYNC, ASYNC, METRICS = (
     str(PACKED[f"nan_check-{name}"]) for name in ("sync", "async", "sync-metrics")
 )

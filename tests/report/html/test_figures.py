@@ -13,7 +13,6 @@ from tests.report.html.made import figures, made, spoken, text_of, value_at
 
 RUNS: Final = (
     ("nan_check-sync",),
-    ("trainstep-torch",),
     ("h200-hf-trainer",),
     ("synthetic-1",),
     ("ddp-bucketed-rank0", "ddp-bucketed-rank1"),

@@ -11,7 +11,8 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tracks.rows import group_of
 from nsysflow.report.pictures import clocks_of
-from tests.analyses import KINDS, analysed, loaded, run_of
+from tests.analyses import KINDS, analysed, loaded
+from tests.report.html.made import made
 from tests.report.html.unpacked import Page, page_of, run_of_these
 from tests.tiny import analysis_of, kernel, launch, opened
 
@@ -24,10 +25,9 @@ Drawn = tuple[Page, Analysis]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Drawn:
+def drawn(request: pytest.FixtureRequest) -> Drawn:
     """The page of a real report, and the report."""
-    name = request.param
-    return page_of(run_of(name), tmp_path_factory.mktemp(name)), analysed(name)
+    return Page(made(request.param).file.read_text("utf-8")), analysed(request.param)
 
 
 def test_a_table_has_every_row_of_its_frame(drawn: Drawn) -> None:
