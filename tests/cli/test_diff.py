@@ -13,10 +13,7 @@ pytestmark = pytest.mark.usefixtures("shared")
 
 PAIRS = [
     ("nan_check-sync", "nan_check-async", "idle", "sync"),
-    ("launch_bound-eager-plain", "launch_bound-graph", "idle", "launch"),
     ("overlap-in_turn", "overlap-side_stream", "copies", None),
-    ("alloc_churn-empty_cache", "alloc_churn-cached", "idle", "alloc"),
-    ("trainstep-fused", "trainstep-graph", "idle", "host"),
     ("fusion-eager", "fusion-fused", "compute", "elementwise"),
 ]
 """Before, after, and the part of the bridge that was made to change."""
