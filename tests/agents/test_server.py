@@ -134,15 +134,12 @@ def test_a_finding_is_explained_as_in_the_terminal(reports: Reports, folder: Pat
 
 
 def test_what_if_gives_the_figures_of_the_command(reports: Reports, folder: Path) -> None:
-    printed = cli("whatif", folder / SYNC, "--remove", "sync@nan_check.py:125")
-    assert data(call(reports, "what_if", report=SYNC, remove=[CHANGE])) == printed
-
-
-def test_changes_are_combined_as_by_the_command(reports: Reports, folder: Path) -> None:
     words = ("--graph", "step/forward", "--scale", "reduce_kernel=0.5", "--faster-host", "step=0.5")
-    printed = cli("whatif", folder / SYNC, *words, "--async-copies", "--no-profiler")
+    remove = ("--remove", "sync@nan_check.py:125")
+    printed = cli("whatif", folder / SYNC, *words, *remove, "--async-copies", "--no-profiler")
     graph: dict[str, Any] = {"graph": ["step/forward"], "scale": {"reduce_kernel": 0.5}}
     changes = graph | {"faster_host": {"step": 0.5}, "async_copies": True, "no_profiler": True}
+    changes |= {"remove": [CHANGE]}
     assert data(call(reports, "what_if", report=SYNC, **changes)) == printed
 
 

@@ -18,7 +18,8 @@ SYNC, ASYNC = "nan_check-sync.sqlite.xz", "nan_check-async.sqlite.xz"
 BLOCKS: Final = re.findall(r"^```sh\n(.*?)^```", skill(), re.MULTILINE | re.DOTALL)
 COMMANDS: Final = [line for block in BLOCKS for line in block.splitlines()]
 
-NEED_A_GPU: Final = ("profile", "doctor")
+ELSEWHERE: Final = ("profile", "doctor", "diff")
+"""Commands that need a GPU, and one that is run as README.md shows it."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_a_command_parses(command: str) -> None:
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("command", [each for each in COMMANDS if words(each)[0] not in NEED_A_GPU])
+@pytest.mark.parametrize("command", [each for each in COMMANDS if words(each)[0] not in ELSEWHERE])
 def test_a_command_works(command: str) -> None:
     done = CliRunner().invoke(main, words(command))
     assert done.exit_code in ((0, 3, 4) if "check" in command else (0,)), done.output

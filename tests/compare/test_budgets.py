@@ -141,7 +141,7 @@ def test_a_capture_without_steps_is_refused_with_what_to_type() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [["nan_check-sync"], ["dataload-async"], ["ddp-bucketed-rank0", "ddp-bucketed-rank1"]]
+    "names", [["nan_check-sync"], ["ddp-bucketed-rank0", "ddp-bucketed-rank1"]]
 )
 def test_the_oracle_has_the_same_figures(names: list[str]) -> None:
     paths, tables = [PACKED[each] for each in names], ("steps", "step_parts")

@@ -13,7 +13,7 @@ from nsysflow.compare.document import READ_VERSIONS, SCHEMA_VERSION, read_docume
 from nsysflow.report.document import compared_json
 from tests.analyses import run_of
 
-REPORT = "h200-train"
+REPORT = "dataload-async"
 """Some of its rows are in some steps only."""
 Change = Callable[[dict[str, Any]], object]
 

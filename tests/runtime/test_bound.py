@@ -122,11 +122,7 @@ def test_steps_are_timed_once_nsys_has_written_its_report(
     ],
 )
 def test_steps_with_an_evaluation_are_left_out_where_they_are_the_fewer(
-    tmp_path: Path,
-    clock: Clock,
-    evaluates: tuple[bool, ...],
-    plain_step_ns: int,
-    evaluations: int,
+    tmp_path: Path, clock: Clock, evaluates: tuple[bool, ...], plain_step_ns: int, evaluations: int
 ) -> None:
     bound = Bound(tmp_path)
     THIS_PROCESS.evaluates = True  # a model is made for evaluation

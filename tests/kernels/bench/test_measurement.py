@@ -8,13 +8,7 @@ from weakref import WeakSet
 import pytest
 import torch
 
-from nsysflow.kernels.bench.measurement import (
-    RUNS,
-    _again,
-    _once_each,
-    _placements,
-    measured,
-)
+from nsysflow.kernels.bench.measurement import RUNS, _again, _once_each, _placements, measured
 from nsysflow.kernels.bench.problem import Direction, Random, call_of
 from nsysflow.kernels.bench.problems import BENCHMARKS
 from nsysflow.kernels.bench.rows import PASSES, REPETITIONS, REPLAYS, Measured

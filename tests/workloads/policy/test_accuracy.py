@@ -12,8 +12,7 @@ from nsysflow.workloads.policy.variants import compare, training_phases, variant
 from tests.workloads.policy.starts import small_start
 
 
-@pytest.mark.parametrize("precision", ["float", "bf16"])
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("precision", "layers"), [("float", 1), ("bf16", 2)])
 def test_fused_results_are_as_accurate_as_pytorchs(precision: Precision, layers: int) -> None:
     start = small_start(precision, layers=layers)
     rows = compare(start.exact(), start.plain(), variant_of("fused", start))
