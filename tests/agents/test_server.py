@@ -185,6 +185,11 @@ LINK = "link.sqlite.xz"
         ("explain", {"what": "9", "report": SYNC}, "Its findings are 1 to 2"),
         ("explain", {"what": "1"}, "finding 1 of which report?"),
         ("what_if", {"report": SYNC, "graph": ["step/metric"]}, "Did you mean step/metrics"),
+        (
+            "what_if",
+            {"report": SYNC, "remove": [CHANGE | {"at": "nan_chek.py:1"}]},
+            "nan_check.py:125?",
+        ),
         ("diff", {"base": [SYNC], "new": RANKS}, "cannot be compared"),
         ("diff_over_time", {"captures": [SYNC]}, "Name two or more captures"),
     ],

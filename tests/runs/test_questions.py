@@ -14,11 +14,11 @@ from tests.reports import SAMPLES
 
 pytestmark = pytest.mark.usefixtures("shared")
 
-NAMES = ("nan_check-sync", "ddp-bucketed-rank0")
-SYNC, DDP = (SAMPLES / f"{name}.sqlite.xz" for name in NAMES)
+NAMES = ("nan_check-sync", "h2d-pageable")
+SYNC, COPIES = (SAMPLES / f"{name}.sqlite.xz" for name in NAMES)
 
 
-@pytest.mark.parametrize("report", [SYNC, DDP])
+@pytest.mark.parametrize("report", [SYNC, COPIES])
 def test_python_gets_the_documents_that_the_commands_print(report: Path) -> None:
     asked = run("whatif", report, "--remove", "sync", "--async-copies", "--json")
     answered = nsysflow.whatif(report, remove=["sync"], async_copies=True)
