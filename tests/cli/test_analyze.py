@@ -16,9 +16,10 @@ from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs.engine import Choice
 from nsysflow.runs.manifest import write_manifest
+from tests.analyses import analysed
 from tests.cli.running import refused, run
 from tests.report.handmade import MS, Results, training
-from tests.reports import DATA
+from tests.reports import DATA, ROOT, SAMPLES
 from tests.runs.runs import RUN
 
 pytestmark = pytest.mark.usefixtures("shared")
@@ -195,6 +196,22 @@ def test_without_a_report_the_newest_run_here_is_analysed(here: Path) -> None:
     write_manifest(here / "run1", RUN)
     assert run("analyze").stderr.startswith("analysing run1, the newest run here\n")
     assert (here / "run1" / "report.json").is_file()
+
+
+def test_the_files_of_a_real_report_have_every_row_and_no_path_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(SAMPLES)
+    run("analyze", "nan_check-sync.sqlite.xz", "-o", tmp_path / "out")
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    document["steps"] = document["steps"]["rows"]
+    for name in ("phases", "syncs", "kernels", "copies", "launches", "gap_summary", "steps"):
+        height = getattr(analysed("nan_check-sync"), name).height
+        rows = pl.read_csv(tmp_path / "out" / f"{name}.csv", infer_schema=False)
+        assert len(document[name]) == rows.height == height, name
+    idle_ns = pl.read_csv(tmp_path / "out" / "gaps.csv")["duration_ns"].sum()
+    assert idle_ns == document["devices"][0]["idle_ns"]
+    assert not [file for file in (tmp_path / "out").iterdir() if str(ROOT) in file.read_text()]
 
 
 def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:

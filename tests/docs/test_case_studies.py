@@ -13,9 +13,7 @@ from tests.shown import commands, console_blocks, is_shown
 pytestmark = pytest.mark.xdist_group("pairs")
 
 CASES: Final = (ROOT / "docs" / "case-studies.md").read_text(encoding="utf-8")
-OF_EACH_BOUND: Final = re.compile(
-    "nan_check-sync|h2d-pageable[.]|launch_bound-eager[.]|fusion-eager|ddp-no_|alloc_churn-empty"
-)
+OF_EACH_BOUND: Final = re.compile("nan_check-sync|launch_bound-eager[.]|fusion-eager|ddp-no_")
 SHOWN: Final = [
     pytest.param(
         command,

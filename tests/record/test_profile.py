@@ -86,15 +86,6 @@ def test_ranks_are_analysed_together_and_their_rows_stay_apart(two_ranks: tuple[
     assert [device["report"] for device in rows["devices"]] == ["rank0", "rank1"]
 
 
-@pytest.mark.parametrize(
-    ("typed", "calls"),
-    [("", "all:20000,sync:0"), ("--backtrace all", "all:0"), ("--backtrace -o out", "all:0")],
-)
-def test_backtraces_are_of_waits_unless_all_are_asked_for(typed: str, calls: str) -> None:
-    shown = profiled("--dry-run", *typed.split(), *command()).stdout
-    assert f"--cudabacktrace={calls} " in shown
-
-
 def test_flops_are_kept_with_the_run_and_used_when_it_is_analysed_again() -> None:
     asked = ("--flops-per-step", "1e9", "--flops-dtype", "tf32", "--no-analyze")
     assert profiled("-o", "out", *asked, *command()).exit_code == 0

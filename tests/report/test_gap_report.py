@@ -89,7 +89,8 @@ def test_the_rows_of_equal_steps_sum_to_their_idle_time(one: int, other: int) ->
 
 def test_a_row_is_the_median_over_the_steps() -> None:
     idle = [20, 100, 100, 100, 400]
-    assert lines(track([1000] * 5, loss=idle))[0] == "loss,waiting,train (train.py),10"
+    for step in ([1000] * 5, [1000, 1000, 1000, 1000, 9000]):
+        assert lines(track(step, loss=idle))[0] == "loss,waiting,train (train.py),10"
 
 
 def idle(step: int | None, ns: int, kind: str = "sync", **columns: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ After a change on purpose: `python -m tests.report.test_reviewed_pages`, then re
 import json
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +90,7 @@ def reviewed() -> Results:
     return Results([training_with_findings()])
 
 
+@cache
 def everything() -> Results:
     """Runs that have rows in every table together."""
     more = handmade(
