@@ -16,6 +16,8 @@ from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, STAC
 from tests.recording import Notes, nvtx_events, record_and_export, recorded
 from tests.runtime.programs import LOOP, TRAINS, instances, run_torch
 
+pytestmark = pytest.mark.xdist_group("torch")
+
 
 def functions_recorded(trace: Path) -> bool:
     """Whether Python's functions are among the events."""

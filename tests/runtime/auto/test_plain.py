@@ -9,6 +9,8 @@ from nsysflow.runtime.protocol import PLAIN
 from tests.runtime.auto.programs import SMALL, ranges_of
 from tests.runtime.programs import run, run_torch, statuses_of
 
+pytestmark = pytest.mark.xdist_group("torch")
+
 BEFORE = """
 import torch
 call, zero = torch.nn.Module.__call__, torch.optim.Optimizer.zero_grad

@@ -8,6 +8,8 @@ import pytest
 from nsysflow.runtime.protocol import CAPTURE
 from tests.runtime.auto.programs import ANNOTATED, SMALL, ranges_of, run
 
+pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
+
 SGD: Final = "opt = torch.optim.SGD(net.parameters(), 0.1)\n"
 ROWS: Final = """
 class Rows(torch.utils.data.Dataset):
