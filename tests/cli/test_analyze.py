@@ -3,7 +3,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import polars as pl
 import pytest
 
@@ -11,7 +10,6 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.tables.copies import EACH_COPY
 from nsysflow.analysis.tables.gaps import GAP_SUMMARY
 from nsysflow.analysis.tables.syncs import SYNCS
-from nsysflow.cli.options import step_part
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.runs import analyze as runs_analyze
 from nsysflow.runs.engine import Choice
@@ -224,9 +222,3 @@ def test_copies_as_parquet_are_each_copy_and_add_up_to_the_table() -> None:
     ):
         alike = each.filter(pl.col("direction") == direction)
         assert (alike.height, alike["bytes"].sum()) == (count, size)
-
-
-@pytest.mark.parametrize("typed", ["", "3:3"])
-def test_what_selects_nothing_is_refused_with_an_example(typed: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"e\.g\. 2:5|B must be greater than A"):
-        step_part(typed)

@@ -6,8 +6,7 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.tables.index import ABOUT, declarations
-from nsysflow.analysis.tables.table import Table
-from nsysflow.report.page import Length, Page, compose, rows_shown
+from nsysflow.report.page import Length, Page, compose
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
 from tests.analyses import analysed, few_reports
@@ -27,11 +26,6 @@ from tests.report.test_ranks import group, many, ranks, run_with, steps
 
 def composed(of: RealResults, length: Length = "page", top: int | None = None) -> Page:
     return compose(of, length, top=top, at_least_ns=0)
-
-
-@pytest.mark.parametrize("table", declarations(ABOUT), ids=lambda table: table.name)
-def test_the_full_page_shows_no_fewer_rows(table: Table) -> None:
-    assert rows_shown(table, "full") >= rows_shown(table, "page")
 
 
 def test_what_took_part_in_the_recording_is_said_as_far_as_it_is_known() -> None:

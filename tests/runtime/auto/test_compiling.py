@@ -16,7 +16,6 @@ from tests.runtime.programs import environment
 pytestmark = pytest.mark.long
 
 WAYS = {
-    "module": "torch.compile(net, backend=backend), opt.step",
     "function": "torch.compile(lambda x: net(x), backend=backend, fullgraph=True), opt.step",
     "in place": "[net.compile(backend=backend), net][1], opt.step",
     "function with step": "net, torch.compile(lambda: opt.step(), backend=backend)",
