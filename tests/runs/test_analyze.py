@@ -7,7 +7,8 @@ from dataclasses import fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -128,6 +129,13 @@ def test_only_a_few_of_many_ranks_are_looked_at_whole_and_what_is_left_out_is_na
     note = f"{ranks[-1].stem} is left out: {ranks[-1]} is empty (0 bytes)"
     assert note in in_one_thread["summary.md"].decode()
     assert note in " ".join(in_one_thread["page"].decode().split())
+
+
+def test_the_typical_rank_and_the_first_outliers_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsysflow.runs.analyze.typical_report", lambda _: "rank0")
+    outlying = ["rank0", "rank3", "rank1", "rank2"]
+    ranks: Any = SimpleNamespace(report_of=str, busiest=["rank3"], outlying=outlying)
+    assert reports_in_full(ranks) == {"rank0", "rank3"}
 
 
 def in_threads(
