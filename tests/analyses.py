@@ -27,7 +27,15 @@ EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "8"))
 """Random traces per test; `make hunt` draws more and new ones."""
 
 NAMES: Final = sorted(PACKED)
-every_report = pytest.mark.parametrize("name", NAMES)
+LARGE: Final = (
+    *("h200-backtrace", "h200-bottlenecks", "h200-gpt2-eager", "launch_bound-eager-plain"),
+    *("sum_many-loop", "trainstep-torch"),
+)
+"""Others are of their kinds, and the oracle takes up to 15 s of each: they are long."""
+
+every_report = pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=pytest.mark.long if each in LARGE else ()) for each in NAMES]
+)
 """For tests that need only the analysis and the oracle result that all tests share."""
 
 KINDS: Final = (

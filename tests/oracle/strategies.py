@@ -98,8 +98,8 @@ THREAD_NAMES = ("python", "pt_autograd_0", "loader", "pt_nccl_watchdg")
 
 
 def several(kind: st.SearchStrategy[PlainTrace]) -> st.SearchStrategy[PlainTrace]:
-    """Up to three traces in one report, which takes little longer to analyse than one."""
-    return st.lists(kind, min_size=1, max_size=3).map(side_by_side)
+    """Up to nine traces in one report, which takes no longer to analyse than one."""
+    return st.lists(kind, min_size=1, max_size=9).map(side_by_side)
 
 
 # --- what a thread does -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import nsysflow
@@ -23,6 +24,7 @@ _QUEUED: Final = 1_000 * US
 """The first kernel starts when all are launched, so that the host limits nothing."""
 
 
+@cache
 def real(name: str) -> JudgedReport:
     """The judged part of a real report."""
     return JudgedReport(analysed(name))

@@ -28,6 +28,7 @@ RANKS = 4
 
 
 CHANGES: list[tuple[dict[int, int], list[int], float]] = [
+    ({}, [], 1.0),
     ({0: 3_000}, [], 1.0),
     ({0: 50_000, 1: 50_000}, [], 0.5),
     ({0: 2_000}, [1], 1.0),
@@ -36,9 +37,9 @@ CHANGES: list[tuple[dict[int, int], list[int], float]] = [
 where the program is not known."""
 
 
-def made(folder: Path, kind: Kind, *, tp: int = 1, ns: int = 2_000_000) -> list[PlainTrace]:
+def made(folder: Path, kind: Kind, *, tp: int) -> list[PlainTrace]:
     """The reports of a made run of which rank 1 is late."""
-    delay = Delay(kind, rank=1, ns=ns)
+    delay = Delay(kind, rank=1, ns=2_000_000)
     make_run(folder, Wanted(ranks=RANKS, kernels=320, tp=tp, delay=delay, seed=tp))
     named = {
         f"rank{number}": read_export(folder / f"rank{number}.sqlite") for number in range(RANKS)
@@ -64,8 +65,7 @@ def trace_times(ops: pl.DataFrame) -> tuple[list[int], list[int]]:
     return ops["start_ns"].to_list(), ops["end_ns"].to_list()
 
 
-@pytest.mark.parametrize("known", [RANKS, 2])
-@pytest.mark.parametrize(("kind", "tp"), [("compute", 1), ("host", 2)])
+@pytest.mark.parametrize(("kind", "tp", "known"), [("compute", 1, RANKS), ("host", 2, 2)])
 def test_ranks_together_agree_with_the_oracle(
     kind: Kind, tp: int, known: int, tmp_path: Path
 ) -> None:
@@ -84,13 +84,8 @@ def test_ranks_together_agree_with_the_oracle(
         expected = oracle.replay(less_ns, unawaited, compute)
         times = [of.ops for of in run.joint.replay(now, change)]
         assert [trace_times(of) for of in times] == [expected[n] for n in range(known)]
-
-
-@pytest.mark.parametrize("known", [RANKS, 2])
-def test_ranks_together_do_what_they_did_if_nothing_is_changed(known: int, tmp_path: Path) -> None:
-    run = run_of(made(tmp_path, "compute", tp=2), known)
-    programs = [one.names.recorded.program for one in run.each]
-    times = run.joint.replay(programs, RunChange(compute={}))
-    assert [trace_times(of.ops) for of in times] == [trace_times(one.ops) for one in run.each]
-    calls = [trace_times(of.calls) for of in times]
+    # if nothing is changed they do what they did
+    unchanged = run.joint.replay(programs, RunChange(compute={}))
+    assert [trace_times(of.ops) for of in unchanged] == [trace_times(one.ops) for one in run.each]
+    calls = [trace_times(of.calls) for of in unchanged]
     assert calls == [trace_times(program.calls) for program in programs]

@@ -12,7 +12,7 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import KINDS, LOOP, Changes
 from nsysflow.analysis.selection.timeline import Timeline
-from tests.analyses import analysed, every_report
+from tests.analyses import analysed, few_reports
 from tests.analysis.replay.replays import replayed, without
 from tests.analysis.replay.sites import sites
 from tests.analysis.test_simulated import simulated
@@ -30,7 +30,7 @@ def off_by_ns(timeline: Timeline) -> int:
     return max(each for each in off if isinstance(each, int)) if len(ops) else 0
 
 
-@every_report
+@few_reports
 def test_an_unchanged_replay_is_the_report_to_the_ns(name: str) -> None:
     assert off_by_ns(analysed(name).timeline) == 0
 

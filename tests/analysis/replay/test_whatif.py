@@ -10,7 +10,7 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
 from nsysflow.analysis.trace import NoteKind
-from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, few_reports, loaded, sums
+from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, loaded, sums
 from tests.analysis.replay.replays import Row, call, kernel, launch, opened, timeline_of, without
 from tests.oracle.model import PlainTrace, to_trace
 from tests.tiny import AS_RECORDED
@@ -43,7 +43,7 @@ def test_an_operation_without_length_makes_no_window_longer() -> None:
     assert whatif(timeline, Changes()).before.window_ns == 100_000
 
 
-@few_reports
+@pytest.mark.parametrize("name", ["h200-ddp-rank0", "h200-graph-level", "synthetic-1"])
 def test_with_nothing_changed_the_causes_are_those_of_the_report(name: str) -> None:
     timeline = nsysflow.analyze(loaded(name), AS_RECORDED).timeline
     found = whatif(timeline, Changes())

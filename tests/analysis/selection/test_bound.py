@@ -13,9 +13,9 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.selection.bound import PARTS, bounds
 from nsysflow.analysis.tables.view_bound import bound_of_view
 from tests.agreement import assert_pictures_agree
-from tests.analyses import analysed, every_report, loaded, sums
+from tests.analyses import analysed, few_reports, loaded, sums
 from tests.analysis.events.test_waits import NCCL, with_long_communication
-from tests.oracle.model import Overhead, PlainTrace, to_trace
+from tests.oracle.model import Overhead, PlainTrace, side_by_side, to_trace
 from tests.tiny import (
     MAIN,
     PROCESS,
@@ -56,7 +56,7 @@ def test_communication_that_nobody_waits_for_changes_no_bound() -> None:
     assert (after.bound.names, after.bound.loss) == (before.bound.names, before.bound.loss)
 
 
-@every_report
+@few_reports
 def test_the_parts_of_a_view_and_what_nobody_waited_for_sum_to_its_windows(name: str) -> None:
     analysis = analysed(name)
     parts = bound_of_view(analysis.view).parts_ns
@@ -130,11 +130,9 @@ def test_each_bound_of_a_phase_is_constructed() -> None:
     assert {*CONSTRUCTED} == {"compute", "communication", "copies", *CAUSES} - {"unknown"}
 
 
-@pytest.mark.parametrize(("bound", "trace"), CONSTRUCTED.items())
-def test_a_constructed_bottleneck_is_the_bound_of_its_phase(bound: str, trace: PlainTrace) -> None:
-    analysis = nsysflow.analyze(to_trace(trace))
-    assert analysis.phases["bound"].to_list() == [bound]
-    assert analysis.bound.names == (bound,)
+def test_a_constructed_bottleneck_is_the_bound_of_its_phase() -> None:
+    analysis = nsysflow.analyze(to_trace(side_by_side(CONSTRUCTED.values())))
+    assert analysis.phases.sort("process")["bound"].to_list() == [*CONSTRUCTED]
 
 
 def test_work_without_a_launch_bounds_the_whole_view() -> None:

@@ -121,7 +121,7 @@ def test_no_steps_are_refused_as_they_were_typed(steps: tuple[StepPart, ...], ty
     st.sampled_from((None, {0}, {1, 2}, {0, 3})),
     st.sampled_from((None, "step", "a")),
 )
-@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
 def test_what_is_judged_of_any_trace_is_what_the_oracle_judges(
     model: PlainTrace, taken: set[int] | None, step: str | None
 ) -> None:

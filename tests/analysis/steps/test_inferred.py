@@ -31,7 +31,7 @@ from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces, traces_with_graphs
 from tests.reports import ROOT
 
-SEEDS: Final = range(4)
+SEEDS: Final = range(2)
 FEW: Final = settings(max_examples=max(1, EXAMPLES // 4), suppress_health_check=list(HealthCheck))
 
 
@@ -110,20 +110,10 @@ def without_ranges(trace: nsysflow.Trace) -> nsysflow.Trace:
 
 
 ANNOTATED: Final = (
-    "h200-accumulation",
-    "h200-bottlenecks",
-    "h200-compile",
-    "h200-ddp-rank0",
-    "h200-ddp-messages",
-    "h200-gpt2-eager",
-    "h200-gpu-metrics",
-    "h200-graph-ranges",
-    "h200-hf-trainer",
-    "h200-jax",
-    "h200-nchw",
-    "h200-unfused-attention",
+    *("h200-accumulation", "h200-compile", "h200-ddp-rank0", "h200-graph-ranges"),
+    *("h200-hf-trainer", "h200-jax", "h200-nchw"),
 )
-"""Reports in which one loop is annotated."""
+"""Reports of different kinds in which one loop is annotated."""
 
 
 @pytest.mark.parametrize("name", ANNOTATED)
@@ -145,7 +135,7 @@ def assert_found_again(trace: nsysflow.Trace) -> None:
     assert median(shifts) < length / 4
 
 
-@pytest.mark.parametrize("name", ["trainstep-torch", "h200-accumulation", "h200-bottlenecks"])
+@pytest.mark.parametrize("name", ["trainstep-torch", "h200-accumulation"])
 def test_no_step_is_invented_in_a_single_pass_of_a_real_program(name: str) -> None:
     """The passes hold loops: over time steps, parts of a batch, and trials."""
     trace = loaded(name)

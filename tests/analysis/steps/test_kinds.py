@@ -17,7 +17,7 @@ from tests.oracle.model import Call, Capture, Op, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.run import run
 from tests.oracle.steps import excesses, one_offs, steps
-from tests.oracle.strategies import traces
+from tests.oracle.strategies import several, traces
 from tests.tiny import PROCESS, Row, analysis_of, call, kernel, launch, opened, plain_of
 
 
@@ -120,8 +120,8 @@ def test_a_step_with_a_wrong_time_in_a_graph_is_a_one_off() -> None:
     assert captured(*rows, replace(long, graph_node=1))[3] == "one-off"
 
 
-@given(model=traces())
-@settings(max_examples=2 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(model=several(traces()))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_the_oracle_finds_the_same_where_two_lost_launches_are_a_stretch(model: PlainTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:  # random traces are short
         patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)

@@ -1,6 +1,5 @@
 """A GPU that idles is never left without an answer (spec §16.12)."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +12,7 @@ from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.rules.idle_gpu import EXPLAINED_PCT, IDLE_PCT
 from nsysflow.analysis.options import Options
 from tests import tiny
-from tests.analyses import NAMES, analysed, loaded
+from tests.analyses import analysed, loaded, reports_of_rules
 
 
 def bare(name: str) -> nsysflow.Trace:
@@ -23,22 +22,13 @@ def bare(name: str) -> nsysflow.Trace:
     return replace(trace, **{each: getattr(trace, each).clear() for each in frames})
 
 
-AS_RECORDED: Final[dict[str, Callable[[str], nsysflow.Analysis]]] = {
-    "as it is": analysed,
-    "with inferred steps": lambda name: nsysflow.analyze(bare(name)),
-    "as one window": lambda name: nsysflow.analyze(bare(name), Options(whole=True)),
-}
-SMALL: Final = {
-    "with inferred steps": ("h200-host-split", "h200-nvtx-domain", "h2d-pageable", "synthetic-2"),
-    "as one window": ("metrics-each_step", "nan_check-sync", "synthetic-1", "trainstep-fused"),
+BARE: Final = {
+    "h2d-pageable": Options(),  # with inferred steps
+    "h200-host-split": Options(),
+    "metrics-each_step": Options(whole=True),
+    "synthetic-1": Options(whole=True),
 }
 """With and without a last resort, which says what to record or names a place."""
-
-SWEPT: Final = [
-    pytest.param(name, how, marks=() if name in SMALL.get(how, NAMES) else pytest.mark.long)
-    for name in NAMES
-    for how in AS_RECORDED
-]
 
 
 def idle_ns(analysis: nsysflow.Analysis) -> tuple[int, int]:
@@ -59,9 +49,17 @@ def says_what_to_record(finding: Finding) -> bool:
     return "--sample-python" in finding.change[0]
 
 
-@pytest.mark.parametrize(("name", "how"), SWEPT)
-def test_much_idle_time_has_findings_that_explain_it_or_a_last_resort(name: str, how: str) -> None:
-    analysis = AS_RECORDED[how](name)
+@reports_of_rules
+def test_much_idle_time_has_findings_that_explain_it_or_a_last_resort(name: str) -> None:
+    assert_explained(analysed(name))
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_so_has_that_of_a_report_without_ranges_and_stacks(name: str) -> None:
+    assert_explained(nsysflow.analyze(bare(name), BARE[name]))
+
+
+def assert_explained(analysis: nsysflow.Analysis) -> None:
     idle, window = idle_ns(analysis)
     if analysis.failed_checks or 100 * idle < IDLE_PCT * window:
         return
@@ -75,7 +73,7 @@ def test_much_idle_time_has_findings_that_explain_it_or_a_last_resort(name: str,
 
 
 def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> None:
-    inferred = AS_RECORDED["with inferred steps"]("rolloutcopy-fused")
+    inferred = nsysflow.analyze(bare("rolloutcopy-fused"))
     (one,) = (v.finding for v in inferred.found.valued if v.finding.rule == "idle-gpu")
     place = "mostly host code, the largest part between _draw and _select_copy"
     assert one.title == f"the GPU idles 98 % of the time, {place}"

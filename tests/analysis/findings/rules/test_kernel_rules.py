@@ -131,7 +131,7 @@ ATTENTION: Final = {
 RUNS: Final = st.tuples(st.sampled_from([*ATTENTION]), st.sampled_from([1, 1, 1, 2, 8, 9]))
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 2)
 @given(runs=st.lists(RUNS, min_size=1, max_size=20))
 def test_fused_attention_replaces_what_the_oracle_says(runs: list[tuple[str, int]]) -> None:
     kernels = [name for name, count in runs for _ in range(count)]
