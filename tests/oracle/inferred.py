@@ -14,7 +14,6 @@ from tests.oracle.report import Report
 OPTIMIZERS = ("multi_tensor_apply", "adam", "addcdiv", "adagrad", "rmsprop")
 OPTIMIZER_WORDS = re.compile(r"(?<![a-z])(sgd|lamb|lion|muon)(?![a-z])")
 DECIDING = 1 << 16
-FAMILIES = ("name", "exact", "pair")
 
 Code = tuple[object, ...]
 

@@ -6,8 +6,6 @@ import pytest
 from nsysflow.analysis.events.classes import class_by_name, communication_class, communication_rules
 from nsysflow.analysis.load.kernel_names import short_kernel_name
 from tests.agreement import Picture, assert_pictures_agree
-from tests.analyses import loaded
-from tests.reports import PACKED
 from tests.tiny import WORKER, Row, copy, kernel, launch
 
 MS = 1_000_000
@@ -133,12 +131,3 @@ def test_kernels_that_communicate_are_known_by_name(names: tuple[str, ...], kind
 
 def test_each_rule_has_a_known_class() -> None:
     assert {kind for kind, _ in communication_rules()} == {"comm", "gemm+comm", "none"}
-
-
-@pytest.mark.parametrize("name", sorted(PACKED))
-def test_kernels_of_real_reports_communicate_only_if_they_are_of_nccl(name: str) -> None:
-    ops = loaded(name).ops.filter(pl.col("kind") == "kernel")
-    text = [pl.col(column).cast(pl.String) for column in ("name", "short_name")]
-    names = ops.select(*text).unique("name")
-    found = names.filter(communication_class(*text).is_in(["comm", "gemm+comm"]))["short_name"]
-    assert all("nccl" in name or "cross_device_reduce" in name for name in found)

@@ -1,5 +1,4 @@
-"""Source lines: import json
-from nsys's backtraces to tables and page."""
+"""Source lines: from nsys's backtraces to tables and page."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.analyses import analysed
 from tests.analysis.load.frames import DOMAINS, stack
 from tests.exports import write_export
 from tests.oracle.model import Backtrace, Call, Frame, PlainTrace
-from tests.reports import DATA
 from tests.tiny import MAIN, WORKER, call, kernel, plain_of
 
 FRAMES: Final = {"stack": pl.UInt32, "depth": pl.UInt32, "file": pl.String, "line": pl.Int64}
@@ -187,12 +185,3 @@ def test_the_page_has_lines_only_where_there_are_some(name: str, has_lines: bool
         lines = [n for n, column in enumerate(block.columns) if column.head == "line"]
         assert len(lines) == has_lines
         assert all(any("nan_check.py:" in row[line] for row in block.rows) for line in lines)
-
-
-def test_every_sampled_call_of_a_real_run_has_its_line_without_a_folder() -> None:
-    trace = nsysflow.load(DATA / "h200-backtrace.sqlite.xz")
-    calls = nsysflow.analyze(trace).timeline.events.calls
-    starts = trace.backtraces.select("start_ns").join(calls, on="start_ns")
-    assert starts.height == trace.backtraces.height
-    assert starts["source"].null_count() == 0
-    assert all(line.startswith("train.py:") for line in starts["source"].cast(pl.String))

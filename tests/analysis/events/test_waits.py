@@ -40,11 +40,8 @@ DEPENDENCY = (
 )
 
 PICTURES: dict[str, Picture] = {
-    "a kernel that is not launched yet": [*FIRST, launch(140, 150, 2), kernel(153, 200, 2)],
     "a start of 10 us": late(10_000),
     "a start of over 10 us": late(10_001),
-    "a kernel without a launch": [*FIRST, kernel(150, 200, None)],
-    "no compute follows": [*BEGAN, copy(100, 150, 2, "DtoH", "device", "pinned")],
     "a copy before the kernel on its stream": [
         *(*FIRST, launch(100, 110, 2, name=COPY), copy(112, 150, 2, "HtoD", "pinned", "device")),
         *(launch(110, 115, 3), kernel(151, 200, 3)),

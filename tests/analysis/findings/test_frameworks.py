@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
 from tests import tiny
-from tests.analyses import NAMES, analysed, loaded
+from tests.analyses import KINDS, analysed, loaded
 from tests.oracle.model import Frame, Sample
 
 OF_PYTORCH = (
@@ -121,7 +121,7 @@ def test_pytorch_that_is_only_imported_gives_no_advice() -> None:
     assert frameworks_of(nsysflow.analyze(imports).timeline).names == ("cupy",)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*KINDS, "h200-jax"])
 def test_a_real_report_names_its_framework(name: str) -> None:
     expected = "jax" if "jax" in name else PYTORCH
     assert {expected, "cuda"} & {*frameworks_of(analysed(name).timeline).names}

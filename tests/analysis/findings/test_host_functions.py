@@ -9,6 +9,7 @@ import pytest
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.host_functions import AT_THE_LINE, Running, code, functions, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.code_loading import code_loading
 from nsysflow.analysis.findings.rules.data_loading import data_loading
 from nsysflow.analysis.findings.rules.host_code import host_code
@@ -159,12 +160,6 @@ def test_a_finding_on_host_code_names_the_function_and_its_rows() -> None:
     assert not any("--sample-python" in each for each in one.change)
 
 
-def test_a_finding_on_data_says_what_the_loader_ran() -> None:
-    (one,) = found(data_loading, sampled("data", ONE))
-    assert one.title == "the GPU waits for data in step/data"
-    assert any("tokenize (train.py:1) 100 %" in each for each in one.evidence)
-
-
 def test_a_finding_without_samples_says_how_to_get_them() -> None:
     one = in_log(unsampled())
     assert one.title == "one piece of host code holds the GPU up in step/log"
@@ -180,20 +175,23 @@ def small(start: int, i: int) -> Iterator[Row]:
         yield tiny.sample(start + (at + 20) * US, "forward", "step")
 
 
-def test_a_finding_on_launches_says_what_ran_between_them() -> None:
-    (one,) = found(launch_bound, loop(small, every=820))
-    assert any("forward (train.py:1) 100 %" in each for each in one.evidence)
-
-
 def building(start: int, i: int) -> Iterator[Row]:
     """Python that builds code, which is then loaded and launched."""
     yield from busy(start, i, "build", ONE)
     yield tiny.call(start + 3_022 * US, start + 3_028 * US, "cuLibraryLoadData")
 
 
-def test_a_finding_on_loaded_code_says_what_built_it() -> None:
-    (one,) = found(code_loading, loop(building, every=4_000))
-    assert any("tokenize (train.py:1)" in each for each in one.evidence)
+@pytest.mark.parametrize(
+    ("rule", "subject", "ran"),
+    [
+        (data_loading, sampled("data", ONE), "tokenize (train.py:1) 100 %"),
+        (launch_bound, loop(small, every=820), "forward (train.py:1) 100 %"),
+        (code_loading, loop(building, every=4_000), "tokenize (train.py:1)"),
+    ],
+)
+def test_a_finding_says_what_the_host_ran(rule: Rule, subject: JudgedReport, ran: str) -> None:
+    (one,) = found(rule, subject)
+    assert any(ran in each for each in one.evidence)
 
 
 def test_on_a_real_report_the_loader_s_functions_have_their_shares() -> None:

@@ -95,7 +95,6 @@ LOG_SOFTMAX: Final = (
 FLASH: Final = (
     "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0"
 )
-TRITON: Final = "triton_poi_fused_add_clamp_gelu_mul_reciprocal_2"
 PRODUCT: Final = BF16[0]
 
 
@@ -105,39 +104,26 @@ def traits_of(name: str) -> dict[str, Any]:
     return with_traits(frame, ()).row(0, named=True)
 
 
-@pytest.mark.parametrize("name", FP32)
-def test_float32_products_are_off_the_tensor_cores(name: str) -> None:
-    assert traits_of(name)["simt"]
-    assert traits_of(name)["unit"] == "float32"
+FP8: Final = "nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT"
+UNITS: Final = {
+    **dict.fromkeys(FP32, "float32"),
+    **dict.fromkeys(TF32, "tf32"),
+    **dict.fromkeys(BF16, "bf16"),
+    FP8: "fp8",
+}
 
 
-@pytest.mark.parametrize("name", [*TF32, *BF16, *ODD, MUL, FLASH])
-def test_all_other_kernels_are_not(name: str) -> None:
-    assert not traits_of(name)["simt"]
-
-
-@pytest.mark.parametrize("name", TF32)
-def test_tf32_is_told_from_16_bits(name: str) -> None:
-    assert traits_of(name)["unit"] == "tf32"
-
-
-@pytest.mark.parametrize("name", BF16)
-def test_products_of_16_bits_have_the_peak_of_bf16(name: str) -> None:
-    assert traits_of(name)["unit"] == "bf16"
-
-
-def test_fp8_has_a_peak_of_its_own() -> None:
-    assert traits_of("nvjet_qqtst_128x256_128x6_2x1_2cta_v_bz_TNT")["unit"] == "fp8"
-
-
-@pytest.mark.parametrize(("name", "elements"), ODD.items())
-def test_tensor_core_kernels_say_to_how_many_elements_they_align(name: str, elements: int) -> None:
-    assert traits_of(name)["aligned_to"] == elements
-
-
-@pytest.mark.parametrize("name", FP32)
-def test_align1_of_a_float32_kernel_is_no_misalignment(name: str) -> None:
-    assert traits_of(name)["aligned_to"] is None
+@pytest.mark.parametrize("name", [*UNITS, *ODD, MUL, FLASH])
+def test_a_name_tells_the_unit_and_to_how_many_elements_it_aligns(name: str) -> None:
+    found = traits_of(name)
+    assert found["simt"] == (name in FP32)  # off the tensor cores
+    assert name not in UNITS or found["unit"] == UNITS[name]
+    # align1 of a float32 kernel is no misalignment
+    assert (
+        found["aligned_to"] == ODD[name]
+        if name in ODD
+        else name not in FP32 or not found["aligned_to"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,9 @@ OWN = {
     "/home/me/code/train.py": "train.py",
     "C:\\Users\\me\\train.py": "train.py",
     "<string>": "<string>",
-    "<stdin>": "<stdin>",
     "<ipython-input-3-1a2b>": "<ipython-input-3-1a2b>",
     "/var/ipykernel_12/34.py": "34.py",
     "/opt/x/site-packages/nsysflow/workloads/nan_check.py": "nan_check.py",
-    "/usr/lib/python3.12/site-packages/nsysflow/workloads/h2d.py": "h2d.py",
     "/opt/x/site-packages/nsysflow/workloads/policy/plain_step.py": "plain_step.py",
     "/usr/local/lib/python3.12/dist-packages/nsysflow/workloads/h2d.py": "h2d.py",
     "/home/me/code/nsysflow/train.py": "train.py",
@@ -31,7 +29,6 @@ OWN = {
 
 OF_LIBRARIES = {
     "/usr/lib/python3.12/threading.py": "lib/python3.12/threading.py",
-    "/usr/lib64/python3.9/threading.py": "lib64/python3.9/threading.py",
     "/opt/py/python311.zip/threading.py": "python311.zip/threading.py",
     "/usr/lib/python3/dist-packages/torch/nn.py": "lib/python3/dist-packages/torch/nn.py",
     "/opt/x/site-packages/torch/nn.py": "site-packages/torch/nn.py",

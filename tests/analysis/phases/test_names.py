@@ -133,128 +133,55 @@ NAMES = {
     # XLA: xla/service/gpu/gpu_executable.cc, gpu_compiler.cc; recorded with JAX 0.11
     ("XlaModule:#hlo_module=jit_step,program_id=2653#",): "XlaModule jit_step",
     ("XlaModule:#prefix=args[0],hlo_module=jit_stage,program_id=0#",): "XlaModule jit_stage",
-    ("XlaModule:#hlo_module=gemm_fusion_dot.107#",): "XlaModule gemm_fusion_dot.107",
-    (
-        "Thunk:#hlo_op=fusion#",
-        "Thunk:#name=jit(step)/dot,hlo_op=dot.1,unique_hlo_op_id=7#",
-    ): "Thunk",
+    ("Thunk:#hlo_op=fusion#", "Thunk:#name=jit(step)/dot,hlo_op=dot.1#"): "Thunk",
     ("XlaPass:#name=dce,module=jit_stage,program_id=0#",): "XlaPass",
-    ("XlaPassPipeline:#name=simplify,module=jit_step,program_id=3#",): "XlaPassPipeline",
-    ("XlaCompileGpuAsm:#module=gemm_fusion_dot.1#",): "XlaCompileGpuAsm",
     # PyTorch's profiler and emit_nvtx: torch/profiler/profiler.py, torch/autograd/profiler.py
-    ("ProfilerStep#7",): "ProfilerStep",
     ("aten::mm, op_id = 12", "aten::mm, op_id = 19"): "aten::mm",
     ("AddmmBackward0, seq = 41", "AddmmBackward0, seq = 77"): "AddmmBackward0",
     ("aten::add, seq = 5, op_id = 9, sizes = [[2, 3], [3]]",): "aten::add",
-    ("autograd::engine::evaluate_function: MmBackward0, op_id = 3",): (
-        "autograd::engine::evaluate_function: MmBackward0"
-    ),
-    # PyTorch: torch/optim/optimizer.py, torch/utils/data/dataloader.py, nn/parallel/distributed.py
+    # PyTorch: torch/optim/optimizer.py, torch/_dynamo/convert_frame.py, torch/_inductor/
     ("Optimizer.step#AdamW.step",): "Optimizer.step#AdamW.step",
-    ("Optimizer.zero_grad#SGD.zero_grad",): "Optimizer.zero_grad#SGD.zero_grad",
-    ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",): (
-        "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-    ),
-    ("DistributedDataParallel.forward",): "DistributedDataParallel.forward",
-    ("nccl:all_reduce", "nccl:all_reduce"): "nccl:all_reduce",
-    # PyTorch 2: torch/_dynamo/convert_frame.py, torch/_dynamo/utils.py, torch/_inductor/
     ("Torch-Compiled Region: 0/0", "Torch-Compiled Region: 0/1"): "Torch-Compiled Region: 0",
     ("Torch-Compiled Region: !1/0/0",): "Torch-Compiled Region: !1/0",
-    ("TorchDynamo Cache Lookup",): "TorchDynamo Cache Lookup",
     ("## Call CompiledFxGraph fed4ov6qe57tzjn5yggz6dav3tn4vnbpeuuzyim6fjrswsfn4qe6 ##",): (
         "Call CompiledFxGraph"
     ),
-    ("compile_fx.<locals>.fw_compiler_base (dynamo_timed)",): (
-        "compile_fx.<locals>.fw_compiler_base (dynamo_timed)"
-    ),
-    # PyTorch: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py
+    # PyTorch: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, pipelining/schedules.py
     ("FSDP::all_gather (layers.0)",): "FSDP::all_gather (layers.0)",
-    ("FSDP::root_pre_forward",): "FSDP::root_pre_forward",
-    ("FSDP::post_backward_reduce (layers.11.mlp)",): "FSDP::post_backward_reduce (layers.11.mlp)",
-    # PyTorch: torch/distributed/pipelining/schedules.py, test/profiler/test_execution_trace.py
     ("Forward 0", "Forward 1"): "Forward",
-    ("Backward 3",): "Backward",
     ("## LOOP 0 ##", "## LOOP 1 ##"): "LOOP",
-    # TorchRec and FBGEMM: torchrec/modules/embedding_modules.py, torchrec/distributed/dist_data.py
-    ("## EmbeddingBagCollection: forward ##",): "EmbeddingBagCollection: forward",
-    ("## all2all_data:kjt lengths ##",): "all2all_data:kjt lengths",
-    ("## forward mb0 ##", "## forward mb1 ##"): "forward mb",
+    ("## forward mb0 ##", "## forward mb1 ##"): "forward mb",  # TorchRec
     # Lightning: lightning/pytorch/profilers/pytorch.py
     ("[pl][profile][Strategy]DDPStrategy.training_step",): "[Strategy]DDPStrategy.training_step",
-    ("[pl][profile]run_training_batch",): "run_training_batch",
-    ("[pl][module]torch.nn.modules.linear.Linear: layer.0",): (
-        "torch.nn.modules.linear.Linear: layer.0"
-    ),
     (
         "[pl][profile][Callback]ModelCheckpoint{'monitor': None, 'mode': 'min'}.on_train_start",
     ): "[Callback]ModelCheckpoint.on_train_start",
-    # Megatron-LM: megatron/core/utils.py, nvtx_range_push(suffix=…)
-    ("megatron.core.transformer.mlp.forward.linear_fc1",): (
-        "megatron.core.transformer.mlp.forward.linear_fc1"
-    ),
-    ("transformer_layer._forward_attention.self_attn_bda",): (
-        "transformer_layer._forward_attention.self_attn_bda"
-    ),
-    # Transformer Engine: transformer_engine/pytorch/module/linear.py
-    ("transformer_engine._Linear.forward.gemm",): "transformer_engine._Linear.forward.gemm",
     # NeMo and Megatron trainers
     ("iteration_5_ga_step_2", "iteration_5_ga_step_3", "iteration_6_ga_step_2"): (
         "iteration_ga_step"
-    ),
-    # DeepSpeed: deepspeed/utils/nvtx.py takes __qualname__
-    ("DeepSpeedEngine.forward",): "DeepSpeedEngine.forward",
-    ("DeepSpeedZeroOptimizer_Stage3.step",): "DeepSpeedZeroOptimizer_Stage3.step",
-    ("PartitionedParameterCoordinator.fetch_sub_module",): (
-        "PartitionedParameterCoordinator.fetch_sub_module"
     ),
     # vLLM: vllm/v1/worker/gpu_worker.py, v1/core/sched/scheduler.py, utils/nvtx_pytorch_hooks.py
     ("execute_context_1(1024)_generation_64(64)", "execute_context_0(0)_generation_65(65)"): (
         "execute_context_generation"
     ),
-    ("execute_new_1_cached_63",): "execute_new_cached",
-    ("gpu_model_runner: forward",): "gpu_model_runner: forward",
-    ("schedule: allocate_slots",): "schedule: allocate_slots",
     (_LAYER,): "model.layers.0.self_attn",
     ("prefill bs=1 tok=512", "prefill bs=2 tok=900"): "prefill bs tok",
-    ("decode_0", "decode_1"): "decode",
     ("request cmpl-0f8fad5b-d9cb-469f-a165-70867728950e",): "request cmpl",
-    # TensorRT-LLM: tensorrt_llm/_torch/pyexecutor/py_executor.py, model_engine.py
-    (
-        "[Executor] _forward_step 13: 1 ctx reqs, 3 gen reqs",
-        "[Executor] _forward_step 14: 0 ctx reqs, 4 gen reqs",
-    ): "[Executor] _forward_step: ctx reqs, gen reqs",
+    # TensorRT-LLM: tensorrt_llm/_torch/pyexecutor/py_executor.py
     (
         "[Executor] _forward_step 13: 0 ctx reqs, 0 ctx tokens, 32 gen reqs",
         "[Executor] _forward_step 14: 2 ctx reqs, 96 ctx tokens, 31 gen reqs",
     ): "[Executor] _forward_step: ctx reqs, ctx tokens, gen reqs",
-    ("_prepare_inputs",): "_prepare_inputs",
-    ("GuidedDecoder.add_batch",): "GuidedDecoder.add_batch",
     # SGLang: python/sglang/srt/utils/profile_utils.py
-    ("step[DECODE bs=64]", "step[DECODE bs=63]"): "step[DECODE]",
     ("step[EXTEND bs=1 toks=8192]", "step[EXTEND bs=2 toks=9 c_sq=9 c_sk=10]"): "step[EXTEND]",
-    ("lm_prefill_bs8", "lm_prefill_bs9"): "lm_prefill_bs",
     # RAPIDS: cpp/include/raft/neighbors, cuml/cpp/src/glm
-    ("ivf_flat::search(k = 10, n_queries = 100)", "ivf_flat::search(k = 10, n_queries = 9)"): (
-        "ivf_flat::search"
-    ),
     ("cagra::build_graph(1000, 96, 64)", "cagra::build_graph(2000, 96, 64)"): "cagra::build_graph",
     # programs of which the source is public, found by their NVTX calls
-    ("step_0", "step_1"): "step",
     ("Step::0", "Step::1"): "Step",
-    ("Epoch 1", "Epoch 2"): "Epoch",
-    ("iter_#0", "iter_#1"): "iter",
     ("warmup/step_0", "warmup/step_1"): "warmup/step",
-    ("warmup_iter_0", "warmup_iter_1"): "warmup_iter",
     ("micro_batch0", "micro_batch1"): "micro_batch",
-    ("forward_micro0", "forward_micro1"): "forward_micro",
-    ("hstu_layer_fwd_step 4", "hstu_layer_fwd_step 5"): "hstu_layer_fwd_step",
     ("GPT2_Decoder_Step/token_00", "GPT2_Decoder_Step/token_01"): "GPT2_Decoder_Step/token",
-    ("[small] fused iter0", "[small] fused iter1"): "[small] fused iter",
-    ("Transfer Chunk 0", "Transfer Chunk 1"): "Transfer Chunk",
-    ("GET request_id: 7", "GET request_id: 8"): "GET request",
     ("GVR_fp16|small|rep0", "GVR_fp16|small|rep1"): "GVR_fp16|small|rep",
-    ("iter 3 forward", "iter 4 forward"): "iter forward",
-    ("epoch 3, step 1", "epoch 4, step 1", "epoch 4, step 2"): "epoch, step",
     ("iteration[0,4)", "iteration[4,8)"): "iteration",
     ("<Buffer object at 0x7f3c2c001>",): "<Buffer object>",
 }

@@ -45,26 +45,6 @@ def launched(*ranges: Row, at: tuple[int, ...]) -> list[Row]:
 
 NESTED = opened(0, 100, "a"), opened(10, 50, "b"), opened(20, 30, "c")
 
-STACKS: dict[str, Picture] = {
-    "ranges nest by time": launched(*NESTED, at=(5, 15, 25, 35, 60, 100)),
-    "the longer of two that begin together is outside": launched(
-        opened(10, 20, "short"), opened(10, 90, "long"), at=(15,)
-    ),
-    "ranges that overlap without nesting": launched(
-        opened(0, 50, "a"), opened(30, 80, "b"), at=(10, 40, 60)
-    ),
-    "a range without an end": launched(opened(10, None, "open"), at=(5, 15, 9_000)),
-    "a range of no length": launched(opened(10, 10, "nothing"), at=(10,)),
-    "steps with numbers": launched(
-        *(opened(100 * n, 100 * n + 90, f"step {n}") for n in (17, 18)), at=(1_705, 1_805)
-    ),
-    "instances of equal names": launched(
-        *(opened(0, 90, "step"), opened(10, 40, "load"), opened(50, 80, "forward")),
-        *(opened(100, 190, "step"), opened(110, 140, "load")),
-        at=(20, 60, 120),
-    ),
-}
-
 
 def on_thread(thread: int, *ranges: Row) -> list[Row]:
     """A kernel that the thread launches at 100, where the main thread makes calls too."""
@@ -77,18 +57,12 @@ LOAD = opened(0, 500, "load", thread=OTHER)
 SPANS = [opened(start, 500, f"span at {start}", kind="start_end") for start in (10, 40)]
 
 INHERITANCE: dict[str, Picture] = {
-    "ranges of the launching thread": on_thread(MAIN, STEP, opened(50, 200, "forward")),
-    "ranges that ended or have not begun": on_thread(
-        MAIN, opened(0, 100, "before"), opened(101, 200, "after")
-    ),
     "an autograd thread stacks on the main thread's": on_thread(
         AUTOGRAD, opened(0, 500, "backward"), opened(90, 200, "MulBackward", thread=AUTOGRAD)
     ),
     "a thread without ranges": on_thread(WORKER, STEP, LOAD),
-    "a thread with ranges of its own": on_thread(WORKER, STEP, opened(0, 500, "x", thread=WORKER)),
     "the only other thread with a range": on_thread(WORKER, LOAD),
     "two threads with ranges": on_thread(WORKER, LOAD, opened(0, 500, "save", thread=OTHER + 1)),
-    "the main thread inherits nothing": on_thread(MAIN, opened(0, 500, "load", thread=WORKER)),
     "nothing comes from an autograd thread": on_thread(
         WORKER, opened(0, 500, "MulBackward", thread=AUTOGRAD)
     ),
@@ -132,8 +106,6 @@ GRAPHS: dict[str, Picture] = {
     "a clone of a clone": captured(
         FORWARD, nodes=(made(150, 1), made(196, 5, original=1), made(200, 11, original=5))
     ),
-    "no nodes": captured(FORWARD, nodes=()),
-    "no captured node": captured(FORWARD, nodes=(CLONE,)),
     "nodes that lead to each other": captured(FORWARD, nodes=(CLONE, made(150, 1, original=11))),
     "a node from after the capture": captured(opened(110, 300, "x"), nodes=(CLONE, made(195, 1))),
     "a graph built by hand": [*REPLAY, FORWARD, made(150, 1), CLONE],
@@ -143,7 +115,6 @@ GRAPHS: dict[str, Picture] = {
     "listed ranges around work of an autograd thread": before_the_window(
         opened(100, 190, "backward"), nodes=BY_AUTOGRAD
     ),
-    "listed ranges without work": before_the_window(opened(300, 400, "forward")),
     "two replays of a graph with two phases": [
         *captured(nodes=())[:2],
         *(
@@ -278,9 +249,6 @@ OF_COMPILING: dict[str, Picture] = {
     "what a compiler does on another thread": compiled(
         opened(0, 50, COMPILING), *(opened(at, at + 8, n, thread=WORKER) for at, n in HELPING)
     ),
-    "another thread's own phase while one compiles": compiled(
-        opened(0, 50, COMPILING), opened(5, 10, "load", thread=WORKER)
-    ),
     "a module where nothing compiles": compiled(opened(0, 9, COMPILING), opened(9, 20, TUNING)),
     "a step that compiles": compile_for((5_300_000, 5_400_000), thread=WORKER),
     "first steps that compile": compile_for(
@@ -288,7 +256,6 @@ OF_COMPILING: dict[str, Picture] = {
     ),
     "a step that compiles for 1 %": compile_for((5_300_000, 5_310_000)),
     "a step that compiles for over 1 %": compile_for((5_300_000, 5_310_001)),
-    "compiling is no step": compiled(*(opened(at, at + 9, "compile") for at in range(0, 30, 10))),
 }
 
 # --- which range is the step ----------------------------------------------------------------------
@@ -318,7 +285,6 @@ STEPS: dict[str, Picture] = {
     "a range that repeats inside a step": program(
         *repeated("step", 0, 4, 8), *repeated("layer", *range(12), lasts=1)
     ),
-    "numbered iterations": program(*repeated("iteration {}", 0, 4, 8)),
     "iterations of two numbered epochs": program(
         *repeated("epoch {}", 0, 8, lasts=8),
         *((f"step {n % 2}", 4 * n, 4 * n + 4) for n in range(4)),
@@ -335,7 +301,6 @@ STEPS: dict[str, Picture] = {
 }
 
 EVERY: Final = {
-    "stacks": STACKS,
     "inheritance": INHERITANCE,
     "graphs": GRAPHS,
     "automatic": AUTOMATIC,

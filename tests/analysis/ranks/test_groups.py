@@ -100,20 +100,6 @@ def test_who_is_late_because_of_its_other_group_says_so() -> None:
     assert cost == pytest.approx(5 * DELAY_NS, rel=0.1)
 
 
-def test_lateness_that_costs_nothing_is_no_reason() -> None:
-    run = Simulated(4)
-    for step in range(20):
-        run.begin_step()
-        for rank in range(4):
-            run.compute(rank, 1_000_000 + 300_000 * (rank >= 2))
-        if step % 10 == 3:
-            run.copy(2, DELAY_NS)
-        run.meet(range(4), ALL_REDUCE)
-    (group,) = Ranks.of(run.digests()).rank_groups.to_dicts()
-    assert (group["rank"], group["late_ns"]) == (2, 20 * 300_000 + 2 * DELAY_NS)
-    assert (group["cost_ns"], group["cost_copy_ns"]) == (2 * DELAY_NS, 2 * DELAY_NS)
-
-
 def test_a_delay_every_tenth_step_is_last_in_every_tenth_step() -> None:
     run = Simulated(4)
     for step in range(20):
@@ -205,19 +191,3 @@ def test_a_straggler_begins_where_most_other_groups_wait_even_if_another_loses_m
         )
         == 1
     )
-
-
-def test_of_groups_with_equally_many_behind_them_the_one_that_loses_most_is_named() -> None:
-    assert (
-        _start(
-            _held_up(0, saved_step_ns=100),
-            _held_up(1, saved_step_ns=900),
-            _passed_on(2, through=0),
-            _passed_on(3, through=1),
-        )
-        == 1
-    )
-
-
-def test_of_groups_with_none_behind_them_the_one_that_loses_most_is_named() -> None:
-    assert _start(_held_up(0, saved_step_ns=100), _held_up(1, saved_step_ns=900)) == 1

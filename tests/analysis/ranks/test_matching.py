@@ -71,19 +71,6 @@ def test_exposed_time_is_of_the_collective_that_started_last() -> None:
     assert kernels["exposed_ns"].to_list() == [15, 15]
 
 
-def test_ranks_in_one_report_share_its_clock() -> None:
-    found = ranks_of([rank(0, report=0), rank(1, late_ns=300, ahead_ns=50, report=0)], 1)
-    assert found.ranks["clock_ns"].to_list() == [0, 0]
-    assert found.arrivals["spread_ns"].to_list() == [350]
-
-
-def test_collectives_with_unequal_counts_are_counted_and_not_matched() -> None:
-    once_more = replace(rank(1), start_ns=2_000_000, end_ns=2_000_100)
-    found = ranks_of([rank(0), rank(1), once_more], 2)
-    assert found.arrivals.is_empty()
-    assert found.ranks.select("collectives", "matched").rows() == [(1, 0), (2, 0)]
-
-
 @pytest.mark.parametrize("communicator", [None, 5])
 def test_what_one_rank_recorded_for_longer_than_the_others_is_left_out(
     communicator: int | None,
@@ -176,9 +163,3 @@ def test_only_the_short_collective_that_ends_apart_is_left_out() -> None:
     found = ranks_of(kernels, 2)
     assert found.arrivals["collective"].to_list() == [0, 1, 3]
     assert found.ranks.select("collectives", "matched").rows() == [(4, 3), (4, 3)]
-
-
-def test_a_single_rank_has_no_rows() -> None:
-    found = ranks_of([rank(0)], 1)
-    for name in ("ranks", "arrivals", "rank_groups", "rank_steps", "rank_outliers"):
-        assert found.table(name).is_empty()

@@ -39,7 +39,6 @@ def alike(count: int, **parts: int) -> list[Parts]:
     ]
 
 
-COUNT = st.integers(1, 3)
 STEP = st.fixed_dictionaries({part: st.sampled_from((0, 5, 90, 100, 400)) for part in PARTS})
 
 

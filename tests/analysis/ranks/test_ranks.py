@@ -14,7 +14,6 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import Digest, digest
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.ranks.stragglers import REASONS
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, loaded
@@ -186,33 +185,6 @@ def test_shifting_the_clock_of_a_later_report_changes_only_that_clock(
     assert found.ranks.drop("clock_ns").equals(later.ranks.drop("clock_ns"))
 
 
-@MANY
-@given(runs())
-def test_reasons_sum_to_the_cost_and_no_rank_costs_more_than_others_wait_for_collectives(
-    run: tuple[list[Collective], int],
-) -> None:
-    kernels, reports = run
-    found = ranks_of(kernels, reports)
-    rows = found.matched.rows
-    assert rows.select(pl.sum_horizontal(REASONS) == pl.col("cost_ns")).to_series().all()
-    assert rows.select(pl.min_horizontal(*REASONS, "cost_ns") >= 0).to_series().all()
-    each = rows.group_by("party", "collective").agg(
-        pl.col("cost_ns").sum(),
-        pl.col("awaited_ns").max(),
-        pl.col("start_ns").max(),
-        pl.col("end_ns").min(),
-    )
-    assert (each["start_ns"] < each["end_ns"]).all()  # all its kernels overlap
-    of_party = each.group_by("party").agg(pl.col("cost_ns", "awaited_ns").sum())
-    assert (of_party["cost_ns"] <= of_party["awaited_ns"]).all()
-    own_ns: Counter[tuple[str, int]] = Counter()
-    for kernel in kernels:
-        own_ns[kernel.report, kernel.device] += kernel.lasts_ns * kernel.in_window
-    waited = found.ranks.select("report", "device", "waited_ns")
-    for report, device, waited_ns in waited.iter_rows():
-        assert (waited_ns or 0) <= own_ns[report, device]
-
-
 @SOME
 @given(runs(groups=1))
 def test_every_collective_is_matched_if_all_ranks_take_part(
@@ -306,15 +278,6 @@ def test_in_a_real_run_rank_1_waits_for_rank_0_whose_profiler_started_late() -> 
     )
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-def test_the_first_report_only_decides_whose_clock_is_used(swapped: bool) -> None:
-    names = ["h200-ddp-rank0", "h200-ddp-rank1"]
-    found, _ = of_real_run(*(names[::-1] if swapped else names))
-    by_name = {row["report"]: row for row in found.ranks.to_dicts()}
-    assert by_name["h200-ddp-rank0"]["late_ns"] > 100 * by_name["h200-ddp-rank1"]["late_ns"]
-    assert found.arrivals.height == 30
-
-
 SMALL = 100
 """A digest is small if it takes at most three times so many bytes a kernel."""
 
@@ -328,13 +291,6 @@ def assert_exchanged_alike(analysis: nsysflow.Analysis, report: Report) -> None:
     rows = found.select(columns).sort(order).to_dicts() if columns else []
     assert found.height == len(expected)
     assert rows == sorted(expected, key=lambda row: tuple(row[name] for name in order))
-
-
-def test_exposed_communication_within_the_kernels_is_all_there_is() -> None:
-    analysis = analysed("ddp-bucketed-rank0")
-    kernels = digest(analysis).collectives
-    within = kernels["comm_until_ns"] - kernels["comm_before_ns"]
-    assert within.sum() == analysis.accounting["comm_exposed_ns"].sum()
 
 
 def test_a_digest_travels_and_stays_small() -> None:

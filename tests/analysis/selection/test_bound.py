@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Final
 
 import polars as pl
-import pytest
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
@@ -219,11 +218,6 @@ def bound_of(**parts: int) -> tuple[str, float | None]:
     return name, pct
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_the_only_part_is_the_bound(name: str) -> None:
-    assert bound_of(**{name: 7}) == (name, 100)
-
-
 def test_parts_within_a_factor_of_1_2_join_the_largest_by_size() -> None:
     assert bound_of(host=50, compute=60, sync=49) == ("compute+host", 100 * 60 / 159)
 
@@ -254,18 +248,6 @@ def test_a_gpu_that_only_communicates_is_bound_by_communication() -> None:
     assert found.bound.names == ("communication",)
     assert not [one for one in found.found.valued if one.finding.rule != "exposed-communication"]
     assert found.waited["kind"].unique().to_list() == ["communication", "unresolved"]
-
-
-def test_kernels_beside_each_other_compute_once() -> None:
-    """Two kernels for 100 us, and then 5 collectives: these take 5 times as long as computing."""
-    beside = [on_stream(kernel(10, 100 * US, number), number) for number in (101, 102)]
-    calls = [launch(number - 101, number - 100, number) for number in (101, 102)]
-    sending = [
-        on_stream(kernel((1 + i) * 100 * US, (2 + i) * 100 * US, i, name=NCCL), 20)
-        for i in range(5)
-    ]
-    found = analysis_of(*calls, *beside, *sending)
-    assert set(found.waited["kind"].cast(str)) >= {"communication"}
 
 
 def test_a_gpu_that_only_copies_is_bound_by_copies() -> None:

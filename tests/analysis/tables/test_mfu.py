@@ -91,14 +91,6 @@ def test_the_command_line_overrides_what_the_program_declares() -> None:
     assert other["flops"].to_list() == [10**9, 10**9]
 
 
-def test_tf32_has_a_peak_of_its_own() -> None:
-    peaks = {
-        unit: nsysflow.analyze(declaring(DDP, {"forward": 10**9}, unit)).mfu["peak_flops_per_s"][0]
-        for unit in ("float32", "tf32", "bf16")
-    }
-    assert peaks == {"float32": 66.9e12, "tf32": 494.7e12, "bf16": 989.4e12}
-
-
 EAGER: Final = "launch_bound-eager"
 
 

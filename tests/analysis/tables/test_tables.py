@@ -48,8 +48,6 @@ COPIES: dict[str, Picture] = {
     "another call before the sync": labelled(
         call(US, 2 * US, "cudaEventQuery"), call(9 * US, 20 * US, SYNC)
     ),
-    "a copy within the device": labelled(source="device"),
-    "a copy without a call": [copy(20, 30, None, "HtoD", "pinned", "device")],
 }
 
 
@@ -136,7 +134,6 @@ GROUP, REDUCE = "ncclGroup", "ncclAllReduce"
 COMM: dict[str, Picture] = {
     "nested ranges that end together": comm_in((2, 9, GROUP), (4, 9, REDUCE)),
     "nested ranges that start together": comm_in((4, 9, GROUP), (4, 7, REDUCE)),
-    "equal ranges": comm_in((4, 9, GROUP), (4, 9, REDUCE)),
     "a range that ends as the launch begins": comm_in((2, 6, "ncclBroadcast")),
 }
 
@@ -186,11 +183,7 @@ STEP_PARTS: dict[str, Picture] = {
     ),
     "a kernel across the border of steps": stepped(ran(90, 120, "a")),
     "a kernel that is hidden behind the border": stepped(ran(80, 150, "a"), ran(90, 120, NCCL)),
-    "an operation of no length": stepped(ran(50, 50, "a")),
     "kernels of one name and other grids": stepped(ran(10, 20), OTHER_GRID, ran(40, 41)),
-    "a kernel without a grid": stepped(replace(kernel(10, 20, None), shape=None)),
-    "a GPU without steps": stepped(*(kernel(at, 2 * at, None, device=1) for at in (10, 25))),
-    "nothing of any length": [ran(10, 10)],
     "two processes with steps of their own": two_processes(
         plain_of(*stepped(ran(50, 60, "a"))), plain_of(*stepped(starts=(30, 130, 230)))
     ),
@@ -219,7 +212,6 @@ STEP_PARTS: dict[str, Picture] = {
         *(kernel(10, 100, 1), kernel(100, 200, 2), kernel(200, 300, 3), opened(0, 100, "a")),
     ],
     "two processes that do the same on one GPU": two_processes(in_range("a"), in_range("b")),
-    "the same in another order": two_processes(in_range("b"), in_range("a")),
 }  # fmt: skip
 
 Counters = dict[str, int]
@@ -250,9 +242,6 @@ def bound_by(**counters: int) -> PlainTrace:
 
 
 GPU_METRICS: dict[str, Picture] = {
-    "a half idle sample": counted(
-        (0, 50, "gemm"), (100, 200, "gemm"), samples={0: {"sm_active_pct": 40}, 100: NONE}
-    ),
     "no rate over 100": counted(
         (0, 1, "gemm"), (100, 101, "gemm"), samples={0: NONE, 100: NONE}, active=2
     ),
@@ -264,8 +253,6 @@ GPU_METRICS: dict[str, Picture] = {
         samples={at: {"sm_issue_pct": 10, "dram_read_pct": 10} for at in (0, 100)},
         active=25,
     ),
-    "a phase without samples": counted((0, 10, "gemm"), samples={5_000: NONE, 5_100: NONE}),
-    "a counter that the chip lacks": counted(*BUSY, samples={0: NONE, 100: NONE}),
     "latency": bound_by(),
     "memory": bound_by(dram_read_pct=50),
     "half of memory's bandwidth": bound_by(dram_read_pct=40),

@@ -16,7 +16,6 @@ from nsysflow.analysis.tables.validity import (
     Check,
     FailedCheck,
     LostOperations,
-    RecordedIdle,
     lost_operations,
     recorded_idle,
 )
@@ -156,8 +155,7 @@ def test_kernels_that_some_launches_of_a_graph_lack_are_missing_and_no_wait() ->
 def test_backtraces_of_most_launches_are_a_note_in_reports_of_others() -> None:
     (note,) = (n for n in analysed("h200-backtrace").notes if n.kind is TRACED)
     assert "launches have a backtrace" in note.text
-    ours = ("launch_bound-eager", "h200-accumulation", "h200-train")
-    assert not [n for name in ours for n in analysed(name).notes if n.kind is TRACED]
+    assert not [n for n in analysed("h200-train").notes if n.kind is TRACED]
 
 
 def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path) -> None:
@@ -289,11 +287,6 @@ def test_idle_time_inside_graphs_of_any_trace_agrees_with_the_oracle(model: Plai
     processes = {op.process for op in model.ops}
     marked = replace(model, captures=tuple(Capture(each, "1:1:1", 1) for each in processes))
     assert found(nsysflow.analyze(to_trace(marked))) == replays.recorded_idle(Report(marked))
-
-
-@pytest.mark.parametrize(("idle_ns", "longer_ns", "added_ns"), [(9, 4, 4), (4, 9, 4)])
-def test_recording_adds_no_more_than_it_takes(idle_ns: int, longer_ns: int, added_ns: int) -> None:
-    assert RecordedIdle(idle_ns=idle_ns, longer_ns=longer_ns).added_ns == added_ns
 
 
 def test_a_note_says_how_much_idle_time_inside_graphs_is_the_recordings() -> None:
