@@ -41,10 +41,7 @@ class JointReplay:
         self.recorded = recorded
 
     def replay(
-        self,
-        less_ns: Mapping[int, int],
-        unawaited: Collection[int] = (),
-        compute: float = 1.0,
+        self, less_ns: Mapping[int, int], unawaited: Collection[int] = (), compute: float = 1.0
     ) -> dict[int, tuple[list[int], list[int]]]:
         """By report, when its operations start and end.
 

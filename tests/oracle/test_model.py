@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.analyses import EXAMPLES, NAMES, oracle_of
+from tests.analyses import EXAMPLES, NAMES, few_reports, oracle_of
 from tests.oracle.accounting import covered, length, parts
 from tests.oracle.gaps import CAUSES
 from tests.oracle.model import Op, PlainTrace, from_trace, to_trace
@@ -65,13 +65,13 @@ def test_the_figures_of_a_report_are_those_of_two_other_programs(name: str) -> N
     assert figures(oracle_of(name)) == EXPECTED[name]
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED))
+@few_reports
 def test_a_report_converted_to_a_trace_and_back_is_the_same(name: str) -> None:
     trace = oracle_of(name).trace
     assert from_trace(to_trace(trace)) == trace
 
 
-@settings(max_examples=2 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(several(traces()))
 def test_any_trace_converted_to_a_trace_and_back_is_the_same(trace: PlainTrace) -> None:
     assert from_trace(to_trace(trace)) == trace

@@ -81,11 +81,7 @@ PYTHON = "/opt/lib/python3.12/site-packages/"
         ("range", "FSDP::pre_forward (layers.0)", ["fsdp", PYTORCH]),
         ("range", "FullyShardedDataParallel._pre_forward", ["fsdp", PYTORCH]),
         ("range", "fsdp::all_gather_copy_in, op_id = 7", ["fsdp", PYTORCH]),
-        (
-            "range",
-            "[pl][profile][LightningModule]Net.optimizer_step",
-            ["lightning", PYTORCH],
-        ),
+        ("range", "[pl][profile][LightningModule]Net.optimizer_step", ["lightning", PYTORCH]),
         ("range", "[pl][module]torch.nn.modules.linear.Linear: fc", ["lightning", PYTORCH]),
         ("range", "DeepSpeedEngine.allreduce_gradients", [PYTORCH]),
         ("range", "DeepSpeedZeroOptimizer_Stage3.step", [PYTORCH]),

@@ -155,32 +155,6 @@ def test_the_last_at_or_before_is_found(known: list[int], asked: list[int], in_o
     assert found.to_list() == expected
 
 
-# --- the axis -------------------------------------------------------------------------------------
-
-TIMES: Final = st.sampled_from((0, 1_795_000_000 * 10**9, -(10**18)))
-
-
-@given(TIMES, st.integers(0, 10**12), st.integers(0, 10**6), st.data())
-def test_track_and_time_can_be_read_back_from_a_place_on_the_axis(
-    first: int, length: int, margin: int, data: st.DataObject
-) -> None:
-    axis = Axis.over(first, first + length, margin_ns=margin)
-    rows = data.draw(
-        st.lists(st.tuples(st.integers(0, 50), st.integers(first, first + length)), min_size=1)
-    )
-    table = pl.DataFrame(rows, schema={"track": pl.UInt32, "at": pl.Int64}, orient="row")
-    place = table.select(axis.at(pl.col("track"), pl.col("at")).alias("place"))
-    back = place.select(
-        axis.track(pl.col("place")).alias("track"), axis.time_ns(pl.col("place")).alias("at")
-    )
-    assert back.rows() == rows
-    # in the order of the tracks, then of time; tracks are further apart than the margin
-    placed = sorted((track, at, p) for (track, at), (p,) in zip(rows, place.rows(), strict=True))
-    for (track, _, p), (next_track, _, q) in pairwise(placed):
-        assert p <= q
-        assert track == next_track or q - p > margin
-
-
 # --- windows --------------------------------------------------------------------------------------
 
 AXIS: Final = Axis.over(0, 40, margin_ns=0)

@@ -166,9 +166,7 @@ GRAPHS: Final = {
     ),
     # 30 us between the phases, and the 5 us behind the first one's last launch are a little
     "a row of launches ends with its instance": end(
-        [8, 8, 8, 51, 51, 51],
-        GRAPH,
-        *(forward(0, 50), forward(80, 130), *three(), *three(at=80)),
+        [8, 8, 8, 51, 51, 51], GRAPH, *(forward(0, 50), forward(80, 130), *three(), *three(at=80))
     ),
     "launches outside the phase stay": end(
         [5, 25, 45, 88, 88, 88], GRAPH, forward(75, 130), *three(), *three(at=80)

@@ -98,10 +98,7 @@ def starting_in(report: Report, keep: Keep) -> list[int]:
 
 
 def assert_agrees_with_the_oracle(
-    trace: nsysflow.Trace,
-    report: Report,
-    options: Options,
-    keep: Keep,
+    trace: nsysflow.Trace, report: Report, options: Options, keep: Keep
 ) -> None:
     """Compare the accounting of a narrowed window, and all tables of it."""
     keep = both(report, keep)

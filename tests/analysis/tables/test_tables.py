@@ -82,7 +82,7 @@ def apart(*pauses_ns: int) -> list[Row]:
 
 
 LENGTHS: dict[str, Picture] = {
-    "lengths on the borders of the histogram": apart(1_999, 2_000, 4_999, 5_000, 100 * US, MS),
+    "lengths on the borders of the histogram": apart(1_999, 2_000, 4_999, 5_000, 100 * US, MS)
 }
 
 SOUND: Final = (launch(0, 10, 1), kernel(20, 30, 1), launch(80, 90, 2), kernel(95, 99, 2))

@@ -39,8 +39,7 @@ def test_what_builds_the_code_counts_with_what_loads_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("later_ns", "rules"),
-    [(2_000 * US, {"code-loading"}), (1_900 * US, set())],
+    ("later_ns", "rules"), [(2_000 * US, {"code-loading"}), (1_900 * US, set())]
 )
 def test_loading_that_ends_with_the_recording_is_not_to_be_changed(
     monkeypatch: pytest.MonkeyPatch, later_ns: int, rules: set[str]

@@ -22,10 +22,7 @@ from nsysflow.analysis.findings.rules.optimizer_not_fused import optimizer_not_f
 from nsysflow.analysis.findings.rules.small_grid import small_grid
 from nsysflow.analysis.findings.rules.tiny_kernels import tiny_kernels
 from nsysflow.analysis.findings.rules.unaligned_matmul import unaligned_matmul
-from nsysflow.analysis.findings.rules.unfused_attention import (
-    replaced_by_fused,
-    unfused_attention,
-)
+from nsysflow.analysis.findings.rules.unfused_attention import replaced_by_fused, unfused_attention
 from nsysflow.analysis.findings.rules.unfused_elementwise import unfused_elementwise
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import judged_view
