@@ -164,7 +164,7 @@ def test_a_report_has_the_same_tables(name: str, fast_disk: Path) -> None:
 
 
 @settings(max_examples=EXAMPLES // 4, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(traces(), min_size=3, max_size=9).map(side_by_side), st.integers(2, 5))
+@given(st.lists(traces(), min_size=2, max_size=4).map(side_by_side), st.integers(2, 5))
 def test_random_traces_are_equal(fast_disk: Path, plain: PlainTrace, parts: int) -> None:
     trace, slice_rows = to_trace(plain), 1 + len(plain.ops) // parts
     scratch = Scratch(fast_disk, least_bytes=0, slice_rows=slice_rows)

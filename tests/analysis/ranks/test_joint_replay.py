@@ -40,7 +40,7 @@ where the program is not known."""
 def made(folder: Path, kind: Kind, *, tp: int) -> list[PlainTrace]:
     """The reports of a made run of which rank 1 is late."""
     delay = Delay(kind, rank=1, ns=2_000_000)
-    make_run(folder, Wanted(ranks=RANKS, kernels=320, tp=tp, delay=delay, seed=tp))
+    make_run(folder, Wanted(ranks=RANKS, kernels=200, tp=tp, delay=delay, seed=tp))
     named = {
         f"rank{number}": read_export(folder / f"rank{number}.sqlite") for number in range(RANKS)
     }

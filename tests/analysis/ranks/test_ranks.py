@@ -36,7 +36,7 @@ STEP_KINDS = st.tuples(st.booleans(), st.sampled_from(("steady", "start-up", "on
 """Whether a step is judged, and its kind."""
 
 SOME = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
-MANY = settings(SOME, max_examples=5 * EXAMPLES)
+MANY = settings(SOME, max_examples=3 * EXAMPLES)
 """Many examples: in most random layouts nothing matches, or everything does."""
 
 

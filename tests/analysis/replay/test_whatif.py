@@ -53,9 +53,7 @@ def test_with_nothing_changed_the_causes_are_those_of_the_report(name: str) -> N
     assert found.before == found.after
 
 
-@pytest.mark.parametrize(
-    "name", ["h200-gpt2-eager", "h200-gpu-metrics", "h200-nvtx-domain", "nan_check-sync"]
-)
+@pytest.mark.parametrize("name", ["h200-gpu-metrics", "h200-nvtx-domain", "nan_check-sync"])
 def test_idle_and_busy_time_after_a_change_add_up_to_the_window(name: str) -> None:
     """Their kernels never overlap, so that they keep the GPU busy for as long as before."""
     timeline = analysed(name).timeline

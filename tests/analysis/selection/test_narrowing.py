@@ -231,7 +231,7 @@ def everything(report: Report) -> Selection:
         ("h200-hf-trainer", edges),  # samples
         ("synthetic-5", range_("data/load")),
         ("h200-train", steps_from(1, 3, "step_async")),  # beside other loops
-        ("synthetic-2", last_device),
+        ("synthetic-6", last_device),
         ("synthetic-4", everything),
     ],
 )
@@ -369,7 +369,7 @@ STEPS = st.builds(
 )
 
 
-@settings(max_examples=2 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3 * EXAMPLES // 2, suppress_health_check=list(HealthCheck))
 @given(several(traces()), st.one_of(STRETCHES, RANGES, STEPS))
 def test_any_part_of_any_trace_agrees(
     model: PlainTrace, selection: Callable[[Report], Selection]

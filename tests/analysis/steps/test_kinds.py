@@ -121,7 +121,7 @@ def test_a_step_with_a_wrong_time_in_a_graph_is_a_one_off() -> None:
 
 
 @given(model=several(traces()))
-@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
 def test_the_oracle_finds_the_same_where_two_lost_launches_are_a_stretch(model: PlainTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:  # random traces are short
         patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
