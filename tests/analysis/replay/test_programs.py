@@ -158,6 +158,11 @@ GRAPHS: Final = {
     # 10 us of work lie between the phase and the launch behind it
     "launches are one call": end([8, 8, 8, 23], GRAPH, forward(0, 50), *three(), launch(60, 65, 9)),
     "operations follow each other": start([10, 15.5, 21], GRAPH, forward(0, 50), *three()),
+    "a kernel that came late behind its launch follows in the graph": start(
+        [10, 15.5],
+        GRAPH,
+        *(forward(0, 70), ONE, kernel(10, 15, 1), launch(20, 25, 2), kernel(60, 65, 2)),
+    ),
     # the last kernel ends at 26 and the wait takes 2 us more; after 18 us of work the second graph
     "a row of launches ends at a wait": end(
         [8, 8, 8, 28, 54, 54, 54],
