@@ -10,6 +10,7 @@ from nsysflow.analysis.events.classes import COPY, SYNC_AFTER_NS
 from nsysflow.analysis.frames.intervals import Axis, Cover
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.replay.operations import OVERLAP_NS
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.base.errors import SelectionError
@@ -396,7 +397,10 @@ def _following(ops: pl.DataFrame, row: pl.Series, first: pl.Series) -> pl.DataFr
         .then(pl.min_horizontal("lag_ns", usual))
         .otherwise("lag_ns")
         .alias("lag_ns"),
-        pl.when(same).then(NODE_GAP_NS).otherwise("gap_ns").alias("gap_ns"),
+        pl.when(same & (pl.col("gap_ns") >= -OVERLAP_NS))
+        .then(NODE_GAP_NS)
+        .otherwise("gap_ns")
+        .alias("gap_ns"),
     )
 
 

@@ -181,9 +181,9 @@ class Replay:
         for o, op in enumerate(self.ops):
             key = (op.device, op.process, op.stream)
             before = last.get(key)
-            late = before is not None and op.start_ns - self.ops[before].end_ns >= -2_000
-            prev.append(before if late else None)
-            last[key] = o
+            prev.append(before)
+            if before is None or op.end_ns >= self.ops[before].end_ns:
+                last[key] = o
         lags, gaps = [], []
         firsts: set[int] = set()
         busy_until: dict[int, int] = {}
@@ -199,7 +199,7 @@ class Replay:
             firsts.add(launch)
             if first and op.kind in ("kernel", "graph") and NEVER < busy <= begun:
                 lags.append(op.start_ns - begun)
-            if done is not None and begun + 5_000 <= done:
+            if done is not None and begun + 5_000 <= done <= op.start_ns + 2_000:
                 gaps.append(op.start_ns - done)
         self.lag, gap = max(0, middle(lags, 5_000)), max(0, middle(gaps, 1_000))
         turns = self._turns()

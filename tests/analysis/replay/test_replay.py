@@ -13,7 +13,15 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import KINDS, LOOP, Changes
 from nsysflow.analysis.selection.timeline import Timeline
 from tests.analyses import analysed, few_reports
-from tests.analysis.replay.replays import replayed, without
+from tests.analysis.replay.replays import (
+    kernel,
+    kernel_starts,
+    launch,
+    opened,
+    replayed,
+    timeline_of,
+    without,
+)
 from tests.analysis.replay.sites import sites
 from tests.analysis.test_simulated import simulated
 from tests.oracle.export import read_export
@@ -39,6 +47,21 @@ def test_an_unchanged_replay_is_the_simulated_program_to_the_ns() -> None:
     analyses, _ = simulated()
     off = {name: off_by_ns(analysis.timeline) for name, analysis in analyses.items()}
     assert off == dict.fromkeys(off, 0)
+
+
+@pytest.mark.parametrize("behind", [20, 0])
+def test_a_kernel_that_overlaps_the_one_before_waits_for_it_however_fast_the_host(
+    behind: int,
+) -> None:
+    """As cuDNN launches its kernels. Launched early, they ran beside all others before."""
+    launches = [launch(at, at + 5, at) for at in (20, 30, 40)]
+    ran = [kernel(50, 150, 20), kernel(143, 150 + behind, 30), kernel(180, 200, 40)]
+    timeline = timeline_of(opened(0, 300, "step"), *launches, *ran)
+    slow, *_ = kernel_starts(timeline, Changes())
+    first, second, third = kernel_starts(timeline, Changes(faster_host=(("step", 0.0),)))
+    assert first < slow
+    assert second - first == 93
+    assert third - second >= max(7, 7 + behind)
 
 
 SAMPLES = ("nan_check-sync", "alloc_churn-empty_cache", "h2d-pageable", "overlap-side_stream")
