@@ -12,7 +12,7 @@ from nsysflow.base.errors import SelectionError
 from tests.analyses import OF_REPORT, analysed, loaded
 from tests.tiny import Row, kernel, launch, opened, trace_of
 
-NAMES = ("train", "roll/out", "eval")
+NAMES = ("train", "roll/out", "eval", "sample a batch", "save")
 
 
 def many_loops() -> list[Row]:
