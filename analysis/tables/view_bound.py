@@ -14,7 +14,7 @@ from nsysflow.analysis.selection.view import View
 TOGETHER: Final = ("host", "launch")
 """Causes that are one loss: the host did not keep up."""
 
-RECORDED_CALLS: Final = tuple(
+HOST_PARTS: Final = tuple(
     f"{cause.name}_ns"
     for cause in DECLARED
     if cause.kind in ("profiler", "call", "launch", "other call", "host")
@@ -86,10 +86,10 @@ def without_recording(parts: Mapping[str, int], added_ns: int) -> dict[str, int]
         parts: the ns of each of `PARTS`, by column.
         added_ns: how much longer all of them take for being recorded.
     """
-    host_ns = sum(parts[column] for column in RECORDED_CALLS)
+    host_ns = sum(parts[column] for column in HOST_PARTS)
     left = 1 - min(1.0, added_ns / host_ns) if host_ns else 1.0
     return {
-        column: round(ns * left) if column in RECORDED_CALLS else ns for column, ns in parts.items()
+        column: round(ns * left) if column in HOST_PARTS else ns for column, ns in parts.items()
     }
 
 

@@ -65,6 +65,25 @@ def without_profiler(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler
     return _against_the_run(results, steps) or _against_warm_up(results, steps)
 
 
+SLOWED_PCT: Final = 15
+"""From here on the profiler changes what is seen: it slows launching and host code alone, so their
+shares grow at the cost of all others. Below, steps vary as much from run to run."""
+
+
+def slowed_most(results: RunTables) -> WithoutProfiler | None:
+    """What the profiler does to the steps, where that is much; of several kinds of steps, to those
+    that it slows most."""
+    if results.unrecorded_step_ns is None:
+        return None
+    compared = [without_profiler(results, steps) for _, steps in steps_by_range(results)]
+    slowed = [
+        (each.added_ns / each.step_ns, each)
+        for each in compared
+        if each is not None and each.step_ns and 100 * each.added_ns >= SLOWED_PCT * each.step_ns
+    ]
+    return max(slowed, key=lambda found: found[0])[1] if slowed else None
+
+
 def _against_the_run(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:
     """Compared with steps of the plain run, or after the recording. Both count every step, so of
     several ranges that are steps they say nothing."""

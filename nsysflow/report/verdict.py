@@ -16,7 +16,7 @@ from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.ledger import LONG, slowest_ledger
 from nsysflow.report.results import Results, RunTables, gpu_name
-from nsysflow.report.step_times import WithoutProfiler, steps_by_range, without_profiler
+from nsysflow.report.step_times import WithoutProfiler, slowed_most
 from nsysflow.report.validity import LET_IT_END, Invalid, failures
 
 HARDLY_USED: Final = 0.01
@@ -244,11 +244,6 @@ def _names(results: RunTables, rows: Iterable[Row]) -> str:
     return ", ".join(gpu_name(row["report"], row["device"], several=several) for row in rows)
 
 
-SLOWED_PCT: Final = 15
-"""From here on the profiler changes what is seen: it slows launching and host code alone, so their
-shares grow at the cost of all others. Below, steps vary as much from run to run."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """What is concluded from a run.
@@ -294,16 +289,33 @@ class Judgement:
 def judge(results: Results) -> Judgement:
     """The judgement on a run. A failed check stands in place of a verdict."""
     failed = failures(results)
+    slowed = slowed_most(results.typical)
+    added_ns = _taken_off_ns(results, slowed)
     return Judgement(
         why=failed[0].why if failed else None,
-        headlines=failed or _verdicts(results),
-        remarks=tuple(_remarks(results.typical)),
+        headlines=failed or _verdicts(results, added_ns),
+        remarks=tuple(_remarks(results.typical, slowed, added_ns)),
     )
 
 
-def _remarks(results: Results) -> Iterator[str]:
-    yield from _typical_steps(results)
-    yield from _slowed(results)
+def _taken_off_ns(results: Results, slowed: WithoutProfiler | None) -> int:
+    """What a step of the headline is shorter than a recorded one: what recording adds, for one
+    report whose steps were timed without it."""
+    one = len(results.reports) == 1 and not results.many
+    known = slowed is not None and slowed.is_unrecorded and not _do_other_work(results, slowed)
+    return slowed.added_ns if one and slowed is not None and known else 0
+
+
+def _do_other_work(results: RunTables, slowed: WithoutProfiler) -> bool:
+    """Whether the recorded steps differ too much from later ones for the profiler alone."""
+    record_later = results.whole.origin.record_later
+    return bool(record_later) and slowed.is_after and slowed.added_ns > slowed.step_ns
+
+
+def _remarks(results: Results, slowed: WithoutProfiler | None, added_ns: int) -> Iterator[str]:
+    yield from _typical_steps(results, added_ns)
+    if slowed is not None:
+        yield _slowed(results, slowed, added_ns)
     yield from _wrong_times(results)
     yield from _framework_gap(results)
     yield from _without_steps(results)
@@ -314,9 +326,9 @@ def _remarks(results: Results) -> Iterator[str]:
         )
 
 
-def _verdicts(results: Results) -> tuple[Verdict, ...]:
+def _verdicts(results: Results, added_ns: int) -> tuple[Verdict, ...]:
     """The verdicts on a run; of many ranks, on the typical one."""
-    typical = verdicts(results.typical.run_steps, _added_ns(results))
+    typical = verdicts(results.typical.run_steps, added_ns)
     if not results.many:
         return typical
     name = f"{results.typical.reports[0]}, the typical rank"
@@ -329,66 +341,33 @@ LONG_PCT: Final = 5
 """From here on, long steps change what is seen, and the typical ones are judged apart."""
 
 
-def _typical_steps(results: Results) -> Iterator[str]:
+def _typical_steps(results: Results, added_ns: int) -> Iterator[str]:
     """What holds the typical steps back, where long ones take much of the time."""
     ledger = slowest_ledger(results)
     long_ns = ledger.time_ns(*LONG)
     if 100 * long_ns >= LONG_PCT * ledger.time_ns("typical", *LONG) > 0:
-        first = verdicts(results.judged, _added_ns(results))[0]
+        first = verdicts(results.judged, added_ns)[0]
         alone = first.clause if first.gpus else first.clause.removeprefix(f"{first.word}: ")
         yield f"Typical steps alone: {alone}"
 
 
-def _slowest(results: RunTables) -> WithoutProfiler | None:
-    """How much the profiler slows the steps, if by much; of several kinds of steps, those that it
-    slows most."""
-    if results.unrecorded_step_ns is None:
-        return None
-    compared = [without_profiler(results, steps) for _, steps in steps_by_range(results)]
-    slowed = [
-        (each.added_ns / each.step_ns, each)
-        for each in compared
-        if each is not None and each.step_ns and 100 * each.added_ns >= SLOWED_PCT * each.step_ns
-    ]
-    return max(slowed, key=lambda found: found[0])[1] if slowed else None
-
-
-def _added_ns(results: Results) -> int:
-    """What the profiler adds to each step, where a headline can be without it: of one report whose
-    steps were timed without recording."""
-    worst = _slowest(results)
-    one = len(results.reports) == 1 and not results.many
-    if worst is None or not one or not worst.is_unrecorded or _do_other_work(results, worst):
-        return 0
-    return worst.added_ns
-
-
-def _do_other_work(results: RunTables, steps: WithoutProfiler) -> bool:
-    """Whether the recorded steps differ too much from later ones for the profiler alone."""
-    record_later = results.whole.origin.record_later
-    return bool(record_later) and steps.is_after and steps.added_ns > steps.step_ns
-
-
-def _slowed(results: Results) -> Iterator[str]:
+def _slowed(results: Results, slowed: WithoutProfiler, added_ns: int) -> str:
     """That the profiler slows the steps by much, and what that makes of the headline."""
-    worst = _slowest(results)
-    if worst is None:
-        return
-    if _do_other_work(results, worst):
-        yield (
-            f"Recorded steps are not typical: {duration(worst.step_ns + worst.added_ns)}, those"
-            f" {worst.when} {duration(worst.step_ns)}. Record later ones:"
+    if _do_other_work(results, slowed):
+        return (
+            f"Recorded steps are not typical: {duration(slowed.step_ns + slowed.added_ns)}, those"
+            f" {slowed.when} {duration(slowed.step_ns)}. Record later ones:"
             f" {results.whole.origin.record_later}"
         )
-    else:
-        slower = f"{whole_percent(worst.added_ns, worst.step_ns)} slower than {worst.others}"
-        if not _added_ns(results):
-            yield f"Recorded steps are {slower}: host and launch shares are inflated"
-            return
-        parts = results.judged.together(lambda report: report.parts)
-        bound = bound_of_parts(_sums([*parts.iter_rows(named=True)]))
-        computes = f"the GPU computes {_share(bound, 'compute')} of them"
-        yield f"Recorded steps, which the tables show, are {slower}: {computes}"
+    slower = f"{whole_percent(slowed.added_ns, slowed.step_ns)} slower than {slowed.others}"
+    if not added_ns:
+        return f"Recorded steps are {slower}: host and launch shares are inflated"
+    parts = results.judged.together(lambda report: report.parts)
+    bound = bound_of_parts(_sums([*parts.iter_rows(named=True)]))
+    return (
+        f"The tables show the recorded steps. They are {slower}, and the GPU computes"
+        f" {_share(bound, 'compute')} of the time"
+    )
 
 
 def _wrong_times(results: RunTables) -> Iterator[str]:
@@ -420,8 +399,8 @@ def _without_steps(results: RunTables) -> Iterator[str]:
         return
     if results.step_name is not None:
         yield (
-            "Too few steps for a typical one, so the whole window is judged, start-up too: let the"
-            " program run for more"
+            "Too few steps were recorded to judge one, so the whole window is judged, start-up"
+            " included: let the program run longer"
         )
     else:
         yield (

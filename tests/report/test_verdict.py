@@ -161,8 +161,8 @@ def slower(share: str, others: str) -> str:
 def without(share: str, others: str) -> str:
     """The same where the headline is without the profiler: all of these steps is compute."""
     return (
-        f"Recorded steps, which the tables show, are {share} slower than {others}:"
-        " the GPU computes 100 % of them"
+        f"The tables show the recorded steps. They are {share} slower than {others}, and the GPU"
+        " computes 100 % of the time"
     )
 
 
@@ -225,4 +225,4 @@ def test_without_a_known_step_it_is_said_how_to_name_one() -> None:
     assert "--step NAME" in remark
     assert judge(Results([training()])).remarks == ()
     (remark,) = judge(results(accounting=[device(9 * MS)], step_name="step")).remarks
-    assert remark.startswith("Too few steps for a typical one")
+    assert remark.startswith("Too few steps were recorded")

@@ -27,9 +27,9 @@ SAMPLE: Final = "see what Python does between the steps: record again with --sam
 def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
     are marked, which is mostly the loader's, unless the same code holds the GPU up in a phase."""
-    between = (
-        subject.pauses.clear() if host_code.goes_on(subject) else host_code.between_steps(subject)
-    )
+    between = host_code.between_steps(subject)
+    if host_code.runs_between_steps(subject):
+        between = between.clear()
     pauses = pl.concat([subject.pauses.filter("data"), between])
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         yield _finding(subject, str(phase), rows)

@@ -31,7 +31,6 @@ SHORT_NS: Final = 100_000
 LEAST_PAUSES: Final = 3
 """Where no steps are judged, fewer pauses are start-up and no loop."""
 
-
 LOOP_NS: Final = 100_000
 """Between two steps a loop takes less than this for itself, its ranges and its counters: 16 us in
 rolloutcopy-graph, where it is a third of a step."""
@@ -45,8 +44,8 @@ def host_code(subject: JudgedReport) -> Iterator[Finding]:
         yield _finding(subject, phases)
 
 
-def goes_on(subject: JudgedReport) -> bool:
-    """Whether the code that runs between the steps holds the GPU up in a phase, too."""
+def runs_between_steps(subject: JudgedReport) -> bool:
+    """Whether the code that holds the GPU up in a phase also runs between the steps."""
     return any(OUTSIDE in phases and len(phases) > 1 for phases in _places(subject))
 
 
@@ -96,10 +95,10 @@ def _phases(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
 def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
     rows = pl.concat(phases.values())
     size_ns = subject.worst_ns(rows, "ns")
-    only = next(iter(phases)) if len(phases) == 1 else ""
-    known = only != OUTSIDE
+    changes = Changes(faster_host=tuple((_itself(subject, phase), 0.0) for phase in phases))
+    first, *others = phases
     ran = running(subject, *phases)
-    where = place(only) if only else f" {_in_turn(phases)}"
+    where = f" {_in_turn(phases)}" if others else place(first)
     return Finding(
         rule="host-code",
         title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{where}",
@@ -113,13 +112,11 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
         table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
-        changes=Changes(faster_host=tuple((_itself(subject, phase), 0.0) for phase in phases))
-        if known
-        else None,
+        changes=changes if others or first != OUTSIDE else None,
         exact=False,
         at_most_ns=size_ns,
         process=subject.process_of(rows),
-        phase=only if known else "",
+        phase="" if others or first == OUTSIDE else first,
     )
 
 
