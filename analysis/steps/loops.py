@@ -40,9 +40,16 @@ INSTANCES: Final = pl.Schema(
 """A row per instance of a range that may make a loop. The range with most GPU time comes first."""
 Instances = Annotated[pl.DataFrame, INSTANCES]
 
-WHOLE_MODELS: Final = ("forward", "eval", "generate")
+FORWARD: Final = "forward"
+"""The automatic range around a call of a model that is not in eval mode."""
+
+WHOLE_MODELS: Final = (FORWARD, "eval", "generate")
 """The automatic ranges around calls of a whole model. They make a loop where nothing is trained:
 without a backward between them."""
+
+MIN_FORWARDS: Final = 10
+"""So many `forward` follow each other in a loop. Fewer are a part of the step around them: it looks
+for hard examples, or asks a second model."""
 
 _PATH: Final = ["process", "path"]
 
@@ -91,8 +98,9 @@ def find_loops(
 ) -> Loops:
     """The other loops beside the steps.
 
-    A range makes one if three or more of its instances follow each other without a step between,
-    and it does so between fewer than half of the steps: what repeats in each step is a part of it.
+    A range makes one if three or more of its instances (ten of a model in training mode) follow
+    each other without a step between, and it does so between fewer than half of the steps: what
+    repeats in each step is a part of it.
     The range with most GPU time comes first, and its instances then part others as steps do.
 
     Args:
@@ -186,8 +194,8 @@ def _not_around(known: Instances, spans: Spans, line: HostLine) -> Instances:
 def _in_runs(
     known: Instances, steps: Spans, borders: Spans, backward: Spans, line: HostLine
 ) -> Instances:
-    """The instances of loops, in the order of `known`: those that follow each other in rows of
-    three or more, of ranges that do so between fewer than half of the steps.
+    """The instances of loops, in the order of `known`: those that follow each other in rows that
+    are long enough, of ranges that do so between fewer than half of the steps.
 
     Args:
         known: instances that may be of a loop.
@@ -200,7 +208,8 @@ def _in_runs(
     by_itself = line.count_before(pl.concat([borders, backward]), known, "begun_ns")
     row = pl.when("automatic").then(by_itself).otherwise(by_hand).alias("row")
     rows = known.with_columns(row, line.count_before(steps, known, "begun_ns").alias("after"))
-    rows = rows.filter(pl.len().over(*_PATH, "row") >= MIN_REPEATS)
+    least = pl.when(pl.col("automatic") & (pl.col("name") == FORWARD)).then(MIN_FORWARDS)
+    rows = rows.filter(pl.len().over(*_PATH, "row") >= least.otherwise(MIN_REPEATS))
     rows = rows.join(
         steps.group_by("process").len("steps"), on="process", how="left", maintain_order="left"
     )

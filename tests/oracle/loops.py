@@ -83,14 +83,16 @@ def begins_in(range_: Open, others: list[Open]) -> bool:
 def in_runs(
     report: Report, process: int, instances: set[Open], steps: list[Open], parts: list[Open]
 ) -> set[Open]:
-    """The instances that follow each other in rows of three or more, if it is no part of a step."""
+    """The instances that follow each other in rows of three or more (ten of the automatic
+    `forward`), if it is no part of a step."""
     borders = [part.start_ns for part in parts]
     if any(one.automatic for one in instances):
         borders += [one.start_ns for one in backward(report, process)]
     rows: dict[int, set[Open]] = {}
     for one in instances:
         rows.setdefault(sum(border <= one.start_ns for border in borders), set()).add(one)
-    long = [row for row in rows.values() if len(row) >= 3]
+    forward = any(one.automatic and one.name == "forward" for one in instances)
+    long = [row for row in rows.values() if len(row) >= (10 if forward else 3)]
     inside = {one for row in long for one in row}
     begins = sorted(step.start_ns for step in steps)
     pairs = list(pairwise(begins))

@@ -1,14 +1,22 @@
 """The other loops beside the steps."""
 
+from dataclasses import replace
+
 import polars as pl
+import pytest
 
 import nsysflow
+from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.tiny import Row, analysis_of, kernel, launch, opened
+
+MODELS = ("forward", "eval")
+"""The ranges that are automatic."""
 
 
 def instance(name: str, number: int, *, at: int, busy: int = 80) -> list[Row]:
     """A range of 90 ns with a launch and its kernel."""
-    range_ = opened(at, at + 90, name)
+    domain = AUTO_DOMAIN if name in MODELS else None
+    range_ = replace(opened(at, at + 90, name), domain=domain)
     return [range_, launch(at + 5, at + 8, number), kernel(at + 10, at + 10 + busy, number)]
 
 
@@ -51,6 +59,19 @@ def test_twelve_phases_one_after_the_other_are_twelve_loops() -> None:
 
 def test_two_in_a_row_are_no_loop() -> None:
     assert all(part != "loop" for part, *_ in parts(program(*TRAIN, *["log"] * 2, *TRAIN)))
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "is_loop"),
+    [("forward", 9, False), ("forward", 10, True), ("eval", 2, False), ("eval", 3, True)],
+)
+def test_a_few_calls_of_a_model_in_training_are_a_part_of_the_step_before(
+    name: str, count: int, *, is_loop: bool
+) -> None:
+    analysis = program(*TRAIN, *[name] * count, *TRAIN, busy=dict.fromkeys(MODELS, 10))
+    assert (("loop", name, count) in parts(analysis)) == is_loop
+    longest = 100 if is_loop else 100 * (count + 1)
+    assert analysis.steps["duration_ns"].max() == longest
 
 
 def test_what_repeats_between_the_steps_is_a_part_of_them() -> None:
