@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.selection.bound import PARTS
+from nsysflow.analysis.selection.bound import LEAST_PCT, PARTS
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
 from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts, without_recording
 from nsysflow.base.units import duration, number, whole_percent
@@ -25,6 +25,9 @@ holds a context, or the few operations of a library that looks at all GPUs."""
 
 WORTH_PCT: Final = 1
 """A loss below this share is no remark worth."""
+
+MOST_PCT: Final = 50
+"""A GPU that computes less than this share of the time is not called compute-bound."""
 
 WORDS: Final = {
     "compute": "compute-bound",
@@ -131,14 +134,17 @@ def _verdict(results: RunTables, rows: Sequence[Row], *, alone: bool) -> Verdict
     """The verdict on GPUs of one kind."""
     bound = bound_of_parts(_sums(rows))
     computes = bound.names[:1] == ("compute",)
-    one = len(bound.names) == 1
-    several = _several_parts(results, bound) or "no part of the time stands out"
+    # a GPU that does not compute most of the time has more to say than what it does most
+    mostly_idle = computes and bound.pct is not None and bound.pct < MOST_PCT
+    one = len(bound.names) == 1 and not mostly_idle
+    several = _several_parts(results, bound, _largest(bound) if mostly_idle else bound.names)
+    several = several or "no part of the time stands out"
     return Verdict(
         gpus="" if alone else _names(results, rows),
         word=WORDS[bound.names[0]] if one else "",
         who="the GPU" if len(rows) == 1 else f"{len(rows)} GPUs",
         what=_one_part(results, rows, bound) if one else several,
-        loss=_loss(bound) if len(bound.names) == computes or not bound.names else "",
+        loss=_loss(bound) if (one and computes) or not bound.names else "",
         bound="+".join(bound.names) or None,
         bound_pct=bound.pct,
     )
@@ -157,9 +163,16 @@ def _one_part(results: RunTables, rows: Sequence[Row], bound: ViewBound) -> str:
     return f"{verb} {_share(bound, name)} {of}{rest}"
 
 
-def _several_parts(results: RunTables, bound: ViewBound) -> str:
+def _largest(bound: ViewBound) -> Sequence[str]:
+    """The largest parts, three at most, each worth a word."""
+    by_size = sorted(bound.parts_ns, key=lambda name: -bound.parts_ns[name])
+    whole_ns = sum(bound.parts_ns.values())
+    return [name for name in by_size if 100 * bound.parts_ns[name] >= LEAST_PCT * whole_ns][:3]
+
+
+def _several_parts(results: RunTables, bound: ViewBound, largest: Sequence[str]) -> str:
     """`30 % loading kernels, 27 % waiting for launches, 12 % computing`."""
-    names = dict.fromkeys((*bound.names, *(["compute"] if bound.names else [])))
+    names = dict.fromkeys((*largest, *(["compute"] if largest else [])))
     shares = ((_share(bound, name), _doing(results, name)) for name in names)
     return ", ".join(f"{'half' if pct == '50 %' else pct} {doing}" for pct, doing in shares)
 

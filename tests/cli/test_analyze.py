@@ -58,7 +58,7 @@ def names(folder: Path) -> set[str]:
 
 def test_a_page_is_printed_and_the_files_lie_beside_the_report(here: Path) -> None:
     done = run("analyze", "run.sqlite")
-    assert "Compute-bound: the GPU computes 49 %" in done.stdout
+    assert "49 % computing, 30 % waiting for the host" in done.stdout
     assert names(here / "run.sqlite.nsysflow") == FILES
     assert "wrote run.sqlite.nsysflow" in done.stderr
     assert "wrote" not in done.stdout

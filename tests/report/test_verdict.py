@@ -65,6 +65,9 @@ def kernels(**total_ns: int) -> list[Row]:
         ([gpu(host_ms=60)],
          ["Host-bound: the GPU waits for the host 60 % of the time and computes 40 %"]),
         ([gpu(launch_ms=45, sync_ms=5)], ["Half computing, 45 % waiting for launches"]),
+        # computing more than anything else is not computing most of the time
+        ([gpu(launch_ms=20, sync_ms=18, host_ms=15, alloc_ms=8)],
+         ["39 % computing, 20 % waiting for launches, 18 % waiting in a sync"]),
         # parts of like size, the larger first
         ([gpu(module_load_ms=42, launch_ms=40)],
          ["42 % loading kernels, 40 % waiting for launches, 18 % computing"]),
