@@ -73,6 +73,8 @@ _NO_ATTENTION: Final = (
     r"(?i)log_?softmax|cross_entropy|nll_loss"
     r"|softmax_warp_\w+<[^>]*, (?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
 )
+_DOUBLE: Final = r"(?i)\bdouble\b|(?:\b|_)f64|dgemm|_d(?:884|16816)"
+_NOT_DOUBLE: Final = r"(?i)\b(?:float|half|bfloat16|__half|__nv_bfloat16)\b"
 _UPDATE: Final = r"addcdiv_cuda_kernel"
 _BACKWARD: Final = r"(?i)backward"
 
@@ -82,8 +84,8 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
 
     Added are `class`; `simt` (float32 matrix work off the tensor cores); `aligned_to` (elements, of
     tensor-core kernels that say it); `generation` (75 for a kernel of sm_75); `unit` (of `peaks`);
-    `cast`, `layout`, `softmax` (of attention, not of a loss), `update` (an optimizer's arithmetic,
-    a tensor a kernel).
+    `cast`, `layout`, `softmax` (of attention, not of a loss), `double` (on float64 tensors alone:
+    others take scalars as doubles), `update` (an optimizer's arithmetic, a tensor a kernel).
     """
     name = pl.col("name").cast(pl.String)
     generations = name.str.extract(_GENERATION, 1), name.str.extract(_GENERATION, 2)
@@ -108,6 +110,7 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
         name.str.contains(_CAST).alias("cast"),
         (name.str.contains(_LAYOUT) & ~matrix).alias("layout"),
         (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_ATTENTION)).alias("softmax"),
+        (name.str.contains(_DOUBLE) & ~name.str.contains(_NOT_DOUBLE)).alias("double"),
         name.str.contains(_UPDATE).alias("update"),
     )
 

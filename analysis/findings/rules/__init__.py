@@ -8,6 +8,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import (
     cast_storm,
     fp32_matmul,
+    fp64_kernels,
     idle_chip,
     idle_gpu,
     largest_kernels,
@@ -44,6 +45,7 @@ RuleOfRun = Callable[[Sequence[JudgedReport], Ranks], Iterator[tuple[JudgedRepor
 
 GPU_RULES: Final[tuple[Rule, ...]] = (
     fp32_matmul.fp32_matmul,
+    fp64_kernels.fp64_kernels,
     unaligned_matmul.unaligned_matmul,
     unfused_attention.unfused_attention,
     unfused_elementwise.unfused_elementwise,

@@ -96,6 +96,17 @@ FLASH: Final = (
     "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x64_4x1x1_kernel0_0"
 )
 PRODUCT: Final = BF16[0]
+DOUBLE: Final = (
+    f"void {NATIVE}<unnamed>::cunn_SoftMaxForward<(int)2, double, double, double,"
+    f" {NATIVE}<unnamed>::LogSoftMaxForwardEpilogue>(T4 *, const T2 *, int)"
+)
+DOUBLE_PRODUCT: Final = (
+    "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(T1::Params)"
+)
+DOUBLE_SCALARS: Final = (
+    f"void {NATIVE}<unnamed>::multi_tensor_apply_kernel<{NATIVE}<unnamed>::FusedAdamMathFunctor"
+    "<float, (int)4>, const float *, double, double, bool, const float *>(T1, T2, T3...)"
+)
 
 
 def traits_of(name: str) -> dict[str, Any]:
@@ -124,6 +135,22 @@ def test_a_name_tells_the_unit_and_to_how_many_elements_it_aligns(name: str) -> 
         if name in ODD
         else name not in FP32 or not found["aligned_to"]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "double"),
+    [
+        (DOUBLE, True),
+        (DOUBLE_PRODUCT, True),
+        ("sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_tensor8x8x4_kernel", True),
+        ("volta_dgemm_64x64_nn", True),
+        # a float32 optimizer takes its numbers as doubles
+        (DOUBLE_SCALARS, False),
+        *((name, False) for name in (*FP32, *BF16, *TF32, ADD, MUL, SOFTMAX, FLASH)),
+    ],
+)
+def test_a_name_tells_whether_its_tensors_are_float64(name: str, *, double: bool) -> None:
+    assert traits_of(name)["double"] == double
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
 from nsysflow.analysis.findings.rules.cast_storm import cast_storm
 from nsysflow.analysis.findings.rules.fp32_matmul import fp32_matmul
+from nsysflow.analysis.findings.rules.fp64_kernels import fp64_kernels
 from nsysflow.analysis.findings.rules.idle_chip import LOW_PCT, idle_chip
 from nsysflow.analysis.findings.rules.largest_kernels import largest_kernels
 from nsysflow.analysis.findings.rules.layout_transpose import layout_transpose
@@ -58,6 +59,12 @@ def gpu(name: str) -> dict[str, Any]:
     [
         (fp32_matmul, [(FP32, 100)], {}, {FP32: round(66.9 / 494.7, 2)}),
         (fp32_matmul, [(FP32, 100)], gpu("NVIDIA GeForce RTX 4090"), {FP32: 0.5}),
+        (
+            fp64_kernels,
+            [(names.DOUBLE, 40), (names.DOUBLE_PRODUCT, 40), PRODUCT],
+            {},
+            {names.DOUBLE: 0.5, names.DOUBLE_PRODUCT: round(1 / 8, 2)},
+        ),
         (unaligned_matmul, [(OLDEST, 90)], {}, {OLDEST: 0.2}),
         (unaligned_matmul, [(ODD_80, 90)], {}, {ODD_80: 0.35}),
         (unaligned_matmul, [(OLDER, 90)], {}, {OLDER: 0.6}),
@@ -145,6 +152,8 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
     [
         quiet("tf32", fp32_matmul, (TF32, 100)),
         quiet("bf16", fp32_matmul, PRODUCT),
+        quiet("few doubles", fp64_kernels, MOST, (names.DOUBLE, 3)),
+        quiet("double numbers", fp64_kernels, (names.DOUBLE_SCALARS, 100)),
         quiet("native", unaligned_matmul, PRODUCT),
         quiet("float32", unaligned_matmul, (FP32, 100)),
         quiet("an unknown GPU", unaligned_matmul, (OLDER, 90), gpu="a GPU"),
