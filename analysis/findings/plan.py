@@ -281,13 +281,17 @@ def _behind_the_host(
 
 def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     """The plan with the idle time that its findings do not explain, where that is much."""
+    left = replays.idle_left
+    if not left:
+        return tuple(plan)
     explained_ns = 0
     of_causes: dict[str, int] = {}
     for one in plan:
         causes = explanations()[one.finding.rule].causes
-        explained_ns += one.alone_ns if causes else 0
+        recorded_ns = round(one.alone_ns / left) if causes else 0
+        explained_ns += recorded_ns
         if len(causes) == 1:
-            of_causes[causes[0]] = of_causes.get(causes[0], 0) + one.alone_ns
+            of_causes[causes[0]] = of_causes.get(causes[0], 0) + recorded_ns
     both = [*plan]
     for found in LAST_RESORT_OF_IDLE(replays.subject, explained_ns, of_causes):
         one = value(found, replays)

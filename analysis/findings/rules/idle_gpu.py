@@ -49,8 +49,8 @@ def idle_gpu(
     subject: JudgedReport, explained_ns: int, of_causes: Mapping[str, int]
 ) -> Iterator[Finding]:
     """The largest cause of idle time that no finding explains, and its place, where the GPU idles
-    much and other findings explain little of that. Of steps that are not typical, none: what they
-    idle for beside the other findings has ended.
+    much and other findings explain little of that, nor most of the causes that have it. Of steps
+    that are not typical, none: what they idle for beside the other findings has ended.
 
     Args:
         subject: the judged part of a report.
@@ -71,7 +71,7 @@ def idle_gpu(
         for name, ns in causes.select(pl.col("cause").cast(pl.String), "total_ns").iter_rows()
         if 100 * of_causes.get(name, 0) < EXPLAINED_PCT * subject.per_step(ns)
     ]
-    if not left:
+    if 100 * sum(ns for _, ns in left) < EXPLAINED_PCT * idle_ns:
         return
     cause, cause_ns = left[-1]
     places = (
