@@ -69,11 +69,13 @@ class Running:
 
     Attributes:
         mostly: the code that takes at least half of that time; empty where none does.
+        most: the code that takes more of it than any other; empty where no sample says.
         waits: whether it waits there for another thread or process.
         evidence: what ran, as a sentence; no sentence where no sample says.
     """
 
     mostly: str = ""
+    most: str = ""
     waits: bool = False
     evidence: tuple[str, ...] = ()
 
@@ -131,6 +133,7 @@ def running(subject: JudgedReport, *phases: str) -> Running:
     between_calls = spot is not None and mostly == first == spot.code and _calls(subject, spot)
     return Running(
         mostly=mostly,
+        most=first,
         waits=waits,
         evidence=(
             f"while the GPU waited for the host there, it ran {first} {share} of the time{rest}",

@@ -66,6 +66,12 @@ BEFORE_GRAPHS: Final = (
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 
+FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused")
+"""What need not be launched at all needs no graph: these changes, too, come before one, if they
+save a good part of what it does."""
+
+GOOD_PART: Final = 1 / 3
+
 
 def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tuple[Valued, ...]:
     """The findings in the order in which to act, each with what it saves after those above it.
@@ -89,16 +95,24 @@ def _with_hidden(
 
 
 def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
-    """The findings, launches behind the waits and allocations that a graph cannot contain."""
+    """The findings, launches behind the waits and allocations that a graph cannot contain, and
+    behind the loops that need fewer of them."""
     plan: list[Valued] = []
     graphs: list[Valued] = []
     for one in ranked:
         (graphs if one.finding.rule == "launch-bound" else plan).append(one)
-    firsts = [at for at, one in enumerate(plan) if one.finding.rule in BEFORE_GRAPHS]
     for one in graphs:
+        firsts = [at for at, other in enumerate(plan) if _comes_before(other, one)]
         by_worth = sum(one.worth <= other.worth for other in plan)
         plan.insert(max(by_worth, 1 + max(firsts, default=-1)), one)
     return plan
+
+
+def _comes_before(other: Valued, graph: Valued) -> bool:
+    """Whether a finding comes before launches as one CUDA graph, however much they save."""
+    saves = other.alone_ns >= GOOD_PART * graph.alone_ns
+    rule = other.finding.rule
+    return rule in BEFORE_GRAPHS or (rule in FEWER_LAUNCHES and saves)
 
 
 def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:

@@ -60,10 +60,18 @@ class Names:
 
     @once_for_each
     def instances(self, phase: str) -> pl.Series:
-        """Per operation the instance of the phase that it was launched in; null outside."""
-        timeline, (paths, _) = self.timeline, self._named(phase)
-        launched = timeline.ops.with_columns(node=pl.col("launch_node"))
-        return instance_of_ops(timeline.with_inferred, paths, launched, timeline.events.axis)
+        """Per operation the instance of the phase that it was launched in; null outside. All that
+        was launched in no range is one instance of `OUTSIDE`."""
+        timeline, node = self.timeline, pl.col("launch_node")
+        if phase == OUTSIDE:
+            return timeline.ops.select(pl.when(node.is_null()).then(0)).to_series()
+        paths, itself = self._named(phase)
+        launched = timeline.ops.with_columns(node=node)
+        every = instance_of_ops(timeline.with_inferred, paths, launched, timeline.events.axis)
+        if not itself:
+            return every
+        own = node.is_in(self._nodes_of(paths)["node"].implode())
+        return launched.select(pl.when(own).then(every)).to_series()
 
     @once_for_each
     def time_in(self, phase: str) -> Cover:
@@ -82,7 +90,10 @@ class Names:
 
     def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
         """When instances of the phase were open that launch something and in which none of `waits`
-        begins: those that one launch of a graph can stand for."""
+        begins: those that one launch of a graph can stand for. What lies outside other ranges has
+        none."""
+        if phase == OUTSIDE or phase.endswith(ITSELF):
+            return Cover(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))
         axis = self.timeline.events.axis
         ranges = self._launching_ranges(phase)
         place = axis.at(pl.col("thread_no"), pl.col("start_ns")).alias("place")

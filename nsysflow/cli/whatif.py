@@ -116,7 +116,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     multiple=True,
     metavar="PHASE",
     shell_complete=completion.ranges,
-    help="Launch a phase as a CUDA graph.",
+    help="Launch a phase as a CUDA graph; '(outside ranges)' is a phase too.",
 )
 @option(
     "--scale",

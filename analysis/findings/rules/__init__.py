@@ -32,6 +32,7 @@ from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.host_code import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.load_imbalance import load_imbalance
+from nsysflow.analysis.findings.rules.loop_of_launches import loop_of_launches
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.recompile import recompile
@@ -65,6 +66,7 @@ RULES: Final[tuple[Rule, ...]] = (
     blocking_copies,
     allocator_churn,
     launch_bound,
+    loop_of_launches,
     data_loading,
     host_code,
     code_loading,

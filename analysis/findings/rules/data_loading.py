@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import host_code
+from nsysflow.analysis.findings.rules.loop_of_launches import loops
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
 
@@ -26,9 +27,10 @@ SAMPLE: Final = "see what Python does between the steps: record again with --sam
 
 def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
-    are marked, which is mostly the loader's, unless the same code holds the GPU up in a phase."""
+    are marked, which is mostly the loader's, unless it is a loop of launches, or the same code
+    holds the GPU up in a phase."""
     between = host_code.between_steps(subject)
-    if host_code.runs_between_steps(subject):
+    if host_code.runs_between_steps(subject) or OUTSIDE in loops(subject):
         between = between.clear()
     pauses = pl.concat([subject.pauses.filter("data"), between])
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
@@ -39,7 +41,8 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known, ran = phase != OUTSIDE, running(subject, phase)
     what = f"{'waiting' if ran.waits else 'host code'} between the steps"
-    between = ": ".join(filter(None, [what, ran.mostly]))
+    most = f", most in {ran.most}" if ran.most else ""
+    between = f"{what}: {ran.mostly}" if ran.mostly else f"{what}{most}"
     return Finding(
         rule="data-loading",
         title=f"the GPU waits for data{place(phase)}" if known else between,

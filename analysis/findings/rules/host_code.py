@@ -95,7 +95,7 @@ def _phases(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
 def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
     rows = pl.concat(phases.values())
     size_ns = subject.worst_ns(rows, "ns")
-    changes = Changes(faster_host=tuple((_itself(subject, phase), 0.0) for phase in phases))
+    changes = Changes(faster_host=tuple((itself(subject, phase), 0.0) for phase in phases))
     first, *others = phases
     ran = running(subject, *phases)
     where = f" {_in_turn(phases)}" if others else place(first)
@@ -120,7 +120,7 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
     )
 
 
-def _itself(subject: JudgedReport, phase: str) -> str:
+def itself(subject: JudgedReport, phase: str) -> str:
     """The phase without those inside it, as a replay wants it."""
     paths = subject.tables.phases["path"]
     nested = phase != OUTSIDE and any(path.startswith(f"{phase}/") for path in paths)
