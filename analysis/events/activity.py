@@ -28,6 +28,7 @@ from nsysflow.analysis.frames.intervals import (
     on_axis,
     overlaps,
 )
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.schema import COPY_DETAILS, COPY_LABEL
 
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"
@@ -119,7 +120,7 @@ def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
     axis = events.axis
     asked = kernels.select(axis.at(pl.col("thread_no"), pl.col("launch_start_ns"))).to_series()
     at = last_at_or_before(stated["start"], asked)
-    inside = (asked < stated["end"].gather(at)).fill_null(value=False)
+    inside = (asked < stated["end"][at]).fill_null(value=False)
     row = at.set(~inside, None)
     return kernels.hstack(stated.select(pl.exclude("start", "end").gather(row)).get_columns())
 
@@ -261,11 +262,11 @@ def _blocks(events: Events, copies: Operations) -> pl.Series:
     ends = copies.select(axis.at(pl.col("thread_no"), pl.col("launch_end_ns"))).to_series()
     following = starts.search_sorted(ends, side="left")
     # A copy call of zero length starts at its own end.
-    itself = calls["call"].gather(following.set(following >= len(starts), None)) == copies["call"]
+    itself = calls["call"][following.set(following >= len(starts), None)] == copies["call"]
     following += itself.fill_null(value=False).cast(following.dtype)
     following = following.set(following >= len(starts), None)
-    wait = starts.gather(following) - ends
-    is_sync = (calls["class"] == "sync").gather(following)
+    wait = starts[following] - ends
+    is_sync = (calls["class"] == "sync")[following]
     waited_on = (is_sync & (wait <= SYNC_AFTER_NS)).fill_null(value=False)
     return ((copies["launch_end_ns"] >= copies["end_ns"]).fill_null(value=False) | waited_on).alias(
         "blocks"
@@ -338,7 +339,7 @@ def _run_ahead(events: Events, launches: pl.DataFrame) -> pl.Series:
 
 
 def _on_process_axis(ops: pl.DataFrame, events: Events) -> pl.DataFrame:
-    process = events.threads["process_no"].gather(ops["thread_no"])
+    process = events.threads["process_no"][ops["thread_no"]]
     axis = events.axis
     return ops.select(
         axis.at(pl.lit(process), pl.col("launch_start_ns")).alias("launched"),
@@ -353,7 +354,7 @@ def lost_launches(events: Events) -> LostLaunches:
     the process may capture.
     """
     ops = events.ops
-    led = pl.repeat(value=False, n=len(events.calls), eager=True)
+    led = repeated(value=False, length=len(events.calls))
     led = led.scatter(ops["call"].drop_nulls(), True)
     launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
     names = makes(CAUSES["launch"], pl.col("name").cast(pl.String))
@@ -366,7 +367,7 @@ def lost_launches(events: Events) -> LostLaunches:
 
 def with_process(calls: Calls, events: Events) -> LostLaunches:
     """Some of the calls, with their process and in the columns of lost launches."""
-    process = events.threads["process"].gather(calls["thread_no"])
+    process = events.threads["process"][calls["thread_no"]]
     return calls.select(
         "call", process.alias("process"), "start_ns", "end_ns", "correlation", "name"
     )

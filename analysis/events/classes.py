@@ -11,7 +11,13 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, Cause
-from nsysflow.analysis.frames.lookup import enum_from_index, greatest, matching, scatter_table
+from nsysflow.analysis.frames.lookup import (
+    enum_from_index,
+    greatest,
+    matching,
+    repeated,
+    scatter_table,
+)
 from nsysflow.analysis.schema import CAUSE
 
 COPY: Final = r"^(?:cuda|cu)Memcpy"
@@ -67,7 +73,7 @@ def with_class_by_name(calls: pl.DataFrame) -> ClassedCalls:
     classes = names.select(class_by_name(_text())).to_series()
     code = names["name"].to_physical()
     table = scatter_table(greatest(code) + 1, code, classes)
-    return calls.with_columns(table.gather(calls["name"].to_physical()).alias("class"))
+    return calls.with_columns(table[calls["name"].to_physical()].alias("class"))
 
 
 def refine_classes(calls: ClassedCalls, ops: pl.DataFrame, pageable: pl.Series) -> ClassedCalls:
@@ -108,15 +114,13 @@ def _first_slow_launches(calls: ClassedCalls, ops: pl.DataFrame) -> pl.Series:
     slow = calls.filter(pl.col("end_ns") - pl.col("start_ns") > LAZY_LOAD_NS)
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
-    is_slow = scatter_table(
-        len(calls), slow["call"], pl.repeat(value=True, n=len(slow), eager=True)
-    )
+    is_slow = scatter_table(len(calls), slow["call"], repeated(value=True, length=len(slow)))
     kernels = ops.select("kind", "process", "name", "call", "launch_start_ns").filter(
         pl.col("kind") == "kernel", pl.col("call").is_not_null()
     )
-    suspects = kernels.filter(is_slow.gather(kernels["call"]).is_not_null())
+    suspects = kernels.filter(is_slow[kernels["call"]].is_not_null())
     launches = kernels.filter(pl.col("name").is_in(suspects["name"].unique().implode()))
-    launches = launches.filter(~matching(calls["name"], GRAPH_LAUNCH).gather(launches["call"]))
+    launches = launches.filter(~matching(calls["name"], GRAPH_LAUNCH)[launches["call"]])
     called = calls.select("end_ns", "correlation")[launches["call"]]
     order = ["launch_start_ns", "end_ns", "correlation", "call"]
     first = (

@@ -17,7 +17,7 @@ from nsysflow.analysis.events.classes import (
 )
 from nsysflow.analysis.events.source_lines import with_sources
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
-from nsysflow.analysis.frames.lookup import dense, distinct, greatest, scatter_table
+from nsysflow.analysis.frames.lookup import dense, distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
@@ -270,9 +270,9 @@ def _with_launches(ops: pl.DataFrame, calls: ClassedCalls, threads: Threads) -> 
     call = _launch_calls(*_correlation_keys(ops, calls, threads), calls)
     return ops.with_columns(
         call,
-        calls["thread_no"].gather(call),
-        calls["start_ns"].gather(call).alias("launch_start_ns"),
-        calls["end_ns"].gather(call).alias("launch_end_ns"),
+        calls["thread_no"][call],
+        calls["start_ns"][call].alias("launch_start_ns"),
+        calls["end_ns"][call].alias("launch_end_ns"),
     )
 
 
@@ -295,7 +295,7 @@ def _correlation_keys(
             processes, on="process", how="left", maintain_order="left"
         )
         asked = asked.select(line.at(pl.col("process_no"), correlation).alias("key"))
-    process_no = threads["process_no"].gather(calls["thread_no"])
+    process_no = threads["process_no"][calls["thread_no"]]
     known = calls.select(line.at(pl.lit(process_no), correlation).alias("key"))
     return asked["key"], known["key"]
 
@@ -319,7 +319,7 @@ def _launch_calls(asked: pl.Series, known: pl.Series, calls: ClassedCalls) -> pl
     rows = asked.to_frame("key").with_row_index("row")
     launched = rows.join(launches, on="key", how="left", maintain_order="left")
     if len(launched) > len(asked):
-        outermost = [calls[c].gather(launched["call"]) for c in ("start_ns", "end_ns")]
+        outermost = [calls[c][launched["call"]] for c in ("start_ns", "end_ns")]
         launched = launched.with_columns(outermost).sort(
             "row", "start_ns", -pl.col("end_ns"), "call"
         )
@@ -358,7 +358,7 @@ def _firsts(ops: pl.DataFrame) -> pl.Series:
         greatest(launched["call"]) + 1, last_is_first["call"], last_is_first["row"]
     )
     row = pl.int_range(len(ops), dtype=pl.UInt32, eager=True)
-    return (first.gather(ops["call"]) == row).fill_null(value=False).alias("first")
+    return (first[ops["call"]] == row).fill_null(value=False).alias("first")
 
 
 CLOCK_JUMP_NS: Final = 7 * 86_400 * 10**9
@@ -416,7 +416,7 @@ def stream_numbers(ops: Operations) -> pl.Series:
     """`stream_no` of each operation."""
     key = [column for column in _STREAM if not _is_constant(ops[column])]
     if not key:
-        return pl.repeat(0, len(ops), dtype=pl.UInt32, eager=True).alias("stream_no")
+        return repeated(0, len(ops), pl.UInt32).alias("stream_no")
     if len(key) == 1 and ops[key[0]].null_count() == 0:  # a search among few takes half of a join
         return dense(ops[key[0]]).alias("stream_no")
     rows = ops.select(key)

@@ -27,7 +27,7 @@ def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:
 def _marks(events: Events) -> pl.DataFrame:
     """`process`, `start_ns` of every begin and end of a capture, in order; `began_ns` of begins."""
     calls = events.calls.filter(matching(events.calls["name"], _CAPTURE))
-    process = events.threads["process"].gather(calls["thread_no"]).alias("process")
+    process = events.threads["process"][calls["thread_no"]].alias("process")
     name = pl.col("name").cast(pl.String)
     order = ["start_ns", -pl.col("end_ns"), "correlation", "thread_no", name]
     begins = name.str.contains("Begin")
@@ -100,8 +100,8 @@ def _origins(nodes: pl.DataFrame) -> pl.DataFrame:
     is_origin = pl.col("original").is_null()
     origin = above.select(pl.when(is_origin).then("at").otherwise("at_right")).to_series()
     for _ in range(len(nodes).bit_length()):  # each pass doubles how far the chain was followed
-        origin = origin.gather(origin)
-    ends = nodes.select(is_origin).to_series().gather(origin).fill_null(value=False)
+        origin = origin[origin]
+    ends = nodes.select(is_origin).to_series()[origin].fill_null(value=False)
     times = nodes.select("start_ns", "thread")[origin]
     return nodes.select("process", "node").hstack(times.get_columns()).filter(ends)
 

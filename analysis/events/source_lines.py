@@ -8,6 +8,7 @@ import polars as pl
 from nsysflow.analysis.causes import STALLS
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, ClassedCalls
 from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
 from nsysflow.analysis.trace import Trace
 
@@ -34,7 +35,7 @@ def with_sources(
     if all(rows.is_empty() for rows in recorded):
         nothing = pl.lit(None, pl.Categorical)
         return calls.with_columns(nothing.alias("source"), nothing.alias("via"))
-    stack = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    stack = repeated(None, len(calls), pl.UInt32)
     if not trace.backtraces.is_empty():
         sampled = _with_stacks(calls, trace.backtraces.join(threads, on="thread"), axis)
         stack = _of_correlation(_of_call_around(sampled))
@@ -45,7 +46,7 @@ def with_sources(
     row = stack.replace_strict(
         sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
     )
-    return calls.hstack([sources[column].gather(row) for column in ("source", "via")])
+    return calls.hstack([sources[column][row] for column in ("source", "via")])
 
 
 def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame:
@@ -151,8 +152,8 @@ def _of_call_around(calls: pl.DataFrame) -> pl.DataFrame:
     # the first call that reaches an end is where the running maximum reaches it
     first = known["end"].cum_max().search_sorted(calls["end"], side="left")
     first = first.set(first >= len(known), None)
-    holds = known["start"].gather(first) <= calls["start"]
-    stack = pl.when(holds).then(known["stack"].gather(first))
+    holds = known["start"][first] <= calls["start"]
+    stack = pl.when(holds).then(known["stack"][first])
     return calls.with_columns(pl.coalesce("stack", stack))
 
 
@@ -206,6 +207,6 @@ def _of_what_ran(
     stalls = on_axis(calls.filter(asked), axis, "thread_no")
     first = seen["end"].search_sorted(stalls["start"], side="right")
     first = first.set(first >= len(seen), None)
-    touches = (seen["start"].gather(first) < stalls["end"]) & (stalls["start"] < stalls["end"])
-    ran = seen["stack"].gather(first).set(~touches.fill_null(value=False), None)
+    touches = (seen["start"][first] < stalls["end"]) & (stalls["start"] < stalls["end"])
+    ran = seen["stack"][first].set(~touches.fill_null(value=False), None)
     return stack.scatter(asked.arg_true(), ran)

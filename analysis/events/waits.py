@@ -94,7 +94,7 @@ def _with_calls(rows: pl.DataFrame, events: Events) -> pl.DataFrame:
     their correlation id."""
     key = ["process", "correlation"]
     numbered = events.calls.filter(pl.col("correlation").is_in(rows["correlation"].implode()))
-    process = events.threads["process"].gather(numbered["thread_no"])
+    process = events.threads["process"][numbered["thread_no"]]
     calls = numbered.select(process, "correlation", "call", "name", time_ns="start_ns")
     first = calls.sort("time_ns", "call").unique(key, keep="first", maintain_order=True)
     return rows.join(first, on=key)
@@ -160,19 +160,19 @@ def _before(stream_no: pl.Series) -> Edges:
 
 def _in_time(ops: Operations, edges: Edges) -> Edges:
     """The edges whose source had ended when the operation began."""
-    ended = ops["end_ns"].gather(edges["source"])
-    return edges.filter(ended <= ops["start_ns"].gather(edges["op"]) + OVERLAP_NS)
+    ended = ops["end_ns"][edges["source"]]
+    return edges.filter(ended <= ops["start_ns"][edges["op"]] + OVERLAP_NS)
 
 
 def _in_order(ops: Operations, edges: Edges) -> Edges:
     """The edges from another device, or whose source comes earlier in the order of operations."""
-    device, device_of_source = (ops["device_no"].gather(edges[side]) for side in ("op", "source"))
+    device, device_of_source = (ops["device_no"][edges[side]] for side in ("op", "source"))
     return edges.filter((device != device_of_source) | (edges["source"] < edges["op"]))
 
 
 def _latest(ops: Operations, edges: Edges) -> pl.Series:
     """Per operation the source that ended last; of equal ones the later in order."""
-    ended = edges.with_columns(ops["end_ns"].gather(edges["source"]).alias("end_ns"))
+    ended = edges.with_columns(ops["end_ns"][edges["source"]].alias("end_ns"))
     ended = ended.sort("end_ns", "source")
     return scatter_table(len(ops), ended["op"], ended["source"])
 
@@ -184,7 +184,7 @@ def _later(ops: Operations, by_stream: pl.Series, by_event: pl.Series) -> pl.Ser
     both = pl.DataFrame({"stream": by_stream, "event": by_event}).with_row_index("op")
     edges = both.filter(pl.col("event").is_not_null())
     sides = [edges.select("op", source=side).drop_nulls() for side in ("stream", "event")]
-    later = _latest(ops, pl.concat(sides)).gather(edges["op"])
+    later = _latest(ops, pl.concat(sides))[edges["op"]]
     return by_stream.scatter(edges["op"], later)
 
 
@@ -351,27 +351,27 @@ def _chains(ops: Operations, producer: pl.Series, stretches: Stretches) -> pl.Da
     number = scatter_table(
         len(ops), inside["op"], pl.int_range(len(inside), dtype=pl.UInt32, eager=True)
     )
-    jump = number.gather(_next_in_chain(ops, producer, inside))
-    reached = number.gather(ends["waiter"])
+    jump = number[_next_in_chain(ops, producer, inside)]
+    reached = number[ends["waiter"]]
     while jump.null_count() < len(jump):
-        reached = pl.concat([reached, jump.gather(reached).drop_nulls()])
-        jump = jump.gather(jump)
+        reached = pl.concat([reached, jump[reached].drop_nulls()])
+        jump = jump[jump]
     return pl.concat([closed.select(columns), inside[reached]])
 
 
 def _next_in_chain(ops: Operations, producer: pl.Series, rows: pl.DataFrame) -> pl.Series:
     """The producer with which the chain of each row (`op`, `from_ns`) goes on; null where it ends:
     with a producer on another device, or one that started before the stretch."""
-    behind = producer.gather(rows["op"])
+    behind = producer[rows["op"]]
     device = ops["device_no"]
-    inside = ops["start_ns"].gather(behind) > rows["from_ns"]
-    return behind.set(~(inside & (device.gather(behind) == device.gather(rows["op"]))), None)
+    inside = ops["start_ns"][behind] > rows["from_ns"]
+    return behind.set(~(inside & (device[behind] == device[rows["op"]])), None)
 
 
 def _starting_in(ops: Operations, stretches: pl.DataFrame) -> pl.DataFrame:
     """The stretches, a row for each operation that starts after their start and until their end."""
     place = ops["place"]
-    end = place.gather(stretches["waiter"])
+    end = place[stretches["waiter"]]
     start = end - (stretches["end_ns"] - stretches["from_ns"])
     first = place.search_sorted(start, side="right")
     past = place.search_sorted(end, side="right")
@@ -386,7 +386,7 @@ def _hops(ops: Operations, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataF
     `begin_ns` to `edge_ns` is spent on the `producer`, until `launched_ns` on the host (null
     without a launch), until `start_ns` on the start.
     """
-    source = producer.gather(nodes["op"]).alias("producer")
+    source = producer[nodes["op"]].alias("producer")
     own = ops.select(pl.col("device_no", "start_ns", "launch_end_ns").gather(nodes["op"]))
     theirs = ops.select(
         pl.col("device_no", "part").gather(source).name.prefix("p_"),

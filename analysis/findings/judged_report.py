@@ -61,9 +61,9 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
     )
     gaps, loading = view.gaps, parts["module_load"]["row"].unique()
     rows = places.select(
-        view.events.ops["device"].gather(gaps["next_op"].gather(places["row"])).alias("device"),
-        gaps["process"].gather(places["row"]),
-        gaps["start_ns"].gather(places["row"]),
+        view.events.ops["device"][gaps["next_op"][places["row"]]].alias("device"),
+        gaps["process"][places["row"]],
+        gaps["start_ns"][places["row"]],
         "ns",
         "path",
         pl.col("row").is_in(loading.implode()).alias("loads_code"),
@@ -120,7 +120,7 @@ def stall_rows(view: View) -> pl.DataFrame:
     it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is
     most), `process`."""
     gaps = view.timeline.bare_gaps
-    charges = view.charges.with_columns(gaps["device_no"].gather(view.charges["gap"]))
+    charges = view.charges.with_columns(gaps["device_no"][view.charges["gap"]])
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
     idle = idle.group_by("call").agg(pl.col("ns").max().alias("idle_ns"))
     rows = (
@@ -142,7 +142,7 @@ def stall_rows(view: View) -> pl.DataFrame:
         "start_ns",
         (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
         "idle_ns",
-        view.events.threads["process"].gather(rows["thread_no"]),
+        view.events.threads["process"][rows["thread_no"]],
     ).sort("start_ns", "call")
 
 

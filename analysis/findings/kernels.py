@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import Rules, class_of
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.base.peaks import PEAKS, Unit
@@ -211,10 +212,10 @@ def run_of(kernels: pl.DataFrame, member: pl.Expr) -> pl.DataFrame:
 def covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
     """Whether each row lies in one of the runs."""
     if runs.is_empty():
-        return pl.repeat(False, len(kernels), dtype=pl.Boolean, eager=True)
-    edges = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True)
+        return repeated(value=False, length=len(kernels))
+    edges = repeated(0, len(kernels) + 1, pl.Int32)
     edges = edges.scatter(runs["first"], 1)
-    ends = pl.zeros(len(kernels) + 1, dtype=pl.Int32, eager=True).scatter(runs["last"] + 1, 1)
+    ends = repeated(0, len(kernels) + 1, pl.Int32).scatter(runs["last"] + 1, 1)
     return (edges - ends).cum_sum().head(len(kernels)) > 0
 
 
@@ -236,12 +237,12 @@ def _attention(kernels: pl.DataFrame) -> pl.Series:
     before = runs.select(pl.when(pl.col("first") > 0).then(pl.col("first") - 1)).to_series()
     before = before.fill_null(len(kernels))
     after = runs["last"] + 1
-    here = lanes.gather(runs["first"])
+    here = lanes[runs["first"]]
     between = (
-        matmul.gather(before)
-        & matmul.gather(after)
-        & (lanes.gather(before) == here).fill_null(value=False)
-        & (lanes.gather(after) == here).fill_null(value=False)
+        matmul[before]
+        & matmul[after]
+        & (lanes[before] == here).fill_null(value=False)
+        & (lanes[after] == here).fill_null(value=False)
     )
     return covered(kernels, runs.filter(holds & between))
 
@@ -250,7 +251,7 @@ def _in_optimizer(kernels: pl.DataFrame, view: View) -> pl.Series:
     """Whether each kernel was launched in a range that is called an optimizer."""
     named = view.attribution.paths["joined"].str.contains(_OPTIMIZER)
     path = view.attribution.path_of(kernels["node"])
-    return named.gather(path).fill_null(value=False)
+    return named[path].fill_null(value=False)
 
 
 def _updates(kernels: pl.DataFrame) -> pl.Series:

@@ -81,7 +81,7 @@ class RankReplays(Replays):
     def _kept(self) -> pl.DataFrame:
         """The steps that are measured, of all ranks in the report."""
         steps = self.subject.judged_steps
-        begun = self.subject.timeline.with_inferred.ranges["start_ns"].gather(steps["range"])
+        begun = self.subject.timeline.with_inferred.ranges["start_ns"][steps["range"]]
         kept = steps.with_columns(begun.alias("begun_ns"))
         return kept.filter(pl.col("step").is_in(self._chosen))
 

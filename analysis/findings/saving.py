@@ -112,8 +112,8 @@ class Replays:
         steps = judged.join(slowest, on=["process", "device_no"], how="semi").sort("step")
         ranges = self.subject.timeline.with_inferred.ranges
         return steps.with_columns(
-            ranges["start_ns"].gather(steps["range"]).alias("begun_ns"),
-            ranges["end_ns"].gather(steps["range"]).alias("ended_ns"),
+            ranges["start_ns"][steps["range"]].alias("begun_ns"),
+            ranges["end_ns"][steps["range"]].alias("ended_ns"),
         )
 
     @computed_once
@@ -132,7 +132,7 @@ class Replays:
         """The part of the report with these neighbouring steps, rows of `measured`."""
         timeline = self.subject.timeline
         every = timeline.steps.join(chosen, on=["process", "device_no"], how="semi")
-        begun = timeline.with_inferred.ranges["start_ns"].gather(every["range"]).sort()
+        begun = timeline.with_inferred.ranges["start_ns"][every["range"]].sort()
         first, last = chosen.select(pl.min("begun_ns"), last=pl.max("begun_ns")).row(0)
         # a step before them, so that they do not begin on an idle host, and one behind them
         before = begun.filter(begun < first).tail(1).to_list()
@@ -156,7 +156,7 @@ class Replays:
         window = last_at_or_before(windows["start_ns"], ops["start_ns"])
         inside = (
             pl.col("device_no").is_in(windows["device_no"].implode())
-            & (pl.col("end_ns") <= pl.lit(windows["end_ns"].gather(window)))
+            & (pl.col("end_ns") <= pl.lit(windows["end_ns"][window]))
             & (pl.col("end_ns") > pl.col("start_ns"))
         )
         return ops.select(pl.when(inside).then(pl.lit(window))).to_series().alias("window")

@@ -15,6 +15,7 @@ from typing import Self
 
 import polars as pl
 
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.scratch import Scratch
 
 
@@ -168,8 +169,8 @@ def _contested(claims: pl.DataFrame, rank: Callable[[pl.DataFrame], pl.DataFrame
     return (
         claims.drop("start", "end")[starts["_order"]]
         .with_columns(
-            borders.gather(starts["slot"]).alias("start"),
-            borders.gather(ends + 1).alias("end"),
+            borders[starts["slot"]].alias("start"),
+            borders[ends + 1].alias("end"),
         )
         .drop("_order")
     )
@@ -224,7 +225,7 @@ class Cover:
     def until(self, places: pl.Series) -> pl.Series:
         """Covered time up to each place."""
         if self.intervals.is_empty():
-            return pl.repeat(0, len(places), dtype=pl.Int64, eager=True).alias(places.name)
+            return repeated(0, len(places), pl.Int64).alias(places.name)
         at = rows_at_or_before(self._reach, "start", places)
         reached = pl.min_horizontal("place", "end") + pl.col("offset")
         return at.select(reached.fill_null(0)).to_series().alias(places.name)
@@ -267,7 +268,7 @@ def addressed(before: pl.Series, wanted: pl.DataFrame) -> pl.DataFrame:
     touched = wanted.with_columns(
         pl.int_ranges(first, past, dtype=pl.UInt32).alias("piece")
     ).explode("piece")
-    start = before.gather(touched["piece"])
+    start = before[touched["piece"]]
     after = before.gather(touched["piece"] + 1, null_on_oob=True)
     return touched.with_columns(
         pl.max_horizontal("begin", start) - start,

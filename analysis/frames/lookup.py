@@ -9,12 +9,19 @@ def greatest(numbers: pl.Series) -> int:
     return most if isinstance(most, int) else 0
 
 
+def repeated(
+    value: object, length: int, dtype: pl.DataType | type[pl.DataType] | None = None
+) -> pl.Series:
+    """A value so many times. `pl.repeat` plans a query: 150 us, and this takes 14 us."""
+    return pl.Series([value], dtype=dtype).new_from_index(0, length)
+
+
 def scatter_table(size: int, numbers: pl.Series, values: pl.Series) -> pl.Series:
     """A table of `size` rows with `values` in the rows `numbers`, null elsewhere.
 
     A gather from it takes a fifth of a hash join. If a number has several values, the last is kept.
     """
-    return pl.repeat(None, size, dtype=values.dtype, eager=True).scatter(numbers, values)
+    return repeated(None, size, values.dtype).scatter(numbers, values)
 
 
 def distinct(rows: pl.DataFrame) -> pl.DataFrame:

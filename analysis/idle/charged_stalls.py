@@ -19,7 +19,7 @@ from nsysflow.analysis.frames.intervals import (
     on_axis,
     overlaps,
 )
-from nsysflow.analysis.frames.lookup import dense
+from nsysflow.analysis.frames.lookup import dense, repeated
 
 _TRACK: Final = ("device_no", "process_no")
 _ON_TRACK: Final = dict.fromkeys(_TRACK, pl.UInt32())
@@ -156,7 +156,7 @@ def charged_stalls(
         (pl.col("first") + pl.col("rest") - pl.col("given_before")).alias("stop"),
     )
     parts = addressed(before, from_rest)
-    shift = pieces["begin"].gather(parts["piece"])
+    shift = pieces["begin"][parts["piece"]]
     return ChargedStalls(
         ns=shares["given"] - shares["given_before"],
         charged=parts.select("gap", pl.col("begin", "stop") + shift),
@@ -184,7 +184,7 @@ def _with_those_before(
     before = (
         rest.select(*_TRACK).unique(maintain_order=True).with_columns(linked=pl.lit(value=True))
     )
-    given = pl.zeros(len(before), dtype=can_give.dtype, eager=True)
+    given = repeated(0, len(before), can_give.dtype)
     return pl.concat([before, waiting], how="diagonal"), pl.concat([given, can_give])
 
 
@@ -195,13 +195,13 @@ def _left(
     `begin`, `stop`."""
     last = shares.group_by("track", maintain_order=True).last()
     wanted = last.select(
-        waiting["device_no"].gather(last["row"]),
-        waiting["process_no"].gather(last["row"]),
+        waiting["device_no"][last["row"]],
+        waiting["process_no"][last["row"]],
         pl.col("first").alias("begin"),
         (pl.col("first") + pl.col("rest") - pl.col("given")).alias("stop"),
     )
     parts = addressed(before, wanted)
-    shift = begin.gather(parts["piece"])
+    shift = begin[parts["piece"]]
     return parts.select(*_TRACK, pl.col("begin", "stop") + shift)
 
 
@@ -214,7 +214,7 @@ def place_on_lanes(stalled: Cover, left: pl.DataFrame, axis: Axis) -> pl.DataFra
         axis: the axis of the lanes.
     """
     parts = addressed(stalled.before, left)
-    start = stalled.intervals["start"].gather(parts["piece"])
+    start = stalled.intervals["start"][parts["piece"]]
     begin, stop = ((start + parts[side]).alias(side) for side in ("begin", "stop"))
     placed = parts.drop("piece", "begin", "stop").hstack([begin, stop])
     start_ns = axis.time_ns(pl.col("begin"))
@@ -237,9 +237,7 @@ def _shares(waiting: pl.DataFrame, can_give: pl.Series, pieces: pl.DataFrame) ->
         pl.col("length").sum().alias("rest"), pl.col("before").min().alias("first")
     )
     rows = waiting.select("row", "gap", "track", can_give.alias("can_give")).with_columns(
-        pl.repeat(None, len(waiting), dtype=pl.Int64, eager=True)
-        .scatter(opened["row"], opened[name])
-        .alias(name)
+        repeated(None, len(waiting), pl.Int64).scatter(opened["row"], opened[name]).alias(name)
         for name in ("rest", "first")
     )
     apart = not rows["track"].is_sorted()

@@ -12,6 +12,7 @@ from nsysflow.analysis.frames.intervals import (
     reached_before,
     sort_with_ties,
 )
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.steps.kinds import Steps
 from nsysflow.analysis.steps.ranges import step_of_gaps
@@ -80,8 +81,8 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
     gaps = gaps.with_columns(_previous(events.ops, walked, gaps["before"]))
     call = events.ops["call"]
     within = _of_lacking(events.ops, lacking)
-    next_call, prev_call = (call.gather(gaps[f"{side}_op"]) for side in ("next", "prev"))
-    inside = within.gather(gaps["next_op"]) & within.gather(gaps["prev_op"])
+    next_call, prev_call = (call[gaps[f"{side}_op"]] for side in ("next", "prev"))
+    inside = within[gaps["next_op"]] & within[gaps["prev_op"]]
     return gaps.select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("gap"),
         "device_no",
@@ -98,7 +99,7 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
 def _of_lacking(ops: Operations, lacking: LackingLaunches) -> pl.Series:
     """Whether each operation is of a graph launch that lacks operations."""
     if lacking.is_empty():
-        return pl.repeat(value=False, n=len(ops), eager=True)
+        return repeated(value=False, length=len(ops))
     of_graphs = ops.select("op", "process", "correlation", "graph_node").drop_nulls("graph_node")
     rows = of_graphs.join(lacking, on=["process", "correlation"], how="semi")["op"]
     return ops["op"].is_in(rows.implode())
@@ -112,11 +113,8 @@ def with_launches(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
     """
     of_next = {"launch_start_ns": "start_ns", "launch_end_ns": "end_ns", "thread_no": "no"}
     return gaps.with_columns(
-        *(
-            ops[name].gather(gaps["next_op"]).alias(f"next_{alias}")
-            for name, alias in of_next.items()
-        ),
-        ops["thread_no"].gather(gaps["prev_op"]).alias("prev_no"),
+        *(ops[name][gaps["next_op"]].alias(f"next_{alias}") for name, alias in of_next.items()),
+        ops["thread_no"][gaps["prev_op"]].alias("prev_no"),
     )
 
 
@@ -132,7 +130,7 @@ def _previous(ops: Operations, walked: pl.DataFrame, ends: pl.Series) -> pl.Seri
         latest_last = [*launched, *names, pl.col("process")]
         frontier = frontier.join(keys, on="op", maintain_order="left")
         frontier = sort_with_ties(frontier, "reach", latest_last).select("op", "reach")
-    return frontier["op"].gather(last_at_or_before(frontier["reach"], ends)).alias("prev_op")
+    return frontier["op"][last_at_or_before(frontier["reach"], ends)].alias("prev_op")
 
 
 def host_questions(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
@@ -164,10 +162,10 @@ def gap_places(
         steps: all steps.
         axis: of the devices.
     """
-    launched_ns = ops["launch_start_ns"].gather(gaps["next_op"])
+    launched_ns = ops["launch_start_ns"][gaps["next_op"]]
     asked = (launched_ns > gaps["start_ns"]).fill_null(value=False)
     places = gaps.select(
-        *(ops[name].gather(gaps["next_op"]) for name in ("node", "launch_node", "process")),
+        *(ops[name][gaps["next_op"]] for name in ("node", "launch_node", "process")),
         host_node.alias("host_node"),
         "device_no",
         "start_ns",

@@ -20,7 +20,7 @@ from nsysflow.analysis.frames.intervals import (
     reached_before,
     rows_at_or_before,
 )
-from nsysflow.analysis.frames.lookup import scatter_table
+from nsysflow.analysis.frames.lookup import repeated, scatter_table
 from nsysflow.analysis.schema import CAUSE
 
 CLAIM: Final = {cause.name: cause.claim for cause in CAUSES.values() if cause.claim is not None}
@@ -120,7 +120,7 @@ def host_time(
 def _rank(events: Events, claims: pl.DataFrame) -> pl.DataFrame:
     """The order of claims on one instant: class, earlier start, longer call, smaller id."""
     is_call = claims["cause"] != "profiler"
-    correlation = events.calls["correlation"].gather(claims["owner"].set(~is_call, None))
+    correlation = events.calls["correlation"][claims["owner"].set(~is_call, None)]
     length = pl.col("end") - pl.col("start")
     claim = pl.col("cause").replace_strict(CLAIM, return_dtype=pl.UInt8).alias("claim")
     return claims.select(claim, "start", -length.alias("length"), correlation, "owner")
@@ -134,8 +134,8 @@ def _outside(pieces: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
     """
     rest = between(stretches)
     at = last_at_or_before(rest["start"], pieces["start"])
-    outside = pieces["start"] < rest["end"].gather(at)
-    until = rest["end"].gather(at).zip_with(outside, rest["start"].shift(-1).gather(at))
+    outside = pieces["start"] < rest["end"][at]
+    until = rest["end"][at].zip_with(outside, rest["start"].shift(-1)[at])
     if (pieces["end"] > until).any():
         return overlaps(pieces, rest).drop("other")
     return pieces.filter(outside)
@@ -171,7 +171,7 @@ def _calls_of_single_lanes(events: Events, calls: Calls, lanes: pl.DataFrame) ->
     ]
     calls = calls.select(
         *("call", "start_ns", "end_ns", "class"),
-        lane_of_thread.gather(calls["thread_no"]),
+        lane_of_thread[calls["thread_no"]],
     )
     if single.height < events.threads.height:
         calls = calls.filter(pl.col("lane").is_not_null())
@@ -225,7 +225,7 @@ def _last_calls_before(axis: Axis, calls: Calls, asked: pl.DataFrame) -> pl.Data
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     latest = places.select(pl.when(reaches).then(row).forward_fill()).to_series()
     start = asked.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
-    at = latest.gather(last_at_or_before(places["start"], start))
+    at = latest[last_at_or_before(places["start"], start)]
     calls_before = asked.select("lane", "thread_no").with_columns(
         calls["row"].gather(at), calls["thread_no"].gather(at).alias("found_no")
     )
@@ -274,7 +274,7 @@ class Span:
         # of most causes few gaps have any, so that the others are left at once
         spans = spans.with_row_index("row").filter(total > 0, pl.col("between") <= total)
         if spans.is_empty():
-            return pl.repeat(None, len(self.begin), dtype=pl.UInt32, eager=True)
+            return repeated(None, len(self.begin), pl.UInt32)
         before = self.cover.before
         pieces = self.cover.intervals.select("owner", before.alias("before"), before.alias("ends"))
         last = rows_at_or_before(pieces, "ends", spans["stop"] - 1)
@@ -292,7 +292,7 @@ class Span:
         calls = pieces.group_by("row", "owner").agg(pl.col("ns").sum(), pl.col("between").first())
         calls = calls.filter(pl.col("ns") >= pl.col("between"))
         return (
-            calls.with_columns(begun_ns.gather(calls["owner"]).alias("begun"))
+            calls.with_columns(begun_ns[calls["owner"]].alias("begun"))
             .sort("row", -pl.col("ns"), "begun", "owner")
             .unique("row", keep="first", maintain_order=True)
             .select("row", "owner")
@@ -325,7 +325,7 @@ class CallTime:
     def places(self, path_of_call: pl.Series) -> pl.DataFrame:
         """`gap`, `inside_ns`, `path`, and `several`: whether the calls have other paths too."""
         before = self.cover.before
-        path = path_of_call.gather(self.calls).alias("path")
+        path = path_of_call[self.calls].alias("path")
         run = path.to_frame().select(pl.col("path").rle_id()).to_series()
         first, last = (
             last_at_or_before(before, self.spans.select(at).to_series())
@@ -334,8 +334,8 @@ class CallTime:
         return self.spans.select(
             "gap",
             (pl.col("stop") - pl.col("begin")).alias("inside_ns"),
-            path.gather(last),
-            (run.gather(first) != run.gather(last)).alias("several"),
+            path[last],
+            (run[first] != run[last]).alias("several"),
         )
 
     def calls_in(self, gaps: pl.Series) -> pl.DataFrame:

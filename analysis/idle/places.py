@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.frames.lookup import scatter_table
+from nsysflow.analysis.frames.lookup import repeated, scatter_table
 from nsysflow.analysis.idle.host_time import CallTime
 from nsysflow.analysis.idle.run_ahead import CausedGaps, GapCauses
 
@@ -45,10 +45,10 @@ def idle_parts(
         begun_ns: when each call began, by row.
     """
     gaps, charges = causes.gaps, causes.charges
-    outside = pl.repeat(None, len(gaps), dtype=pl.UInt32, eager=True)
+    outside = repeated(None, len(gaps), pl.UInt32)
     between = {"profiler": host_path, "host": host_path, "unknown": outside}
     between |= {"queue_delay": queue_path, "dependency": queue_path}
-    charged = charges.with_columns(path_of_call.gather(charges["call"]).alias("path"))
+    charged = charges.with_columns(path_of_call[charges["call"]].alias("path"))
     parts = {}
     for cause in CAUSES:
         ns = gaps[f"{cause}_ns"]
@@ -60,7 +60,7 @@ def idle_parts(
             inside = in_calls[cause]
             apart, whole = _with_time_between(inside.places(path_of_call), ns, host_path)
             calls = inside.calls_in(apart["gap"])
-            calls = calls.with_columns(path_of_call.gather(calls["call"]).alias("path"))
+            calls = calls.with_columns(path_of_call[calls["call"]].alias("path"))
             columns = ["gap", "path", "call", "ns"]
             pieces = pl.concat([calls.select(columns), apart.select(columns)])
             parts[cause] = pl.concat([_whole(whole), _by_place(pieces, begun_ns)])
@@ -79,7 +79,7 @@ def main_paths(gaps: CausedGaps, parts: dict[str, IdleParts], rank: pl.Series) -
     for cause, rows in parts.items():
         if rows.is_empty():  # most causes are rare
             continue
-        mine = rows.filter((gaps["cause"] == cause).gather(rows["gap"]))
+        mine = rows.filter((gaps["cause"] == cause)[rows["gap"]])
         if mine.is_empty():
             continue
         several = mine.filter("split").with_columns(_ranked(mine.filter("split")["path"], rank))
@@ -90,7 +90,7 @@ def main_paths(gaps: CausedGaps, parts: dict[str, IdleParts], rank: pl.Series) -
 
 
 def _ranked(path: pl.Series, rank: pl.Series) -> pl.Series:
-    return rank.gather(path).fill_null(0).alias("rank")
+    return rank[path].fill_null(0).alias("rank")
 
 
 def _whole(parts: pl.DataFrame) -> IdleParts:
@@ -111,7 +111,7 @@ def _by_place(pieces: pl.DataFrame, begun_ns: pl.Series) -> IdleParts:
     several = pieces["gap"].is_duplicated()
     alone = _whole(pieces.filter(~several))
     ranked = pieces.filter(several, pl.col("ns") > 0)
-    ranked = ranked.with_columns(begun_ns.gather(ranked["call"]).alias("begun"))
+    ranked = ranked.with_columns(begun_ns[ranked["call"]].alias("begun"))
     # between calls comes after the call that has as much
     ranked = ranked.sort("gap", "path", -pl.col("ns"), "begun", "call", nulls_last=True)
     places = ranked.group_by("gap", "path", maintain_order=True).agg(

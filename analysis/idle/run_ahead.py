@@ -10,7 +10,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
 from nsysflow.analysis.events.events import Calls, Events
 from nsysflow.analysis.frames.intervals import Cover
-from nsysflow.analysis.frames.lookup import enum_from_index
+from nsysflow.analysis.frames.lookup import enum_from_index, repeated
 from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.charged_stalls import (
@@ -183,8 +183,8 @@ def _waiting(events: Events, gaps: pl.DataFrame, searched: pl.DataFrame) -> pl.D
     columns = ["gap", "device_no", "start_ns", "launched_ns", "next_start_ns", "next_no"]
     gaps = gaps.select(*columns, "prev_no", "next_call", kept_waiting.alias("kept")).filter("kept")
     process_of = events.threads["process_no"]
-    process = process_of.gather(gaps["next_no"])
-    linked = (process == process_of.gather(gaps["prev_no"])).fill_null(value=False)
+    process = process_of[gaps["next_no"]]
+    linked = (process == process_of[gaps["prev_no"]]).fill_null(value=False)
     apart = pl.col("prev_no") != pl.col("next_no")
     h_ns = pl.min_horizontal("start_ns", "next_start_ns")
     waiting = gaps.with_columns(process.alias("process_no"), linked.alias("linked")).select(
@@ -311,7 +311,7 @@ def _host_causes(events: Events, hosts: HostTime, on_lanes: _OnLanes) -> _HostCa
     parts = parts.with_columns(_less([parts[name] for name in giving], stalls.ns))
     inside = {"launch": "launch_calls_ns", "api": "api_ns"} | {c: f"{c}_ns" for c in IN_CALLS}
     in_calls = {
-        cause: CallTime.last_of(spans[cause], places["gap"], parts[name].gather(places["row"]))
+        cause: CallTime.last_of(spans[cause], places["gap"], parts[name][places["row"]])
         for cause, name in inside.items()
     }
     launch_ns = (pl.col("between_ns") + pl.col("launch_calls_ns")).alias("launch_ns")
@@ -390,7 +390,7 @@ def _charges(hosts: HostTime, stalled: pl.DataFrame) -> Charges:
 
 def _stall_causes(calls: Calls, charges: Charges) -> pl.DataFrame:
     """Per gap `<cause>_ns` and `<cause>_by` of the stall causes; only gaps that were charged."""
-    start = calls["start_ns"].gather(charges["call"])
+    start = calls["start_ns"][charges["call"]]
     ranked = charges.with_columns(start.alias("start")).sort("gap", -pl.col("ns"), "start", "call")
     cause = pl.col("cause")
     columns = []
@@ -408,7 +408,7 @@ def _with_largest_cause(gaps: pl.DataFrame, parts: list[pl.DataFrame]) -> Caused
         row = frame["gap"] - (gaps["gap"].first() or 0)
         for name in frame.columns[1:]:
             empty = 0 if name.endswith("_ns") else None
-            rest = pl.repeat(empty, len(gaps), dtype=frame.schema[name], eager=True)
+            rest = repeated(empty, len(gaps), frame.schema[name])
             columns.append(rest.scatter(row, frame[name]).alias(name))
     whole = gaps.hstack(columns)
     return whole.with_columns(_largest(whole))

@@ -114,7 +114,7 @@ def host_instants(
     start, end = pieces["start"], pieces["end"]
     ns = {name: cover.between(start, end) for name, cover in side.time.covers.items()}
     host_ns, between_ns = between_calls(ns, end - start)
-    host = host_path.gather(pieces["gap"]).alias("path")
+    host = host_path[pieces["gap"]].alias("path")
     in_calls = _in_calls(pieces, Span.of(side.time.launch, start, end), path_of_call)
     pieces = pieces.drop("start", "end")
     instants = [
@@ -134,7 +134,7 @@ def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
     asked, axis = _threads_asked(events, side.waiting), events.axis
     tiles = cells(events)
     cut = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
-    stack, cell = (tiles[name].gather(cut["other"]) for name in ("stack", "cell"))
+    stack, cell = (tiles[name][cut["other"]] for name in ("stack", "cell"))
     start = axis.at(pl.col("lane"), axis.time_ns(pl.col("start")))
     return cut.select(
         "gap",
@@ -157,7 +157,7 @@ def _threads_asked(events: Events, waiting: pl.DataFrame) -> pl.DataFrame:
     axis, calls = events.axis, events.calls
     reached = calls.select(axis.at(pl.col("thread_no"), pl.col("end_ns")).cum_max()).to_series()
     gap_start = waiting.select(axis.at(pl.col("next_no"), pl.col("start_ns"))).to_series()
-    first = calls["start_ns"].gather(reached.search_sorted(gap_start, side="right"))
+    first = calls["start_ns"][reached.search_sorted(gap_start, side="right")]
     begun = first.alias("begun_ns").to_frame()
     waiting = waiting.hstack(begun).with_columns(
         pl.when(pl.col("other_no").is_null())
@@ -192,7 +192,7 @@ def _in_calls(pieces: pl.DataFrame, launch: Span, path_of_call: pl.Series) -> pl
     alone = touched.with_columns(places["path"], places["inside_ns"].alias("ns"))
     shared = touched.hstack(launching.spans.select("begin", "stop")).filter(places["several"])
     cut = launch.cover.slices(shared)
-    cut = cut.with_columns(path_of_call.gather(cut["owner"]).alias("path"))
+    cut = cut.with_columns(path_of_call[cut["owner"]].alias("path"))
     return pl.concat([alone.filter(~places["several"]), cut.select(alone.columns)])
 
 
@@ -213,7 +213,7 @@ def by_stack(instants: Instants, phase_of_path: pl.Series) -> HostStacks:
         instants: what the host was running in some gaps.
         phase_of_path: the name of each path.
     """
-    phase = phase_of_path.cast(pl.Categorical).gather(instants["path"]).alias("phase")
+    phase = phase_of_path.cast(pl.Categorical)[instants["path"]].alias("phase")
     return (
         instants.with_columns(phase)
         .group_by("phase", "cause", "thread_no", "stack")

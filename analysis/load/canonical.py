@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.frames.lookup import distinct, greatest, scatter_table
+from nsysflow.analysis.frames.lookup import distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.export_tables import Raw, direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.kernel_names import GENERIC, VERSION, short_kernel_name
@@ -107,16 +107,16 @@ def _strings(raw: Raw, ids: pl.Series, value: pl.Expr = _VALUE) -> pl.Series:
     join takes 20 ms and copies all other columns. Which ids occur is found in the same way.
     """
     if ids.null_count() == len(ids):
-        return pl.repeat(None, len(ids), dtype=pl.Categorical, eager=True).alias("value")
+        return repeated(None, len(ids), pl.Categorical).alias("value")
     longest = greatest(ids) + 1
     if longest > _LONGEST_TABLE:
         used = _categories(raw.strings.filter(pl.col("id").is_in(ids.unique().implode())), value)
         return ids.replace_strict(
             used["id"], used["value"], default=None, return_dtype=pl.Categorical
         )
-    met = pl.repeat(value=False, n=longest, eager=True).scatter(ids.drop_nulls(), True)
+    met = repeated(value=False, length=longest).scatter(ids.drop_nulls(), True)
     used = _categories(raw.strings.filter(met.gather(raw.strings["id"], null_on_oob=True)), value)
-    return scatter_table(longest, used["id"], used["value"]).gather(ids).alias("value")
+    return scatter_table(longest, used["id"], used["value"])[ids].alias("value")
 
 
 def _categories(strings: pl.DataFrame, value: pl.Expr) -> pl.DataFrame:

@@ -83,11 +83,11 @@ class Attribution:
 
     def path_of(self, node: pl.Series) -> pl.Series:
         """Path number of each node."""
-        return self.nodes["path"].gather(node)
+        return self.nodes["path"][node]
 
     def name_of(self, node: pl.Series) -> pl.Series:
         """Joined path of each node; empty where unattributed."""
-        return self.paths["joined"].gather(self.path_of(node)).fill_null("")
+        return self.paths["joined"][self.path_of(node)].fill_null("")
 
     @computed_once
     def by_name(self) -> pl.Series:
@@ -131,7 +131,7 @@ class Attribution:
         at = self.paths["path"]
         for depth in range(greatest(depths), 0, -1):
             yield at.set(depths < depth, None).alias("path")
-            at = parent.gather(at).zip_with(depths >= depth, at)
+            at = parent[at].zip_with(depths >= depth, at)
 
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """`rows` (with `path`) for each depth of the tree, from the deepest.
@@ -174,12 +174,12 @@ def attribute(
     captures = CaptureRanges.at(captured, nodes, ranges).and_those(listed)
     tree, paths = _with_paths(nodes, ranges)
     if not captures.stacks.is_empty():
-        names = paths["names"].gather(tree["path"])
+        names = paths["names"][tree["path"]]
         replays = GraphReplays.of(open_ranges, names, ops["node"], captures, first_node=len(nodes))
         ranges = pl.concat([ranges, replays.ranges])
         tree, paths = _with_paths(pl.concat([nodes, replays.nodes]), ranges)
         ops = _with_captured(ops, replays.node_of_op)
-    roots = composed.filter(nodes["parent"].gather(composed["own"]).is_null())
+    roots = composed.filter(nodes["parent"][composed["own"]].is_null())
     return Attribution(
         ranges=ranges,
         nodes=tree,
@@ -218,7 +218,7 @@ def _with_captured(ops: pl.DataFrame, captured: pl.Series) -> pl.DataFrame:
 
 def _with_paths(nodes: Nodes, ranges: PhaseRanges) -> tuple[Tree, Paths]:
     """The nodes with their paths: names interned level by level."""
-    nodes = nodes.with_columns(*(ranges[name].gather(nodes["range"]) for name in _OF_RANGE))
+    nodes = nodes.with_columns(*(ranges[name][nodes["range"]] for name in _OF_RANGE))
     here = nodes.filter(pl.col("parent").is_null()).with_columns(
         pl.lit(None, pl.UInt32).alias("parent_path")
     )

@@ -114,5 +114,5 @@ def step_at(steps: pl.DataFrame, asked: pl.DataFrame, axis: Axis) -> pl.Series:
     tracks = asked.join(processes, on="process", how="left", maintain_order="left")
     places = tracks.select(axis.at(pl.col("track"), pl.col("time_ns"))).to_series()
     at = last_at_or_before(known["place"], places)
-    inside = places < known["past"].gather(at)
-    return pl.select(pl.when(inside).then(known["range"].gather(at)).alias("range")).to_series()
+    inside = places < known["past"][at]
+    return pl.select(pl.when(inside).then(known["range"][at]).alias("range")).to_series()

@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events, in_order
 from nsysflow.analysis.events.graphs import NodeOrigins
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.stacks import (
     NODES,
@@ -53,7 +54,7 @@ class CaptureRanges:
         here, inside = distinct, [_INSIDE.to_frame()]
         while not here.is_empty():
             at = nodes.select("parent", "range")[here["node"]]
-            at = at.with_columns(ranges["start_ns"].gather(at["range"]))
+            at = at.with_columns(ranges["start_ns"][at["range"]])
             depth = pl.lit(-len(inside), pl.Int64).alias("depth")
             rows = here.select("stack", "began_ns", depth).hstack(at)
             during = rows.filter(pl.col("start_ns") >= pl.col("began_ns"))
@@ -150,7 +151,7 @@ class GraphReplays:
         replayed = replayed.join(opened.select("call", "inner", "range"), on=["call", "inner"])
         replayed = replayed.sort("call", "leaf").with_row_index("node", offset=first_node)
         placed = ops.join(replayed.select("call", "leaf", "node"), on=["call", "leaf"])
-        none = pl.repeat(None, len(events.ops), dtype=pl.UInt32, eager=True)
+        none = repeated(None, len(events.ops), pl.UInt32)
         return cls(
             nodes=_nodes(replayed),
             ranges=opened.drop("call", "inner"),
@@ -163,8 +164,8 @@ def _not_open(pairs: pl.DataFrame, captures: CaptureRanges, names: pl.Series) ->
     those of which the name is open at the launch."""
     wanted = pairs.join(captures.inside, on="stack")
     wanted = wanted.with_columns(
-        captures.ranges["name"].gather(wanted["range"]),
-        names.gather(wanted["launch_node"]).fill_null([]).alias("path"),
+        captures.ranges["name"][wanted["range"]],
+        names[wanted["launch_node"]].fill_null([]).alias("path"),
     )
     kept = wanted.filter(~pl.col("name").is_in("path"))
     level = pl.col("depth").rank("ordinal").over("launch_node", "stack").alias("level")
@@ -199,7 +200,7 @@ def _with_outer(replayed: pl.DataFrame, tree: pl.DataFrame) -> pl.DataFrame:
     here = replayed
     while not here.is_empty():
         leaves.append(here)
-        outer = tree["outer"].gather(here["leaf"]).alias("leaf")
+        outer = tree["outer"][here["leaf"]].alias("leaf")
         here = here.with_columns(outer).drop_nulls("leaf").unique()
     return pl.concat(leaves).unique().join(tree, on="leaf")
 
@@ -219,7 +220,7 @@ def _opened(
     return (
         captured.with_columns(
             *calls,
-            events.threads["thread"].gather(calls["thread_no"]),
+            events.threads["thread"][calls["thread_no"]],
             captured["start_ns"].alias("captured_ns"),
             pl.lit("push_pop", captured.schema["kind"]).alias("kind"),
             pl.lit(value=True).alias("ended"),

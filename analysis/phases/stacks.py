@@ -12,7 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import NUMBERED_RANGES, Events
 from nsysflow.analysis.frames.intervals import Axis, flatten, last_at_or_before, sort_with_ties
-from nsysflow.analysis.frames.lookup import enum_from_index, greatest
+from nsysflow.analysis.frames.lookup import enum_from_index, greatest, repeated
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.automatic import (
@@ -183,7 +183,7 @@ def _mixed_stacks(ranges: PhaseRanges, *, first_node: int) -> tuple[pl.DataFrame
 
 def node_at(history: History, places: pl.Series) -> pl.Series:
     """The node open at each place."""
-    return history["node"].gather(last_at_or_before(history["place"], places))
+    return history["node"][last_at_or_before(history["place"], places)]
 
 
 def with_inherited(nodes: Nodes, stacks: list[StacksFound]) -> tuple[Nodes, pl.DataFrame]:
@@ -197,7 +197,7 @@ def with_inherited(nodes: Nodes, stacks: list[StacksFound]) -> tuple[Nodes, pl.D
     pairs = pl.concat([f.select("inherited", "own") for f in both]).unique()
     known = [pairs]
     while not pairs.is_empty():
-        pairs = pairs.select("inherited", nodes["parent"].gather(pairs["own"]).alias("own"))
+        pairs = pairs.select("inherited", nodes["parent"][pairs["own"]].alias("own"))
         pairs = pairs.drop_nulls().unique()
         known.append(pairs)
     composed = (
@@ -206,7 +206,7 @@ def with_inherited(nodes: Nodes, stacks: list[StacksFound]) -> tuple[Nodes, pl.D
     outer = composed.select(
         "node",
         "inherited",
-        nodes["parent"].gather(composed["own"]).alias("own"),
+        nodes["parent"][composed["own"]].alias("own"),
         pl.col("own").alias("top"),
     ).join(
         composed.rename({"node": "outer"}),
@@ -217,7 +217,7 @@ def with_inherited(nodes: Nodes, stacks: list[StacksFound]) -> tuple[Nodes, pl.D
     added = outer.select(
         "node",
         pl.coalesce("outer", "inherited").alias("parent"),
-        nodes["range"].gather(outer["top"]).alias("range"),
+        nodes["range"][outer["top"]].alias("range"),
     )
     return pl.concat([nodes, added.match_to_schema(NODES)]), composed
 
@@ -301,25 +301,25 @@ class OpenRanges:
         no = asked["thread_no"]
         time_ns = asked["time_ns"]
         own = node_at(self.history, _places(axis, no, time_ns))
-        autograd = threads["autograd"].gather(no)
-        inherits = (autograd | own.is_null()) & ~threads["main"].gather(no)
+        autograd = threads["autograd"][no]
+        inherits = (autograd | own.is_null()) & ~threads["main"][no]
         asking = inherits.fill_null(value=False).arg_true()
-        inherited = pl.repeat(None, len(asked), dtype=pl.UInt32, eager=True)
+        inherited = repeated(None, len(asked), pl.UInt32)
         if not asking.is_empty():
-            others = self._inherited_at(no.gather(asking), time_ns.gather(asking))
+            others = self._inherited_at(no[asking], time_ns[asking])
             inherited = inherited.scatter(asking, others)
         lost = (own.is_null() & inherited.is_null() & no.is_not_null()).arg_true()
-        span = pl.repeat(None, len(asked), dtype=pl.UInt32, eager=True)
+        span = repeated(None, len(asked), pl.UInt32)
         if not lost.is_empty():
-            process = threads["process_no"].gather(no.gather(lost))
-            covering = _covering(self.spans, _places(axis, process, time_ns.gather(lost)))
+            process = threads["process_no"][no[lost]]
+            covering = _covering(self.spans, _places(axis, process, time_ns[lost]))
             span = span.scatter(lost, covering)
         return pl.DataFrame({"own": own, "inherited": inherited, "span": span})
 
     def _inherited_at(self, no: pl.Series, time_ns: pl.Series) -> pl.Series:
         """The main thread's node, else that of the only other thread that has one."""
         threads, axis = self.events.threads, self.events.axis
-        process = threads["process_no"].gather(no)
+        process = threads["process_no"][no]
         main = threads.filter("main").select("process_no", pl.col("thread_no").alias("main_no"))
         main_no = process.to_frame().join(main, on="process_no", how="left", maintain_order="left")[
             "main_no"
@@ -335,7 +335,7 @@ class OpenRanges:
         Null if there are several or none.
         """
         only = self._only_threads
-        return only["thread_no"].gather(last_at_or_before(only["place"], places))
+        return only["thread_no"][last_at_or_before(only["place"], places)]
 
     @computed_once
     def _only_threads(self) -> pl.DataFrame:
@@ -386,7 +386,7 @@ def _process_spans(
     """
     axis = events.axis
     spans = ranges.filter(pl.col("kind") == "start_end").with_row_index("node", offset=first_node)
-    process = events.threads["process_no"].gather(spans["thread_no"])
+    process = events.threads["process_no"][spans["thread_no"]]
     claims = spans.select(
         axis.at(pl.lit(process), pl.col("start_ns")).alias("start"),
         axis.at(pl.lit(process), pl.col("end_ns")).alias("end"),
@@ -409,6 +409,6 @@ def _places(axis: Axis, track: pl.Series, time_ns: pl.Series) -> pl.Series:
 
 def _covering(spans: pl.DataFrame, places: pl.Series) -> pl.Series:
     at = last_at_or_before(spans["start"], places)
-    inside = places < spans["end"].gather(at)
-    node = spans["node"].gather(at)
+    inside = places < spans["end"][at]
+    node = spans["node"][at]
     return pl.select(pl.when(inside).then(node)).to_series()

@@ -127,7 +127,7 @@ def reduced(program: Program, met: Iterable[int], begun: Iterable[int]) -> Reduc
     bounds = network.bounds
     sides = []
     for side in ("a", "b"):
-        slack = reached - reached.gather(bounds[side]) - bounds[f"{side}_ns"]
+        slack = reached - reached[bounds[side]] - bounds[f"{side}_ns"]
         sides += [bounds[side].to_list(), slack.to_list()]
     place = network.ops.to_list()
     lasts_ns = program.ops["length_ns"].to_list()

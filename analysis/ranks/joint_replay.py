@@ -207,11 +207,9 @@ class JointReplay:
         )
         bounds, place = in_order(every.drop("level"), _order(every))
         reached = pl.Series(longest_paths(bounds), dtype=pl.Int64)
-        begun = reached.gather(place.slice(first_start, len(met)))
+        begun = reached[place.slice(first_start, len(met))]
         return [
-            _times(
-                program, block, reached.gather(place.slice(block.first, block.length)), of, begun
-            )
+            _times(program, block, reached[place.slice(block.first, block.length)], of, begun)
             for program, block, of in zip(
                 programs, blocks, self._rows_of(met, len(programs)), strict=True
             )
@@ -246,7 +244,7 @@ class JointReplay:
         parts = []
         for number, (program, block) in enumerate(zip(programs, blocks, strict=True)):
             mine = self._met.filter(pl.col("program") == number)
-            length = program.ops["length_ns"].gather(mine["op"])
+            length = program.ops["length_ns"][mine["op"]]
             parts.append(
                 mine.with_columns(
                     (pl.col("op").cast(pl.Int64) + block.first_op).alias("row"),
@@ -426,7 +424,7 @@ def _times(
     nodes, calls, ended = block.nodes, program.calls, reached.slice(block.nodes.first_op)
     called = reached.slice(1, len(calls))
     returned = reached.slice(nodes.first_return, len(nodes.held))
-    start = (ended - program.ops["length_ns"]).scatter(met["op"], begun.gather(met["at"]))
+    start = (ended - program.ops["length_ns"]).scatter(met["op"], begun[met["at"]])
     return Times(
         calls=pl.DataFrame(
             {

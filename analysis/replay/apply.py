@@ -128,10 +128,10 @@ class Names:
     def loops(self, removal: Removal) -> pl.DataFrame:
         """The loops that the stalls of a removal stand in: `node`, `first` of their calls."""
         calls, events = self.recorded.program.calls, self.timeline.events
-        reads = calls["call"].gather(self.stalls(removal))
+        reads = calls["call"][self.stalls(removal)]
         acting = acting_calls(events, self.timeline.options.kernel_classes)
         loops = read_loops(acting, reads)
-        return loops.select("first", self.recorded.node_of_call.gather(loops["call"]).alias("node"))
+        return loops.select("first", self.recorded.node_of_call[loops["call"]].alias("node"))
 
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
         """What to multiply each operation's time with: kernels and copies of these names,
@@ -191,7 +191,7 @@ class Names:
         if at_line.is_empty():
             names = pl.concat([stalls.select(text.alias("line")) for text in (line, inner, both)])
             at_line = stalls.filter(self._in_phase(place, names.unique()))
-        return self.recorded.node_of_call.gather(at_line["call"]).drop_nulls().unique()
+        return self.recorded.node_of_call[at_line["call"]].drop_nulls().unique()
 
     def _in_phase(self, place: str, lines: pl.DataFrame) -> pl.Series:
         """Whether each stall is in a phase; in none for `OUTSIDE`."""
@@ -289,7 +289,7 @@ def _without(program: Program, names: Names, changes: Changes) -> Program:
         gone.append(blocking_copies(program))
     if changes.removed_calls:
         rows = names.calls(changes.removed_calls)
-        nodes = names.recorded.node_of_call.gather(rows)
+        nodes = names.recorded.node_of_call[rows]
         gone.append(nodes.drop_nulls())
         events = names.timeline.events
         others = events.calls[rows.filter(nodes.is_null())]

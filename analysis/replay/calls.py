@@ -11,7 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events, Threads
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import matching, scatter_table
+from nsysflow.analysis.frames.lookup import matching, repeated, scatter_table
 from nsysflow.analysis.frames.statistics import median_ns
 
 MOST_TURNS: Final = 0.2
@@ -40,21 +40,21 @@ class Host:
 def host_calls(events: Events) -> Host:
     """The outermost calls that launch, wait or allocate; other calls count as the host's work."""
     outer, holder = outermost(events)
-    launching = holder.gather(events.ops["call"].drop_nulls().unique())
-    acts = (events.calls["class"].gather(outer) != "api").scatter(launching, values=True)
+    launching = holder[events.ops["call"].drop_nulls().unique()]
+    acts = (events.calls["class"][outer] != "api").scatter(launching, values=True)
     kept = outer.filter(acts)
     node_of_outer = pl.select(
         pl.when(pl.lit(acts)).then(pl.lit(acts).cast(pl.UInt32).cum_sum() - 1)
     ).to_series()
     columns = ["call", "name", "class", "thread_no", "start_ns", "end_ns"]
     calls = events.calls.select(columns)[kept].with_columns(
-        events.threads["process_no"].gather(events.calls["thread_no"].gather(kept)),
+        events.threads["process_no"][events.calls["thread_no"][kept]],
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("node"),
         (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
     )
     return Host(
         calls=_with_predecessors(calls, events.threads),
-        node_of_call=node_of_outer.gather(holder),
+        node_of_call=node_of_outer[holder],
     )
 
 
@@ -78,12 +78,12 @@ def _with_predecessors(calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
     for first, other in pairs:
         for mine, theirs in ((first, other), (other, first)):
             calls = _after_the_later(calls, mine, theirs)
-    end_ns = calls["end_ns"].gather(calls["pred"])
+    end_ns = calls["end_ns"][calls["pred"]]
     span_ns = pl.col("start_ns") - pl.lit(end_ns).fill_null(0)
     return calls.with_columns(
         span_ns.alias("span_ns"),
         span_ns.alias("work_ns"),
-        _teams(pairs, len(threads)).gather(calls["thread_no"]).alias("team"),
+        _teams(pairs, len(threads))[calls["thread_no"]].alias("team"),
     )
 
 
@@ -114,9 +114,9 @@ def _after_the_later(calls: pl.DataFrame, mine: int, theirs: int) -> pl.DataFram
     joined = asked.join_asof(
         ended, left_on="time_ns", right_on="end_ns", check_sortedness=False
     ).with_columns(
-        calls["end_ns"].gather(asked["pred"]).alias("mine_ns"),
+        calls["end_ns"][asked["pred"]].alias("mine_ns"),
     )
-    ended_ns = calls["end_ns"].gather(joined["other"])
+    ended_ns = calls["end_ns"][joined["other"]]
     later = (ended_ns > joined["mine_ns"]).fill_null(value=False) | joined["pred"].is_null()
     pred = joined.select(pl.when(later).then("other").otherwise("pred")).to_series()
     return calls.with_columns(calls["pred"].scatter(joined["node"], pred))
@@ -166,16 +166,16 @@ def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> p
 
 def _with_latest(calls: pl.DataFrame, waits: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
     """`calls` with the latest-ending of the operations found, of those that ended by its return."""
-    returned = calls["end_ns"].gather(waits["node"])
+    returned = calls["end_ns"][waits["node"]]
     latest = (
-        waits.with_columns(ends.gather(waits["op"]).alias("done_ns"))
+        waits.with_columns(ends[waits["op"]].alias("done_ns"))
         .filter(pl.col("done_ns") <= returned)
         .sort("done_ns", "op")
         .unique("node", keep="last", maintain_order=True)
     )
-    after = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    after = repeated(None, len(calls), pl.UInt32)
     after = after.scatter(latest["node"], latest["op"]).alias("after")
-    begun = pl.max_horizontal("start_ns", pl.lit(ends.gather(after)))
+    begun = pl.max_horizontal("start_ns", pl.lit(ends[after]))
     calls = calls.with_columns(after)
     after_ns = pl.when(pl.col("after").is_not_null()).then(pl.col("end_ns") - begun)
     return calls.with_columns(after_ns.alias("after_ns")).with_columns(
@@ -244,12 +244,12 @@ def with_queue(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     queued = _queued(ops, len(calls))
     if queued.is_empty():
         return calls
-    waits = calls["after"].is_not_null().gather(queued["node"])
+    waits = calls["after"].is_not_null()[queued["node"]]
     queued = queued.filter(~waits)
     launched = calls.select("name", "end_ns", "cost_ns")[queued["node"]]
     usual = median_ns(pl.col("cost_ns").filter(~pl.col("full"))).over("name")
     usual = usual.fill_null(USUAL_COST_NS)
-    done_ns = ops["end_ns"].gather(queued["ahead"])
+    done_ns = ops["end_ns"][queued["ahead"]]
     since = (pl.col("end_ns") - pl.lit(done_ns)).alias("after_ns")
     limited = queued.hstack(launched).with_columns(
         pl.when("full").then(pl.min_horizontal("cost_ns", usual)).otherwise("cost_ns"),
@@ -270,7 +270,7 @@ def _queued(ops: pl.DataFrame, calls: int) -> pl.DataFrame:
     last = scatter_table(calls, launched["node"], launched["op"])
     stream = ["process_no", "device_no", "stream"]
     launches = launched.filter("first").select("node", "launch_start_ns", *stream)
-    launches = launches.with_columns(last.gather(launches["node"]).alias("op"))
+    launches = launches.with_columns(last[launches["node"]].alias("op"))
     places = []
     for _, group in launches.group_by(stream, maintain_order=True):
         if len(group) > LIMIT:
@@ -280,7 +280,7 @@ def _queued(ops: pl.DataFrame, calls: int) -> pl.DataFrame:
 
 def _places(launches: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
     """`_queued` of one stream, of launches in order."""
-    done = ends.gather(launches["op"]).sort().search_sorted(launches["launch_start_ns"], "right")
+    done = ends[launches["op"]].sort().search_sorted(launches["launch_start_ns"], "right")
     place = pl.int_range(pl.len(), dtype=pl.Int64)
     return launches.select(
         "node",

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.events.classes import COPY, SYNC_AFTER_NS
 from nsysflow.analysis.frames.intervals import Axis, Cover
-from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.frames.lookup import matching, repeated
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.operations import OVERLAP_NS
 from nsysflow.analysis.replay.replay import Program
@@ -168,7 +168,7 @@ def without_calls(program: Program, nodes: pl.Series) -> Program:
     operation follows as soon after it as any other. (From pageable memory the host copies first:
     100 us and more lie between the start of the call and that of the operation.)
     """
-    gone = pl.repeat(value=False, n=len(program.calls), eager=True).scatter(nodes, values=True)
+    gone = repeated(value=False, length=len(program.calls)).scatter(nodes, values=True)
     is_copy = matching(program.calls["name"], COPY)
     launched = program.calls.filter((pl.col("class") == "launch") & is_copy)
     usual = launched.select(median_ns(pl.col("cost_ns"))).item()
@@ -200,9 +200,9 @@ def without_loops(program: Program, loops: pl.DataFrame, launched: pl.Series) ->
         launched: the operations of these calls.
     """
     count = len(program.calls)
-    inside = pl.repeat(value=False, n=count, eager=True).scatter(loops["node"], values=True)
+    inside = repeated(value=False, length=count).scatter(loops["node"], values=True)
     after_first = loops.filter(~pl.col("first"))["node"]
-    behind = pl.repeat(value=False, n=count, eager=True).scatter(after_first, values=True)
+    behind = repeated(value=False, length=count).scatter(after_first, values=True)
     calls = program.calls.with_columns(
         pl.when(pl.lit(inside)).then(0).otherwise("cost_ns").alias("cost_ns"),
         pl.when(pl.lit(behind)).then(0).otherwise("work_ns").alias("work_ns"),
@@ -302,14 +302,14 @@ def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis:
     """
     row = _rows(program, instance_of_op)
     calls, first = _launched_once(program.calls, row)
-    row_of_op = row.gather(program.ops["node"])
+    row_of_op = row[program.ops["node"]]
     graphed = replace(
         program,
         calls=calls,
         ops=_following(program.ops, row_of_op, first),
         edges=_closer(program.edges, row_of_op),
     )
-    kept = pl.repeat(0, len(calls), dtype=pl.Int64, eager=True)
+    kept = repeated(0, len(calls), pl.Int64)
     kept = kept.scatter(_first_launches(program, instance_of_op), AROUND_LAUNCH_NS)
     return with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
 
@@ -329,7 +329,7 @@ def _launches(program: Program, instance_of_op: pl.Series) -> pl.DataFrame:
 def _first_launches(program: Program, instance_of_op: pl.Series) -> pl.Series:
     """The first launch of each instance."""
     launches = _launches(program, instance_of_op).drop_nulls("instance")
-    begun = program.calls["start_ns"].gather(launches["node"])
+    begun = program.calls["start_ns"][launches["node"]]
     in_order = launches.with_columns(begun).sort("start_ns", "node")
     return in_order.unique("instance", keep="first")["node"]
 
@@ -370,7 +370,7 @@ def _launched_once(calls: pl.DataFrame, row: pl.Series) -> tuple[pl.DataFrame, p
     order = calls.select("node", "start_ns", row.alias("row")).drop_nulls("row")
     order = order.sort("start_ns", "node")
     first = order.select("node", pl.col("node").first().over("row").alias("first"))
-    firsts = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True)
+    firsts = repeated(None, len(calls), pl.UInt32)
     firsts = firsts.scatter(first["node"], first["first"])
     leads = (firsts == calls["node"]).fill_null(value=False)
     follows = pl.lit(firsts.is_not_null() & ~leads)
@@ -386,10 +386,10 @@ def _launched_once(calls: pl.DataFrame, row: pl.Series) -> tuple[pl.DataFrame, p
 
 def _following(ops: pl.DataFrame, row: pl.Series, first: pl.Series) -> pl.DataFrame:
     """`ops` launched by the first call of their row, at a graph's distance from each other."""
-    launcher = first.gather(ops["node"])
+    launcher = first[ops["node"]]
     graphed = pl.lit(launcher.is_not_null())
     leads = pl.lit((launcher == ops["node"]).fill_null(value=False))
-    same = pl.lit((row == row.gather(ops["prev"])).fill_null(value=False))
+    same = pl.lit((row == row[ops["prev"]]).fill_null(value=False))
     usual = pl.lit(ops.filter(leads).select(median_ns(pl.col("lag_ns"))).item(), pl.Int64)
     return ops.with_columns(
         pl.when(graphed).then(pl.lit(launcher)).otherwise("node").alias("node"),
@@ -406,6 +406,6 @@ def _following(ops: pl.DataFrame, row: pl.Series, first: pl.Series) -> pl.DataFr
 
 def _closer(edges: pl.DataFrame, row: pl.Series) -> pl.DataFrame:
     """`edges` with those inside a graph at its distance."""
-    same = (row.gather(edges["op"]) == row.gather(edges["source"])).fill_null(value=False)
+    same = (row[edges["op"]] == row[edges["source"]]).fill_null(value=False)
     near = pl.min_horizontal("lag_ns", NODE_GAP_NS)
     return edges.with_columns(pl.when(pl.lit(same)).then(near).otherwise("lag_ns").alias("lag_ns"))

@@ -11,6 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.calls import Host
 
@@ -51,8 +52,8 @@ class Operations:
 
 def placed_operations(events: Events, host: Host) -> pl.DataFrame:
     """The operations with numbers for their process, stream and launch."""
-    node = host.node_of_call.gather(events.ops["call"]).alias("node")
-    begun = host.calls["start_ns"].gather(node).alias("launch_start_ns")
+    node = host.node_of_call[events.ops["call"]].alias("node")
+    begun = host.calls["start_ns"][node].alias("launch_start_ns")
     processes = events.threads.select("process", "process_no").unique()
     return events.ops.select(
         "op",
@@ -108,7 +109,7 @@ def _with_previous(ops: pl.DataFrame) -> pl.DataFrame:
     ops = ops.with_columns(pl.when(ends >= ended).then("op").alias("prev"))
     last = pl.col("prev").forward_fill().shift(1)
     ops = ops.with_columns(last if one else last.over("stream_no"))
-    gap = ops["start_ns"] - ops["end_ns"].gather(ops["prev"])
+    gap = ops["start_ns"] - ops["end_ns"][ops["prev"]]
     return ops.with_columns(gap.alias("gap_ns"))
 
 
@@ -135,7 +136,7 @@ def _usual(ops: pl.DataFrame) -> tuple[int, int]:
 
 def _with_lags(edges: pl.DataFrame, ops: pl.DataFrame, gap: int) -> LaggedEdges:
     """`EDGES` of pairs; a source that ended after its operation began is none."""
-    seen = ops["start_ns"].gather(edges["op"]) - ops["end_ns"].gather(edges["source"])
+    seen = ops["start_ns"][edges["op"]] - ops["end_ns"][edges["source"]]
     lag = pl.min_horizontal(pl.lit(gap), pl.lit(seen)).alias("lag_ns")
     return edges.with_columns(lag).filter(seen >= 0).match_to_schema(EDGES)
 
@@ -203,7 +204,7 @@ def _unexplained(ops: pl.DataFrame, edges: LaggedEdges) -> LaggedEdges:
 def _bound(ops: pl.DataFrame, edges: LaggedEdges) -> pl.Series:
     """When each operation can start at the earliest, null where nothing bounds it."""
     ends = ops["end_ns"]
-    by_stream = ends.gather(ops["prev"]) + ops["gap_ns"]
+    by_stream = ends[ops["prev"]] + ops["gap_ns"]
     return ops.select(
         pl.max_horizontal(
             pl.col("launch_start_ns") + pl.col("lag_ns"),
@@ -215,9 +216,9 @@ def _bound(ops: pl.DataFrame, edges: LaggedEdges) -> pl.Series:
 
 def _latest(edges: LaggedEdges, ends: pl.Series, count: int) -> pl.Series:
     """Per operation the latest bound of its edges."""
-    at = (ends.gather(edges["source"]) + edges["lag_ns"]).alias("at")
+    at = (ends[edges["source"]] + edges["lag_ns"]).alias("at")
     latest = edges.with_columns(at).group_by("op").agg(pl.col("at").max())
-    bound = pl.repeat(None, count, dtype=pl.Int64, eager=True)
+    bound = repeated(None, count, pl.Int64)
     return bound.scatter(latest["op"], latest["at"])
 
 
@@ -227,13 +228,13 @@ def _exact(ops: pl.DataFrame, edges: LaggedEdges) -> tuple[pl.DataFrame, pl.Data
     by_edge = _latest(edges, ends, len(ops))
     bound = _bound(ops, edges)
     missing = (ops["start_ns"] - bound).alias("missing")
-    by_stream = ends.gather(ops["prev"]) + ops["gap_ns"]
+    by_stream = ends[ops["prev"]] + ops["gap_ns"]
     on_edge = (by_edge == bound).fill_null(value=False)
     on_stream = (by_stream == bound).fill_null(value=False) & ~on_edge
     on_launch = ~on_edge & ~on_stream
-    at = ends.gather(edges["source"]) + edges["lag_ns"]
-    binding = (at == bound.gather(edges["op"])).fill_null(value=False)
-    more = missing.gather(edges["op"])
+    at = ends[edges["source"]] + edges["lag_ns"]
+    binding = (at == bound[edges["op"]]).fill_null(value=False)
+    more = missing[edges["op"]]
     ops = ops.with_columns(
         pl.when(on_launch).then(pl.col("lag_ns") + missing).otherwise("lag_ns").alias("lag_ns"),
         pl.when(on_stream).then(pl.col("gap_ns") + missing).otherwise("gap_ns").alias("gap_ns"),

@@ -89,7 +89,7 @@ def acting_calls(events: Events, classes: Rules = ()) -> pl.DataFrame:
     names = ops.select("name", "short_name").unique()
     works = names.with_columns(compute.is_in(WORK).alias("works"))
     is_kernel = pl.col("kind") == "kernel"
-    launcher = outer.gather(holder.gather(ops["call"])).alias("call")
+    launcher = outer[holder[ops["call"]]].alias("call")
     launched = (
         ops.select("name", "short_name", "kind", "part", "start_ns", "end_ns", launcher)
         .join(works, on=["name", "short_name"], how="left")

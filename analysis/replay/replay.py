@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
 from nsysflow.analysis.replay.operations import LaggedEdges, bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline
@@ -49,7 +50,7 @@ def recorded(timeline: Timeline) -> Recorded:
     host = host_calls(timeline.events)
     ops = placed_operations(timeline.events, host)
     named = timeline.event_waits
-    node = host.node_of_call.gather(named.hosts["call"]).alias("node")
+    node = host.node_of_call[named.hosts["call"]].alias("node")
     waits = named.hosts.with_columns(node).drop_nulls("node").unique("node", keep="first")
     calls = with_queue(with_waits(host.calls, ops, waits), ops)
     bound = bound_operations(ops, named.edges)
@@ -119,8 +120,8 @@ def replay(program: Program) -> Times:
     """Run a program: every call and operation as early as what it waits for allows."""
     network, calls, ops = network_of(program), program.calls, program.ops
     reached = pl.Series(network.reached_ns(), dtype=pl.Int64)
-    start, done = reached.gather(network.calls), reached.gather(network.ops)
-    end = (start + calls["cost_ns"]).scatter(network.held, reached.gather(network.returns))
+    start, done = reached[network.calls], reached[network.ops]
+    end = (start + calls["cost_ns"]).scatter(network.held, reached[network.returns])
     return Times(
         calls=pl.DataFrame({"start_ns": start, "end_ns": end}),
         ops=pl.DataFrame({"start_ns": done - ops["length_ns"], "end_ns": done}),
@@ -164,7 +165,7 @@ def nodes_of(program: Program) -> Nodes:
     waiting = calls.filter(pl.col("after").is_not_null()).select("node").to_series()
     first_edge = first_return + len(waiting)
     first_op = first_edge + len(edges)
-    returns = pl.repeat(None, len(calls), dtype=pl.UInt32, eager=True).scatter(
+    returns = repeated(None, len(calls), pl.UInt32).scatter(
         waiting, pl.int_range(first_return, first_edge, dtype=pl.UInt32, eager=True)
     )
     rows = pl.concat(
@@ -195,9 +196,9 @@ def _call_nodes(calls: pl.DataFrame, returns: pl.Series) -> pl.DataFrame:
     its thread where that is another."""
     columns: dict[str, pl.Expr] = {}
     for side, pred in (("a", calls["pred"]), ("b", calls["before"])):
-        ended = pl.lit(returns.gather(pred))
+        ended = pl.lit(returns[pred])
         begun = pl.lit((pred + 1).cast(pl.UInt32))
-        cost = pl.when(ended.is_null()).then(pl.lit(calls["cost_ns"].gather(pred))).otherwise(0)
+        cost = pl.when(ended.is_null()).then(pl.lit(calls["cost_ns"][pred])).otherwise(0)
         columns |= {side: pl.coalesce(ended, begun), f"{side}_ns": cost}
     other = pl.col("before") != pl.col("pred")
     return _nodes(
@@ -247,7 +248,7 @@ def _operation_nodes(
     ops: pl.DataFrame, edges: LaggedEdges, first_edge: int, first_op: int
 ) -> pl.DataFrame:
     """The ends of operations: after their launch (or last edge), and after the one before them."""
-    last = pl.repeat(None, len(ops), dtype=pl.UInt32, eager=True).scatter(
+    last = repeated(None, len(ops), pl.UInt32).scatter(
         edges["op"], pl.int_range(first_edge, first_op, dtype=pl.UInt32, eager=True)
     )
     length = pl.col("length_ns")
@@ -281,12 +282,12 @@ def in_order(nodes: pl.DataFrame, order: pl.Series) -> tuple[pl.DataFrame, pl.Se
         nodes: of `NODES`.
         order: their rows in the order of time.
     """
-    place = pl.repeat(0, len(nodes), dtype=pl.UInt32, eager=True).scatter(
+    place = repeated(0, len(nodes), pl.UInt32).scatter(
         order, pl.int_range(len(nodes), dtype=pl.UInt32, eager=True)
     )
     sorted_nodes = nodes[order].with_columns(
-        pl.lit(place.gather(nodes["a"].gather(order))).alias("a"),
-        pl.lit(place.gather(nodes["b"].gather(order))).alias("b"),
+        pl.lit(place[nodes["a"][order]]).alias("a"),
+        pl.lit(place[nodes["b"][order]]).alias("b"),
     )
     here = pl.int_range(pl.len(), dtype=pl.UInt32)
     a, b = (pl.when(pl.col(name) < here).then(name) for name in ("a", "b"))

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
-from nsysflow.analysis.frames.lookup import greatest, scatter_table
+from nsysflow.analysis.frames.lookup import greatest, repeated, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
@@ -106,10 +106,10 @@ def _calls(
     """All calls: those of the program as replayed, others by the clock. A call in one that was
     changed is of the class that that one is of now."""
     node = recorded.node_of_call
-    was, now = (run.calls["class"].gather(node) for run in (recorded.program, program))
+    was, now = (run.calls["class"][node] for run in (recorded.program, program))
     changed = (was != now).fill_null(value=False)
     known = program.calls["call"]
-    others = pl.repeat(value=True, n=len(calls), eager=True).scatter(known, values=False)
+    others = repeated(value=True, length=len(calls)).scatter(known, values=False)
     moved = clock.moved(calls.filter(others).select("call", "thread_no", "start_ns", "end_ns"))
     return calls.with_columns(
         pl.when(pl.lit(changed)).then(pl.lit(now)).otherwise("class").alias("class"),
@@ -127,13 +127,13 @@ def _ops(
     node = program.ops["node"]
     moved = (node != recorded.program.ops["node"]).fill_null(value=False)
     call = pl.select(
-        pl.when(pl.lit(moved)).then(program.calls["call"].gather(node)).otherwise(ops["call"])
+        pl.when(pl.lit(moved)).then(program.calls["call"][node]).otherwise(ops["call"])
     ).to_series()
     return ops.with_columns(
         call.alias("call"),
-        calls["thread_no"].gather(call),
-        calls["start_ns"].gather(call).alias("launch_start_ns"),
-        calls["end_ns"].gather(call).alias("launch_end_ns"),
+        calls["thread_no"][call],
+        calls["start_ns"][call].alias("launch_start_ns"),
+        calls["end_ns"][call].alias("launch_end_ns"),
         times.ops["start_ns"],
         times.ops["end_ns"],
     )

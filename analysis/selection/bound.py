@@ -70,9 +70,9 @@ def _waited_of_phases(view: View) -> pl.DataFrame:
     """How long communication and copies of each phase were waited for."""
     pieces = view.waited.filter(pl.col("kind").is_in([*_WAITED]))
     ops, length = view.timeline.ops, pl.col("end_ns") - pl.col("start_ns")
-    rows = pieces.select("kind", length.alias("ns"), ops["process"].gather(pieces["op"]))
+    rows = pieces.select("kind", length.alias("ns"), ops["process"][pieces["op"]])
     rows = rows.with_columns(
-        view.attribution.path_of(ops["node"].gather(pieces["op"])).alias("path")
+        view.attribution.path_of(ops["node"][pieces["op"]]).alias("path")
     ).drop_nulls("path")
     sums = [
         pl.col("ns").filter(pl.col("kind") == kind).sum().alias(column)

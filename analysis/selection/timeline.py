@@ -211,7 +211,7 @@ class Timeline:
         launched = self.events.ops.select("op", "call", "first").filter("first")
         first_op = scatter_table(len(calls), launched["call"], launched["op"])
         rows = pl.concat([time.calls for time in in_calls.values()])
-        return calls[rows.filter(first_op.gather(rows).is_null()).unique().sort()]
+        return calls[rows.filter(first_op[rows].is_null()).unique().sort()]
 
     @computed_once
     def ops(self) -> PlacedOps:

@@ -261,10 +261,7 @@ class View:
     def steady_idle(self) -> PathIdle:
         """The idle time in the windows of the gaps in steady steps, by phase and cause."""
         steady = self.gaps["steady"]
-        parts = {
-            cause: rows.filter(steady.gather(rows["row"]))
-            for cause, rows in self.idle_parts.items()
-        }
+        parts = {cause: rows.filter(steady[rows["row"]]) for cause, rows in self.idle_parts.items()}
         return phase_idle(self.attribution, self.gaps, parts)
 
     @computed_once

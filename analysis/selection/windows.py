@@ -15,7 +15,7 @@ from nsysflow.analysis.frames.intervals import (
     on_axis,
     overlaps,
 )
-from nsysflow.analysis.frames.lookup import filter_runs, greatest
+from nsysflow.analysis.frames.lookup import filter_runs, greatest, repeated
 from nsysflow.analysis.idle.places import IDLE_PARTS, IdleParts
 from nsysflow.analysis.idle.run_ahead import Charges, Gaps
 from nsysflow.analysis.idle.samples import Instants
@@ -88,7 +88,7 @@ def rows_lying_inside(rows: pl.DataFrame, windows: Windows, axis: Axis) -> pl.Da
     """The rows (`device_no`, `start_ns`, `end_ns`, …) that lie in one window as a whole."""
     kept, placed = on_axis(windows, axis), on_axis(rows, axis)
     window = last_at_or_before(kept["start"], placed["start"])
-    return rows.filter((placed["end"] <= kept["end"].gather(window)).fill_null(value=False))
+    return rows.filter((placed["end"] <= kept["end"][window]).fill_null(value=False))
 
 
 def clip_rows(
@@ -101,7 +101,7 @@ def clip_rows(
     """
     kept, placed = on_axis(windows, axis, track), on_axis(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
-    until = kept["end"].gather(window)
+    until = kept["end"][window]
     next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
     inside = (placed["end"] <= until).fill_null(value=False)
     touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
@@ -149,7 +149,7 @@ def narrow_parts(
     """
     pieces = gaps.with_row_index("row")
     # where few steps are judged, a look-up by number leaves most rows before they are joined
-    inside = pl.repeat(value=False, n=greatest(gaps["gap"]) + 1, eager=True)
+    inside = repeated(value=False, length=greatest(gaps["gap"]) + 1)
     inside = inside.scatter(gaps["gap"], True)
     columns = ROW_PARTS.names()
     narrowed = {}
@@ -163,7 +163,7 @@ def narrow_parts(
         kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
         left = mine.join(kept.filter(pl.col("total") > 0), on="gap")
         split = left.filter("split")
-        split = split.with_columns(rank.gather(split["path"]).fill_null(0).alias("rank"))
+        split = split.with_columns(rank[split["path"]].fill_null(0).alias("rank"))
         split = apportion(split, by="row", ties="rank")
         whole = left.filter(~pl.col("split")).with_columns(ns="total")
         both = pl.concat([rows.select(columns) for rows in (whole, split)])
@@ -201,7 +201,7 @@ def scale_instants(instants: Instants, parts: Mapping[str, RowParts], gaps: Gaps
     """
     scaled = []
     for cause in ("host", "launch"):
-        left = parts[cause].select("path", gaps["gap"].gather(parts[cause]["row"]), total="ns")
+        left = parts[cause].select("path", gaps["gap"][parts[cause]["row"]], total="ns")
         mine = instants.filter(pl.col("cause") == cause)
         shares = mine.join(left.with_row_index("part"), on=["gap", "path"], nulls_equal=True)
         untouched = shares["total"] == shares.select(pl.col("ns").sum().over("part")).to_series()
@@ -213,7 +213,7 @@ def scale_instants(instants: Instants, parts: Mapping[str, RowParts], gaps: Gaps
 def _is_cut(pieces: Gaps, gaps: Gaps) -> pl.Series:
     """Whether each piece is only a part of its gap."""
     length = pl.col("end_ns") - pl.col("start_ns")
-    whole_ns = gaps.select(length.alias("ns"))["ns"].gather(pieces["gap"])
+    whole_ns = gaps.select(length.alias("ns"))["ns"][pieces["gap"]]
     return pieces.select(length.alias("ns"))["ns"] != whole_ns
 
 

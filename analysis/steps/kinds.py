@@ -8,6 +8,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.activity import MARKED_LAUNCHES
 from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.options import StepPart, typed_steps
 from nsysflow.analysis.schema import STEP_KIND
@@ -161,7 +162,7 @@ def _incomplete(
     """Whether launches that lost their operation start in the step: before the next one's range
     begins, since a step whose operations are all lost is part of the step before it."""
     if launches is None:
-        return pl.repeat(value=False, n=len(steps), eager=True)
+        return repeated(value=False, length=len(steps))
     following = pl.col("begun_ns").shift(-1).over(_TRACK)
     hosted = steps.with_columns(pl.max_horizontal("done_ns", following).alias("done_ns"))
     lost = launches.filter("lost")
@@ -338,7 +339,7 @@ def _sums_before(borders: pl.Series, rows: pl.DataFrame) -> pl.DataFrame:
     times as long.
     """
     opens = borders.filter(borders < len(rows))
-    number = pl.zeros(len(rows), dtype=pl.Int64, eager=True).scatter(opens, 1).cum_sum()
+    number = repeated(0, len(rows), pl.Int64).scatter(opens, 1).cum_sum()
     between = number.set_sorted().alias("number")
     sums = rows.group_by(between, maintain_order=True).agg(pl.all().sum())
     known = sums.with_columns(pl.exclude("number").cum_sum())

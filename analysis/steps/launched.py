@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.events.classes import GRAPH_LAUNCH
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import last_at_or_before
-from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.frames.lookup import matching, repeated
 
 OPTIMIZER: Final = (
     r"(?i)multi_tensor_apply|adam|addcdiv|adagrad|rmsprop"
@@ -55,7 +55,7 @@ def launches_in_order(events: Events, process: int) -> Launched:
     if not rows["launch_start_ns"].is_sorted():
         rows = rows.sort("launch_start_ns", maintain_order=True)
     kernel, name = rows["kind"] == "kernel", rows["name"]
-    graph = matching(events.calls["name"].gather(rows["call"]), GRAPH_LAUNCH)
+    graph = matching(events.calls["name"][rows["call"]], GRAPH_LAUNCH)
     code = name.to_physical().cast(pl.UInt64) * 2 + graph.cast(pl.UInt64)
     grids = events.trace.shapes.select("grid_x", "grid_y", "grid_z")
     grids = grids.select(pl.all().gather(rows["detail"].set(~kernel, None)))
@@ -81,6 +81,6 @@ def _with_syncs(launched: pl.DataFrame, events: Events, process: int) -> Launche
         pl.col("class") == "sync", pl.col("thread_no").is_in(threads.implode())
     )
     at = last_at_or_before(launched["begun_ns"], waits["start_ns"]).drop_nulls().unique()
-    waited = pl.repeat(value=False, n=len(launched), eager=True).scatter(at, True)
+    waited = repeated(value=False, length=len(launched)).scatter(at, True)
     exchange = launched["exchange"] | waited
     return launched.with_columns(exchange.alias("exchange")).match_to_schema(LAUNCHED)

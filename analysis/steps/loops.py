@@ -150,7 +150,7 @@ def _candidates(
     ones around a whole model; neither inside a step that people opened nor around one."""
     ranges, nodes = attribution.ranges, attribution.nodes
     models = ranges.select(is_automatic() & pl.col("name").is_in(WHOLE_MODELS)).to_series()
-    automatic = nodes.filter(models.gather(nodes["range"])).select(_PATH)
+    automatic = nodes.filter(models[nodes["range"]]).select(_PATH)
     repeating = (
         work.filter(pl.col("instances") >= MIN_REPEATS, pl.col("ops") > 0)
         .join(pl.concat([paths_by_hand(attribution), automatic]), on=_PATH, how="semi")
@@ -177,7 +177,7 @@ def _beside(known: Instances, spans: Spans, line: HostLine) -> Instances:
     ends = {name: line.places(spans, f"{name}_ns") for name in ("begun", "done")}
     covered = merge(pl.DataFrame({"start": ends["begun"], "end": ends["done"]}))
     begun = line.places(known, "begun_ns")
-    until = covered["end"].gather(last_at_or_before(covered["start"], begun))
+    until = covered["end"][last_at_or_before(covered["start"], begun)]
     return known.filter(~(begun < until).fill_null(value=False))
 
 
@@ -242,7 +242,7 @@ def _placed(
         instances, ops.select("process", "launch_start_ns"), "launch_start_ns"
     )
     ranges = attribution.ranges.select("process", pl.col("end_ns") - 1)
-    of_step = line.count_before(instances, ranges, "end_ns").gather(own)
+    of_step = line.count_before(instances, ranges, "end_ns")[own]
     step = pl.when(launched >= of_step).then(own)
     loop = pl.when(step.is_not_null()).then(pl.lit(MAIN, pl.UInt32))
     return pl.select(

@@ -126,7 +126,7 @@ def paths_by_hand(attribution: Attribution) -> pl.DataFrame:
     """`process`, `path` of all ranges except automatic ones, and those around an operator or
     compiling."""
     other = attribution.ranges.select(pl.col("operator") | pl.col("compiling") | is_automatic())
-    by_hand = ~other.to_series().gather(attribution.nodes["range"])
+    by_hand = ~other.to_series()[attribution.nodes["range"]]
     return attribution.nodes.filter(by_hand).select("process", "path").unique()
 
 
@@ -293,8 +293,8 @@ def step_of_gaps(steps: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> pl.Data
     placed = placed.sort("start", maintain_order=True)
     starts = gaps.select(axis.at(pl.lit(asked), pl.col("start_ns"))).to_series()
     at = last_at_or_before(placed["start"], starts)
-    inside = (starts < placed["end"].gather(at)).fill_null(value=False)
+    inside = (starts < placed["end"][at]).fill_null(value=False)
     return pl.select(
-        pl.when(inside).then(placed["step"].gather(at)).alias("step"),
-        (inside & placed["steady"].gather(at)).fill_null(value=False).alias("steady"),
+        pl.when(inside).then(placed["step"][at]).alias("step"),
+        (inside & placed["steady"][at]).fill_null(value=False).alias("steady"),
     )

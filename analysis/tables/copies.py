@@ -72,7 +72,7 @@ def each_copy(view: View) -> pl.DataFrame:
     """The EACH_COPY table, by device and start."""
     copies = view.copies
     launched = pl.col("call").is_not_null()
-    api = view.events.calls["name"].gather(copies["call"]).cast(pl.String).alias("api")
+    api = view.events.calls["name"][copies["call"]].cast(pl.String).alias("api")
     return (
         copies.with_columns(api)
         .join(_induced(view), on="call", how="left")

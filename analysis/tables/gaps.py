@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.statistics import percent, whole_ns
 from nsysflow.analysis.idle.run_ahead import Gaps
 from nsysflow.analysis.phases.attribution import Attribution
@@ -172,10 +173,10 @@ def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
     rows = gaps.select(
         culprit.alias("call"), pl.when(dominant == "profiler").then("profiler_by").alias("overhead")
     )
-    host, waiting = view.timeline.main_paths.gather(gaps["gap"]), attribution.path_of(gaps["node"])
+    host, waiting = view.timeline.main_paths[gaps["gap"]], attribution.path_of(gaps["node"])
     launchless = pl.col("next_call").is_null()
     return gaps.select(
-        ops["device"].gather(gaps["next_op"]),
+        ops["device"][gaps["next_op"]],
         _numbers(view, gaps),
         "step",
         "start_ns",
@@ -187,8 +188,8 @@ def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
         place_names(attribution, host).alias("phase"),
         place_names(attribution, waiting, unknown=launchless).alias("waiting_phase"),
         attribution.name_of(gaps["host_node"]).alias("host_range"),
-        ops["short_name"].gather(gaps["prev_op"]).cast(pl.String).alias("prev_op"),
-        ops["short_name"].gather(gaps["next_op"]).cast(pl.String).alias("next_op"),
+        ops["short_name"][gaps["prev_op"]].cast(pl.String).alias("prev_op"),
+        ops["short_name"][gaps["next_op"]].cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
     )
 
@@ -207,7 +208,7 @@ def place_names(
     attribution: Attribution, path: pl.Series, *, unknown: pl.Expr = _UNKNOWN
 ) -> pl.Expr:
     """The names of the paths of rows; empty outside all ranges, NOT_RECORDED where `unknown`."""
-    name = attribution.paths["joined"].gather(path).fill_null("")
+    name = attribution.paths["joined"][path].fill_null("")
     return pl.when(unknown).then(pl.lit(NOT_RECORDED)).otherwise(name)
 
 
@@ -224,25 +225,25 @@ def _culprits(view: View, gaps: Gaps, rows: pl.DataFrame) -> pl.Series:
 def _awaited(view: View, ops: pl.Series) -> pl.Series:
     """The operation whose event the stream of each of `ops` was told to wait for, as
     `NAME on stream S`; null without one."""
-    awaited = view.timeline.producers.by_event.gather(ops)
-    name, stream = (view.events.ops[column].gather(awaited) for column in ("short_name", "stream"))
+    awaited = view.timeline.producers.by_event[ops]
+    name, stream = (view.events.ops[column][awaited] for column in ("short_name", "stream"))
     text = pl.format("{} on stream {}", name.cast(pl.String), stream)
     return pl.select(text.alias("culprit")).to_series()
 
 
 def _names(events: Events, rows: pl.DataFrame) -> pl.Series:
     """Names of `call` or `overhead` rows; empty if there is neither."""
-    call = events.calls["name"].gather(rows["call"]).cast(pl.String)
+    call = events.calls["name"][rows["call"]].cast(pl.String)
     if rows["overhead"].null_count() == len(rows):
         return call.fill_null("")
-    overhead = events.overhead["name"].gather(rows["overhead"]).cast(pl.String)
+    overhead = events.overhead["name"][rows["overhead"]].cast(pl.String)
     return pl.select(pl.coalesce(call, overhead, pl.lit(""))).to_series()
 
 
 def _lines(events: Events, culprit: pl.Series, launch: pl.Series) -> list[pl.Series]:
     """`source` and `via` of the culprits, or else of the launches; both are rows of the calls."""
     call = pl.select(pl.coalesce(culprit, launch)).to_series()
-    return [events.calls[column].gather(call) for column in LINES]
+    return [events.calls[column][call] for column in LINES]
 
 
 def gap_summary(view: View) -> pl.DataFrame:
@@ -311,14 +312,14 @@ def idle_rows(view: View, gaps: pl.DataFrame, rows: RowParts, cause: str) -> pl.
         cause: its name.
     """
     events = view.events
-    ends = [gaps[column].gather(rows["row"]) for column in ("next_op", "next_call")]
+    ends = [gaps[column][rows["row"]] for column in ("next_op", "next_call")]
     parts = rows.select("row", "path", "ns", *ends)
-    nobody = pl.repeat(None, len(parts), dtype=pl.UInt32, eager=True)
-    culprit = gaps[f"{cause}_by"].gather(rows["row"]) if cause in WITH_CULPRIT else nobody
+    nobody = repeated(None, len(parts), pl.UInt32)
+    culprit = gaps[f"{cause}_by"][rows["row"]] if cause in WITH_CULPRIT else nobody
     culprit = rows.select(pl.when("split").then("call").otherwise(culprit)).to_series()
     names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
     call = nobody if cause == "profiler" else culprit
-    named = names.gather(culprit).alias("culprit")
+    named = names[culprit].alias("culprit")
     if cause == "dependency":
         named = _awaited(view, parts["next_op"])
     lines = _lines(events, call, parts["next_call"])
@@ -351,7 +352,7 @@ def _parts(view: View, gaps: pl.DataFrame, rows: RowParts, cause: str, base: int
             grouping by two.
     """
     parts = idle_rows(view, gaps, rows, cause)
-    of_gap = [gaps[column].gather(parts["row"]) for column in ("track", "step", "steady")]
+    of_gap = [gaps[column][parts["row"]] for column in ("track", "step", "steady")]
     place = pl.col("track") * base + pl.col("path").fill_null(base - 1)
     parts = parts.with_columns(*of_gap).with_columns(place.alias("place"))
     lines = lines_in(parts)

@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, whole_ns
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
@@ -68,7 +69,7 @@ def launch_table(view: View) -> pl.DataFrame:
         attribution.path_of(placed["node"]),
     )
     levels = [
-        _by_path(rows.with_columns(within.gather(rows["path"]))).drop_nulls("path")
+        _by_path(rows.with_columns(within[rows["path"]])).drop_nulls("path")
         for within in attribution.ancestors()
     ]
     if not levels:
@@ -118,8 +119,8 @@ def launch_counts(view: View) -> pl.DataFrame:
 def _starved(view: View, calls: pl.Series) -> pl.Series:
     """Whether a GPU waited for each of these launches."""
     waited_for = view.gaps.select(pl.col("next_call").filter(pl.col("launch_ns") > 0))
-    starved = pl.repeat(value=False, n=len(view.events.calls), eager=True)
-    return starved.scatter(waited_for.to_series().drop_nulls(), True).gather(calls).alias("starved")
+    starved = repeated(value=False, length=len(view.events.calls))
+    return starved.scatter(waited_for.to_series().drop_nulls(), True)[calls].alias("starved")
 
 
 def _by_path(launches: pl.DataFrame) -> pl.DataFrame:

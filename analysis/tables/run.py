@@ -90,7 +90,7 @@ def run_table(view: View) -> pl.DataFrame:
         )
     )
     rows = rows.hstack(_main_causes(rows).get_columns())
-    groups = [pieces["group"].gather(of_process) for of_process in of_gap]
+    groups = [pieces["group"][of_process] for of_process in of_gap]
     loops = view.timeline.loops.paths.select("process", "loop", pl.col("joined").alias("range"))
     return (
         rows.join(_main_places(view, rows, groups), on="group", how="left")
@@ -272,14 +272,14 @@ def _recurring(
 def _idle_places(view: View, of_gap: list[pl.Series], pieces: pl.Series) -> pl.DataFrame:
     """By `piece` the `place` (a path, null outside ranges) with most of its idle time."""
     rows = [
-        parts.select(of_process.gather(parts["row"]).alias("piece"), "path", "ns").filter(
+        parts.select(of_process[parts["row"]].alias("piece"), "path", "ns").filter(
             pl.col("piece").is_in(pieces.implode())
         )
         for parts in view.idle_parts.values()
         for of_process in of_gap
     ]
     sums = pl.concat(rows).group_by("piece", "path").agg(pl.col("ns").sum())
-    rank = view.attribution.by_name.gather(sums["path"]).fill_null(0).alias("rank")
+    rank = view.attribution.by_name[sums["path"]].fill_null(0).alias("rank")
     most = sums.with_columns(rank).sort("piece", "ns", "rank", descending=[False, True, False])
     return most.unique("piece", keep="first").select("piece", pl.col("path").alias("place"))
 
@@ -316,11 +316,11 @@ def _main_places(view: View, rows: pl.DataFrame, groups: list[pl.Series]) -> pl.
     for cause, parts in view.idle_parts.items():
         mine = [group for group, of in wanted.items() if of == cause]
         for of_gap in groups if mine else ():
-            here = parts.filter(of_gap.gather(parts["row"]).is_in(mine))
+            here = parts.filter(of_gap[parts["row"]].is_in(mine))
             idle = idle_rows(view, view.gaps, here, cause)
             found.append(
                 idle.select(
-                    of_gap.gather(idle["row"]).alias("group"),
+                    of_gap[idle["row"]].alias("group"),
                     "path",
                     "ns",
                     pl.lit(cause, CAUSE).alias("cause"),
@@ -330,7 +330,7 @@ def _main_places(view: View, rows: pl.DataFrame, groups: list[pl.Series]) -> pl.
     if not found:
         return pl.DataFrame(schema={"group": rows.schema["group"], **_PLACE})
     idle = pl.concat(found)
-    rank = view.attribution.by_name.gather(idle["path"]).fill_null(0).alias("rank")
+    rank = view.attribution.by_name[idle["path"]].fill_null(0).alias("rank")
     sums = (
         idle.with_columns(rank)
         .group_by("group", "cause", "path", "rank", *_LINE)

@@ -110,7 +110,7 @@ def _listed(view: View, runs: pl.DataFrame, ops: PlacedOps, axis: Axis) -> pl.Da
         *("launch_idle_ns", "idle_ns"),
     )
     run = last_at_or_before(runs["place"], ops["place"]).alias("run")
-    held = (ops["place"] < runs["reach"].gather(run)).fill_null(value=False)
+    held = (ops["place"] < runs["reach"][run]).fill_null(value=False)
     members = ops.select(*MEMBER_COLUMNS, run).filter(held)
     return _windows(view.attribution, members, runs.drop("place", "reach"))
 
@@ -125,7 +125,7 @@ def _idle(axis: Axis, runs: pl.DataFrame, gaps: Gaps) -> list[pl.Series]:
     )
     first, past = (last_at_or_before(walked["end"], runs[edge]) for edge in ("start", "end"))
     return [
-        walked[name].gather(past).fill_null(0) - walked[name].gather(first).fill_null(0)
+        walked[name][past].fill_null(0) - walked[name][first].fill_null(0)
         for name in ("idle_ns", "launch_idle_ns")
     ]
 
@@ -154,7 +154,7 @@ def _windows(attribution: Attribution, members: pl.DataFrame, runs: pl.DataFrame
     windows = windows.join(runs, on="run").join(of_kernels, on="run", how="left")
     windows = windows.join(_commonest(members), on="run")
     windows = windows.with_columns(pl.col("kernels").fill_null(0))
-    phase = attribution.paths["joined"].gather(windows["path"]).fill_null("").alias("phase")
+    phase = attribution.paths["joined"][windows["path"]].fill_null("").alias("phase")
     return windows.with_columns(phase).sort(
         "launch_idle_ns", "device", "start_ns", descending=[True, False, False]
     )

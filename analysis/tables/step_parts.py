@@ -6,6 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.intervals import on_axis, overlaps, reached_before
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.schema import STEP_PART, os_pid
@@ -118,7 +119,7 @@ def _cut(rows: pl.DataFrame, pieces: pl.DataFrame) -> pl.DataFrame:
     layers = pieces.partition_by("layer", maintain_order=True) or [pieces]
     cut = [(overlaps(rows, layer), layer["piece"]) for layer in layers]
     return pl.concat(
-        [part.with_columns(piece.gather(part["other"]).alias("piece")) for part, piece in cut]
+        [part.with_columns(piece[part["other"]].alias("piece")) for part, piece in cut]
     ).drop("other")
 
 
@@ -131,7 +132,7 @@ def _of_operations(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
         pl.col("place").alias("start"),
         (pl.col("place") + pl.col("end_ns") - pl.col("start_ns")).alias("end"),
     )
-    path = _by_name(view.attribution).gather(view.attribution.path_of(view.ops["node"]))
+    path = _by_name(view.attribution)[view.attribution.path_of(view.ops["node"])]
     what = view.ops.select("part", "name", *_grids(view), path.alias("path"))
     what = in_files(what, view.scratch)
     found = [_summed(_begun(rows, pieces), what) for rows in in_slices(ops, view.scratch)]
@@ -183,15 +184,15 @@ def _grids(view: View) -> list[pl.Series]:
     """The grid of each operation; null of copies, and where the report was read without shapes."""
     shapes, ops = view.trace.shapes, view.ops
     if shapes.is_empty():
-        return [pl.repeat(None, len(ops), dtype=pl.Int32, eager=True).alias(x) for x in _GRID]
+        return [repeated(None, len(ops), pl.Int32).alias(x) for x in _GRID]
     row = ops.select(pl.when(pl.col("kind") == "kernel").then("detail")).to_series()
-    return [shapes[axis].gather(row) for axis in _GRID]
+    return [shapes[axis][row] for axis in _GRID]
 
 
 def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows of operations with names for their numbers."""
     part = pl.col("part").cast(pl.String).replace_strict(_PARTS, return_dtype=STEP_PART)
-    phase = view.attribution.paths["joined"].gather(rows["path"]).fill_null("")
+    phase = view.attribution.paths["joined"][rows["path"]].fill_null("")
     classes = _kernel_classes(view)
     return rows.join(classes, on="name", maintain_order="left").select(
         *("piece", "ns", "duration_ns", "count"),
@@ -222,7 +223,7 @@ def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     found = []
     for cause, parts in occurring(view.idle_parts).items():
         rows = idle_rows(view, view.gaps, parts, cause)
-        rows = rows.with_columns(by_name.gather(rows["path"]).alias("path"))
+        rows = rows.with_columns(by_name[rows["path"]].alias("path"))
         rows = rows.join(placed, left_on="row", right_on="gap")
         lines = lines_in(rows)
         sums = rows.group_by("piece", "path", "culprit", *lines).agg(

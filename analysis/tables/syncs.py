@@ -77,8 +77,8 @@ def sync_table(view: View) -> pl.DataFrame:
 def induced_table(view: View) -> pl.DataFrame:
     """The INDUCED table, by call and device."""
     charges, ops = view.charges, view.events.ops
-    next_op = view.timeline.bare_gaps["next_op"].gather(charges["gap"])
-    device = ops["device"].gather(next_op).alias("device")
+    next_op = view.timeline.bare_gaps["next_op"][charges["gap"]]
+    device = ops["device"][next_op].alias("device")
     induced = (
         charges.with_columns(device)
         .group_by("call", "device")

@@ -64,7 +64,7 @@ def waited_table(view: View) -> pl.DataFrame:
         how="diagonal",
     )
     sums = sums.with_columns(
-        paths["joined"].gather(sums["path"]).fill_null("").alias("phase"),
+        paths["joined"][sums["path"]].fill_null("").alias("phase"),
         pl.col("short_name").cast(pl.String).fill_null("").alias("name"),
     )
     window = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("window_ns")
@@ -91,8 +91,8 @@ def _sums(view: View, pieces: WaitPieces) -> Iterator[pl.DataFrame]:
         "device_no",
         "kind",
         (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
-        ops["process"].gather(pieces["op"]),
-        view.attribution.path_of(ops["node"].gather(pieces["op"])),
+        ops["process"][pieces["op"]],
+        view.attribution.path_of(ops["node"][pieces["op"]]),
     )
     of_ops = ops.select("short_name", "stream")[pieces["op"].filter(named)]
     where, which = ["process", "device_no", "path", "kind"], of_ops.columns

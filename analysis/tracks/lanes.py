@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import greatest, scatter_table
+from nsysflow.analysis.frames.lookup import greatest, repeated, scatter_table
 from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, os_tid
 from nsysflow.analysis.steps.kinds import Steps
 
@@ -181,11 +181,9 @@ class Lanes:
     def numbered(self, kind: str, numbers: pl.Series) -> pl.Series:
         """The `lane` of each row of a kind whose lanes have numbers."""
         mine = self.frame.filter(pl.col("kind") == kind)
-        return (
-            scatter_table(greatest(mine[_NUMBER]) + 1, mine[_NUMBER], mine["lane"])
-            .gather(numbers)
-            .alias("lane")
-        )
+        return scatter_table(greatest(mine[_NUMBER]) + 1, mine[_NUMBER], mine["lane"])[
+            numbers
+        ].alias("lane")
 
     def of_steps(self, steps: Steps) -> pl.Series:
         """The `lane` of each step."""
@@ -343,7 +341,7 @@ def depths(rows: pl.DataFrame) -> pl.Series:
     Args:
         rows: `lane`, `start_ns`, `end_ns`, by lane and start, the longest first.
     """
-    depth = pl.repeat(0, len(rows), dtype=pl.UInt32, eager=True).alias("depth")
+    depth = repeated(0, len(rows), pl.UInt32).alias("depth")
     left, level = _clustered(rows.select("lane", "start_ns", "end_ns").with_row_index("row")), 0
     while not left.is_empty():
         kept = left.filter("held")
@@ -352,9 +350,7 @@ def depths(rows: pl.DataFrame) -> pl.Series:
             depth = depth.scatter(walked["row"], _walked(walked, level))
         inner = kept.filter(~_OPENS)
         level += 1
-        depth = depth.scatter(
-            inner["row"], pl.repeat(level, len(inner), dtype=pl.UInt32, eager=True)
-        )
+        depth = depth.scatter(inner["row"], repeated(level, len(inner), pl.UInt32))
         left = _clustered(inner.select("row", "lane", "start_ns", "end_ns"))
     return depth
 
@@ -372,7 +368,7 @@ def _clustered(rows: pl.DataFrame) -> pl.DataFrame:
     numbered = several.with_columns(_OPENS.cast(pl.UInt32).cum_sum().alias("cluster"))
     first = numbered.filter("opens").select("cluster", pl.col("end_ns").alias("first_end"))
     last = numbered.group_by("cluster", maintain_order=True).agg(pl.col("end_ns").max())
-    overlapped = (first["first_end"] >= last["end_ns"]).gather(numbered["cluster"] - 1)
+    overlapped = (first["first_end"] >= last["end_ns"])[numbered["cluster"] - 1]
     return numbered.with_columns(overlapped.alias("held"))
 
 

@@ -77,7 +77,7 @@ def operations(timeline: Timeline, lanes: Lanes, call_place: pl.Series) -> Place
         pl.col("short_name").alias("name"),
         pl.col("name").alias("full_name"),
         _classes(ops, timeline.options.kernel_classes),
-        call_place.gather(ops["call"]).alias("call"),
+        call_place[ops["call"]].alias("call"),
         timeline.attribution.path_of(ops["node"]).alias("phase"),
         _bytes(timeline, ops),
         pl.when(pl.col("kind") == "kernel").then("detail").alias("shape"),
@@ -112,7 +112,7 @@ def _classes(ops: PlacedOps, more: Rules) -> pl.Series:
 def _bytes(timeline: Timeline, ops: PlacedOps) -> pl.Series:
     """The `bytes` of each copy; null for other operations."""
     detail = ops.select(pl.when(pl.col("kind") == "memcpy").then("detail")).to_series()
-    return timeline.trace.copy_details["bytes"].gather(detail).alias("bytes")
+    return timeline.trace.copy_details["bytes"][detail].alias("bytes")
 
 
 def group_of(name: str) -> str:
@@ -135,13 +135,13 @@ def gaps(
     blamed = _blamed(timeline, gaps)
     return gaps.select(
         lanes.numbered("gaps", gaps["device_no"]),
-        timeline.events.ops["device"].gather(gaps["next_op"]).alias("device"),
+        timeline.events.ops["device"][gaps["next_op"]].alias("device"),
         "start_ns",
         "end_ns",
-        *(op_place.gather(gaps[side]).alias(side) for side in ("prev_op", "next_op")),
+        *(op_place[gaps[side]].alias(side) for side in ("prev_op", "next_op")),
         "cause",
-        call_place.gather(blamed["call"]).alias("culprit_call"),
-        op_place.gather(blamed["op"]).alias("culprit_op"),
+        call_place[blamed["call"]].alias("culprit_call"),
+        op_place[blamed["op"]].alias("culprit_op"),
         timeline.main_paths.alias("phase"),
         *(f"{cause}_ns" for cause in CAUSES),
     ).match_to_schema(GAPS)
@@ -152,7 +152,7 @@ def _blamed(timeline: Timeline, gaps: CausedGaps) -> pl.DataFrame:
     most of it; of a dependency the operation that was awaited; else the launch of the next
     operation."""
     waits = pl.col("cause") == "dependency"
-    awaited = timeline.producers.by_event.gather(gaps["next_op"])
+    awaited = timeline.producers.by_event[gaps["next_op"]]
     op = gaps.select(pl.when(waits).then(awaited).alias("op")).to_series()
     called = [
         pl.when(pl.col("cause") == cause).then(f"{cause}_by")

@@ -41,7 +41,7 @@ def stack_frames(timeline: Timeline, lanes: Lanes, rows: pl.DataFrame) -> pl.Dat
     sizes = frames.group_by("stack").agg(pl.len().alias("size"), pl.col("row").min().alias("at"))
     stacks = greatest(sizes["stack"]) + 1
     at, size = (
-        scatter_table(stacks, sizes["stack"], sizes[column].cast(pl.Int64)).gather(rows["stack"])
+        scatter_table(stacks, sizes["stack"], sizes[column].cast(pl.Int64))[rows["stack"]]
         for column in ("at", "size")
     )
     kept = _kept(rows, at, size, frames["name"].to_physical())

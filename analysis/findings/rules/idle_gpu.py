@@ -151,9 +151,9 @@ def _beside(subject: JudgedReport, device: int, cause: str) -> Beside:
         "device_no",
         pl.col("end_ns").alias("start_ns"),
         pl.col(f"{cause}_ns").alias("ns"),
-        ops["device"].gather(gaps["next_op"]).alias("device"),
-        name.gather(gaps["prev_op"]).alias("before"),
-        name.gather(gaps["next_op"]).alias("after"),
+        ops["device"][gaps["next_op"]].alias("device"),
+        name[gaps["prev_op"]].alias("before"),
+        name[gaps["next_op"]].alias("after"),
     ).filter(pl.col("device") == device, pl.col("ns") > 0)
     pairs = (
         rows.filter(pl.col("before") != pl.col("after"))

@@ -130,7 +130,7 @@ def _change(subject: JudgedReport) -> tuple[str, ...]:
 
 def _uses_graphs(subject: JudgedReport) -> bool:
     """Whether each step launches CUDA graphs already, beside other work or not."""
-    names = subject.view.events.calls["name"].gather(subject.view.launching["call"])
+    names = subject.view.events.calls["name"][subject.view.launching["call"]]
     return int(matching(names, GRAPH_LAUNCH).sum()) >= subject.steps
 
 
@@ -177,7 +177,7 @@ def _graphs(subject: JudgedReport) -> int | None:
     """How many CUDA graphs a step launches, if that is most of what it launches, else 0;
     None for a step that is one graph: it cannot be launched by less."""
     view = subject.view
-    names = view.events.calls["name"].gather(view.launching["call"])
+    names = view.events.calls["name"][view.launching["call"]]
     graphs = int(matching(names, GRAPH_LAUNCH).sum())
     if 2 * graphs < len(names):
         return 0

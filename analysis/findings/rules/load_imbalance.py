@@ -67,7 +67,7 @@ def _kernels(subject: JudgedReport, rank: dict[str, Any]) -> pl.DataFrame:
     )
     steps = max(1, len(subject.judged_steps.filter(mine)))
     return (
-        ops.with_columns(shapes["blocks"].gather(ops["detail"]), pl.col("name").cast(pl.String))
+        ops.with_columns(shapes["blocks"][ops["detail"]], pl.col("name").cast(pl.String))
         .group_by("name")
         .agg(
             pl.col("short_name").cast(pl.String).first(),

@@ -54,7 +54,7 @@ def recompiling(subject: JudgedReport) -> Iterator[Recompiling]:
     if not subject.of_steps or subject.timeline.options.steps:
         return
     steps = steps_of_run(subject.timeline.steps)
-    begun = subject.timeline.with_inferred.ranges["start_ns"].gather(steps["range"])
+    begun = subject.timeline.with_inferred.ranges["start_ns"][steps["range"]]
     steps = steps.with_columns(begun.alias("begun_ns"))
     for (process, _), mine in steps.group_by("process", "device_no", maintain_order=True):
         compiling = _compiling(subject, mine, process)
@@ -129,7 +129,7 @@ def _reasons(subject: JudgedReport, from_ns: int, to_ns: int) -> Iterator[str]:
         pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid")
     )["grid"]
     kernels = kernels.select(
-        pl.col("short_name").cast(pl.String), "launch_start_ns", grids.gather(kernels["detail"])
+        pl.col("short_name").cast(pl.String), "launch_start_ns", grids[kernels["detail"]]
     )
     before = kernels.filter(pl.col("launch_start_ns") < from_ns)
     here = kernels.filter(pl.col("launch_start_ns").is_between(from_ns, to_ns, closed="left"))

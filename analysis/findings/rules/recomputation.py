@@ -19,6 +19,7 @@ from nsysflow.analysis.findings.judged_report import (
     kernel_finding,
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.base.units import percent
 
 RECOMPUTED_PCT: Final = 3.0
@@ -86,7 +87,7 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     forward = starts.filter(~pl.col("backward")).select("gram").drop_nulls().unique()
     again = starts.filter("backward").drop_nulls("gram").join(forward, on="gram", how="semi")
     row = pl.Series("row", again["row"], dtype=pl.Int64)
-    marks = pl.zeros(len(kernels), dtype=pl.Boolean, eager=True).fill_null(value=False)
+    marks = repeated(value=False, length=len(kernels)).fill_null(value=False)
     for at in range(ALIKE):
         marks = marks.scatter(row + at, True)
     runs = run_of(kernels, pl.lit(marks))
@@ -99,8 +100,8 @@ def is_backward(subject: JudgedReport) -> pl.Series:
     """Whether each kernel was launched in a range of the backward pass, or by autograd's thread."""
     attribution, threads = subject.view.attribution, subject.timeline.events.threads
     path = attribution.path_of(subject.kernels["node"])
-    in_range = attribution.paths["joined"].str.contains(BACKWARD).gather(path)
-    by_thread = threads["autograd"].gather(subject.kernels["thread_no"])
+    in_range = attribution.paths["joined"].str.contains(BACKWARD)[path]
+    by_thread = threads["autograd"][subject.kernels["thread_no"]]
     either = pl.lit(in_range).fill_null(value=False) | pl.lit(by_thread).fill_null(value=False)
     return pl.select(either.alias("backward")).to_series()
 
@@ -110,7 +111,7 @@ def _keys(subject: JudgedReport) -> pl.Series:
     shapes = subject.timeline.trace.shapes
     sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
     at = subject.kernels["detail"]
-    columns = [subject.kernels["name"].to_physical(), *(shapes[size].gather(at) for size in sizes)]
+    columns = [subject.kernels["name"].to_physical(), *(shapes[size][at] for size in sizes)]
     return pl.DataFrame(columns).select(pl.struct(pl.all()).rank("dense")).to_series()
 
 

@@ -74,6 +74,6 @@ def _pieces(kernels: pl.DataFrame) -> pl.DataFrame:
         pl.len().alias("count"), pl.col("ns").sum().alias("sum"), pl.col("ns").max().alias("most")
     )
     piece = cut["piece"]
-    left = (pieces["most"] / pieces["sum"]).fill_nan(1.0).gather(piece)
+    left = (pieces["most"] / pieces["sum"]).fill_nan(1.0)[piece]
     gain = (cut["ns"] * (1 - left)).round(0).cast(pl.Int64)
-    return cut.with_columns(gain.alias("gain_ns")).filter(pieces["count"].gather(piece) > 1)
+    return cut.with_columns(gain.alias("gain_ns")).filter(pieces["count"][piece] > 1)

@@ -66,7 +66,7 @@ def packed_deltas(numbers: pl.Series) -> Packed | None:
         return None
     far = (deltas < -(2**31)) | (deltas >= 2**31)
     rows = far.arg_true()
-    jumps = tuple(zip(rows, deltas.gather(rows), strict=True))
+    jumps = tuple(zip(rows, deltas[rows], strict=True))
     near = deltas.scatter(rows, 0)
     return Packed(type="i32", delta=True, data=_shuffled(near, 4), jumps=jumps)
 
@@ -165,7 +165,7 @@ class _Names:
         codes = names.to_physical()
         mine = distinct.to_physical()
         number = pl.int_range(first, first + len(distinct), dtype=pl.UInt32, eager=True)
-        return scatter_table(greatest(mine) + 1, mine, number).gather(codes)
+        return scatter_table(greatest(mine) + 1, mine, number)[codes]
 
     def kernels(self, operations: pl.DataFrame) -> pl.Series:
         """The number of each operation's `name` and `full_name`."""
@@ -262,7 +262,7 @@ class Columns:
         distinct = classes.unique()
         number = distinct.cast(pl.String).cast(pl.Enum(self.classes)).to_physical()
         codes = distinct.to_physical()
-        return scatter_table(greatest(codes) + 1, codes, number).gather(classes.to_physical())
+        return scatter_table(greatest(codes) + 1, codes, number)[classes.to_physical()]
 
     def _calls(self) -> dict[str, Any]:
         rows = self.tracks.calls

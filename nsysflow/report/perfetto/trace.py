@@ -108,12 +108,12 @@ class Flows:
         """The flows of a picture, numbered from `first`. None goes back in time: where clocks
         disagree so much, an arrow would say the opposite."""
         calls, ops, gaps = tracks.calls, tracks.operations, tracks.gaps
-        launched = calls["start_ns"].gather(ops["call"]) <= ops["start_ns"]
+        launched = calls["start_ns"][ops["call"]] <= ops["start_ns"]
         into_ops = _number_flows(launched, first)
         blamed = pl.select(
             pl.coalesce(
-                calls["start_ns"].gather(gaps["culprit_call"]),
-                ops["start_ns"].gather(gaps["culprit_op"]),
+                calls["start_ns"][gaps["culprit_call"]],
+                ops["start_ns"][gaps["culprit_op"]],
             )
         ).to_series()
         into_gaps = _number_flows(blamed <= gaps["end_ns"], first + len(ops))
@@ -289,7 +289,7 @@ class _Report:
 
     def _write_slices(self, rows: pl.DataFrame, columns: PacketColumns) -> None:
         depth = rows["depth"] if "depth" in rows.columns else pl.lit(0)
-        track = (pl.lit(self.first.gather(rows["lane"])) + depth).alias("track")
+        track = (pl.lit(self.first[rows["lane"]]) + depth).alias("track")
         self.packets.write_slices(rows.with_columns(track), columns)
 
     def _phase_names(self, path: pl.Series) -> pl.Series:
@@ -315,24 +315,24 @@ class _Report:
         known = shape.set(shape >= len(self.shapes), None)
         sides = (pl.col(f"grid_{side}") for side in "xyz")
         grids = self.shapes.select(pl.format("{} x {} x {}", *sides).alias("grid"))
-        return grids["grid"].gather(known)
+        return grids["grid"][known]
 
     def _gap_rows(self) -> pl.DataFrame:
         """The parts of gaps. What is known of the whole gap is at its largest part."""
         gaps, calls, ops = self.tracks.gaps, self.tracks.calls, self.tracks.operations
         blamed = (
-            calls["name"].gather(gaps["culprit_call"]).cast(pl.String),
-            ops["name"].gather(gaps["culprit_op"]).cast(pl.String),
+            calls["name"][gaps["culprit_call"]].cast(pl.String),
+            ops["name"][gaps["culprit_op"]].cast(pl.String),
         )
         of_gap = gaps.select(
             pl.int_range(pl.len()).over("device").alias("gap"),
             (pl.col("end_ns") - pl.col("start_ns")).alias("gap_ns"),
             self._phase_names(gaps["phase"]),
             pl.coalesce(*blamed).alias("culprit"),
-            calls["source"].gather(gaps["culprit_call"]).alias("source"),
-            ops["name"].gather(gaps["next_op"]).alias("next"),
+            calls["source"][gaps["culprit_call"]].alias("source"),
+            ops["name"][gaps["next_op"]].alias("next"),
             self.flows.into_gaps.alias("flow"),
-            pl.lit(self.first.gather(gaps["lane"])).alias("track"),
+            pl.lit(self.first[gaps["lane"]]).alias("track"),
         )
         parts = gap_parts(gaps)
         labels = [cause.label for cause in CAUSES.values()]
@@ -361,7 +361,7 @@ class _Report:
     def _write_queued(self) -> None:
         """How far each process runs ahead of its GPUs."""
         launched = self._operations_by("process").filter(pl.col("call").is_not_null())
-        call_ns = self.tracks.calls["start_ns"].gather(launched["call"]).alias("call_ns")
+        call_ns = self.tracks.calls["start_ns"][launched["call"]].alias("call_ns")
         for (pid,), rows in launched.with_columns(call_ns).group_by("owner", maintain_order=True):
             queued = run_ahead(rows)
             uuid = self.lanes.counter("queued operations", self.lanes.process(pid))
@@ -370,4 +370,4 @@ class _Report:
     def _operations_by(self, column: str) -> pl.DataFrame:
         """The operations, with `owner`: this column of their lane."""
         ops, lanes = self.tracks.operations, self.tracks.lanes
-        return ops.with_columns(lanes[column].gather(ops["lane"]).alias("owner"))
+        return ops.with_columns(lanes[column][ops["lane"]].alias("owner"))
