@@ -118,7 +118,7 @@ def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
     kernels = ops.filter(pl.col("part") == "comm")
     stated = _ranges_of_nccl(events)
     axis = events.axis
-    asked = kernels.select(axis.at(pl.col("thread_no"), pl.col("launch_start_ns"))).to_series()
+    asked = axis.at(kernels["thread_no"], kernels["launch_start_ns"])
     at = last_at_or_before(stated["start"], asked)
     inside = (asked < stated["end"][at]).fill_null(value=False)
     row = at.set(~inside, None)
@@ -164,7 +164,7 @@ def with_exposed_time(
 
     `busy_ns` is the time that belongs to the kernel, `exposed_ns` the part of it without compute.
     """
-    order = kernels.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
+    order = kernels[["op", *LAUNCH_ORDER, "short_name", "name", "process"]]
     claims = on_axis(kernels, axis).hstack(order.get_columns())
     pieces = flatten(claims, rank=_started_first, keep=["op"])
     pieces = overlaps(pieces, on_axis(windows, axis))
@@ -256,10 +256,10 @@ def copies(events: Events) -> Copies:
 def _blocks(events: Events, copies: Operations) -> pl.Series:
     """Whether the copy's call ended no earlier than the copy, or a sync follows on its thread."""
     axis = events.axis
-    calls = events.calls.select("call", "class", "thread_no", "start_ns")
+    calls = events.calls[["call", "class", "thread_no", "start_ns"]]
     calls = calls.filter(pl.col("class") != "api")
-    starts = calls.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
-    ends = copies.select(axis.at(pl.col("thread_no"), pl.col("launch_end_ns"))).to_series()
+    starts = axis.at(calls["thread_no"], calls["start_ns"])
+    ends = axis.at(copies["thread_no"], copies["launch_end_ns"])
     following = starts.search_sorted(ends, side="left")
     # A copy call of zero length starts at its own end.
     itself = calls["call"][following.set(following >= len(starts), None)] == copies["call"]
@@ -280,7 +280,7 @@ def stall_calls(calls: Calls) -> Calls:
 
 def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: BusyTime) -> BlockingCalls:
     """`stalls` (calls with `phase`), with their threads and how long their GPUs were busy."""
-    callers = events.threads.select("thread_no", "thread", "process")
+    callers = events.threads[["thread_no", "thread", "process"]]
     stalls = stalls.join(callers, on="thread_no", maintain_order="left")
     return stalls.with_columns(_busy_ns(events, stalls, busy))
 
@@ -288,11 +288,11 @@ def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: BusyTime) -> Block
 def _busy_ns(events: Events, stalls: pl.DataFrame, busy: BusyTime) -> pl.Series:
     """How long any GPU that the caller's process uses was busy during each call."""
     axis = events.axis
-    numbers = events.threads.select("thread_no", "process_no")
-    processes = events.threads.select("process", "process_no").unique()
+    numbers = events.threads[["thread_no", "process_no"]]
+    processes = events.threads[["process", "process_no"]].unique()
     uses = events.users.join(processes, on="process")
     cover = _busy_by_process(busy, uses, axis)
-    at = stalls.select("thread_no", "start_ns", "end_ns").join(
+    at = stalls[["thread_no", "start_ns", "end_ns"]].join(
         numbers, on="thread_no", maintain_order="left"
     )
     process = pl.col("process_no")
@@ -315,7 +315,7 @@ def _busy_by_process(busy: BusyTime, uses: pl.DataFrame, axis: Axis) -> Cover:
 def launches(events: Events) -> Launches:
     """The times of each launch call, up to the start of its first operation."""
     columns = ["op", "call", "thread_no", "start_ns", "launch_start_ns", "launch_end_ns"]
-    ops = events.ops.select("first", *columns).filter("first")
+    ops = events.ops[["first", *columns]].filter("first")
     start, end = pl.col("launch_start_ns"), pl.col("launch_end_ns")
     return ops.select(
         "op",
@@ -329,7 +329,7 @@ def launches(events: Events) -> Launches:
 
 def _run_ahead(events: Events, launches: pl.DataFrame) -> pl.Series:
     """The number of operations of the process that were launched but not started at each launch."""
-    times = events.ops.select("call", "thread_no", "start_ns", "launch_start_ns")
+    times = events.ops[["call", "thread_no", "start_ns", "launch_start_ns"]]
     launched = _on_process_axis(times.drop_nulls("call"), events)
     places = _on_process_axis(launches, events)["launched"]
     begun = launched["launched"].sort().search_sorted(places, side="left")

@@ -115,13 +115,13 @@ def _first_slow_launches(calls: ClassedCalls, ops: pl.DataFrame) -> pl.Series:
     if slow.is_empty():
         return pl.Series("call", [], dtype=pl.UInt32)
     is_slow = scatter_table(len(calls), slow["call"], repeated(value=True, length=len(slow)))
-    kernels = ops.select("kind", "process", "name", "call", "launch_start_ns").filter(
+    kernels = ops[["kind", "process", "name", "call", "launch_start_ns"]].filter(
         pl.col("kind") == "kernel", pl.col("call").is_not_null()
     )
     suspects = kernels.filter(is_slow[kernels["call"]].is_not_null())
     launches = kernels.filter(pl.col("name").is_in(suspects["name"].unique().implode()))
     launches = launches.filter(~matching(calls["name"], GRAPH_LAUNCH)[launches["call"]])
-    called = calls.select("end_ns", "correlation")[launches["call"]]
+    called = calls[["end_ns", "correlation"]][launches["call"]]
     order = ["launch_start_ns", "end_ns", "correlation", "call"]
     first = (
         launches.hstack(called)
@@ -174,7 +174,7 @@ PART: Final = pl.Enum(["compute", "comm", "copy"])
 
 def parts_of(ops: pl.DataFrame) -> pl.Series:
     """The `part` of each operation."""
-    kernels = ops.select("name", "short_name").filter(ops["kind"] == "kernel").unique("name")
+    kernels = ops[["name", "short_name"]].filter(ops["kind"] == "kernel").unique("name")
     names = kernels.cast(pl.String).sort("name").rows()
     is_copy = pl.col("kind").is_in(["memcpy", "memset"])
     is_comm = pl.col("name").is_in(_communicating(tuple(names))) & (pl.col("kind") == "kernel")

@@ -132,12 +132,12 @@ class Events:
     @computed_once
     def devices(self) -> Annotated[pl.DataFrame, DEVICES_USED]:
         """The GPUs that operations ran on."""
-        return distinct(self.ops.select("device_no", "device"))
+        return distinct(self.ops[["device_no", "device"]])
 
     @computed_once
     def users(self) -> Annotated[pl.DataFrame, USERS]:
         """The processes on each GPU."""
-        return distinct(self.ops.select("process", "device_no"))
+        return distinct(self.ops[["process", "device_no"]])
 
     @computed_once
     def stream_no(self) -> pl.Series:
@@ -155,8 +155,8 @@ def in_order(trace: Trace, options: Options) -> Events:
     }
     lasting = {name: _not_negative(frame) for name, frame in frames.items()}
     kept, outliers = without_outliers(lasting)
-    first_ns, last_ns = _extent([f.select("start_ns", "end_ns") for f in kept.values()])
-    latest_end_ns = _extent([f.select("end_ns") for f in kept.values()])[1]
+    first_ns, last_ns = _extent([f[["start_ns", "end_ns"]] for f in kept.values()])
+    latest_end_ns = _extent([f[["end_ns"]] for f in kept.values()])[1]
     axis = Axis.over(first_ns, last_ns, margin_ns=max(options.framework_gap_ns, SYNC_AFTER_NS) + 1)
     threads = _threads(trace, kept)
     calls = _calls(kept["calls"], threads, axis, trace.scratch)
@@ -212,7 +212,7 @@ def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> Threads:
         .select("thread", process_of(pl.col("thread")).alias("process"))
         .sort("process", "thread")
         .with_row_index("thread_no")
-        .join(names.select("thread", "name"), on="thread", how="left", maintain_order="left")
+        .join(names[["thread", "name"]], on="thread", how="left", maintain_order="left")
         .with_columns(
             (pl.col("process").rle_id()).alias("process_no"),
             pl.col("name").str.starts_with("pt_autograd").fill_null(value=False).alias("autograd"),
@@ -223,7 +223,7 @@ def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> Threads:
 
 def _numbered(frame: pl.DataFrame, threads: Threads) -> pl.DataFrame:
     """`frame` plus `thread_no`."""
-    return _with_number(frame, threads.select("thread", "thread_no"))
+    return _with_number(frame, threads[["thread", "thread_no"]])
 
 
 def _with_number(rows: pl.DataFrame, numbers: pl.DataFrame) -> pl.DataFrame:
@@ -280,8 +280,8 @@ def _correlation_keys(
     ops: pl.DataFrame, calls: ClassedCalls, threads: Threads
 ) -> tuple[pl.Series, pl.Series]:
     """Keys of (process, correlation id) of the operations and of the calls; null without id."""
-    processes = threads.select("process", "process_no").unique()
-    first, last = _extent([ops.select("correlation"), calls.select("correlation")])
+    processes = threads[["process", "process_no"]].unique()
+    first, last = _extent([ops[["correlation"]], calls[["correlation"]]])
     if (last - first + 1) * (len(processes) + 1) >= KEYS:
         ops, calls = _renumbered(ops, calls)
         first, last = 0, len(ops) + len(calls)
@@ -340,7 +340,7 @@ def _pageable_calls(trace: Trace, ops: pl.DataFrame) -> pl.Series:
 def _sorted_ops(ops: pl.DataFrame, axis: Axis, scratch: Scratch | None) -> Operations:
     """Operations on the device axis, with their part in the accounting."""
     devices = ops.select(pl.col("device").unique().sort()).with_row_index("device_no")
-    ops = _with_number(ops, devices.select("device", "device_no"))
+    ops = _with_number(ops, devices[["device", "device_no"]])
     place = axis.at(pl.col("device_no"), pl.col("start_ns"))
     by_name = [pl.col(c).cast(pl.String) for c in ("short_name", "name")]
     ties = [*(pl.col(key) for key in LAUNCH_ORDER), *by_name, pl.col("process")]
@@ -350,7 +350,7 @@ def _sorted_ops(ops: pl.DataFrame, axis: Axis, scratch: Scratch | None) -> Opera
 
 def _firsts(ops: pl.DataFrame) -> pl.Series:
     """Whether each operation is the first to start of those that its call launched."""
-    launched = ops.select("start_ns", "call").with_row_index("row").drop_nulls("call")
+    launched = ops[["start_ns", "call"]].with_row_index("row").drop_nulls("call")
     if not launched["start_ns"].is_sorted():
         launched = launched.sort("start_ns", "row")
     last_is_first = launched.reverse()

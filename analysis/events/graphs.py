@@ -16,7 +16,7 @@ def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:
     """When the stream capture began that was on in the process of each of `rows` (`process`,
     `start_ns`); null where none was. Any thread of the process may capture."""
     marks = _marks(events)
-    asked = rows.select("process", "start_ns").with_row_index("row").sort("start_ns", "row")
+    asked = rows[["process", "start_ns"]].with_row_index("row").sort("start_ns", "row")
     # the last begin or end of a capture before a row says whether one was on
     latest = asked.join_asof(
         marks, on="start_ns", by="process", allow_exact_matches=False, check_sortedness=False
@@ -102,8 +102,8 @@ def _origins(nodes: pl.DataFrame) -> pl.DataFrame:
     for _ in range(len(nodes).bit_length()):  # each pass doubles how far the chain was followed
         origin = origin[origin]
     ends = nodes.select(is_origin).to_series()[origin].fill_null(value=False)
-    times = nodes.select("start_ns", "thread")[origin]
-    return nodes.select("process", "node").hstack(times.get_columns()).filter(ends)
+    times = nodes[["start_ns", "thread"]][origin]
+    return nodes[["process", "node"]].hstack(times.get_columns()).filter(ends)
 
 
 LONG_GRAPH_KERNEL: Final = 100
@@ -182,7 +182,7 @@ def _on_streams_of_graphs(ops: Operations) -> pl.DataFrame:
 
 def _long_kernels(ops: Operations) -> pl.Series:
     """Kernels of a graph that last over 100 times the median of the same node."""
-    kernels = ops.select("op", "kind", "process", "graph_node", "name", "start_ns", "end_ns")
+    kernels = ops[["op", "kind", "process", "graph_node", "name", "start_ns", "end_ns"]]
     kernels = kernels.filter(pl.col("kind") == "kernel", pl.col("graph_node").is_not_null())
     lasts = pl.col("end_ns") - pl.col("start_ns")
     median = lasts.median().over("process", "graph_node", "name")
@@ -208,7 +208,7 @@ def lacking_launches(ops: Operations) -> LackingLaunches:
     A launch is of the graph that its most frequent node names, of equal ones the smallest.
     """
     of_launch, of_node = ["process", "correlation"], ["process", "graph_node"]
-    rows = ops.filter(pl.col("graph_node").is_not_null()).select(*of_launch, "graph_node").unique()
+    rows = ops.filter(pl.col("graph_node").is_not_null())[[*of_launch, "graph_node"]].unique()
     count = pl.len().over(of_node).alias("count")
     first = pl.col("graph_node").sort_by("count", "graph_node", descending=[True, False]).first()
     named = rows.with_columns(count).with_columns(first.over(of_launch).alias("graph"))

@@ -136,7 +136,7 @@ def _with_stacks(calls: ClassedCalls, backtraces: pl.DataFrame, axis: Axis) -> p
     """Per call `thread_no`, `correlation`, `start` and `end` on the axis, and `stack` of a
     backtrace taken when it started."""
     key, thread = ["thread_no", "start_ns"], pl.col("thread_no")
-    at_start = backtraces.select(*key, "stack").unique(key, keep="first", maintain_order=True)
+    at_start = backtraces[[*key, "stack"]].unique(key, keep="first", maintain_order=True)
     return calls.join(at_start, on=key, how="left", maintain_order="left").select(
         "thread_no",
         "correlation",
@@ -180,7 +180,7 @@ def _of_copy_and_wait(calls: pl.DataFrame) -> pl.Series:
     paired = (soon & (waits["class"] == "sync")).fill_null(value=False)
     copies, waits = copies.filter(paired), waits.filter(paired)
     either = (copies, waits), (waits, copies)
-    lent = pl.concat([to.select("row").with_columns(by["stack"]) for to, by in either])
+    lent = pl.concat([to[["row"]].with_columns(by["stack"]) for to, by in either])
     lent = lent.drop_nulls().unique("row", keep="first", maintain_order=True)
     both = calls.join(lent, on="row", how="left", maintain_order="left", suffix="_of_other")
     return both.select(pl.coalesce("stack", "stack_of_other")).to_series()

@@ -74,7 +74,7 @@ def event_waits(events: Events) -> EventWaits:
     hosts = waits.filter(~by_stream)
     hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
     return EventWaits(
-        edges=after.select("op", "source").drop_nulls(),
+        edges=after[["op", "source"]].drop_nulls(),
         hosts=hosts.unique("call", keep="first", maintain_order=True),
         missing=max(0, asked - waits.filter(by_stream)["record"].count()),
     )
@@ -82,7 +82,7 @@ def event_waits(events: Events) -> EventWaits:
 
 def _launched_on(wanted: pl.Series, events: Events) -> pl.DataFrame:
     """The launched operations of the streams `wanted`, in the order of their launches."""
-    ops = events.ops.select("op", "launch_start_ns", "end_ns").with_columns(events.stream_no)
+    ops = events.ops[["op", "launch_start_ns", "end_ns"]].with_columns(events.stream_no)
     ops = ops.filter(ops["stream_no"].is_in(wanted.unique().implode())).drop_nulls(
         "launch_start_ns"
     )
@@ -294,8 +294,8 @@ def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
     """The pieces; on GPUs that mostly communicate or copy, these are what is waited for."""
     compute = pl.col("part") == "compute"
     ops = events.ops.filter(pl.col("end_ns") > pl.col("start_ns"))
-    placed = on_axis(ops.select("op", "device_no", "start_ns", "end_ns", "part"), events.axis)
-    placed = ops.select("op", "device_no", "part").hstack(placed.select("start", "end"))
+    placed = on_axis(ops[["op", "device_no", "start_ns", "end_ns", "part"]], events.axis)
+    placed = ops[["op", "device_no", "part"]].hstack(placed.select("start", "end"))
     sent, computed = _in_turn(placed.filter(~compute)), _in_turn(placed.filter(compute))
     if sent.is_empty():
         return pieces

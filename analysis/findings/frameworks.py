@@ -78,7 +78,7 @@ class Frameworks:
 
 def frameworks_of(timeline: Timeline) -> Frameworks:
     """What the names of a report's kernels, ranges and files tell."""
-    ops = timeline.events.ops.select("name", "short_name").unique()
+    ops = timeline.events.ops[["name", "short_name"]].unique()
     kernels = pl.concat([ops[name].cast(pl.String) for name in ops.columns]).unique()
     ranges = timeline.events.ranges["name"].unique().cast(pl.String)
     code = pl.concat_str(pl.col("file", "function").cast(pl.String), separator=" ").alias("code")

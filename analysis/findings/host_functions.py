@@ -224,7 +224,7 @@ def _waits_in(subject: JudgedReport, stacks: pl.DataFrame) -> str:
     inner = inner.filter(pl.col("depth") < pl.col("own"))
     function = pl.col("function").cast(pl.String)
     waits = function.str.contains(WAITS)
-    standing = inner.filter(pl.col("depth") == 0, waits).select("stack", "ns")
+    standing = inner.filter(pl.col("depth") == 0, waits)[["stack", "ns"]]
     if standing.is_empty() or 2 * int(standing["ns"].sum()) < int(stacks["ns"].sum()):
         return ""
     called = inner.filter(waits).join(standing.select("stack"), on="stack", how="semi")

@@ -56,9 +56,7 @@ def pause_rows(view: View, step_paths: list[str]) -> pl.DataFrame:
         step_paths: which ranges are steps; `batch` may be one, and then loads nothing.
     """
     parts = view.idle_parts
-    places = _by_place(
-        pl.concat([parts[cause].select("row", "path", "ns") for cause in PAUSE_CAUSES])
-    )
+    places = _by_place(pl.concat([parts[cause][["row", "path", "ns"]] for cause in PAUSE_CAUSES]))
     gaps, loading = view.gaps, parts["module_load"]["row"].unique()
     rows = places.select(
         view.events.ops["device"][gaps["next_op"][places["row"]]].alias("device"),
@@ -148,7 +146,7 @@ def stall_rows(view: View) -> pl.DataFrame:
 
 def _within(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     """The stalls with idle time behind them in the judged part, or that begin in it."""
-    spans = view.windows.select("start_ns", "end_ns").sort("start_ns")
+    spans = view.windows[["start_ns", "end_ns"]].sort("start_ns")
     begun = spans["start_ns"].search_sorted(rows["start_ns"], side="right")
     past = spans["end_ns"].sort().search_sorted(rows["start_ns"], side="right")
     return rows.filter((begun > past) | (rows["idle_ns"] > 0))
@@ -177,7 +175,7 @@ def _copy_of(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     `copy_label`; null without one."""
     about = ["direction", "bytes", "copy_label"]
     copies = view.timeline.copies.filter(pl.col("call").is_not_null()).unique("call", keep="first")
-    own = rows.select("call").join(copies, on="call", how="left", maintain_order="left")
+    own = rows[["call"]].join(copies, on="call", how="left", maintain_order="left")
     axis = view.events.axis
     before = _place(rows, "start_ns", axis).sort("place", maintain_order=True)
     ended = _place(copies, "launch_end_ns", axis, *about).sort("place")
@@ -236,7 +234,7 @@ class JudgedReport:
     @property
     def has_ranks(self) -> bool:
         """Whether several processes or GPUs communicate in the report: ranks of one run."""
-        communicating = self.timeline.communication.select("process", "device").unique()
+        communicating = self.timeline.communication[["process", "device"]].unique()
         return len(communicating) > 1
 
     @computed_once
@@ -427,14 +425,14 @@ def scaled(kernels: pl.DataFrame, rows: pl.DataFrame) -> tuple[tuple[str, float]
     """Each name with the factor that takes `gain_ns` off all kernels of that name together; the
     largest gain first."""
     gains = rows.group_by("name").agg(pl.col("gain_ns").sum()).filter(pl.col("gain_ns") > 0)
-    alike = kernels.join(gains.select("name"), on="name", how="semi")
+    alike = kernels.join(gains[["name"]], on="name", how="semi")
     totals = alike.group_by("name").agg(pl.col("ns").sum())
     factor = (1 - pl.col("gain_ns") / pl.col("ns")).clip(0, 1).alias("factor")
     factors = gains.join(totals, on="name").select(
         pl.col("name").cast(pl.String), factor, "gain_ns"
     )
     ranked = factors.sort("gain_ns", "name", descending=[True, False])
-    return tuple(ranked.select("name", "factor").rows())
+    return tuple(ranked[["name", "factor"]].rows())
 
 
 def share_of_kernels(subject: JudgedReport, rows: pl.DataFrame) -> float:

@@ -179,7 +179,7 @@ def _by_lane(ops: PlacedOps) -> pl.DataFrame:
     if len(lanes) < 2:
         return kernels.select(*columns, pl.lit(0, pl.UInt32).alias("lane"))
     numbered = kernels.join(lanes, on=stream, how="left", maintain_order="left", nulls_equal=True)
-    return numbered.select(*columns, "lane").sort("lane", maintain_order=True)
+    return numbered[[*columns, "lane"]].sort("lane", maintain_order=True)
 
 
 def _job() -> pl.Expr:

@@ -55,7 +55,7 @@ class RunReplays(Replays):
         """Of the reports of a run; None where these have no collectives together in steps."""
         if not ranks.met or not all(subject.of_steps for subject in subjects):
             return None
-        kept = [subject.judged_steps.select("step", *RANK) for subject in subjects]
+        kept = [subject.judged_steps[["step", *RANK]] for subject in subjects]
         numbers = [
             {*of["step"]} for frame in kept for of in frame.partition_by(RANK, include_key=False)
         ]
@@ -145,7 +145,7 @@ class RunReplays(Replays):
     @computed_once
     def _outlines(self) -> pl.DataFrame:
         """OUTLINES of the ranks without a program."""
-        met = self._meetings.select("collective").unique()
+        met = self._meetings[["collective"]].unique()
         rows = self._kernels.filter(pl.col("program").is_null())
         return outlines_of(rows.join(met, on="collective", how="semi"))
 
@@ -249,7 +249,7 @@ class RunReplays(Replays):
                 for number, one, ops in zip(self._programs_of, self.each, ops_of, strict=True)
             ]
         )
-        ranks = self.ranks.matched.ranks.select("rank", "report_no", *RANK)
+        ranks = self.ranks.matched.ranks[["rank", "report_no", *RANK]]
         steps = steps.join(ranks, on=["report_no", *RANK], nulls_equal=True, how="left")
         awaited = steps.filter(~pl.col("rank").is_in([*change.unawaited]).fill_null(value=False))
         steps = steps if awaited.is_empty() else awaited

@@ -10,13 +10,16 @@ and `Cover.slices` finds their owners: that is how a stall is charged to its cal
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
 import polars as pl
 
 from nsysflow.analysis.frames.lookup import repeated
+from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
+
+T = TypeVar("T", pl.Expr, pl.Series)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class Axis:
         """An axis for times in `[first_ns, last_ns]`, tracks at least `margin_ns` apart."""
         return cls(origin_ns=first_ns, stride_ns=last_ns - first_ns + margin_ns + 1)
 
-    def at(self, track: pl.Expr, time_ns: pl.Expr) -> pl.Expr:
+    def at(self, track: T, time_ns: T) -> T:
         """Place of `time_ns` on `track`."""
         return time_ns - self.origin_ns + track.cast(pl.Int64) * self.stride_ns
 
@@ -51,10 +54,8 @@ class Axis:
 
 def on_axis(rows: pl.DataFrame, axis: Axis, track: str = "device_no") -> pl.DataFrame:
     """`start`, `end` on the axis of rows with a track, `start_ns` and `end_ns`."""
-    return rows.select(
-        axis.at(pl.col(track), pl.col("start_ns")).alias("start"),
-        axis.at(pl.col(track), pl.col("end_ns")).alias("end"),
-    )
+    sides = {"start": rows["start_ns"], "end": rows["end_ns"]}
+    return pl.DataFrame({name: axis.at(rows[track], time_ns) for name, time_ns in sides.items()})
 
 
 def inside(rows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -101,13 +102,13 @@ def merge(intervals: pl.DataFrame, *, within_ns: int = 0) -> pl.DataFrame:
 
     Intervals no further apart than `within_ns` are joined into one.
     """
-    intervals = intervals.select("start", "end")
+    intervals = intervals[["start", "end"]]
     if not intervals["start"].is_sorted():
         intervals = intervals.sort("start")
     reached = reached_before(pl.col("end"))
     opens = (pl.col("start") - reached > within_ns).fill_null(value=True)
     first = intervals.select(pl.col("start"), pl.col("end").cum_max(), opens.alias("opens"))
-    last = first["opens"].shift(-1, fill_value=True)
+    last = pl.concat([first["opens"].slice(1), repeated(value=True, length=min(1, len(first)))])
     return pl.DataFrame(
         {"start": first["start"].filter(first["opens"]), "end": first["end"].filter(last)},
         schema={"start": pl.Int64(), "end": pl.Int64()},
@@ -193,7 +194,7 @@ def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
         rows, first, past = rows.filter(met), first.filter(met), past.filter(met)
     others_met = pl.int_ranges(first, past, dtype=pl.UInt32).alias("other")
     touched = rows.with_columns(others_met).explode("other")
-    inside = others.select("start", "end")[touched["other"]]
+    inside = others[["start", "end"]][touched["other"]]
     return touched.with_columns(
         pl.max_horizontal("start", inside["start"]).alias("start"),
         pl.min_horizontal("end", inside["end"]).alias("end"),
@@ -209,13 +210,13 @@ class Cover:
     """
 
     intervals: pl.DataFrame
-    _reach: pl.DataFrame = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    @computed_once
+    def _reach(self) -> pl.DataFrame:
         length = pl.col("end") - pl.col("start")
         before = (length.cum_sum() - length).cast(pl.Int64)
         offset = (before - pl.col("start")).alias("offset")
-        self._reach = self.intervals.select("start", "end", offset)
+        return self.intervals.select("start", "end", offset)
 
     @property
     def before(self) -> pl.Series:
@@ -227,8 +228,11 @@ class Cover:
         if self.intervals.is_empty():
             return repeated(0, len(places), pl.Int64).alias(places.name)
         at = rows_at_or_before(self._reach, "start", places)
-        reached = pl.min_horizontal("place", "end") + pl.col("offset")
-        return at.select(reached.fill_null(0)).to_series().alias(places.name)
+        place, end = at["place"], at["end"]
+        reached = place.zip_with(place < end, end) + at["offset"]
+        if reached.null_count():  # before the first interval
+            reached = reached.fill_null(0)
+        return reached.alias(places.name)
 
     def between(self, start: pl.Series, end: pl.Series) -> pl.Series:
         """Covered time inside each `[start, end)`."""
@@ -263,13 +267,12 @@ def addressed(before: pl.Series, wanted: pl.DataFrame) -> pl.DataFrame:
         number), `begin` and `stop` of the touch, counted from the piece's own start.
     """
     wanted = wanted.filter(pl.col("stop") > pl.col("begin"))
-    first = before.search_sorted(wanted["begin"], side="right") - 1
-    past = before.search_sorted(wanted["stop"], side="left")
-    touched = wanted.with_columns(
-        pl.int_ranges(first, past, dtype=pl.UInt32).alias("piece")
-    ).explode("piece")
+    first = pl.lit(before).search_sorted(pl.col("begin"), side="right") - 1
+    past = pl.lit(before).search_sorted(pl.col("stop"), side="left")
+    pieces = pl.int_ranges(first, past, dtype=pl.UInt32).alias("piece")
+    touched = wanted.with_columns(pieces).explode("piece")
     start = before[touched["piece"]]
-    after = before.gather(touched["piece"] + 1, null_on_oob=True)
+    after = pl.concat([before.slice(1), repeated(None, 1, pl.Int64)])[touched["piece"]]
     return touched.with_columns(
         pl.max_horizontal("begin", start) - start,
         pl.min_horizontal("stop", after) - start,
@@ -294,7 +297,7 @@ def rows_at_or_before(rows: pl.DataFrame, key: str, places: pl.Series) -> pl.Dat
         return asked.join_asof(rows, left_on="place", right_on=key, check_sortedness=False)
     index = rows[key].search_sorted(places, side="right").cast(pl.Int64) - 1
     index = index.set(index < 0, None).cast(pl.UInt32)
-    return asked.hstack(rows.drop(key)[index].get_columns())
+    return asked.hstack([rows[name][index] for name in rows.columns if name != key])
 
 
 def last_at_or_before(sorted_places: pl.Series, places: pl.Series) -> pl.Series:

@@ -121,7 +121,7 @@ def with_launches(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
 def _previous(ops: Operations, walked: pl.DataFrame, ends: pl.Series) -> pl.Series:
     """The operation that ends where each gap begins; the one launched last, if several do."""
     reaching = (pl.col("reach") >= pl.col("before")).fill_null(value=True)
-    frontier = walked.filter(reaching).select("op", "reach")
+    frontier = walked.filter(reaching)[["op", "reach"]]
     tied = frontier["reach"] == frontier["reach"].shift(1)
     if tied.any():
         keys = ops.select("op", *LAUNCH_ORDER, "short_name", "name", "process")
@@ -129,7 +129,7 @@ def _previous(ops: Operations, walked: pl.DataFrame, ends: pl.Series) -> pl.Seri
         launched = [pl.col(key).fill_null(NEVER_NS) for key in LAUNCH_ORDER]
         latest_last = [*launched, *names, pl.col("process")]
         frontier = frontier.join(keys, on="op", maintain_order="left")
-        frontier = sort_with_ties(frontier, "reach", latest_last).select("op", "reach")
+        frontier = sort_with_ties(frontier, "reach", latest_last)[["op", "reach"]]
     return frontier["op"][last_at_or_before(frontier["reach"], ends)].alias("prev_op")
 
 

@@ -102,7 +102,7 @@ def host_time(
     pieces = flatten(claims, rank=partial(_rank, events), keep=["owner", "cause"])
     ends_stretch = ~pl.col("cause").is_in(["profiler", "api"])
     bridged = merge(
-        claims.select("start", "end", "cause").filter(ends_stretch), within_ns=framework_gap_ns
+        claims[["start", "end", "cause"]].filter(ends_stretch), within_ns=framework_gap_ns
     )
     cause = pl.col("cause")
     profiler = pieces.filter(cause == "profiler")
@@ -113,7 +113,7 @@ def host_time(
         launch=Cover(pieces.filter(cause == "launch")),
         in_calls={name: Cover(pieces.filter(cause == name)) for name in IN_CALLS},
         api=Cover(_outside(pieces.filter(cause == "api"), bridged)),
-        launching=Cover(merge(pl.concat([bridged, profiler.select("start", "end")]))),
+        launching=Cover(merge(pl.concat([bridged, profiler[["start", "end"]]]))),
     )
 
 
@@ -156,7 +156,7 @@ def _overhead(events: Events, lanes: pl.DataFrame) -> pl.DataFrame:
     """The profiler's work on every thread of every lane; `owner` is its row."""
     both = pl.concat(
         [
-            lanes.select("lane", "thread_no"),
+            lanes[["lane", "thread_no"]],
             lanes.select("lane", pl.col("other_no").alias("thread_no")).drop_nulls(),
         ]
     )
@@ -218,18 +218,18 @@ def _calls_within(axis: Axis, calls: Calls, asked: pl.DataFrame) -> pl.DataFrame
 
 def _last_calls_before(axis: Axis, calls: Calls, asked: pl.DataFrame) -> pl.DataFrame:
     """`lane`, `row` of the last non-`api` call that ended before each gap."""
-    calls = calls.select("class", "thread_no", "start_ns", "end_ns").with_row_index("row")
+    calls = calls[["class", "thread_no", "start_ns", "end_ns"]].with_row_index("row")
     calls = calls.filter(pl.col("class") != "api")
     places = _on_thread_axis(axis, calls)
     reaches = (pl.col("end") > reached_before(pl.col("end"))).fill_null(value=True)
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     latest = places.select(pl.when(reaches).then(row).forward_fill()).to_series()
-    start = asked.select(axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    start = axis.at(asked["thread_no"], asked["start_ns"])
     at = latest[last_at_or_before(places["start"], start)]
-    calls_before = asked.select("lane", "thread_no").with_columns(
+    calls_before = asked[["lane", "thread_no"]].with_columns(
         calls["row"].gather(at), calls["thread_no"].gather(at).alias("found_no")
     )
-    return calls_before.filter(pl.col("thread_no") == pl.col("found_no")).select("lane", "row")
+    return calls_before.filter(pl.col("thread_no") == pl.col("found_no"))[["lane", "row"]]
 
 
 def _on_thread_axis(axis: Axis, calls: pl.DataFrame) -> pl.DataFrame:
@@ -278,17 +278,17 @@ class Span:
         before = self.cover.before
         pieces = self.cover.intervals.select("owner", before.alias("before"), before.alias("ends"))
         last = rows_at_or_before(pieces, "ends", spans["stop"] - 1)
-        spans = spans.hstack(last.select("before", "owner"))
+        spans = spans.hstack(last[["before", "owner"]])
         last_ns = pl.col("stop") - pl.max_horizontal("begin", "before")
         clear = (2 * last_ns > total) & (pl.col("between") <= last_ns)
-        led, others = spans.filter(clear).select("row", "owner"), spans.filter(~clear)
+        led, others = spans.filter(clear)[["row", "owner"]], spans.filter(~clear)
         if not others.is_empty():
             led = pl.concat([led, self._contest(others, begun_ns)])
         return scatter_table(len(self.begin), led["row"], led["owner"])
 
     def _contest(self, spans: pl.DataFrame, begun_ns: pl.Series) -> pl.DataFrame:
         """`row` and `owner` of the spans in which one call has at least `between`."""
-        pieces = self.cover.slices(spans.select("row", "between", "begin", "stop"))
+        pieces = self.cover.slices(spans[["row", "between", "begin", "stop"]])
         calls = pieces.group_by("row", "owner").agg(pl.col("ns").sum(), pl.col("between").first())
         calls = calls.filter(pl.col("ns") >= pl.col("between"))
         return (

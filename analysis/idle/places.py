@@ -75,7 +75,7 @@ def main_paths(gaps: CausedGaps, parts: dict[str, IdleParts], rank: pl.Series) -
         parts: of `idle_parts`.
         rank: the order of the paths, by number.
     """
-    chosen = [IDLE_PARTS.to_frame().select("gap", "path")]
+    chosen = [IDLE_PARTS.to_frame()[["gap", "path"]]]
     for cause, rows in parts.items():
         if rows.is_empty():  # most causes are rare
             continue
@@ -84,7 +84,7 @@ def main_paths(gaps: CausedGaps, parts: dict[str, IdleParts], rank: pl.Series) -
             continue
         several = mine.filter("split").with_columns(_ranked(mine.filter("split")["path"], rank))
         best = several.sort("gap", -pl.col("ns"), "rank").unique("gap", keep="first")
-        chosen += [mine.filter(~pl.col("split")).select("gap", "path"), best.select("gap", "path")]
+        chosen += [mine.filter(~pl.col("split"))[["gap", "path"]], best[["gap", "path"]]]
     places = pl.concat(chosen)
     return scatter_table(len(gaps), places["gap"], places["path"])
 

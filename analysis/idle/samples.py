@@ -34,7 +34,7 @@ def cells(events: Events) -> Cells:
     trace, axis = events.trace, events.axis
     exact = not trace.running.is_empty()
     stretches = trace.running if exact else _reach_of_samples(trace.samples)
-    threads = events.threads.select("thread", "thread_no")
+    threads = events.threads[["thread", "thread_no"]]
     standing = inside(stretches, axis).join(threads, on="thread")
     known = on_axis(standing, axis, "thread_no").with_columns(standing["stack"])
     known = known.sort("start").with_row_index("cell")
@@ -156,7 +156,7 @@ def _threads_asked(events: Events, waiting: pl.DataFrame) -> pl.DataFrame:
     """
     axis, calls = events.axis, events.calls
     reached = calls.select(axis.at(pl.col("thread_no"), pl.col("end_ns")).cum_max()).to_series()
-    gap_start = waiting.select(axis.at(pl.col("next_no"), pl.col("start_ns"))).to_series()
+    gap_start = axis.at(waiting["next_no"], waiting["start_ns"])
     first = calls["start_ns"][reached.search_sorted(gap_start, side="right")]
     begun = first.alias("begun_ns").to_frame()
     waiting = waiting.hstack(begun).with_columns(
@@ -190,7 +190,7 @@ def _in_calls(pieces: pl.DataFrame, launch: Span, path_of_call: pl.Series) -> pl
     places = launching.places(path_of_call)
     touched = pieces.drop("start", "end")[places["gap"]]
     alone = touched.with_columns(places["path"], places["inside_ns"].alias("ns"))
-    shared = touched.hstack(launching.spans.select("begin", "stop")).filter(places["several"])
+    shared = touched.hstack(launching.spans[["begin", "stop"]]).filter(places["several"])
     cut = launch.cover.slices(shared)
     cut = cut.with_columns(path_of_call[cut["owner"]].alias("path"))
     return pl.concat([alone.filter(~places["several"]), cut.select(alone.columns)])

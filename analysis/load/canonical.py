@@ -58,7 +58,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     process = _only_process(raw)
     stacks = recorded_stacks(raw)
     marks = _marks_of_ours(raw, process)
-    captures = first_of_each(marks.select("process", "text").rows())
+    captures = first_of_each(marks[["process", "text"]].rows())
     ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
     calls = _calls(raw, process)
     return Trace(
@@ -352,7 +352,7 @@ def _devices(gpus: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
 
 def source_of(export_info: pl.DataFrame) -> str:
     """What wrote the export, e.g. `Nsight Systems 2025.3.2.0, schema 3.20.3`."""
-    values = dict(export_info.select("name", "value").iter_rows())
+    values = dict(export_info[["name", "value"]].iter_rows())
     version = values.get("EXPORT_PRODUCT_VERSION") or "of unknown version"
     exported = values.get("EXPORT_SCHEMA_VERSION") or "unknown"
     return f"Nsight Systems {version}, schema {exported}"

@@ -33,7 +33,7 @@ def nameless_calls(count: int, total: int) -> Note:
 
 
 def _version(raw: Raw) -> Iterator[Note]:
-    info = dict(raw.export_info.select("name", "value").iter_rows())
+    info = dict(raw.export_info[["name", "value"]].iter_rows())
     version = info.get("EXPORT_SCHEMA_VERSION") or ""
     major = version.partition(".")[0]
     if major.isdecimal() and int(major) > _KNOWN_SCHEMA:

@@ -100,9 +100,9 @@ class Attribution:
 
         `range` is the instance, the outermost one where instances nest.
         """
-        named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
+        named = self.nodes.join(paths[["process", "path"]], on=["process", "path"], how="semi")
         instances = named.select("node", pl.col("range").alias("instance"))
-        nodes = self.nodes.select("node", "parent", "depth").join(instances, on="node", how="left")
+        nodes = self.nodes[["node", "parent", "depth"]].join(instances, on="node", how="left")
         members = [pl.DataFrame(schema={"node": pl.UInt32(), "range": pl.UInt32()})]
         for depth in range(1, greatest(nodes["depth"]) + 1):
             above = members[-1].rename({"node": "parent"})
@@ -113,13 +113,13 @@ class Attribution:
 
     def projected(self, paths: pl.DataFrame) -> pl.DataFrame:
         """Like `within`, with a row for each instance that contains the node."""
-        named = self.nodes.join(paths.select("process", "path"), on=["process", "path"], how="semi")
-        nodes = self.nodes.select("node", "parent", "depth")
-        members = named.select("node", "range")
+        named = self.nodes.join(paths[["process", "path"]], on=["process", "path"], how="semi")
+        nodes = self.nodes[["node", "parent", "depth"]]
+        members = named[["node", "range"]]
         for depth in range(2, greatest(nodes["depth"]) + 1):
             here = nodes.filter(pl.col("depth") == depth)
             inside = here.join(members.rename({"node": "parent"}), on="parent")
-            members = pl.concat([members, inside.select("node", "range")])
+            members = pl.concat([members, inside[["node", "range"]]])
         return members
 
     def ancestors(self) -> Iterator[pl.Series]:
@@ -138,7 +138,7 @@ class Attribution:
 
         Each frame has all rows at that depth or below it, with their path at that depth.
         """
-        paths = self.paths.select("path", "parent_path", "depth")
+        paths = self.paths[["path", "parent_path", "depth"]]
         rows = rows.join(paths, on="path")
         here = rows.clear()
         for depth in range(greatest(rows["depth"]), 0, -1):
@@ -201,7 +201,7 @@ def _open_time(
     return pl.concat(
         [
             slots.select(placed["node"], pl.col("time_ns").alias("start_ns"), "host_wall_ns"),
-            nodes.join(spans, on="range").select("node", "start_ns", "host_wall_ns"),
+            nodes.join(spans, on="range")[["node", "start_ns", "host_wall_ns"]],
         ]
     )
 
@@ -226,7 +226,7 @@ def _with_paths(nodes: Nodes, ranges: PhaseRanges) -> tuple[Tree, Paths]:
     while not here.is_empty():
         level = _level_of_paths(here, paths[-1], first_path=sum(map(len, paths)))
         key = ["parent_path", "name"]
-        here = here.join(level.select("path", "depth", *key), on=key, nulls_equal=True)
+        here = here.join(level[["path", "depth", *key]], on=key, nulls_equal=True)
         paths.append(level)
         placed.append(here.select(TREE.names()).match_to_schema(TREE))
         above = here.select(pl.col("node").alias("parent"), pl.col("path").alias("parent_path"))
@@ -270,7 +270,7 @@ def instance_spans(attribution: Attribution, ops: PlacedOps) -> pl.DataFrame:
         attribution: nodes and paths.
         ops: operations with `node`.
     """
-    nodes = attribution.nodes.select("node", "parent", "range", "process", "path", "depth")
+    nodes = attribution.nodes[["node", "parent", "range", "process", "path", "depth"]]
     spans = (
         ops.drop_nulls("node")
         .group_by("node", "device_no")

@@ -107,12 +107,12 @@ def step_at(steps: pl.DataFrame, asked: pl.DataFrame, axis: Axis) -> pl.Series:
         asked: `process`, `time_ns`.
         axis: of the threads.
     """
-    processes = steps.select("process").unique().with_row_index("track")
+    processes = steps[["process"]].unique().with_row_index("track")
     place = axis.at(pl.col("track"), pl.col("start_ns")).alias("place")
     past = axis.at(pl.col("track"), pl.col("end_ns")).alias("past")
     known = steps.join(processes, on="process").select(place, past, "range").sort("place")
     tracks = asked.join(processes, on="process", how="left", maintain_order="left")
-    places = tracks.select(axis.at(pl.col("track"), pl.col("time_ns"))).to_series()
+    places = axis.at(tracks["track"], tracks["time_ns"])
     at = last_at_or_before(known["place"], places)
     inside = places < known["past"][at]
     return pl.select(pl.when(inside).then(known["range"][at]).alias("range")).to_series()

@@ -49,11 +49,11 @@ class CaptureRanges:
             ranges: those of the nodes.
         """
         captured = captured.drop_nulls("node")
-        distinct = captured.select("node", "began_ns").unique().sort("node", "began_ns")
+        distinct = captured[["node", "began_ns"]].unique().sort("node", "began_ns")
         distinct = distinct.with_row_index("stack")
         here, inside = distinct, [_INSIDE.to_frame()]
         while not here.is_empty():
-            at = nodes.select("parent", "range")[here["node"]]
+            at = nodes[["parent", "range"]][here["node"]]
             at = at.with_columns(ranges["start_ns"][at["range"]])
             depth = pl.lit(-len(inside), pl.Int64).alias("depth")
             rows = here.select("stack", "began_ns", depth).hstack(at)
@@ -93,7 +93,7 @@ def listed_captures(trace: Trace, origins: NodeOrigins, options: Options) -> Cap
     events = in_order(before, options)
     open_ranges = OpenRanges.of(events, options)
     began_ns, last_ns = events.ranges["start_ns"].min(), events.last_ns
-    asked = origins.join(events.threads.select("thread", "thread_no"), on="thread")
+    asked = origins.join(events.threads[["thread", "thread_no"]], on="thread")
     asked = asked.filter(pl.col("time_ns").is_between(began_ns, last_ns))
     stacks = open_ranges.stacks_at(asked)
     nodes, composed = with_inherited(open_ranges.nodes, [stacks])
@@ -140,17 +140,17 @@ class GraphReplays:
             first_node: the number of the first node to add.
         """
         events = open_ranges.events
-        ops = events.ops.select("op", "process", "graph_node", "call")
+        ops = events.ops[["op", "process", "graph_node", "call"]]
         ops = ops.with_columns(launches.alias("launch_node")).drop_nulls(["graph_node", "call"])
         ops = ops.join(captures.stacks, on=["process", "graph_node"])
-        pairs = ops.select("launch_node", "stack").unique()
+        pairs = ops[["launch_node", "stack"]].unique()
         tree, tops = _tree(_not_open(pairs, captures, names))
         ops = ops.join(tops, on=["launch_node", "stack"], nulls_equal=True)
-        replayed = _with_outer(ops.select("call", "launch_node", "leaf").unique(), tree)
+        replayed = _with_outer(ops[["call", "launch_node", "leaf"]].unique(), tree)
         opened = _opened(replayed, captures, events, first_range=len(open_ranges.ranges))
-        replayed = replayed.join(opened.select("call", "inner", "range"), on=["call", "inner"])
+        replayed = replayed.join(opened[["call", "inner", "range"]], on=["call", "inner"])
         replayed = replayed.sort("call", "leaf").with_row_index("node", offset=first_node)
-        placed = ops.join(replayed.select("call", "leaf", "node"), on=["call", "leaf"])
+        placed = ops.join(replayed[["call", "leaf", "node"]], on=["call", "leaf"])
         none = repeated(None, len(events.ops), pl.UInt32)
         return cls(
             nodes=_nodes(replayed),
@@ -183,12 +183,12 @@ def _tree(kept: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     while not reached.is_empty():
         here = kept.filter(pl.col("level") == level).rename({"range": "inner"})
         deeper = here.join(reached.rename({"leaf": "outer"}), on=key, nulls_equal=True)
-        leaves = deeper.select("outer", "inner").unique().sort("outer", "inner")
+        leaves = deeper[["outer", "inner"]].unique().sort("outer", "inner")
         leaves = leaves.with_row_index("leaf", offset=len(tree)).select(tree.columns)
         tops.append(reached.join(deeper, on=key, how="anti", nulls_equal=True))
         tree = pl.concat([tree, leaves])
         deeper = deeper.join(leaves, on=["outer", "inner"], nulls_equal=True)
-        reached = deeper.select(*key, "leaf")
+        reached = deeper[[*key, "leaf"]]
         level += 1
     return tree, pl.concat(tops) if tops else reached
 
@@ -210,9 +210,9 @@ def _opened(
 ) -> pl.DataFrame:
     """The ranges of the calls, as `Replays.ranges`, with `call` and `inner`, the range of the
     capture."""
-    opened = replayed.select("call", "inner").unique().sort("call", "inner")
+    opened = replayed[["call", "inner"]].unique().sort("call", "inner")
     captured = captures.ranges[opened["inner"]]
-    calls = events.calls.select("start_ns", "end_ns", "thread_no")[opened["call"]]
+    calls = events.calls[["start_ns", "end_ns", "thread_no"]][opened["call"]]
     at = [
         events.axis.at(pl.col("thread_no"), pl.col(f"{side}_ns")).alias(side)
         for side in ("start", "end")

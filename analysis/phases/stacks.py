@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self
 import polars as pl
 
 from nsysflow.analysis.events.events import NUMBERED_RANGES, Events
-from nsysflow.analysis.frames.intervals import Axis, flatten, last_at_or_before, sort_with_ties
+from nsysflow.analysis.frames.intervals import flatten, last_at_or_before, sort_with_ties
 from nsysflow.analysis.frames.lookup import enum_from_index, greatest, repeated
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
@@ -106,7 +106,7 @@ def thread_stacks(ranges: PhaseRanges) -> tuple[Nodes, History]:
     mixed = ranges.filter(pl.col("thread_no").is_in(outgrown.implode()))
     if not mixed.is_empty():
         nested = _with_parents(ranges.filter(~pl.col("thread_no").is_in(outgrown.implode())))
-    nodes = nested.select("node", "parent", "range").match_to_schema(NODES)
+    nodes = nested[["node", "parent", "range"]].match_to_schema(NODES)
     mixed_nodes, mixed_history = _mixed_stacks(mixed, first_node=len(nodes))
     history = pl.concat([_nested_history(nested), mixed_history]).sort("place")
     return pl.concat([nodes, mixed_nodes]), history
@@ -144,7 +144,7 @@ def _nested_history(ranges: pl.DataFrame) -> History:
     )
     events = sort_with_ties(pl.concat([opened, closed]), "place", [pl.col("rank")])
     last = pl.col("place") != pl.col("place").shift(-1, fill_value=-1)
-    return events.filter(last).select("place", "node").match_to_schema(HISTORY)
+    return events.filter(last)[["place", "node"]].match_to_schema(HISTORY)
 
 
 def _mixed_stacks(ranges: PhaseRanges, *, first_node: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -194,7 +194,7 @@ def with_inherited(nodes: Nodes, stacks: list[StacksFound]) -> tuple[Nodes, pl.D
     both = [
         f.filter(pl.col("own").is_not_null() & pl.col("inherited").is_not_null()) for f in stacks
     ]
-    pairs = pl.concat([f.select("inherited", "own") for f in both]).unique()
+    pairs = pl.concat([f[["inherited", "own"]] for f in both]).unique()
     known = [pairs]
     while not pairs.is_empty():
         pairs = pairs.select("inherited", nodes["parent"][pairs["own"]].alias("own"))
@@ -300,7 +300,7 @@ class OpenRanges:
         threads, axis = self.events.threads, self.events.axis
         no = asked["thread_no"]
         time_ns = asked["time_ns"]
-        own = node_at(self.history, _places(axis, no, time_ns))
+        own = node_at(self.history, axis.at(no, time_ns))
         autograd = threads["autograd"][no]
         inherits = (autograd | own.is_null()) & ~threads["main"][no]
         asking = inherits.fill_null(value=False).arg_true()
@@ -312,7 +312,7 @@ class OpenRanges:
         span = repeated(None, len(asked), pl.UInt32)
         if not lost.is_empty():
             process = threads["process_no"][no[lost]]
-            covering = _covering(self.spans, _places(axis, process, time_ns[lost]))
+            covering = _covering(self.spans, axis.at(process, time_ns[lost]))
             span = span.scatter(lost, covering)
         return pl.DataFrame({"own": own, "inherited": inherited, "span": span})
 
@@ -324,9 +324,9 @@ class OpenRanges:
         main_no = process.to_frame().join(main, on="process_no", how="left", maintain_order="left")[
             "main_no"
         ]
-        of_main = node_at(self.history, _places(axis, main_no, time_ns))
-        only_no = self._only_thread_at(_places(axis, process, time_ns))
-        of_only = node_at(self.history, _places(axis, only_no, time_ns))
+        of_main = node_at(self.history, axis.at(main_no, time_ns))
+        only_no = self._only_thread_at(axis.at(process, time_ns))
+        of_only = node_at(self.history, axis.at(only_no, time_ns))
         return pl.select(pl.coalesce(of_main, of_only)).to_series()
 
     def _only_thread_at(self, places: pl.Series) -> pl.Series:
@@ -342,7 +342,7 @@ class OpenRanges:
         """From which `place` on which `thread_no` is the only one with an open range."""
         threads, axis = self.events.threads, self.events.axis
         others = threads.filter(~pl.col("main") & ~pl.col("autograd"))
-        slots = self.slots.join(others.select("thread_no", "process_no"), on="thread_no")
+        slots = self.slots.join(others[["thread_no", "process_no"]], on="thread_no")
         place = axis.at(pl.col("process_no"), pl.col("time_ns"))
         count, who = pl.lit(1, pl.Int64), pl.col("thread_no").cast(pl.Int64)
         edges = pl.concat(
@@ -401,10 +401,6 @@ def _process_spans(
 
 def _latest_first(claims: pl.DataFrame) -> pl.DataFrame:
     return claims.select(-pl.col("start"), "end", -pl.col("row").cast(pl.Int64))
-
-
-def _places(axis: Axis, track: pl.Series, time_ns: pl.Series) -> pl.Series:
-    return pl.select(axis.at(pl.lit(track), pl.lit(time_ns))).to_series()
 
 
 def _covering(spans: pl.DataFrame, places: pl.Series) -> pl.Series:

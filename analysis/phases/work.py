@@ -105,7 +105,7 @@ def phase_work(attribution: Attribution, ops: PlacedOps, host: pl.DataFrame, axi
     work = (
         sums.join(per_instance, on=key)
         .join(shared, on=key, how="left")
-        .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
+        .join(attribution.paths[["path", "depth", "joined", "key"]], on="path")
     )
     return work.with_columns(
         (pl.col("alone_ns") + pl.col("union_ns").fill_null(0)).alias("busy_ns"),
@@ -146,7 +146,7 @@ def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> 
     process = attribution.nodes["process"][by_node["node"]]
     sums = by_node.with_columns(process, attribution.path_of(by_node["node"])).drop("node")
     shared = _union_of_paths(attribution, placed.filter(~pl.col("alone")), axis)
-    levels = [level.select("process", "path", "ns") for level in attribution.levels(sums)]
+    levels = [level[["process", "path", "ns"]] for level in attribution.levels(sums)]
     busy = pl.concat([shared.rename({"union_ns": "ns"}), *levels])
     return busy.group_by("process", "path").agg(pl.col("ns").sum().alias("busy_ns"))
 
@@ -201,7 +201,7 @@ def with_columns_of(
         work.drop("depth", "joined", "key")
         .join(more, on=["process", "path"], how="full", coalesce=True)
         .with_columns(pl.col(sums).fill_null(0))
-        .join(attribution.paths.select("path", "depth", "joined", "key"), on="path")
+        .join(attribution.paths[["path", "depth", "joined", "key"]], on="path")
     )
 
 
@@ -285,7 +285,7 @@ def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
 
 def _union_of_paths(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """Per process and path `union_ns`: the union of its operations on each device, summed."""
-    rows = ops.select("process", "device_no", "start_ns", "end_ns").with_columns(
+    rows = ops[["process", "device_no", "start_ns", "end_ns"]].with_columns(
         attribution.path_of(ops["node"])
     )
     empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "union_ns": pl.Int64})

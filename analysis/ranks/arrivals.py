@@ -203,7 +203,7 @@ def stretches_of(rows: pl.DataFrame) -> pl.DataFrame:
         ends.forward_fill().shift(1).over("party").alias("previous"),
     ).drop_nulls("ending")
     return (
-        rows.select("collective", "rank", "awaited_ns", "exposed_ns")
+        rows[["collective", "rank", "awaited_ns", "exposed_ns"]]
         .join(stretches, on="collective")
         .group_by("ending", "rank")
         .agg(pl.col("previous").first(), pl.col("awaited_ns", "exposed_ns").sum())
@@ -261,7 +261,7 @@ def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
         clocks: of `clocks_of`.
     """
     ahead = pl.col("clock_ns")
-    rows = met.join(clocks.select("report_no", "clock_ns"), on="report_no").with_columns(
+    rows = met.join(clocks[["report_no", "clock_ns"]], on="report_no").with_columns(
         pl.col("start_ns").alias("own_start_ns"),
         pl.col("end_ns").alias("own_end_ns"),
         pl.col("start_ns") - ahead,

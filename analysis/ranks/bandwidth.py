@@ -203,7 +203,7 @@ def _per_second() -> tuple[pl.Expr, ...]:
 def _peaks(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
     """`group`, `peak_bytes_per_s`: NVLink's, where all GPUs are the same and seem to share a host,
     as no two have the same index."""
-    ranks = rows.select("group", "rank", "report_no", "device").unique()
+    ranks = rows[["group", "rank", "report_no", "device"]].unique()
     same = pl.col("name").n_unique() == 1
     peak = pl.col("name").replace_strict(NVLINK, default=None, return_dtype=pl.Float64)
     return (

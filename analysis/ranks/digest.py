@@ -309,7 +309,7 @@ def digest(tables: ReportTables) -> Digest:
     return Digest(
         report=trace.report,
         source=trace.source,
-        gpus=gpus_of(judged.view).select("device", "name").sort("device"),
+        gpus=gpus_of(judged.view)[["device", "name"]].sort("device"),
         notes=tables.notes,
         failed=tables.failed_checks,
         step_name=tables.step_name,
@@ -335,9 +335,9 @@ def _has_judged_steps(steps: pl.DataFrame, collectives: pl.DataFrame) -> bool:
 def _begins(timeline: Timeline) -> pl.DataFrame:
     """The operation with which each step begins: `process`, `device`, `step`, `op`."""
     key = ["process", "device_no", "start_ns"]
-    ops = timeline.events.ops.select(*key, "op").unique(key, keep="first", maintain_order=True)
-    steps = timeline.steps.select(*_STEP, "device_no", "start_ns")
-    return steps.join(ops, on=key, nulls_equal=True).sort(_STEP).select(*_STEP, "op")
+    ops = timeline.events.ops[[*key, "op"]].unique(key, keep="first", maintain_order=True)
+    steps = timeline.steps[[*_STEP, "device_no", "start_ns"]]
+    return steps.join(ops, on=key, nulls_equal=True).sort(_STEP)[[*_STEP, "op"]]
 
 
 def _reduced(timeline: Timeline, begins: pl.DataFrame) -> Reduced:
@@ -397,7 +397,7 @@ def exchanged(timeline: Timeline, selected: View, judged: View, program: Reduced
 
 def _step_of(kernels: Communication, timeline: Timeline) -> pl.Series:
     """The number of the step in which each kernel starts; null outside."""
-    asked = kernels.select("process", "device_no", "start_ns").with_row_index("row")
+    asked = kernels[["process", "device_no", "start_ns"]].with_row_index("row")
     found = asked.sort("start_ns").join_asof(
         timeline.steps.select("process", "device_no", "start_ns", "step", over_ns="end_ns").sort(
             "start_ns"

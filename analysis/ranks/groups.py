@@ -125,7 +125,7 @@ def kinds_of(kernels: pl.DataFrame, together: pl.DataFrame) -> pl.DataFrame:
         kernels: of `kernels_of`.
         together: of `lanes_together`.
     """
-    lanes = kernels.select("lane", "rank", "point_to_point").unique("lane")
+    lanes = kernels[["lane", "rank", "point_to_point"]].unique("lane")
     ranks = pl.col("rank").sort()
     kinds = (
         together.join(lanes, on="lane")
@@ -148,9 +148,9 @@ def groups_of(kinds: pl.DataFrame) -> pl.DataFrame:
         kinds: of `kinds_of`.
     """
     parties = kinds.filter(pl.col("kind") == pl.col("party"))
-    ranks_of = dict(parties.select("party", "members").rows())
-    ranks_of |= _chains(dict(parties.filter("pair").select("party", "members").rows()))
-    pairs = dict(parties.select("party", "pair").rows())
+    ranks_of = dict(parties[["party", "members"]].rows())
+    ranks_of |= _chains(dict(parties.filter("pair")[["party", "members"]].rows()))
+    pairs = dict(parties[["party", "pair"]].rows())
     key = {party: (pairs[party], -len(ranks), *ranks) for party, ranks in ranks_of.items()}
     numbers = {name: number for number, name in enumerate(sorted({*key.values()}))}
     rows = [(party, numbers[key[party]], ranks, pairs[party]) for party, ranks in ranks_of.items()]

@@ -218,7 +218,7 @@ class JointReplay:
     @staticmethod
     def _rows_of(met: pl.DataFrame, programs: int) -> list[pl.DataFrame]:
         """Per program `op` of its kernels, and their places in `met`."""
-        placed = met.select("program", "op").with_row_index("at")
+        placed = met[["program", "op"]].with_row_index("at")
         return [placed.filter(pl.col("program") == number) for number in range(programs)]
 
     def _side_by_side(self, programs: Sequence[Program]) -> tuple[pl.DataFrame, list["_Block"]]:
@@ -367,7 +367,7 @@ class JointReplay:
 
 
 def _lengths(program: Program) -> pl.DataFrame:
-    return program.ops.select("op", "start_ns", "length_ns")
+    return program.ops[["op", "start_ns", "length_ns"]]
 
 
 def _nodes(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:

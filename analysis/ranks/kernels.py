@@ -124,5 +124,5 @@ def _of_ranks(
         frame.with_columns(pl.lit(number, pl.Int64).alias("report_no"))
         for number, frame in enumerate([blank, *frames], start=-1)
     ]
-    keys = ranks.select("rank", *_RANK)
+    keys = ranks[["rank", *_RANK]]
     return pl.concat(numbered).join(keys, on=_RANK, nulls_equal=True, maintain_order="left")

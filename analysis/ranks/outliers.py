@@ -133,7 +133,7 @@ def outliers_table(parts: pl.DataFrame, ranks: NumberedRanks) -> pl.DataFrame:
     return (
         parts.with_columns(robust_z(pl.col("ns"), "part").alias("z"))
         .filter(is_far(pl.col("z")), away > 0, NOTICED * away >= pl.col("step_ns"))
-        .join(ranks.select("rank", "report", "device"), on="rank")
+        .join(ranks[["rank", "report", "device"]], on="rank")
         .sort(-away, "rank", order)
         .select([*RANK_OUTLIERS])
         .match_to_schema(RANK_OUTLIERS)
@@ -159,7 +159,7 @@ def rank_steps_table(steps: RunSteps, rows: pl.DataFrame) -> pl.DataFrame:
     late = rows.group_by(key).agg(pl.col("late_ns").sum())
     return (
         steps.join(late, on=key, how="left")
-        .join(costs_of(rows).select(*key, "cost_ns"), on=key, how="left")
+        .join(costs_of(rows)[[*key, "cost_ns"]], on=key, how="left")
         .with_columns(pl.col("late_ns", "cost_ns").fill_null(0))
         .sort("rank", "step")
         .select([*RANK_STEPS])

@@ -69,7 +69,7 @@ class Matched:
         """What ends together: first each lane by its own ends, then all by common clocks."""
         kernels, clocks = self._every_kernel, unknown_clocks(len(self.digests))
         together = lanes_together(kernels, clocks)
-        parties = kinds_of(kernels, together).select("kind", "party")
+        parties = kinds_of(kernels, together)[["kind", "party"]]
         met = kernels.join(together, on="lane").filter(pl.col("turn") < pl.col("shared"))
         met = met.join(parties, on="kind")
         clocks = clocks_of(met, len(self.digests))
@@ -86,7 +86,7 @@ class Matched:
         """All communication kernels, plus `kind`, `party`, `lowest`, `group` and `pair` of those in
         lanes that meet others."""
         together = self._meetings.lanes
-        kinds = self._meetings.kinds.join(self._groups.select("party", "group"), on="party")
+        kinds = self._meetings.kinds.join(self._groups[["party", "group"]], on="party")
         lowest = pl.col("members").list.first().alias("lowest")
         return (
             self._every_kernel.join(together, on="lane", how="left", maintain_order="left")
@@ -99,7 +99,7 @@ class Matched:
     @computed_once
     def clocks(self) -> pl.DataFrame:
         """`report_no`, `clock_ns` of the reports that groups join to the first that is in one."""
-        met = self.rows.select("report_no").unique()
+        met = self.rows[["report_no"]].unique()
         known = self._meetings.clocks.join(met, on="report_no", how="semi")
         return known.filter(pl.col("component") == pl.col("component").min()).drop("component")
 
@@ -247,7 +247,7 @@ class Ranks:
             for number, digest in enumerate(matched.digests)
         ]
         gpus = pl.concat(names) if names else pl.DataFrame()
-        return bandwidth_table(self._rows, alone, matched.groups.select("group", "kind"), gpus)
+        return bandwidth_table(self._rows, alone, matched.groups[["group", "kind"]], gpus)
 
     @computed_once
     def computing(self) -> pl.DataFrame:

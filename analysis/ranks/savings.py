@@ -35,9 +35,9 @@ class Run:
 
     def __init__(self, bounds: Sequence[pl.DataFrame], rows: pl.DataFrame) -> None:
         """Take BOUNDS of each report, and rows of `arrivals.aligned`."""
-        self._rows = rows.select("rank", "pair", "report_no", "node")
+        self._rows = rows[["rank", "pair", "report_no", "node"]]
         self._sizes = dict(rows.group_by("collective").len().iter_rows())
-        met = rows.select("report_no", "node", "collective", "waited_ns")
+        met = rows[["report_no", "node", "collective", "waited_ns"]]
         of_report = met.partition_by("report_no", as_dict=True, include_key=False)
         none = met.drop("report_no").clear()
         self._programs = [
@@ -54,7 +54,7 @@ class Run:
         """
         ignored: dict[int, set[int]] = defaultdict(set)
         own = self._rows.filter(pl.col("rank") == rank, ~pl.col("pair"))
-        for report, node in own.select("report_no", "node").iter_rows():
+        for report, node in own[["report_no", "node"]].iter_rows():
             ignored[report].add(node)
         missing = self._sizes.copy()
         least = dict.fromkeys(missing, _NO_LIMIT_NS)
@@ -189,7 +189,7 @@ def gained_without(
     )
     gained = [
         earlier_ns[number][following] - earlier_ns[number][node]
-        for number, node, following in nodes.select("report_no", "node", "next_node").iter_rows()
+        for number, node, following in nodes[["report_no", "node", "next_node"]].iter_rows()
     ]
     others = ranks.filter(pl.col("rank") != rank)
     return (

@@ -116,14 +116,14 @@ def groups_table(
     sizes = rows.group_by("group", "collective").agg(pl.col("bytes").max())
     sizes = sizes.drop_nulls("bytes").group_by("group").agg(pl.col("bytes").sum())
     late = _of_stragglers(rows, steps)
-    through = waited_through(rows, late.select("group", "rank"))
+    through = waited_through(rows, late[["group", "rank"]])
     return (
         _with_members(groups)
         .join(times, on="group")
         .join(sizes, on="group", how="left")
         .join(late, on="group")
         .join(through, on="group", how="left")
-        .join(ranks.select("rank", "report", "device"), on="rank")
+        .join(ranks[["rank", "report", "device"]], on="rank")
         .sort("cost_ns", "group", descending=[True, False])
     )
 
@@ -132,7 +132,7 @@ def _with_members(groups: pl.DataFrame) -> pl.DataFrame:
     """`group`, `kind`, `ranks` (how many) and `members` (as text) of each group."""
     members = [
         (group, kind, len(members), numbers(members))
-        for group, kind, members in groups.select("group", "kind", "members").iter_rows()
+        for group, kind, members in groups[["group", "kind", "members"]].iter_rows()
     ]
     schema = {name: RANK_GROUPS[name] for name in ("group", "kind", "ranks", "members")}
     return pl.DataFrame(members, schema=schema, orient="row")
@@ -148,7 +148,7 @@ def _of_stragglers(rows: pl.DataFrame, steps: RunSteps) -> pl.DataFrame:
     most = sums.sort("cost_ns", "rank", descending=[True, False]).unique(
         "group", keep="first", maintain_order=True
     )
-    lengths = steps.select("rank", "step", "duration_ns")
+    lengths = steps[["rank", "step", "duration_ns"]]
     per_step = (
         rows.join(most, on=key, how="semi")
         .group_by(*key, "step")
@@ -248,7 +248,7 @@ def waited_for(rows: pl.DataFrame, rank: int, ranks: NumberedRanks) -> pl.DataFr
     return (
         others.group_by("rank")
         .agg(pl.col("alone_ns").sum().alias("waited_ns"))
-        .join(ranks.select("rank", "report"), on="rank")
+        .join(ranks[["rank", "report"]], on="rank")
         .sort("rank")
     )
 

@@ -101,7 +101,7 @@ class Names:
         holds = begun.search_sorted(ranges["end"]) > begun.search_sorted(ranges["start"])
         waiting = ranges["range"].filter(holds).unique()
         kept = ranges.filter(~pl.col("range").is_in(waiting.implode()))
-        return Cover(merge(kept.select("start", "end")))
+        return Cover(merge(kept[["start", "end"]]))
 
     @once_for_each
     def _launching_ranges(self, phase: str) -> pl.DataFrame:
@@ -110,9 +110,7 @@ class Names:
         launching = self.instances(phase).drop_nulls().unique()
         named, _ = self._named(phase)
         ranges = self._open_ranges(named).filter(pl.col("range").is_in(launching.implode()))
-        return ranges.select("range").hstack(
-            on_axis(ranges, self.timeline.events.axis, "thread_no")
-        )
+        return ranges[["range"]].hstack(on_axis(ranges, self.timeline.events.axis, "thread_no"))
 
     @once_for_each
     def stalls(self, removal: Removal) -> pl.Series:
@@ -157,8 +155,8 @@ class Names:
         keys = [(key.process, key.thread, key.start_ns) for key in asked]
         schema = dict.fromkeys(("p", "t", "start_ns"), pl.Int64)
         rows = pl.DataFrame(keys, schema=schema, orient="row")
-        threads = events.threads.select("thread_no", "process", "thread")
-        calls = events.calls.select("call", "thread_no", "start_ns").join(rows, on="start_ns")
+        threads = events.threads[["thread_no", "process", "thread"]]
+        calls = events.calls[["call", "thread_no", "start_ns"]].join(rows, on="start_ns")
         calls = calls.join(threads, on="thread_no")
         process, thread = pl.col("process"), pl.col("thread")
         mine = ((pl.col("p") == process) | (pl.col("p") == os_pid(process))) & (
@@ -217,7 +215,7 @@ class Names:
         bare = phase.removesuffix(ITSELF)
         self._check_phase(bare, what, others)
         paths = paths_named(self.timeline.with_inferred, bare, self.timeline.trace.report)
-        return paths.select("process", "path"), bare != phase
+        return paths[["process", "path"]], bare != phase
 
     def _nodes_of(self, paths: pl.DataFrame) -> pl.DataFrame:
         """The nodes of these paths themselves."""
@@ -228,8 +226,8 @@ class Names:
         and on the threads that run backward for it."""
         events = self.timeline.events
         ranges = instance_ranges(self.timeline.with_inferred, paths)
-        own = ranges.select("range", "thread_no", "process", "start_ns", "end_ns")
-        backward = events.threads.filter("autograd").select("process", "thread_no")
+        own = ranges[["range", "thread_no", "process", "start_ns", "end_ns"]]
+        backward = events.threads.filter("autograd")[["process", "thread_no"]]
         helped = own.drop("thread_no").join(backward, on="process").select(own.columns)
         return pl.concat([own, helped]).drop("process")
 

@@ -150,7 +150,7 @@ def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> p
     frees = matching(calls["name"], FREES) & ~matching(calls["name"], "Async")
     waiting = calls.with_columns(for_event.alias("for_event"), frees.alias("frees"))
     waiting = waiting.filter((pl.col("class") == "sync") | pl.col("frees"))
-    waiting = waiting.select("node", "process_no", "start_ns", "end_ns", "for_event")
+    waiting = waiting[["node", "process_no", "start_ns", "end_ns", "for_event"]]
     waiting = waiting.join(named, on="node", how="left")
     recorded = pl.col("record_op").is_not_null()
     waits = pl.concat(
@@ -185,8 +185,8 @@ def _with_latest(calls: pl.DataFrame, waits: pl.DataFrame, ends: pl.Series) -> p
 
 def _own_operation(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """Blocking copies with the operations that they launched."""
-    copies = calls.filter(pl.col("class") == "blocking_copy").select("node")
-    return ops.select("node", "op").join(copies, on="node", how="semi")
+    copies = calls.filter(pl.col("class") == "blocking_copy")[["node"]]
+    return ops[["node", "op"]].join(copies, on="node", how="semi")
 
 
 def _latest_ended(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
@@ -196,27 +196,27 @@ def _latest_ended(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     latest = waiting.sort("end_ns").join_asof(
         ended, left_on="end_ns", right_on="done_ns", by="process_no", check_sortedness=False
     )
-    return latest.select("node", "op").drop_nulls()
+    return latest[["node", "op"]].drop_nulls()
 
 
 def _stream_tails(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     """Waits for streams, with the last operation launched on each stream before the call."""
-    launched = ops.filter(pl.col("node").is_not_null()).select(
-        "process_no", "stream_no", "op", "end_ns", "launch_start_ns"
-    )
+    launched = ops.filter(pl.col("node").is_not_null())[
+        ["process_no", "stream_no", "op", "end_ns", "launch_start_ns"]
+    ]
     parts = [pl.DataFrame(schema={"node": pl.UInt32, "op": pl.UInt32})]
     waiting = waiting.sort("start_ns")
     for (stream,), tails in launched.group_by("stream_no", maintain_order=True):
         anyone = pl.col("awaited_no").is_null() | (pl.col("awaited_no") == stream)
         asked = waiting.filter(anyone, pl.col("process_no") == tails["process_no"][0])
-        tail = asked.select("node", "start_ns").join_asof(
-            tails.sort("launch_start_ns", "end_ns").select("launch_start_ns", "op"),
+        tail = asked[["node", "start_ns"]].join_asof(
+            tails.sort("launch_start_ns", "end_ns")[["launch_start_ns", "op"]],
             left_on="start_ns",
             right_on="launch_start_ns",
             allow_exact_matches=False,
             check_sortedness=False,
         )
-        parts.append(tail.select("node", "op").drop_nulls())
+        parts.append(tail[["node", "op"]].drop_nulls())
     return pl.concat(parts)
 
 
@@ -246,7 +246,7 @@ def with_queue(calls: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
         return calls
     waits = calls["after"].is_not_null()[queued["node"]]
     queued = queued.filter(~waits)
-    launched = calls.select("name", "end_ns", "cost_ns")[queued["node"]]
+    launched = calls[["name", "end_ns", "cost_ns"]][queued["node"]]
     usual = median_ns(pl.col("cost_ns").filter(~pl.col("full"))).over("name")
     usual = usual.fill_null(USUAL_COST_NS)
     done_ns = ops["end_ns"][queued["ahead"]]
@@ -269,7 +269,7 @@ def _queued(ops: pl.DataFrame, calls: int) -> pl.DataFrame:
     launched = ops.filter(pl.col("node").is_not_null())
     last = scatter_table(calls, launched["node"], launched["op"])
     stream = ["process_no", "device_no", "stream"]
-    launches = launched.filter("first").select("node", "launch_start_ns", *stream)
+    launches = launched.filter("first")[["node", "launch_start_ns", *stream]]
     launches = launches.with_columns(last[launches["node"]].alias("op"))
     places = []
     for _, group in launches.group_by(stream, maintain_order=True):

@@ -355,7 +355,7 @@ def _rows(program: Program, instance_of_op: pl.Series) -> pl.Series:
     marks = marks.with_columns(
         pl.when(pl.len().over("row") > 1).then("row").alias("row"), marked=True
     )
-    line = line.join(marks.select("node", "row", "marked"), on="node", how="left")
+    line = line.join(marks[["node", "row", "marked"]], on="node", how="left")
     # -1 keeps what lies between two rows from joining them
     known = pl.when("marked").then(pl.col("row").cast(pl.Int64).fill_null(-1))
     before, behind = known.forward_fill(), known.backward_fill()

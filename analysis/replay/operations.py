@@ -54,7 +54,7 @@ def placed_operations(events: Events, host: Host) -> pl.DataFrame:
     """The operations with numbers for their process, stream and launch."""
     node = host.node_of_call[events.ops["call"]].alias("node")
     begun = host.calls["start_ns"][node].alias("launch_start_ns")
-    processes = events.threads.select("process", "process_no").unique()
+    processes = events.threads[["process", "process_no"]].unique()
     return events.ops.select(
         "op",
         "kind",
@@ -145,7 +145,7 @@ def _taking_turns(ops: pl.DataFrame) -> pl.DataFrame:
     """Kernels and the kernel before them on another stream, where kernels of the two streams never
     overlap: `op`, `source`."""
     kernels = ops.filter(pl.col("kind") == "kernel", pl.col("length_ns") > 0)
-    kernels = kernels.select("op", "device_no", "stream_no", "start_ns", "end_ns")
+    kernels = kernels[["op", "device_no", "stream_no", "start_ns", "end_ns"]]
     if kernels["stream_no"].n_unique() == kernels["device_no"].n_unique():
         return _PAIRS.to_frame()
     same_device = pl.col("device_no") == pl.col("device_no").shift(1)
@@ -156,7 +156,7 @@ def _taking_turns(ops: pl.DataFrame) -> pl.DataFrame:
     key = [pl.min_horizontal("stream_no", "from_no"), pl.max_horizontal("stream_no", "from_no")]
     met = met.with_columns(pair=pl.struct(key[0].alias("one"), key[1].alias("other")))
     overlaps = pl.concat([_overlapping(kernels, by) for by in ("before", "longest")])
-    return met.join(overlaps, on="pair", how="anti").select("op", "source")
+    return met.join(overlaps, on="pair", how="anti")[["op", "source"]]
 
 
 _PAIRS: Final = pl.Schema({"op": pl.UInt32(), "source": pl.UInt32()})
@@ -184,7 +184,7 @@ def _unexplained(ops: pl.DataFrame, edges: LaggedEdges) -> LaggedEdges:
     late = ops.filter(((ops["start_ns"] - begun) > UNEXPLAINED_NS).fill_null(value=False))
     ended = ops.select("device_no", "end_ns", source="op").sort("end_ns", "source")
     explained = (
-        late.select("op", "device_no", "start_ns")
+        late[["op", "device_no", "start_ns"]]
         .sort("start_ns")
         .join_asof(
             ended,

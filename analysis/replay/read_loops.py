@@ -67,7 +67,7 @@ def read_loops(acting: pl.DataFrame, reads: pl.Series) -> pl.DataFrame:
     fewest = pl.col("calls").filter("follows").min().over("loop").alias("fewest")
     ends = ends.with_columns(loop).with_columns(fewest)
     ends = ends.filter(pl.len().over("loop") >= FEWEST_READS)
-    inside = calls.join(ends.select("stretch", "loop", "follows", "fewest"), on="stretch")
+    inside = calls.join(ends[["stretch", "loop", "follows", "fewest"]], on="stretch")
     begun = (pl.col("left") < pl.col("fewest")) & ~pl.col("stopped_later")
     inside = inside.filter(pl.col("follows") | begun)
     first = pl.col("call") == pl.col("call").first().over("loop")
@@ -86,7 +86,7 @@ def acting_calls(events: Events, classes: Rules = ()) -> pl.DataFrame:
         pl.col("name").cast(pl.String), pl.col("short_name").cast(pl.String), classes
     )
     ops = events.ops.filter(pl.col("call").is_not_null())
-    names = ops.select("name", "short_name").unique()
+    names = ops[["name", "short_name"]].unique()
     works = names.with_columns(compute.is_in(WORK).alias("works"))
     is_kernel = pl.col("kind") == "kernel"
     launcher = outer[holder[ops["call"]]].alias("call")
@@ -100,7 +100,7 @@ def acting_calls(events: Events, classes: Rules = ()) -> pl.DataFrame:
             works=((is_kernel & pl.col("works")) | _is_other_work()).any(),
         )
     )
-    calls = events.calls.select("call", "thread_no", "class")[outer]
+    calls = events.calls[["call", "thread_no", "class"]][outer]
     calls = calls.join(launched, on="call", how="left", maintain_order="left")
     acts = (pl.col("class") != "api") | pl.col("kernels").is_not_null()
     return calls.filter(acts).select(

@@ -162,7 +162,7 @@ def nodes_of(program: Program) -> Nodes:
     """The nodes of a program, not sorted yet."""
     calls, ops, edges = program.calls, _with_order(program.ops), program.edges
     first_return = 1 + len(calls)
-    waiting = calls.filter(pl.col("after").is_not_null()).select("node").to_series()
+    waiting = calls.filter(pl.col("after").is_not_null())[["node"]].to_series()
     first_edge = first_return + len(waiting)
     first_op = first_edge + len(edges)
     returns = repeated(None, len(calls), pl.UInt32).scatter(
@@ -230,7 +230,7 @@ def _edge_nodes(
 ) -> pl.DataFrame:
     """A node before an operation for each of its edges (sorted by operation): the later of the edge
     and of the node before it, which is the launch or another edge."""
-    begun = ops.select("node", "lag_ns", "start_ns", "known_ns")[edges["op"]]
+    begun = ops[["node", "lag_ns", "start_ns", "known_ns"]][edges["op"]]
     again = (pl.col("op") == pl.col("op").shift(1)).fill_null(value=False)
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     return _nodes(

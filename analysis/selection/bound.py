@@ -20,7 +20,7 @@ def device_parts(view: View) -> pl.DataFrame:
     length = pl.col("end_ns") - pl.col("start_ns")
     windows = view.windows
     busy = view.busy.parts(windows, view.events.axis)
-    compute = windows.select("device_no").with_columns(busy["compute_ns"])
+    compute = windows[["device_no"]].with_columns(busy["compute_ns"])
     waited = view.waited.group_by("device_no").agg(
         length.filter(pl.col("kind") == kind).sum().alias(column)
         for kind, column in _WAITED.items()
@@ -57,13 +57,13 @@ def _with_paths_of(view: View) -> PathIdle:
     """The idle time by phase without the work that nobody waited for, with the paths of `view`."""
     other = view.without_unwaited
     if other is view:
-        return view.idle.select("process", "path", *_CAUSES)
+        return view.idle[["process", "path", *_CAUSES]]
     # numbers and keys of paths shift where a path inside a graph exists in one of the two only
     by_names = pl.col("names").list.join("\0").alias("names")
     ours, theirs = (part.attribution.paths.select("path", by_names) for part in (view, other))
-    numbers = theirs.join(ours, on="names", suffix="_here").select("path", "path_here")
+    numbers = theirs.join(ours, on="names", suffix="_here")[["path", "path_here"]]
     idle = other.idle.join(numbers, on="path").drop("path").rename({"path_here": "path"})
-    return idle.select("process", "path", *_CAUSES)
+    return idle[["process", "path", *_CAUSES]]
 
 
 def _waited_of_phases(view: View) -> pl.DataFrame:
@@ -144,7 +144,7 @@ def bounds(parts: pl.DataFrame) -> pl.DataFrame:
         )
     )
     return (
-        sums.select("row")
+        sums[["row"]]
         .join(named, on="row", how="left", maintain_order="left")
         .select(pl.col("bound").fill_null(""), "bound_pct")
     )

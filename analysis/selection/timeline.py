@@ -183,7 +183,7 @@ class Timeline:
         captured = self.node_origins.filter(
             pl.col("began_ns").is_not_null(), pl.col("time_ns") <= self.events.last_ns
         )
-        return captured.join(self.events.threads.select("thread", "thread_no"), on="thread")
+        return captured.join(self.events.threads[["thread", "thread_no"]], on="thread")
 
     @computed_once
     def captured_before(self) -> int:
@@ -198,7 +198,7 @@ class Timeline:
             "ops": self.events.ops.select("thread_no", launched),
             "hosts": host_questions(self.bare_gaps, self.events.ops),
             "stalls": self._stall_calls.select("thread_no", called),
-            "captures": self.captured_nodes.select("thread_no", "time_ns"),
+            "captures": self.captured_nodes[["thread_no", "time_ns"]],
             "steps": self.open_ranges.ranges.filter(is_step()).select("thread_no", called),
         }
         return {name: self.open_ranges.stacks_at(asked) for name, asked in questions.items()}
@@ -208,7 +208,7 @@ class Timeline:
         """The calls that gaps contain and that neither stalled nor launched an operation."""
         in_calls = self._explained_gaps.in_calls
         calls = self.events.calls
-        launched = self.events.ops.select("op", "call", "first").filter("first")
+        launched = self.events.ops[["op", "call", "first"]].filter("first")
         first_op = scatter_table(len(calls), launched["call"], launched["op"])
         rows = pl.concat([time.calls for time in in_calls.values()])
         return calls[rows.filter(first_op[rows].is_null()).unique().sort()]
@@ -261,7 +261,7 @@ class Timeline:
     def _path_of_call(self) -> pl.Series:
         """The path of each call that idle time lies in or is charged to."""
         placed = self.attribution.placed
-        first = self.ops.select("call", "launch_node", "first").filter("first")
+        first = self.ops[["call", "launch_node", "first"]].filter("first")
         first = first.select("call", node="launch_node")
         stalls = self._stall_calls.select("call", placed["stalls"]["node"])
         others = self._other_calls.select("call", placed["calls"]["node"])
@@ -272,7 +272,7 @@ class Timeline:
     @computed_once
     def work(self) -> Work:
         """What each phase did."""
-        host = self.attribution.open_time.select("node", "host_wall_ns")
+        host = self.attribution.open_time[["node", "host_wall_ns"]]
         return phase_work(self.attribution, self.ops, host, self.events.axis)
 
     @computed_once
@@ -344,7 +344,7 @@ class Timeline:
         return with_kinds(
             self.instances.filter(pl.col("loop") == MAIN).drop("loop"),
             gaps=self.gap_causes.gaps,
-            wrong=ops.select("process", "device_no", "start_ns")[wrong],
+            wrong=ops[["process", "device_no", "start_ns"]][wrong],
             compiling=self.attribution.ranges.filter("compiling", pl.col("captured_ns") == 0),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],

@@ -222,7 +222,7 @@ class View:
     def copies(self) -> Annotated[pl.DataFrame, VIEW_COPIES]:
         """The memcpys that start in the windows, with their phases."""
         copies = self._copies()
-        copies = copies.join(self.ops.select("op", "node"), on="op", maintain_order="left")
+        copies = copies.join(self.ops[["op", "node"]], on="op", maintain_order="left")
         return copies.with_columns(self.attribution.name_of(copies["node"]).alias("phase"))
 
     @computed_once
@@ -285,7 +285,7 @@ class View:
     @computed_once
     def spans(self) -> PathSpans:
         """How long the phases' instances ran in the windows."""
-        return self.work.select("process", "path", "span_ns")
+        return self.work[["process", "path", "span_ns"]]
 
     @computed_once
     def work_of_steps(self) -> Work:
@@ -380,7 +380,7 @@ class NarrowedView(View):
         ops = self.timeline.ops.with_columns(self.timeline.step_of_ops).join(
             self.steps, on=["range", "device_no"], how="semi", maintain_order="left"
         )
-        no_host = self.attribution.open_time.select("node", "host_wall_ns").clear()
+        no_host = self.attribution.open_time[["node", "host_wall_ns"]].clear()
         return phase_work(self.attribution, ops, no_host, self.events.axis)
 
     def clip_recorded(self, pieces: pl.DataFrame) -> pl.DataFrame:

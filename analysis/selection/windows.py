@@ -78,7 +78,7 @@ def clip_host_time(open_time: pl.DataFrame, windows: Windows) -> pl.DataFrame:
 def rows_starting_inside(rows: pl.DataFrame, windows: Windows, axis: Axis) -> pl.DataFrame:
     """The rows (`device_no`, `start_ns`, …) that start inside a window."""
     kept = on_axis(windows, axis)
-    place = rows.select(axis.at(pl.col("device_no"), pl.col("start_ns"))).to_series()
+    place = axis.at(rows["device_no"], rows["start_ns"])
     past = kept["end"].search_sorted(place, side="right")
     begun = kept["start"].search_sorted(place, side="right")
     return filter_runs(rows, begun > past)

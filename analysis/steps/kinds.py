@@ -137,7 +137,7 @@ def _much(part_ns: str) -> pl.Expr:
 
 def _compiling_ns(steps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis) -> pl.Series:
     """How long any thread of the step's process compiled during the step."""
-    tracks = steps.select("process").unique().with_row_index("track")
+    tracks = steps[["process"]].unique().with_row_index("track")
     covered = Cover(merge(on_axis(compiling.join(tracks, on="process"), axis, "track")))
     asked = on_axis(steps.join(tracks, on="process", maintain_order="left"), axis, "track")
     return covered.between(asked["start"], asked["end"])

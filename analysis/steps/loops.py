@@ -111,7 +111,7 @@ def find_loops(
         axis: of the threads.
     """
     own = instance_of_ops(attribution, steps, ops, axis)
-    processes = steps.select("process").unique().sort("process").with_row_index("track")
+    processes = steps[["process"]].unique().sort("process").with_row_index("track")
     line = HostLine(processes=processes, axis=axis)
     spans = _spans(instance_ranges(attribution, steps))
     known = _candidates(attribution, work, steps, spans, line)
@@ -124,15 +124,15 @@ def find_loops(
         best = runs.select(_PATH).head(1)
         loop = runs.join(best, on=_PATH, how="semi", maintain_order="left")
         loops.append(loop)
-        borders = pl.concat([borders, loop.select(*SPANS)])
+        borders = pl.concat([borders, loop[[*SPANS]]])
         known = known.join(best, on=_PATH, how="anti", maintain_order="left")
-        known = _beside(known, loop.select(*SPANS), line)
+        known = _beside(known, loop[[*SPANS]], line)
     instances = pl.concat(
         loop.with_columns(pl.lit(number, pl.UInt32).alias("loop"))
         for number, loop in enumerate(loops)
     )
     return Loops(
-        paths=instances.unique("loop", maintain_order=True).select(*LOOP_PATHS),
+        paths=instances.unique("loop", maintain_order=True)[[*LOOP_PATHS]],
         of_ops=_placed(attribution, instances, own, ops, line),
     )
 
@@ -156,12 +156,12 @@ def _candidates(
         .join(pl.concat([paths_by_hand(attribution), automatic]), on=_PATH, how="semi")
         .join(steps, on="process", how="semi")
         .join(steps, on=_PATH, how="anti")
-        .join(attribution.paths.select("path", "name"), on="path")
+        .join(attribution.paths[["path", "name"]], on="path")
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
     )
     times = _spans(ranges).with_columns(ranges["range"], models.alias("automatic"))
     known = (
-        repeating.join(nodes.select(*_PATH, "range").unique(), on=_PATH, maintain_order="left")
+        repeating.join(nodes[[*_PATH, "range"]].unique(), on=_PATH, maintain_order="left")
         .join(times.drop("process"), on="range", maintain_order="left")
         .select(*INSTANCES)
     )
@@ -217,7 +217,7 @@ def _in_runs(
     between = pl.col("after").is_between(1, steps_before)
     places = pl.when(between).then("after").drop_nulls().n_unique().over(_PATH)
     is_part = (2 * places >= steps_before) & (steps_before > 0)
-    return rows.filter(~is_part).select(*INSTANCES)
+    return rows.filter(~is_part)[[*INSTANCES]]
 
 
 def _in_steps(own: pl.Series) -> PlacedInLoops:
@@ -236,11 +236,9 @@ def _placed(
     """Per operation the instance of a loop that launched it, else its step in `own`. What an
     automatic step launched before such an instance began is neither the loop's nor the step's."""
     members = attribution.projected(instances.select(_PATH).unique())
-    of_loops = members.join(instances.select("range", "loop"), on="range").unique("node")
-    there = ops.select("node").join(of_loops, on="node", how="left", maintain_order="left")
-    launched = line.count_before(
-        instances, ops.select("process", "launch_start_ns"), "launch_start_ns"
-    )
+    of_loops = members.join(instances[["range", "loop"]], on="range").unique("node")
+    there = ops[["node"]].join(of_loops, on="node", how="left", maintain_order="left")
+    launched = line.count_before(instances, ops[["process", "launch_start_ns"]], "launch_start_ns")
     ranges = attribution.ranges.select("process", pl.col("end_ns") - 1)
     of_step = line.count_before(instances, ranges, "end_ns")[own]
     step = pl.when(launched >= of_step).then(own)

@@ -84,7 +84,7 @@ def step_paths(
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
     # a range that repeats inside another one has no more GPU time, and is deeper
     best = (
-        work.join(attribution.paths.select("path", "name"), on="path")
+        work.join(attribution.paths[["path", "name"]], on="path")
         .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
         .join(named, on=["process", "path"], how="semi")
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
@@ -98,7 +98,7 @@ def step_paths(
 
 def _automatic(attribution: Attribution) -> StepPaths:
     """The automatic steps."""
-    processes = attribution.ranges.filter(is_step()).select("process").unique().sort("process")
+    processes = attribution.ranges.filter(is_step())[["process"]].unique().sort("process")
     no_path = pl.lit(None, pl.UInt32).alias("path")
     return processes.select("process", no_path, name=pl.lit(STEP), joined=pl.lit(STEP))
 
@@ -108,15 +108,15 @@ def _overruled(
 ) -> pl.DataFrame:
     """`process`, `path` of the ranges that automatic steps overrule."""
     begun = attribution.placed["steps"].drop_nulls("node")
-    rows = attribution.nodes.select("process", "path")[begun["node"]]
+    rows = attribution.nodes[["process", "path"]][begun["node"]]
     holding = pl.concat([rows.clear(), *attribution.levels(rows)]).unique()
     most = (
-        work.select("process", "path", "busy_ns")
+        work[["process", "path", "busy_ns"]]
         .join(busy, on="process")
         .filter(2 * pl.col("busy_ns") > pl.col("of_process"))
     )
     steps = holding.join(most, on=["process", "path"], how="semi")
-    mine = attribution.nodes.select("process", "path").unique()
+    mine = attribution.nodes[["process", "path"]].unique()
     return mine.join(automatic, on="process", how="semi").join(
         steps, on=["process", "path"], how="anti"
     )
@@ -127,7 +127,7 @@ def paths_by_hand(attribution: Attribution) -> pl.DataFrame:
     compiling."""
     other = attribution.ranges.select(pl.col("operator") | pl.col("compiling") | is_automatic())
     by_hand = ~other.to_series()[attribution.nodes["range"]]
-    return attribution.nodes.filter(by_hand).select("process", "path").unique()
+    return attribution.nodes.filter(by_hand)[["process", "path"]].unique()
 
 
 def _busy_of_processes(ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
@@ -178,8 +178,8 @@ def _is_called(name: pl.Expr) -> pl.Expr:
 
 def _paths(attribution: Attribution) -> StepPaths:
     """Every path of every process, with its names."""
-    seen = attribution.nodes.select("process", "path").unique(maintain_order=True)
-    names = attribution.paths.select("path", "name", "joined")
+    seen = attribution.nodes[["process", "path"]].unique(maintain_order=True)
+    names = attribution.paths[["path", "name", "joined"]]
     return seen.join(names, on="path", maintain_order="left")
 
 
@@ -195,7 +195,7 @@ def instance_of_ops(
         axis: of the threads.
     """
     members = attribution.within(paths.drop_nulls("path"))
-    own = ops.select("node").join(members, on="node", how="left", maintain_order="left")["range"]
+    own = ops[["node"]].join(members, on="node", how="left", maintain_order="left")["range"]
     steps = automatic_steps_of(attribution, paths)
     if steps.is_empty():
         return own
@@ -237,7 +237,7 @@ def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
         pl.col("end_ns").alias("done_ns"),
     )
     spans = (
-        ops.select(*key, "range", "loop", "start_ns", "end_ns")
+        ops[[*key, "range", "loop", "start_ns", "end_ns"]]
         .filter(pl.col("end_ns") > pl.col("start_ns"), pl.col("range").is_not_null())
         .group_by(*key, "loop", "range")
         .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))

@@ -77,7 +77,7 @@ def gpus_of(view: View) -> pl.DataFrame:
     """`device_no`, `device`, `name` of the GPUs of a view."""
     # a window may contain the middle of an operation or of a gap, and no operation's start
     selected = pl.concat([view.ops["device_no"], view.windows["device_no"]]).unique().implode()
-    names = view.trace.devices.select("device", "name").unique("device", keep="first")
+    names = view.trace.devices[["device", "name"]].unique("device", keep="first")
     gpus = view.events.devices.filter(pl.col("device_no").is_in(selected))
     return gpus.join(names, on="device", how="left")
 

@@ -292,7 +292,7 @@ def _with_track(gaps: Gaps) -> tuple[pl.DataFrame, pl.DataFrame]:
     process = pl.col("process").rank("dense").fill_null(0).cast(pl.Int64)
     track = pl.col("device_no").cast(pl.Int64) * (process.max() + 1) + process
     gaps = gaps.with_columns(track.alias("track"))
-    return gaps, gaps.select("track", "device_no", "process").unique("track")
+    return gaps, gaps[["track", "device_no", "process"]].unique("track")
 
 
 def occurring(parts: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:

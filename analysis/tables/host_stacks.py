@@ -98,7 +98,7 @@ def host_stack_table(view: View) -> pl.DataFrame:
     rows = (
         view.host_stacks.join(functions, on="stack", how="left")
         .join(lines, on="stack", how="left")
-        .join(view.events.threads.select("thread_no", "thread", "process"), on="thread_no")
+        .join(view.events.threads[["thread_no", "thread", "process"]], on="thread_no")
         .with_columns(
             os_pid(pl.col("process")),
             os_tid(pl.col("thread")),

@@ -177,7 +177,7 @@ def _overlapping(ops: Operations) -> int:
     lasting = pl.col("end_ns") > pl.col("start_ns")
     streams = ["device_no", "process", "stream"]
     kernels = (
-        ops.select("kind", "graph_node", "start_ns", "end_ns", *streams)
+        ops[["kind", "graph_node", "start_ns", "end_ns", *streams]]
         .filter(pl.col("kind") == "kernel", pl.col("graph_node").is_null(), lasting)
         .drop("kind", "graph_node")
     )

@@ -74,7 +74,7 @@ def kernel_table(view: View) -> pl.DataFrame:
         *spread(pl.col("ns")),
         percent(tiny, pl.col("call_ns").count()).alias("tiny_pct"),
     )
-    sms = view.trace.devices.select("device", "sm_count").unique("device", keep="first")
+    sms = view.trace.devices[["device", "sm_count"]].unique("device", keep="first")
     blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
     name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
     return (
@@ -103,7 +103,7 @@ def _commonest_shape(
     memory = ["registers", "shared_bytes"]
     key = ["device", "name"]
     counts = [
-        rows.select(*key)
+        rows[[*key]]
         .hstack(shapes.select(pl.all().gather(rows["detail"])).get_columns())
         .group_by(*key, *place, *memory)
         .agg(pl.len().alias("count"))

@@ -76,8 +76,8 @@ def launch_table(view: View) -> pl.DataFrame:
         return LAUNCHES.to_frame()
     return (
         pl.concat(levels)
-        .join(attribution.paths.select("path", "joined", "key"), on="path")
-        .join(view.idle.select(*_KEY, "launch_ns"), on=_KEY, how="left")
+        .join(attribution.paths[["path", "joined", "key"]], on="path")
+        .join(view.idle[[*_KEY, "launch_ns"]], on=_KEY, how="left")
         .join(view.spans, on=_KEY, how="left")
         .sort("process", "key")
         .with_columns(
@@ -110,7 +110,7 @@ def launch_counts(view: View) -> pl.DataFrame:
     levels = [level.group_by(_KEY).agg(counts) for level in attribution.levels(once)]
     return (
         pl.concat([once.clear(), *levels])
-        .join(attribution.paths.select("path", "joined", "key"), on="path")
+        .join(attribution.paths[["path", "joined", "key"]], on="path")
         .sort("process", "key")
         .select(pl.col("joined").alias("path"), "launches", "starved_launches")
     )

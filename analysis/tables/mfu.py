@@ -113,7 +113,7 @@ def rates(
     declared = flops.join(paths.drop("path"), on="process")
     inside = declared.join(paths.drop_nulls("path"), on="process", how="semi")
     timed = pl.concat([_of_steps(declared, steps), _of_phases(inside, steps, phases)])
-    names = trace.devices.select("device", "name").unique("device", keep="first")
+    names = trace.devices[["device", "name"]].unique("device", keep="first")
     rate = pl.when(pl.col("time_ns") > 0).then(pl.col("flops") * 1e9 / pl.col("time_ns"))
     table = (
         timed.join(names, on="device", how="left")
@@ -166,17 +166,17 @@ def _of_phases(declared: pl.DataFrame, steps: pl.DataFrame, phases: pl.DataFrame
 
     Only for processes with one GPU, since the span of a phase covers all GPUs.
     """
-    alone = steps.select("process", "device").unique().unique("process", keep="none")
+    alone = steps[["process", "device"]].unique().unique("process", keep="none")
     instances = pl.col("instances")
     of_step = phases.select(
         "process", pl.col("path").alias("step_path"), instances.alias("steps")
     ).filter(pl.col("steps") > 0)
-    under = phases.join(declared.select("process", "step_path").unique(), on="process").filter(
+    under = phases.join(declared[["process", "step_path"]].unique(), on="process").filter(
         pl.col("path").str.starts_with(pl.col("step_path") + "/")
     )
     # FLOPs declared for a name that stands in several places cannot be assigned
     named = (
-        under.select("process", "path")
+        under[["process", "path"]]
         .join(declared, on="process")
         .filter(pl.col("path").str.ends_with("/" + pl.col("phase")), pl.col("phase") != WHOLE_STEP)
         .unique(["process", "phase"], keep="none")

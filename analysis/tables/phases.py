@@ -105,7 +105,7 @@ def phase_table(view: View) -> pl.DataFrame:
         .with_columns(_steady_per_step().alias("steady_per_step_ns"))
         .sort("process", "key")
     )
-    of_rows = rows.select("process", "path").join(
+    of_rows = rows[["process", "path"]].join(
         parts.phase_parts(view), on=["process", "path"], how="left", maintain_order="left"
     )
     bound = bounds(of_rows.select(pl.col([f"{part}_ns" for part in PARTS]).fill_null(0)))

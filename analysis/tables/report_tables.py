@@ -129,7 +129,7 @@ class ReportTables(TablesOfReport):
             return {}
         steps = self.view.steps.group_by("process", "device").len().group_by("device").max()
         report = self.trace.report
-        return {(report, device): count for device, count in steps.select("device", "len").rows()}
+        return {(report, device): count for device, count in steps[["device", "len"]].rows()}
 
     @computed_once
     def bound(self) -> ViewBound:
@@ -204,7 +204,7 @@ def _backtraces_of_launches(timeline: Timeline) -> Iterator[Note]:
     unrecorded = timeline.options.unrecorded_step_ns
     if trace.backtraces.is_empty() or len(trace.captures) or unrecorded is not None:
         return
-    threads = events.threads.select("thread_no", "thread")
+    threads = events.threads[["thread_no", "thread"]]
     launches = events.ops.filter("first", pl.col("call").is_not_null())
     called = launches.select("thread_no", start_ns="launch_start_ns").join(threads, on="thread_no")
     traced = called.join(trace.backtraces, on=["start_ns", "thread"], how="semi")

@@ -137,7 +137,7 @@ def steps_of_rows(view: View) -> pl.DataFrame:
         return view.timeline.steps.clear().with_columns(part=pl.lit(None, RUN_PART), row_ns=0)
     long = pl.col("part").cast(pl.String).is_in(["recurring", "longer"])
     pieces = grouped.pieces.with_columns(row_ns=pl.col("start_ns").min().over("group"))
-    rows = pieces.filter(long).select(*key, "part", "row_ns").unique()
+    rows = pieces.filter(long)[[*key, "part", "row_ns"]].unique()
     return view.timeline.steps.join(rows, on=key, maintain_order="left")
 
 
@@ -148,7 +148,7 @@ def _length_ns() -> pl.Expr:
 def _pieces(view: View) -> pl.DataFrame:
     """Of each process with steps on a device its recorded time, cut into pieces: each step and each
     instance of another loop, and what lies before, between and after them."""
-    kinds = view.timeline.steps.select(*_TRACK, "step", "kind", "excess_ns")
+    kinds = view.timeline.steps[[*_TRACK, "step", "kind", "excess_ns"]]
     key = [*_TRACK, "loop", "step"]
     main = kinds.with_columns(pl.lit(MAIN, pl.UInt32).alias("loop"))
     instances = view.timeline.instances.join(main, on=key, how="left", maintain_order="left")
@@ -196,7 +196,7 @@ def _pieces(view: View) -> pl.DataFrame:
 def recorded_times(view: View) -> pl.DataFrame:
     """`process`, `first_ns`, `last_ns`: from the first to the last event of each process."""
     events = view.events
-    threads = events.threads.select("thread_no", "process")
+    threads = events.threads[["thread_no", "process"]]
     ends = [pl.col("start_ns").min().alias("first_ns"), pl.col("end_ns").max().alias("last_ns")]
     both = [
         rows.lazy().group_by("process").agg(ends)
@@ -311,7 +311,7 @@ def _main_places(view: View, rows: pl.DataFrame, groups: list[pl.Series]) -> pl.
         rows: `group`, `cause`.
         groups: for each process, the group of each gap.
     """
-    wanted = dict(rows.filter(pl.col("cause").is_not_null()).select("group", "cause").rows())
+    wanted = dict(rows.filter(pl.col("cause").is_not_null())[["group", "cause"]].rows())
     found = []
     for cause, parts in view.idle_parts.items():
         mine = [group for group, of in wanted.items() if of == cause]
@@ -353,7 +353,7 @@ def _main_places(view: View, rows: pl.DataFrame, groups: list[pl.Series]) -> pl.
 
 def listed(steps: pl.DataFrame) -> pl.DataFrame:
     """By `group` its `steps` as text: `0, 4 to 9`; of many runs the first."""
-    steps = steps.select("group", "step").drop_nulls().unique().sort("group", "step")
+    steps = steps[["group", "step"]].drop_nulls().unique().sort("group", "step")
     apart = (pl.col("step").diff() != 1) | (pl.col("group").diff() != 0)
     runs = (
         steps.with_columns(apart.fill_null(value=False).cum_sum().alias("run"))

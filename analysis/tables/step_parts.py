@@ -86,7 +86,7 @@ def step_part_table(view: View) -> pl.DataFrame:
     whole = View(view.timeline)
     rows = pl.concat([_of_operations(whole, pieces), _of_gaps(whole, pieces)], how="diagonal")
     of_piece = ["process", "device", "step"]
-    rows = rows.join(pieces.select("piece", *of_piece), on="piece")
+    rows = rows.join(pieces[["piece", *of_piece]], on="piece")
     rows = rows.with_columns(
         os_pid(pl.col("process")).alias("process"), pl.col("duration_ns").fill_null(0)
     )
@@ -157,7 +157,7 @@ def _summed(rows: pl.DataFrame, what: pl.DataFrame) -> pl.DataFrame:
 def _by_name(attribution: Attribution) -> pl.Series:
     """Per path the first of those that are written like it, as `a/b` may be one range or two; null
     of what is written like the outside of all ranges."""
-    paths = attribution.paths.select("joined").with_row_index("path")
+    paths = attribution.paths[["joined"]].with_row_index("path")
     first = pl.col("path").first().over("joined")
     return paths.select(pl.when(pl.col("joined") != "").then(first).alias("path")).to_series()
 
@@ -207,7 +207,7 @@ def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _kernel_classes(view: View) -> pl.DataFrame:
     """`name`, `short_name`, `class`, a row per name: the rules are tried once on each."""
-    named = view.ops.select("name", "short_name").unique()
+    named = view.ops[["name", "short_name"]].unique()
     short = named.group_by("name").agg(pl.col("short_name").cast(pl.String).min())
     name = pl.col("name").cast(pl.String)
     kernels = class_of(name, pl.col("short_name"), view.options.kernel_classes)
@@ -219,7 +219,7 @@ def _of_gaps(view: View, pieces: pl.DataFrame) -> pl.DataFrame:
     begin = view.events.axis.at(pl.col("device_no"), pl.col("start_ns"))
     by_name = _by_name(view.attribution)
     instants = view.gaps.select("gap", begin.alias("start"), (begin + 1).alias("end"))
-    placed = _cut(instants, pieces).select("gap", "piece")
+    placed = _cut(instants, pieces)[["gap", "piece"]]
     found = []
     for cause, parts in occurring(view.idle_parts).items():
         rows = idle_rows(view, view.gaps, parts, cause)

@@ -50,7 +50,7 @@ def step_table(view: View) -> pl.DataFrame:
     other = view.without_unwaited.timeline
     same = other is view.timeline
     idle = steps.select(_CAUSES) if same else idle_in(view.steps, other.gaps, view.events.axis)
-    used = steps.select("compute_ns")
+    used = steps[["compute_ns"]]
     bound = bounds(pl.concat([used, waits_in_stretches(view, view.steps), idle], how="horizontal"))
     return _in_order(steps.hstack(bound.get_columns()))
 

@@ -78,11 +78,9 @@ def _matters(launches: pl.DataFrame, timeline: Timeline) -> bool:
         processes, on="process"
     )
     called = launches.join(processes, on="process", maintain_order="left")
-    places = called.select(axis.at(pl.col("process_no"), pl.col("start_ns"))).to_series()
+    places = axis.at(called["process_no"], called["start_ns"])
     first, end = (
-        places.search_sorted(
-            pieces.select(axis.at(pl.col("process_no"), pl.col(time))).to_series(), side="left"
-        )
+        places.search_sorted(axis.at(pieces["process_no"], pieces[time]), side="left")
         for time in ("piece_start", "piece_end")
     )
     lost_before = pl.concat([pl.Series("lost", [0], pl.UInt32), launches["lost"].cum_sum()])
@@ -257,7 +255,7 @@ def recorded_idle(view: View) -> RecordedIdle | None:
 
 def _idle_in_graphs(view: View) -> pl.DataFrame:
     """`process`, `device_no`, `idle_ns`: the gaps between two operations of one graph launch."""
-    graph = view.events.ops.select("process", "correlation", "graph_node", "device_no")
+    graph = view.events.ops[["process", "correlation", "graph_node", "device_no"]]
     gaps = view.gaps
     before, after = (graph[gaps[side]] for side in ("prev_op", "next_op"))
     inside = before["graph_node"].is_not_null() & after["graph_node"].is_not_null()

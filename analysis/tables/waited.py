@@ -94,7 +94,7 @@ def _sums(view: View, pieces: WaitPieces) -> Iterator[pl.DataFrame]:
         ops["process"][pieces["op"]],
         view.attribution.path_of(ops["node"][pieces["op"]]),
     )
-    of_ops = ops.select("short_name", "stream")[pieces["op"].filter(named)]
+    of_ops = ops[["short_name", "stream"]][pieces["op"].filter(named)]
     where, which = ["process", "device_no", "path", "kind"], of_ops.columns
     yield _summed(rows.filter(named).hstack(of_ops), [*where, *which])
     yield _summed(rows.filter(~named), where)

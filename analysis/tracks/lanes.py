@@ -195,7 +195,7 @@ class Lanes:
         return self._lane_of("counter", values, ["device", _NUMBER])
 
     def _lane_of(self, kind: str, rows: pl.DataFrame, key: list[str]) -> pl.Series:
-        mine = self.frame.filter(pl.col("kind") == kind).select("lane", *key)
+        mine = self.frame.filter(pl.col("kind") == kind)[["lane", *key]]
         return rows.join(mine, on=key, how="left", maintain_order="left")["lane"]
 
     def with_rows(self, depths: list[pl.DataFrame]) -> pl.DataFrame:
@@ -221,7 +221,7 @@ def _steps(steps: Steps) -> pl.DataFrame:
     """The lanes of steps: one for each process and GPU."""
     return _lanes(
         "steps",
-        steps.select("process", "device")
+        steps[["process", "device"]]
         .unique()
         .select(
             pl.lit(value=False).alias("of_gpu"),
@@ -265,7 +265,7 @@ def _gaps(ops: Operations, idle: pl.Series) -> pl.DataFrame:
     """The lanes of gaps, one for each GPU that was idle."""
     return _lanes(
         "gaps",
-        ops.select("device", "device_no")
+        ops[["device", "device_no"]]
         .unique()
         .filter(pl.col("device_no").is_in(idle.unique().implode()))
         .select(
@@ -342,7 +342,7 @@ def depths(rows: pl.DataFrame) -> pl.Series:
         rows: `lane`, `start_ns`, `end_ns`, by lane and start, the longest first.
     """
     depth = repeated(0, len(rows), pl.UInt32).alias("depth")
-    left, level = _clustered(rows.select("lane", "start_ns", "end_ns").with_row_index("row")), 0
+    left, level = _clustered(rows[["lane", "start_ns", "end_ns"]].with_row_index("row")), 0
     while not left.is_empty():
         kept = left.filter("held")
         walked = left.filter(~pl.col("held"))
@@ -351,7 +351,7 @@ def depths(rows: pl.DataFrame) -> pl.Series:
         inner = kept.filter(~_OPENS)
         level += 1
         depth = depth.scatter(inner["row"], repeated(level, len(inner), pl.UInt32))
-        left = _clustered(inner.select("row", "lane", "start_ns", "end_ns"))
+        left = _clustered(inner[["row", "lane", "start_ns", "end_ns"]])
     return depth
 
 
@@ -376,7 +376,7 @@ def _walked(rows: pl.DataFrame, level: int) -> pl.Series:
     """The depth of each row of some clusters, from `level` on, one after the other."""
     numbers: list[int] = []
     ends: list[int] = []
-    for opens, start, end in rows.select("opens", "start_ns", "end_ns").iter_rows():
+    for opens, start, end in rows[["opens", "start_ns", "end_ns"]].iter_rows():
         if opens:
             ends = []
         free = next((depth for depth, until in enumerate(ends) if until <= start), len(ends))

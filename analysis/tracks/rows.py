@@ -52,7 +52,7 @@ def sorted_by_lane(rows: pl.DataFrame, lane: pl.Series) -> Placed:
     rows = rows.with_columns(lane.alias("lane"))
     if rows["lane"].is_sorted():
         return Placed(rows=rows, place=pl.int_range(len(rows), dtype=pl.UInt32, eager=True))
-    order = rows.select("lane").with_row_index("row").sort("lane", maintain_order=True)["row"]
+    order = rows[["lane"]].with_row_index("row").sort("lane", maintain_order=True)["row"]
     place = scatter_table(len(rows), order, pl.int_range(len(rows), dtype=pl.UInt32, eager=True))
     return Placed(rows=rows[order], place=place)
 
@@ -180,7 +180,7 @@ def found_ranges(timeline: Timeline) -> pl.DataFrame:
     columns = ["thread_no", "start_ns", "end_ns", "name", "ended"]
     ours = pl.col("domain").str.to_lowercase() == _NCCL
     own = known.filter(ours, pl.col("end_ns") > pl.col("start_ns"))
-    own = own.join(phases.select("row").drop_nulls(), on="row", how="anti")
+    own = own.join(phases[["row"]].drop_nulls(), on="row", how="anti")
     return pl.concat([phases.select(columns), own.select(columns)])
 
 

@@ -63,7 +63,7 @@ _SUMS: Final = ("ns", "duration_ns", "count")
 def series_json(results: Results) -> str:
     """The names of kernels, copies and culprits, and a track per process and GPU."""
     parts = pl.concat([_compared_parts(each) for each in results.analyses])
-    names = parts.select("name", "short_name").unique("name", keep="first", maintain_order=True)
+    names = parts[["name", "short_name"]].unique("name", keep="first", maintain_order=True)
     number = {name: at for at, name in enumerate(names["name"])}
     gpus, ranges = _gpus(results), _step_ranges(results)
     tracks = []
@@ -91,14 +91,14 @@ _NO_STEPS: Final[dict[str, Any]] = {"step_name": None, "unprofiled_step_ns": Non
 
 def _gpus(results: Results) -> dict[tuple[Any, ...], str | None]:
     """The name of each GPU, by report and index."""
-    devices = results.table("accounting").select("report", "device", "name")
+    devices = results.table("accounting")[["report", "device", "name"]]
     return {(report, device): name for report, device, name in devices.rows()}
 
 
 def _step_ranges(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The range that is one step, and such a step before the window, by report and process."""
     key = ["report", "process"]
-    measured = results.captures.select(*key, "unprofiled_step_ns").unique(key, keep="first")
+    measured = results.captures[[*key, "unprofiled_step_ns"]].unique(key, keep="first")
     names = results.together(lambda report: report.step_names)
     ranges = names.join(measured, on=key, how="left")
     return {tuple(row[:2]): dict(zip(_NO_STEPS, row[2:], strict=True)) for row in ranges.rows()}
@@ -131,7 +131,7 @@ def _track(track: dict[str, Any], rows: pl.DataFrame, number: dict[str, int]) ->
         .sort("step")
         .with_row_index("at")
     )
-    placed = rows.join(steps.select("step", "at"), on="step", nulls_equal=True).sort("at")
+    placed = rows.join(steps[["step", "at"]], on="step", nulls_equal=True).sort("at")
     grouped = placed.group_by(*_WHAT, maintain_order=True).agg("at", *_SUMS).sort(*_WHAT)
     lines = [_row(row, number, len(steps)) for row in grouped.iter_rows(named=True)]
     series = {
@@ -337,7 +337,7 @@ def _device_rows(accounting: pl.DataFrame) -> list[dict[str, Any]]:
 def _phases(results: Results, most: int | None) -> str:
     """Phases with the list of names behind each path, since names may contain a `/`."""
     table = plain(results.table("phases")[:most])
-    names = phase_names(table.select("path", "depth").rows())
+    names = phase_names(table[["path", "depth"]].rows())
     rows = table.iter_rows(named=True)
     return _json_list([{**row, "names": list(each)} for row, each in zip(rows, names, strict=True)])
 

@@ -204,7 +204,7 @@ def gpu_field(results: RunTables, *, head: str = "GPU") -> Field[Row]:
 
 def gpu_fields(results: RunTables, table: pl.DataFrame) -> tuple[Field[Row], ...]:
     """The same, only where the rows are of several GPUs."""
-    several = table.select("report", "device").n_unique() > 1
+    several = table[["report", "device"]].n_unique() > 1
     return (gpu_field(results),) if several else ()
 
 

@@ -95,7 +95,7 @@ def _gpu_names(results: Results) -> Iterator[tuple[tuple[str, int], str]]:
 def _in_typical_steps(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The rows of steady steps; of a process and GPU without any, of all its steps."""
     key = [*_TRACK, "step"]
-    marked = parts.join(steps.select(*key, "steady"), on=key, how="left", maintain_order="left")
+    marked = parts.join(steps[[*key, "steady"]], on=key, how="left", maintain_order="left")
     steady = pl.col("steady").fill_null(value=False)
     some = steady.any().over(_TRACK)
     return marked.with_columns(pl.col("process").is_not_null().alias("has_steps")).filter(

@@ -102,7 +102,7 @@ def clocks_of(results: Results, tracks: Sequence[Tracks]) -> list[Clock]:
 def _ahead(results: Results) -> dict[str, int]:
     """How far the clocks of the reports are ahead of the first one's, where that is known."""
     ranks = results.table("ranks").drop_nulls("clock_ns")
-    return dict(ranks.select("report", "clock_ns").unique("report", keep="first").rows())
+    return dict(ranks[["report", "clock_ns"]].unique("report", keep="first").rows())
 
 
 _TIMED: Final = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks")

@@ -34,7 +34,7 @@ _LEAST: Final = 0.1
 def rank_namer(results: RunTables) -> Callable[[object, object], str]:
     """A function from a report and a device to what their rank is called: the report, with the GPU
     where a report has several."""
-    ranks = results.table("ranks").select("report", "device").unique()
+    ranks = results.table("ranks")[["report", "device"]].unique()
     several_gpus = ranks["report"].is_duplicated().any()
     several_reports = ranks["report"].n_unique() > 1
 

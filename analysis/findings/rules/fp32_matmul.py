@@ -34,7 +34,7 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
     PyTorch multiplies float32 tensors so by default. On an H200 the same training step took 64.9 ms
     with and 11.9 ms without (2026-11-22).
     """
-    gpus = subject.tables.accounting.select("device", "name")
+    gpus = subject.tables.accounting[["device", "name"]]
     ratios = {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in gpus.rows()}
     ratio = pl.col("device").replace_strict(ratios, default=None, return_dtype=pl.Float64)
     saved = pl.col("ns") * (1 - 1 / ratio.fill_null(LEAST_RATIO))

@@ -60,7 +60,7 @@ def idle_gpu(
     accounting = subject.tables.accounting.sort("idle_ns", "device")
     if accounting.is_empty() or subject.is_unlike_later:
         return
-    device, idle_ns, window_ns = accounting.select("device", "idle_ns", "window_ns").row(-1)
+    device, idle_ns, window_ns = accounting[["device", "idle_ns", "window_ns"]].row(-1)
     explained = 100 * explained_ns >= EXPLAINED_PCT * subject.per_step(idle_ns)
     if 100 * idle_ns < IDLE_PCT * window_ns or explained:
         return
@@ -188,7 +188,7 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def _by_cause(causes: pl.DataFrame, idle_ns: int) -> str:
-    named = causes.head(_NAMED).select("cause", "total_ns").iter_rows()
+    named = causes.head(_NAMED)[["cause", "total_ns"]].iter_rows()
     return ", ".join(f"{CAUSES[name].label} {whole_percent(ns, idle_ns)}" for name, ns in named)
 
 

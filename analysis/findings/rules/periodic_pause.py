@@ -289,7 +289,7 @@ def _more(excess: Excess) -> str:
 def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
     """What these steps of one process and GPU have more of than its typical steps."""
     view = JudgedView(subject.timeline, steps=steps)
-    process, device = steps.select("process", "device").row(0)
+    process, device = steps[["process", "device"]].row(0)
     same = pl.col("process") == process, pl.col("device") == device
     typical = subject.timeline.steps.filter("steady", *same)
     judged = subject.of_steps and len(subject.judged_steps) == len(typical)
@@ -326,11 +326,11 @@ def _stalls(view: View) -> tuple[str, tuple[str, str]]:
     copied = view.copies.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("ns"))
     ways = copied.group_by(pl.col("direction").cast(pl.String)).agg(pl.col("ns").sum())
     ways = ways.filter(pl.col("direction").is_in([*WAYS])).sort("ns", "direction")
-    calls = view.timeline.stalls.select("call", "source", "via")
+    calls = view.timeline.stalls[["call", "source", "via"]]
     idle = view.charges.group_by("call").agg(pl.col("ns").sum())
     ran = copied.drop_nulls("call").group_by("call").agg(pl.col("ns").sum())
     lines = (
-        pl.concat([idle.select("call", "ns"), ran.select("call", "ns")])
+        pl.concat([idle[["call", "ns"]], ran[["call", "ns"]]])
         .join(calls, on="call")
         .group_by(pl.col("source", "via").cast(pl.String).fill_null(""))
         .agg(pl.col("ns").sum())

@@ -84,7 +84,7 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     starts = kernels.select(
         "backward", pl.when(whole).then(pl.concat_list(ahead)).alias("gram")
     ).with_row_index("row")
-    forward = starts.filter(~pl.col("backward")).select("gram").drop_nulls().unique()
+    forward = starts.filter(~pl.col("backward"))[["gram"]].drop_nulls().unique()
     again = starts.filter("backward").drop_nulls("gram").join(forward, on="gram", how="semi")
     row = pl.Series("row", again["row"], dtype=pl.Int64)
     marks = repeated(value=False, length=len(kernels)).fill_null(value=False)

@@ -74,7 +74,7 @@ def _slower_than_need_be(subject: JudgedReport) -> pl.DataFrame:
     kernels = subject.kernels
     newest = {
         device: capability(gpu or "", kernels["generation"].drop_nulls())
-        for device, gpu in subject.tables.accounting.select("device", "name").rows()
+        for device, gpu in subject.tables.accounting[["device", "name"]].rows()
     }
     own = pl.col("device").replace_strict(newest, default=None, return_dtype=pl.Int64)
     with_own = own.is_between(HOPPER, BLACKWELL_DATACENTER + 9)

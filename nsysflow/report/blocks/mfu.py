@@ -66,7 +66,7 @@ def _why_none(results: RunTables) -> str:
 
 def _of_steps(results: RunTables) -> pl.DataFrame:
     """The rows of `mfu` that are of steps, with the GPU's `name`."""
-    names = results.table("accounting").select("report", "device", "name")
+    names = results.table("accounting")[["report", "device", "name"]]
     first = pl.col("path") == pl.col("path").first().over("report", "process", "device")
     return results.table("mfu").filter(first).join(names, on=["report", "device"], how="left")
 

@@ -19,7 +19,7 @@ def block(results: RunTables, limits: Limits) -> Block:
     if not results.whole.many:
         table = table.clear()
     steps = table["step"].unique().sort()
-    reports = table.select("rank", "report", "device").unique("rank", keep="first")
+    reports = table[["rank", "report", "device"]].unique("rank", keep="first")
     name = rank_namer(results)
     names = {rank: name(report, device) for rank, report, device in reports.rows()}
     per_step = pl.col("cost_ns").sum() // pl.col("step").n_unique()

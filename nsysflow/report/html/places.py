@@ -112,7 +112,7 @@ def _operations(finding: Finding, analysis: Analysis) -> pl.DataFrame:
         named = [pl.col("class").cast(pl.String) == "communication"]
     tracks = analysis.tracks
     rows = tracks.operations.filter(pl.any_horizontal(named))
-    lanes, paths = tracks.lanes.select("lane", "process", "device"), tracks.paths
+    lanes, paths = tracks.lanes[["lane", "process", "device"]], tracks.paths
     rows = rows.drop("name").rename({"phase": "number"}).join(lanes, on="lane", how="left")
     phases = paths.select(pl.col("path").alias("number"), pl.col("name").alias("phase"))
     return at_its_place(finding, rows.join(phases, on="number", how="left"))

@@ -87,7 +87,7 @@ def _lanes(
 ) -> list[dict[str, Any]]:
     """The lanes, each with whether it has operations in the judged part."""
     judged = pl.DataFrame(judged_ns, {"start_ns": pl.Int64, "end_ns": pl.Int64}, orient="row")
-    worked = {*within(analysis.tracks.operations.select("lane", "start_ns"), judged)["lane"]}
+    worked = {*within(analysis.tracks.operations[["lane", "start_ns"]], judged)["lane"]}
     return [{**lane, "judged": at in worked} for at, lane in enumerate(columns.lanes())]
 
 
