@@ -10,6 +10,7 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from nsysflow.analysis.events.classes import NONE, communication_class
+from nsysflow.analysis.frames.lookup import DescribedRows
 from nsysflow.base.errors import SettingsError
 
 OTHER: Final = "other"
@@ -65,12 +66,25 @@ def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
         short_name: without namespace and template arguments.
         more: rules on the short name that come before ours and after communication.
     """
+    both = pl.struct(name.alias("name"), short_name.alias("short_name"))
+    return both.map_batches(
+        lambda kernels: _CLASSES.of(kernels.struct.unnest(), more)["class"], return_dtype=pl.String
+    )
+
+
+def _classes(names: pl.DataFrame, more: Rules) -> pl.DataFrame:
+    """The `class` of each `name` and `short_name`."""
+    name, short_name = pl.col("name"), pl.col("short_name")
     communication = communication_class(name, short_name)
     matched = [
         pl.when(short_name.str.contains(pattern)).then(pl.lit(kind))
         for kind, pattern in (*more, *kernel_classes())
     ]
-    return pl.coalesce(pl.when(communication != NONE).then(communication), *matched, pl.lit(OTHER))
+    kind = pl.coalesce(pl.when(communication != NONE).then(communication), *matched, pl.lit(OTHER))
+    return names.select(kind.alias("class"))
+
+
+_CLASSES: Final = DescribedRows(_classes, pl.Schema({"class": pl.String()}))
 
 
 def _rules(table: dict[str, Any]) -> Rules:

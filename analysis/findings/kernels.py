@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import Rules, class_of
-from nsysflow.analysis.frames.lookup import repeated
+from nsysflow.analysis.frames.lookup import DescribedRows, repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.base.peaks import PEAKS, Unit
@@ -88,14 +88,21 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
     `cast`, `layout`, `softmax` (of attention, not of a loss), `double` (on float64 tensors alone:
     others take scalars as doubles), `update` (an optimizer's arithmetic, a tensor a kernel).
     """
-    name = pl.col("name").cast(pl.String)
+    kind = class_of(pl.col("name"), pl.col("short_name"), more_classes).alias("class")
+    text = names.select(pl.col("name", "short_name").cast(pl.String))
+    described = names.with_columns(text.select(kind)).hstack(_TRAITS.of(text[["name"]]))
+    matrix = pl.col("class").is_in([*MATRIX_CLASSES, "triton"])
+    return described.with_columns(pl.col("layout") & ~matrix)
+
+
+def _traits(names: pl.DataFrame) -> pl.DataFrame:
+    """What each full name says, apart from its class."""
+    name = pl.col("name")
     generations = name.str.extract(_GENERATION, 1), name.str.extract(_GENERATION, 2)
     by_code_name = [pl.when(name.str.contains(k)).then(v) for k, v in _CODE_NAMES.items()]
     aligned = name.str.extract(_ALIGNED_TO, 1), name.str.extract(_ALIGNED_TO, 2)
     simt = name.str.contains(_SIMT) & ~name.str.contains(_TENSOR)
-    classes = class_of(name, pl.col("short_name").cast(pl.String), more_classes)
-    matrix = pl.col("class").is_in([*MATRIX_CLASSES, "triton"])
-    return names.with_columns(classes.alias("class")).with_columns(
+    return names.select(
         simt.alias("simt"),
         pl.coalesce(*aligned).cast(pl.Int64).alias("aligned_to"),
         pl.coalesce(*(g.cast(pl.Int64) for g in generations), *by_code_name).alias("generation"),
@@ -109,11 +116,29 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
         .then(pl.lit("bf16"))
         .alias("unit"),
         name.str.contains(_CAST).alias("cast"),
-        (name.str.contains(_LAYOUT) & ~matrix).alias("layout"),
+        name.str.contains(_LAYOUT).alias("layout"),
         (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_ATTENTION)).alias("softmax"),
         (name.str.contains(_DOUBLE) & ~name.str.contains(_NOT_DOUBLE)).alias("double"),
         name.str.contains(_UPDATE).alias("update"),
     )
+
+
+_TRAITS: Final = DescribedRows(
+    _traits,
+    pl.Schema(
+        {
+            "simt": pl.Boolean(),
+            "aligned_to": pl.Int64(),
+            "generation": pl.Int64(),
+            "unit": pl.String(),
+            "cast": pl.Boolean(),
+            "layout": pl.Boolean(),
+            "softmax": pl.Boolean(),
+            "double": pl.Boolean(),
+            "update": pl.Boolean(),
+        }
+    ),
+)
 
 
 TINY_NS: Final = 5_000

@@ -105,6 +105,8 @@ class Replays:
     def measured(self) -> pl.DataFrame:
         """The steps that are replayed and measured: neighbours, of the process and device whose
         steps take longest; with `begun_ns` and `ended_ns` of their ranges."""
+        if self._like is not None:
+            return self._like.measured
         judged = self.subject.judged_steps
         length = (pl.col("end_ns") - pl.col("start_ns")).mean()
         means = judged.group_by("process", "device_no").agg(length.alias("ns"))
@@ -354,7 +356,7 @@ class Replays:
         steps = steps.filter(~pl.col("cut"))
         if steps.is_empty():
             return Measured(step_ns=0, busy_ns=0)
-        here = self.part.events.ops["device_no"].is_in(steps["device_no"].implode())
+        here = self.part.events.ops["device_no"] == steps["device_no"][0]
         busy_ns = busy_of(ops.filter(here)).between(steps["start_ns"], steps["end_ns"])
         step_ns = steps["end_ns"] - steps["start_ns"]
         return Measured(

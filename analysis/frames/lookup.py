@@ -1,5 +1,8 @@
 """Rows and names by number: a look-up in a table is a gather, which is cheaper than a join."""
 
+from collections.abc import Callable, Hashable
+from typing import Any
+
 import polars as pl
 
 
@@ -76,7 +79,27 @@ def enum_from_index(number: pl.Series, dtype: pl.Enum) -> pl.Series:
     A `when` that chooses numbers, followed by this, takes a sixth of one that chooses words: 11 ms
     and 67 ms for 1.0 M rows (2-core VM, 2026-11-20).
     """
-    return pl.Series(number.name, dtype.categories, dtype=dtype).gather(number)
+    return pl.Series(number.name, dtype.categories, dtype=dtype)[number.cast(pl.UInt32)]
+
+
+class DescribedRows:
+    """What is said of rows of names, each row described once in a process: to make 30 patterns
+    ready takes 15 ms, which is longer than to match the names of a report."""
+
+    def __init__(self, describe: Callable[..., pl.DataFrame], schema: pl.Schema) -> None:
+        """Take a function from rows, and settings, to a row of `schema` for each of them."""
+        self._describe = describe
+        self._schema = schema
+        self._known: dict[Hashable, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
+
+    def of(self, names: pl.DataFrame, *settings: Hashable) -> pl.DataFrame:
+        """What is said of these rows."""
+        known = self._known.setdefault(settings, {})
+        rows = names.rows()
+        if unknown := {*rows} - known.keys():
+            asked = pl.DataFrame([*unknown], names.schema, orient="row")
+            known.update(zip(asked.rows(), self._describe(asked, *settings).rows(), strict=True))
+        return pl.DataFrame([known[row] for row in rows], self._schema, orient="row")
 
 
 def matching(names: pl.Series, pattern: str) -> pl.Series:

@@ -104,15 +104,16 @@ def host_time(
     bridged = merge(
         claims[["start", "end", "cause"]].filter(ends_stretch), within_ns=framework_gap_ns
     )
-    cause = pl.col("cause")
-    profiler = pieces.filter(cause == "profiler")
+    by_cause = dict.fromkeys(CAUSES, pieces.clear())
+    by_cause |= {cause: rows for (cause,), rows in pieces.group_by("cause", maintain_order=True)}
+    profiler = by_cause["profiler"]
     return HostTime(
         axis=events.axis,
         profiler=Cover(profiler),
-        stalled=Cover(pieces.filter(cause.is_in(list(STALLS)))),
-        launch=Cover(pieces.filter(cause == "launch")),
-        in_calls={name: Cover(pieces.filter(cause == name)) for name in IN_CALLS},
-        api=Cover(_outside(pieces.filter(cause == "api"), bridged)),
+        stalled=Cover(pieces.filter(pl.col("cause").is_in(list(STALLS)))),
+        launch=Cover(by_cause["launch"]),
+        in_calls={name: Cover(by_cause[name]) for name in IN_CALLS},
+        api=Cover(_outside(by_cause["api"], bridged)),
         launching=Cover(merge(pl.concat([bridged, profiler[["start", "end"]]]))),
     )
 

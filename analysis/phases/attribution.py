@@ -122,32 +122,29 @@ class Attribution:
             members = pl.concat([members, inside[["node", "range"]]])
         return members
 
-    def ancestors(self) -> Iterator[pl.Series]:
+    @computed_once
+    def ancestors(self) -> list[pl.Series]:
         """For each depth of the tree, from the deepest: the ancestor of each path at that depth.
 
         It is the path itself if that has this depth, and null if it has less.
         """
         parent, depths = self.paths["parent_path"], self.paths["depth"]
-        at = self.paths["path"]
+        at, found = self.paths["path"], []
         for depth in range(greatest(depths), 0, -1):
-            yield at.set(depths < depth, None).alias("path")
+            found.append(at.set(depths < depth, None).alias("path"))
             at = parent[at].zip_with(depths >= depth, at)
+        return found
 
     def levels(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """`rows` (with `path`) for each depth of the tree, from the deepest.
 
         Each frame has all rows at that depth or below it, with their path at that depth.
         """
-        paths = self.paths[["path", "parent_path", "depth"]]
-        rows = rows.join(paths, on="path")
-        here = rows.clear()
-        for depth in range(greatest(rows["depth"]), 0, -1):
-            here = pl.concat([here, rows.filter(pl.col("depth") == depth)])
-            yield here.drop("parent_path", "depth")
-            if depth == 1:
-                return
-            lifted = here.drop("path", "depth").rename({"parent_path": "path"})
-            here = lifted.join(paths, on="path").select(rows.columns)
+        for ancestor in self.ancestors:
+            path = ancestor[rows["path"]]
+            if path.null_count() < len(path):
+                level = rows.with_columns(path)
+                yield level.drop_nulls("path") if path.null_count() else level
 
 
 def attribute(

@@ -301,14 +301,17 @@ class OpenRanges:
         no = asked["thread_no"]
         time_ns = asked["time_ns"]
         own = node_at(self.history, axis.at(no, time_ns))
-        autograd = threads["autograd"][no]
-        inherits = (autograd | own.is_null()) & ~threads["main"][no]
-        asking = inherits.fill_null(value=False).arg_true()
+        at = pl.DataFrame(
+            {"no": no, "own": own, "autograd": threads["autograd"][no], "main": threads["main"][no]}
+        )
+        inherits = (pl.col("autograd") | pl.col("own").is_null()) & ~pl.col("main")
+        asking = at.select(pl.arg_where(inherits)).to_series()
         inherited = repeated(None, len(asked), pl.UInt32)
         if not asking.is_empty():
             others = self._inherited_at(no[asking], time_ns[asking])
             inherited = inherited.scatter(asking, others)
-        lost = (own.is_null() & inherited.is_null() & no.is_not_null()).arg_true()
+        nothing = pl.col("own").is_null() & pl.lit(inherited).is_null()
+        lost = at.select(pl.arg_where(nothing & pl.col("no").is_not_null())).to_series()
         span = repeated(None, len(asked), pl.UInt32)
         if not lost.is_empty():
             process = threads["process_no"][no[lost]]

@@ -130,13 +130,17 @@ def without_cost(program: Program, cost: RecordingCost, *, traced: bool) -> Prog
     """
     work_ns = pl.when(pl.col("pred").is_not_null()).then(pl.col("work_ns").clip(lower_bound=0))
     host_ns = work_ns + pl.col("cost_ns").clip(lower_bound=0)
-    backtrace_ns = pl.min_horizontal(host_ns, cost.backtrace_ns if traced else 0)
-    rest_ns = host_ns - backtrace_ns
+    host = program.calls.select(work_ns.alias("work_ns"), host_ns.alias("host_ns"))
+    backtrace_ns = pl.min_horizontal("host_ns", cost.backtrace_ns if traced else 0)
+    host = host.with_columns(backtrace_ns.alias("backtrace_ns"))
+    rest_ns = pl.col("host_ns") - pl.col("backtrace_ns")
     first_ns = pl.min_horizontal(rest_ns, FULL_NS)
-    longer_ns = pl.min_horizontal(rest_ns - first_ns, work_ns)
+    longer_ns = pl.min_horizontal(rest_ns - first_ns, "work_ns")
     share_ns = cost.pct * (3 * first_ns + longer_ns) // 300
-    less_ns = (backtrace_ns + share_ns).fill_null(0)
-    return _with_less(program, less_ns, pl.min_horizontal(work_ns.fill_null(0), less_ns))
+    less_ns = (pl.col("backtrace_ns") + share_ns).fill_null(0)
+    host = host.select(pl.col("work_ns").fill_null(0), less_ns.alias("less_ns"))
+    from_work_ns = host.select(pl.min_horizontal("work_ns", "less_ns")).to_series()
+    return _with_less(program, pl.lit(host["less_ns"]), pl.lit(from_work_ns))
 
 
 def undisturbed(

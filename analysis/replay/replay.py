@@ -170,7 +170,7 @@ def nodes_of(program: Program) -> Nodes:
     )
     rows = pl.concat(
         [
-            NODES.to_frame().clear(1),
+            pl.DataFrame([(None,) * len(NODES)], NODES, orient="row"),
             _call_nodes(calls, returns),
             _return_nodes(calls, waiting, first_op),
             _edge_nodes(ops, edges, first_edge, first_op),
@@ -185,10 +185,7 @@ def _key(time: pl.Expr, kind: int) -> pl.Expr:
 
 
 def _nodes(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:
-    none = {name: pl.lit(None, dtype) for name, dtype in NODES.items()}
-    return frame.select(
-        expr.cast(NODES[name]).alias(name) for name, expr in (none | columns).items()
-    )
+    return frame.select(columns[name].cast(dtype).alias(name) for name, dtype in NODES.items())
 
 
 def _call_nodes(calls: pl.DataFrame, returns: pl.Series) -> pl.DataFrame:

@@ -123,28 +123,16 @@ def bounds(parts: pl.DataFrame) -> pl.DataFrame:
     Args:
         parts: a column for each of `PARTS`.
     """
-    columns = [f"{name}_ns" for name in PARTS]
-    sums = parts.select(
-        pl.sum_horizontal(columns).alias("sum_ns"), pl.max_horizontal(columns).alias("most_ns")
-    ).with_row_index("row")
-    order = pl.col("part").replace_strict(dict(zip(columns, range(len(columns)), strict=True)))
+    rows = parts.select(f"{name}_ns" for name in PARTS).iter_rows()
+    schema = {"bound": pl.String(), "bound_pct": pl.Float64()}
+    return pl.DataFrame([_bound(row) for row in rows], schema, orient="row")
+
+
+def _bound(parts_ns: tuple[int, ...]) -> tuple[str, float | None]:
+    most, total = max(parts_ns), sum(parts_ns)
+    if most <= 0 or 100 * most < LEAST_PCT * total:
+        return "", None
     near, whole = NEAR
-    named = (
-        parts.select(columns)
-        .with_row_index("row")
-        .unpivot(columns, index="row", variable_name="part", value_name="ns")
-        .join(sums, on="row")
-        .filter(pl.col("most_ns") > 0, 100 * pl.col("most_ns") >= LEAST_PCT * pl.col("sum_ns"))
-        .filter(whole * pl.col("ns") >= near * pl.col("most_ns"))
-        .sort("row", -pl.col("ns"), order)
-        .group_by("row", maintain_order=True)
-        .agg(
-            pl.col("part").str.strip_suffix("_ns").head(MOST).str.join("+").alias("bound"),
-            (100 * pl.col("most_ns").first() / pl.col("sum_ns").first()).alias("bound_pct"),
-        )
-    )
-    return (
-        sums[["row"]]
-        .join(named, on="row", how="left", maintain_order="left")
-        .select(pl.col("bound").fill_null(""), "bound_pct")
-    )
+    largest = sorted(zip(parts_ns, PARTS, strict=True), key=lambda part: -part[0])
+    names = [name for ns, name in largest[:MOST] if whole * ns >= near * most]
+    return "+".join(names), 100 * most / total

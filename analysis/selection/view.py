@@ -261,7 +261,11 @@ class View:
     def steady_idle(self) -> PathIdle:
         """The idle time in the windows of the gaps in steady steps, by phase and cause."""
         steady = self.gaps["steady"]
-        parts = {cause: rows.filter(steady[rows["row"]]) for cause, rows in self.idle_parts.items()}
+        parts = {
+            cause: rows.filter(steady[rows["row"]])
+            for cause, rows in self.idle_parts.items()
+            if not rows.is_empty()
+        }
         return phase_idle(self.attribution, self.gaps, parts)
 
     @computed_once

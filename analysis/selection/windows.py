@@ -162,11 +162,12 @@ def narrow_parts(
             continue
         kept = pieces.select("row", "gap", pl.col(f"{cause}_ns").alias("total"))
         left = mine.join(kept.filter(pl.col("total") > 0), on="gap")
-        split = left.filter("split")
-        split = split.with_columns(rank[split["path"]].fill_null(0).alias("rank"))
-        split = apportion(split, by="row", ties="rank")
-        whole = left.filter(~pl.col("split")).with_columns(ns="total")
-        both = pl.concat([rows.select(columns) for rows in (whole, split)])
+        both = left.filter(~pl.col("split")).with_columns(ns="total").select(columns)
+        if left["split"].any():
+            split = left.filter("split")
+            split = split.with_columns(rank[split["path"]].fill_null(0).alias("rank"))
+            split = apportion(split, by="row", ties="rank")
+            both = pl.concat([both, split.select(columns)])
         narrowed[cause] = both.filter(pl.col("ns") > 0).sort("row")
     return narrowed
 

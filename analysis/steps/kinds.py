@@ -326,9 +326,7 @@ def idle_in(
     first, past = gaps_in(pieces, gaps, axis)
     borders = pl.concat([first, past]).unique().sort()
     sums = _sums_before(borders, gaps.select(f"{cause}_ns" for cause in causes))
-    until_first, until_past = (
-        sums.select(pl.all().gather(borders.search_sorted(border))) for border in (first, past)
-    )
+    until_first, until_past = (sums[borders.search_sorted(border)] for border in (first, past))
     return until_past - until_first
 
 

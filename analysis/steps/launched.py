@@ -58,7 +58,7 @@ def launches_in_order(events: Events, process: int) -> Launched:
     graph = matching(events.calls["name"][rows["call"]], GRAPH_LAUNCH)
     code = name.to_physical().cast(pl.UInt64) * 2 + graph.cast(pl.UInt64)
     grids = events.trace.shapes.select("grid_x", "grid_y", "grid_z")
-    grids = grids.select(pl.all().gather(rows["detail"].set(~kernel, None)))
+    grids = grids[rows["detail"].set(~kernel, None)]
     launched = rows.select(
         code.alias("name"),
         pl.select(code.alias("name"), *grids).hash_rows().alias("exact"),

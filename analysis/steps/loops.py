@@ -82,7 +82,7 @@ class HostLine:
     def places(self, rows: pl.DataFrame, time: str) -> pl.Series:
         """The place of that time of each row."""
         placed = rows.join(self.processes, on="process", how="left", maintain_order="left")
-        return placed.select(self.axis.at(pl.col("track"), pl.col(time))).to_series()
+        return self.axis.at(placed["track"], placed[time])
 
     def count_before(self, borders: Spans, rows: pl.DataFrame, time: str) -> pl.Series:
         """How many of these borders of its process begin at that time of each row, or before."""

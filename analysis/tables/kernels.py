@@ -104,7 +104,7 @@ def _commonest_shape(
     key = ["device", "name"]
     counts = [
         rows[[*key]]
-        .hstack(shapes.select(pl.all().gather(rows["detail"])).get_columns())
+        .hstack(shapes[rows["detail"]].get_columns())
         .group_by(*key, *place, *memory)
         .agg(pl.len().alias("count"))
         for rows in in_slices(kernels, scratch)

@@ -70,7 +70,7 @@ def launch_table(view: View) -> pl.DataFrame:
     )
     levels = [
         _by_path(rows.with_columns(within[rows["path"]])).drop_nulls("path")
-        for within in attribution.ancestors()
+        for within in attribution.ancestors
     ]
     if not levels:
         return LAUNCHES.to_frame()

@@ -180,7 +180,8 @@ class ReportTables(TablesOfReport):
         report = pl.lit(self.timeline.trace.report).alias("report")
         schema = declaration(name).schema
         columns = [report if name == "report" else pl.col(name) for name in schema.names()]
-        return rows.select(columns).match_to_schema(schema)
+        titled = rows.select(columns)
+        return titled if titled.schema == schema else titled.match_to_schema(schema)
 
 
 def _unknown_waits(timeline: Timeline) -> Iterator[Note]:

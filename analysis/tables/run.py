@@ -14,7 +14,7 @@ from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import NEVER_JUDGED, gaps_in, idle_in
 from nsysflow.analysis.steps.loops import MAIN
 from nsysflow.analysis.steps.pauses import recurring
-from nsysflow.analysis.tables.gaps import idle_rows, place_names
+from nsysflow.analysis.tables.gaps import idle_rows, occurring, place_names
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 PARTS_OF_STEPS: Final = ("typical", "recurring", "longer")
@@ -275,7 +275,7 @@ def _idle_places(view: View, of_gap: list[pl.Series], pieces: pl.Series) -> pl.D
         parts.select(of_process[parts["row"]].alias("piece"), "path", "ns").filter(
             pl.col("piece").is_in(pieces.implode())
         )
-        for parts in view.idle_parts.values()
+        for parts in occurring(view.idle_parts).values()
         for of_process in of_gap
     ]
     sums = pl.concat(rows).group_by("piece", "path").agg(pl.col("ns").sum())

@@ -73,6 +73,8 @@ def _compiling(subject: JudgedReport, steps: pl.DataFrame, process: object) -> p
     ranges = subject.timeline.attribution.ranges.filter("compiling")
     compiled = ranges.filter(pl.col("process") == pl.lit(process))["start_ns"]
     builds = pl.concat([loads, compiled]).sort()
+    if builds.is_empty():
+        return longer.clear()
     first = builds.search_sorted(longer["begun_ns"])
     return longer.with_columns(
         builds.gather(first, null_on_oob=True).alias("built_ns"),
