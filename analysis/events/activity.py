@@ -78,10 +78,7 @@ class BusyTime:
     def parts(self, windows: pl.DataFrame, axis: Axis) -> pl.DataFrame:
         """The parts of each window (`device_no`, `start_ns`, `end_ns`): `window_ns`, `compute_ns`,
         `comm_exposed_ns`, `copy_exposed_ns`, `idle_ns`, `comm_union_ns`, `copy_union_ns`."""
-        at = windows.select(
-            axis.at(pl.col("device_no"), pl.col("start_ns")).alias("start"),
-            axis.at(pl.col("device_no"), pl.col("end_ns")).alias("end"),
-        )
+        at = on_axis(windows, axis)
         start, end = at["start"], at["end"]
         compute = self.compute.between(start, end)
         # without communication or copies the unions are the same, and asked once

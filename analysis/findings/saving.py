@@ -376,7 +376,7 @@ class Replays:
 
 def busy_of(ops: pl.DataFrame) -> Cover:
     """When one of these operations of one GPU runs."""
-    return Cover(merge(ops.select(start="start_ns", end="end_ns")))
+    return Cover(merge(pl.DataFrame({"start": ops["start_ns"], "end": ops["end_ns"]})))
 
 
 def middle_of(steps: pl.DataFrame, ops: int, most_ops: int) -> pl.DataFrame:

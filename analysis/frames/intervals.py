@@ -84,8 +84,8 @@ def sort_with_ties(
         frame = (
             frame.sort(key) if scratch is None else scratch.gathered(frame, frame[key].arg_sort())
         )
-    column = frame[key]
-    tied = ((column == column.shift(1)) | (column == column.shift(-1))).fill_null(value=False)
+    column = pl.col(key)
+    tied = frame.select((column == column.shift(1)) | (column == column.shift(-1))).to_series()
     if not tied.any():
         return frame
     row = tied.arg_true().alias("_row")
@@ -187,8 +187,11 @@ def overlaps(rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
         rows: `start`, `end`, in any order.
         others: `start`, `end`, disjoint and sorted.
     """
-    first = others["end"].search_sorted(rows["start"], side="right")
-    past = others["start"].search_sorted(rows["end"], side="left")
+    met_at = rows.select(
+        pl.lit(others["end"]).search_sorted(pl.col("start"), side="right").alias("first"),
+        pl.lit(others["start"]).search_sorted(pl.col("end"), side="left").alias("past"),
+    )
+    first, past = met_at["first"], met_at["past"]
     met = past > first
     if not met.all():  # a row that meets nothing needs no list of what it meets
         rows, first, past = rows.filter(met), first.filter(met), past.filter(met)
@@ -250,9 +253,10 @@ class Cover:
             interval's `start`, and `ns`, the length of the touch.
         """
         touched = addressed(self.before, wanted)
-        owned = self.intervals.drop("end")[touched["piece"]]
-        ns = (touched["stop"] - touched["begin"]).alias("ns")
-        return touched.drop("piece", "begin", "stop").hstack(owned.get_columns()).with_columns(ns)
+        own = [name for name in wanted.columns if name not in ("begin", "stop")]
+        owned = [name for name in self.intervals.columns if name != "end"]
+        pieces = touched[own].hstack(self.intervals[owned][touched["piece"]].get_columns())
+        return pieces.hstack([(touched["stop"] - touched["begin"]).alias("ns")])
 
 
 def addressed(before: pl.Series, wanted: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,8 @@
-"""Rows and names by number: a look-up in a table is a gather, which is cheaper than a join."""
+"""Rows and names by number: a look-up in a table is a gather, which is cheaper than a join.
+
+`column[rows]` and `frame[names]` take 5 and 25 us; `column.gather(rows)` and `frame.select(names)`
+plan a query, which takes 100 us. A small report is made of thousands of those.
+"""
 
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -47,6 +51,8 @@ MOST_STRETCHES = 64
 def filter_runs(rows: pl.DataFrame, kept: pl.Series) -> pl.DataFrame:
     """The rows that are `kept`. Where these are a few stretches, they share the memory of `rows`:
     steady steps are most of a long report."""
+    if kept.sum() == len(kept):
+        return rows
     runs = kept.rle().struct.unnest().with_columns(pl.col("len").cum_sum().alias("past"))
     runs = runs.filter("value")
     if not 0 < len(runs) <= MOST_STRETCHES:
@@ -106,4 +112,6 @@ def matching(names: pl.Series, pattern: str) -> pl.Series:
     """Whether each of the categories `names` matches. Each distinct name is tested once."""
     known = names.unique()
     matching = known.filter(known.cast(pl.String).str.contains(pattern))
+    if matching.is_empty() and not names.null_count():
+        return repeated(value=False, length=len(names))
     return names.is_in(matching.implode())

@@ -329,8 +329,7 @@ class CallTime:
         path = path_of_call[self.calls].alias("path")
         run = path.to_frame().select(pl.col("path").rle_id()).to_series()
         first, last = (
-            last_at_or_before(before, self.spans.select(at).to_series())
-            for at in (pl.col("begin"), pl.col("stop") - 1)
+            last_at_or_before(before, at) for at in (self.spans["begin"], self.spans["stop"] - 1)
         )
         return self.spans.select(
             "gap",

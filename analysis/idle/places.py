@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.frames.lookup import repeated, scatter_table
+from nsysflow.analysis.frames.lookup import greatest, repeated, scatter_table
 from nsysflow.analysis.idle.host_time import CallTime
 from nsysflow.analysis.idle.run_ahead import CausedGaps, GapCauses
 
@@ -52,8 +52,11 @@ def idle_parts(
     parts = {}
     for cause in CAUSES:
         ns = gaps[f"{cause}_ns"]
-        if cause in between:
-            parts[cause] = _whole(gaps.select("gap", between[cause].alias("path"), ns.alias("ns")))
+        if greatest(ns) == 0:  # most causes are rare
+            parts[cause] = IDLE_PARTS.to_frame()
+        elif cause in between:
+            path = between[cause].alias("path")
+            parts[cause] = _whole(pl.DataFrame([gaps["gap"], path, ns.alias("ns")]))
         elif cause in STALLS:
             parts[cause] = _by_place(charged.filter(pl.col("cause") == cause), begun_ns)
         else:

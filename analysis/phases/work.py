@@ -144,7 +144,7 @@ def busy_of_paths(attribution: Attribution, parts: pl.DataFrame, axis: Axis) -> 
     placed = placed.with_columns(_alone().alias("alone"))
     by_node = placed.filter("alone").group_by("node").agg(_length_ns().sum().alias("ns"))
     process = attribution.nodes["process"][by_node["node"]]
-    sums = by_node.with_columns(process, attribution.path_of(by_node["node"])).drop("node")
+    sums = pl.DataFrame([process, attribution.path_of(by_node["node"]), by_node["ns"]])
     shared = _union_of_paths(attribution, placed.filter(~pl.col("alone")), axis)
     levels = [level[["process", "path", "ns"]] for level in attribution.levels(sums)]
     busy = pl.concat([shared.rename({"union_ns": "ns"}), *levels])
@@ -181,7 +181,7 @@ def phase_idle(
     for cause, rows in parts.items():
         if rows.is_empty():
             continue
-        placed = rows.select("path", "ns", gaps["process"][rows["row"]])
+        placed = pl.DataFrame([rows["path"], rows["ns"], gaps["process"][rows["row"]]])
         sums = placed.group_by(key).agg(pl.col("ns").sum().alias(f"{cause}_ns"))
         by_cause.append(sums.drop_nulls("path"))
     placed = pl.concat(by_cause, how="diagonal").select(*key, pl.col(causes).fill_null(0))

@@ -131,7 +131,8 @@ def replay(program: Program) -> Times:
 def network_of(program: Program) -> Network:
     """The nodes of a program, in the order of time."""
     nodes = nodes_of(program)
-    bounds, place = in_order(nodes.rows, nodes.rows["key"].fill_null(-(1 << 63)).arg_sort())
+    order = nodes.rows.select(pl.col("key").fill_null(-(1 << 63)).arg_sort()).to_series()
+    bounds, place = in_order(nodes.rows, order)
     return Network(
         bounds=bounds,
         calls=place.slice(1, len(program.calls)),

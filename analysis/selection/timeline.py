@@ -331,8 +331,11 @@ class Timeline:
     def steps_with(self, ops: pl.DataFrame) -> StepTimes:
         """When each step would have run with the operations, in their order, at other times
         (`start_ns`, `end_ns`)."""
-        moved = self.ops.with_columns(ops["start_ns"], ops["end_ns"])
-        rows = find_steps(self.with_inferred, moved.hstack(self.loops.of_ops.get_columns()))
+        if ops is self.events.ops:
+            rows = self.instances
+        else:
+            moved = self.ops.with_columns(ops["start_ns"], ops["end_ns"])
+            rows = find_steps(self.with_inferred, moved.hstack(self.loops.of_ops.get_columns()))
         return rows.filter(pl.col("loop") == MAIN)
 
     @computed_once

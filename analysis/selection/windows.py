@@ -101,11 +101,13 @@ def clip_rows(
     """
     kept, placed = on_axis(windows, axis, track), on_axis(rows, axis, track)
     window = last_at_or_before(kept["start"], placed["start"])
-    until = kept["end"][window]
     next_start = kept["start"].gather((window + 1).fill_null(0), null_on_oob=True)
-    inside = (placed["end"] <= until).fill_null(value=False)
-    touched = (placed["start"] < until) | (placed["end"] > next_start).fill_null(value=False)
-    row = (touched & ~inside).fill_null(value=False).arg_true().alias("_row")
+    at = placed.hstack([kept["end"][window].alias("until"), next_start.alias("next_start")])
+    lies = (pl.col("end") <= pl.col("until")).fill_null(value=False)
+    reaches = (pl.col("end") > pl.col("next_start")).fill_null(value=False)
+    touches = (pl.col("start") < pl.col("until")) | reaches
+    inside = at.select(lies).to_series()
+    row = at.select(pl.arg_where(touches & ~lies).alias("_row")).to_series()
     whole = filter_runs(rows, inside)
     if row.is_empty():
         return whole

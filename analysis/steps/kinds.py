@@ -304,8 +304,7 @@ def gaps_in(pieces: pl.DataFrame, gaps: pl.DataFrame, axis: Axis) -> tuple[pl.Se
         gaps: in the order of the axis.
         axis: of the devices.
     """
-    place = axis.at(pl.col("device_no"), pl.col("start_ns")).alias("place")
-    starts, begin = (rows.select(place).to_series() for rows in (gaps, pieces))
+    starts, begin = (axis.at(rows["device_no"], rows["start_ns"]) for rows in (gaps, pieces))
     ends = begin + (pieces["end_ns"] - pieces["start_ns"])
     return starts.search_sorted(begin), starts.search_sorted(ends)
 

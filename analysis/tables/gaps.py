@@ -312,18 +312,16 @@ def idle_rows(view: View, gaps: pl.DataFrame, rows: RowParts, cause: str) -> pl.
         cause: its name.
     """
     events = view.events
-    ends = [gaps[column][rows["row"]] for column in ("next_op", "next_call")]
-    parts = rows.select("row", "path", "ns", *ends)
-    nobody = repeated(None, len(parts), pl.UInt32)
+    next_op, next_call = (gaps[column][rows["row"]] for column in ("next_op", "next_call"))
+    nobody = repeated(None, len(rows), pl.UInt32)
     culprit = gaps[f"{cause}_by"][rows["row"]] if cause in WITH_CULPRIT else nobody
-    culprit = rows.select(pl.when("split").then("call").otherwise(culprit)).to_series()
+    culprit = rows["call"].zip_with(rows["split"], culprit)
     names = events.overhead["name"] if cause == "profiler" else events.calls["name"]
     call = nobody if cause == "profiler" else culprit
     named = names[culprit].alias("culprit")
     if cause == "dependency":
-        named = _awaited(view, parts["next_op"])
-    lines = _lines(events, call, parts["next_call"])
-    return parts.drop("next_op", "next_call").with_columns(named, *lines)
+        named = _awaited(view, next_op)
+    return rows[["row", "path", "ns"]].hstack([named, *_lines(events, call, next_call)])
 
 
 def lines_in(parts: pl.DataFrame) -> list[str]:

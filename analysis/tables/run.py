@@ -272,13 +272,12 @@ def _recurring(
 def _idle_places(view: View, of_gap: list[pl.Series], pieces: pl.Series) -> pl.DataFrame:
     """By `piece` the `place` (a path, null outside ranges) with most of its idle time."""
     rows = [
-        parts.select(of_process[parts["row"]].alias("piece"), "path", "ns").filter(
-            pl.col("piece").is_in(pieces.implode())
-        )
+        pl.DataFrame([of_process[parts["row"]].alias("piece"), parts["path"], parts["ns"]])
         for parts in occurring(view.idle_parts).values()
         for of_process in of_gap
     ]
-    sums = pl.concat(rows).group_by("piece", "path").agg(pl.col("ns").sum())
+    idle = pl.concat(rows).filter(pl.col("piece").is_in(pieces.implode()))
+    sums = idle.group_by("piece", "path").agg(pl.col("ns").sum())
     rank = view.attribution.by_name[sums["path"]].fill_null(0).alias("rank")
     most = sums.with_columns(rank).sort("piece", "ns", "rank", descending=[False, True, False])
     return most.unique("piece", keep="first").select("piece", pl.col("path").alias("place"))

@@ -14,6 +14,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.steps.kinds import steps_of_run
 from nsysflow.base.units import duration, number
 
@@ -49,8 +50,12 @@ def recompile(subject: JudgedReport) -> Iterator[Finding]:
         yield _finding(subject, one)
 
 
-def recompiling(subject: JudgedReport) -> Iterator[Recompiling]:
+def recompiling(subject: JudgedReport) -> list[Recompiling]:
     """Of each process and device that has steps that compile; none where steps are selected."""
+    return kept_with(subject, "steps that compile", lambda: [*_recompiling(subject)])
+
+
+def _recompiling(subject: JudgedReport) -> Iterator[Recompiling]:
     if not subject.of_steps or subject.timeline.options.steps:
         return
     steps = steps_of_run(subject.timeline.steps)
