@@ -125,8 +125,8 @@ class Excess:
             return (self.spot.source, "") if self.spot else ("", "")
         return self.stall if self.most in STALLED else ("", "")
 
-    def change(self) -> tuple[str, ...]:
-        """What to do about the largest part."""
+    def change(self, source: str) -> tuple[str, ...]:
+        """What to do about the largest part, of which most is at that line, if one is known."""
         if self.most == "copies" and self.copies:
             return CHANGES[self.copies]
         if self.most != "host":
@@ -135,6 +135,8 @@ class Excess:
             return CHANGE_OF_GARBAGE
         if self.spot:
             return CHANGE_OF_WAIT if self.spot.waits_in else CHANGE_OF_CODE
+        if source:
+            return (*CHANGE_OF_CODE, GARBAGE)
         return (*([] if self.sampled else [SAMPLE]), GARBAGE, *UNKNOWN)
 
     def label(self, part: str) -> str:
@@ -248,7 +250,7 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
     return Finding(
         rule=rule,
         title=f"{often}: {_what(excess, culprit, row['phase'] or '', line(source, via))}",
-        change=excess.change(),
+        change=excess.change(source),
         evidence=(
             f"steps {row['steps']} take {duration(mean_ns)} longer than those around them",
             f"more than in a typical step: {_more(excess)}",
@@ -266,7 +268,7 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
         source=source,
         via=via,
         culprit=culprit,
-        fits=excess.most == "host" and (excess.spot is not None or excess.collects),
+        fits=excess.most == "host" and (source != "" or excess.collects),
     )
 
 

@@ -13,7 +13,7 @@ from nsysflow.analysis.findings.judged_report import LOADS_DATA, JudgedReport
 from nsysflow.analysis.findings.rules.code_loading import code_loading
 from nsysflow.analysis.findings.rules.data_loading import data_loading
 from nsysflow.analysis.findings.rules.host_code import host_code
-from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
+from nsysflow.analysis.findings.rules.periodic_pause import GARBAGE, Excess, periodic_pause
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop, options_of
 from tests.oracle.model import Frame, Overhead, Sample
@@ -278,6 +278,14 @@ def test_the_advice_on_a_pause_is_about_the_largest_part_of_it(
     assert one.title.startswith(f"every 8 steps one takes longer: {what}")
     assert change in one.change[0]
     assert ("gc." in " ".join(one.change)) == (pause is None or "garbage" in what)
+
+
+def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() -> None:
+    excess = Excess(
+        parts={"host": 1}, spot=None, sampled=True, collects=False, copies="", stall=("", "")
+    )
+    assert "on another thread" in excess.change("train.py:7 in write")[0]
+    assert excess.change("train.py:7 in write")[-1] == excess.change("")[0] == GARBAGE
 
 
 def test_a_step_right_behind_each_pause_is_part_of_the_pause() -> None:
