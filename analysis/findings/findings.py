@@ -357,6 +357,9 @@ TABLES: Final = (
         json_key="findings",
         complete=True,
         filled_by="no change is known that would save 1 % of a step or more",
-        shown="finding saving_high_ns saving_pct title rule phase source steps method report",
+        shown=(
+            "finding saving_low_ns saving_high_ns title saving_pct phase rule source steps method"
+            " report"
+        ),
     ),
 )
