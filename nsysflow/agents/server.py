@@ -32,7 +32,7 @@ from nsysflow.base.errors import NsysflowError
 
 INSTRUCTIONS: Final = """\
 Reads recordings of GPU programs (Nsight Systems, torch.profiler) and says what each GPU waited for.
-Begin with list_reports and open_report. findings says what to change, the largest saving first.
+Begin with list_reports and open_report. findings says what to change, in the order in which to act.
 explain shows one in full. what_if says what a change would save, before you write it. After a
 change, record the program again with `nsysflow profile`, and compare with diff. Captures of an
 unchanged program differ: give three a side. A report whose verdict is not valid must be recorded
@@ -133,7 +133,7 @@ class Tools:
     def findings(
         self, report: Report, limit: Annotated[int, _limit(200, "findings")] = 20
     ) -> Annotated[CallToolResult, reading.FindingRows]:
-        """List what to change, the largest saving first, with the evidence. Savings overlap."""
+        """List what to change, in this order, with evidence. Each saves what those above leave."""
         return _result(lambda: reading.findings(self._reports, _several(report), limit))
 
     def explain(

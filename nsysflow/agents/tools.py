@@ -56,7 +56,7 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingRows:
-    """What to change, the largest saving first.
+    """What to change, in the order in which to act.
 
     Attributes:
         total: how many findings there are.

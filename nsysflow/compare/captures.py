@@ -107,7 +107,7 @@ class Capture:
         selection: the options that narrowed it when it was analysed; empty for all of it.
         unit: the arithmetic of most of its matrix products; None where it is not known.
         invalid: why it cannot be judged, a sentence; None for a sound recording.
-        findings: what to change, the largest saving first; None where they were not computed.
+        findings: what to change, in the order in which to act; None where they were not computed.
         said_step_ns: what its document says that a step takes; None where no steps are judged, and
             in documents from before that was in them.
     """

@@ -53,7 +53,7 @@ class Page:
         told: what the ranks tell: who holds the others up, and why.
         headlines: what holds the GPUs back, or why that cannot be said; never empty.
         remarks: what to keep in mind about the headlines, a line each.
-        suggestions: what to change, the largest saving first.
+        suggestions: what to change, in the order in which to act.
         sentences: what else is worth a line: MFU.
         blocks: the tables, as far as they have rows.
         notes: what the reader should know about the reports.

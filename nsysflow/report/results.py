@@ -317,7 +317,7 @@ class Results(Displayable, RunTables):
 
     @computed_once
     def found(self) -> Findings:
-        """What to change in the run, the largest saving first, with all that is known of it."""
+        """What to change in the run, in the order in which to act, with all that is known of it."""
         if len(self.analyses) == 1 and not self.many:
             return self.analyses[0].found
         found = find_of_run([JudgedReport(each) for each in self.analyses], self.ranks_of_run)

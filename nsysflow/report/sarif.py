@@ -30,7 +30,7 @@ Find = Callable[[str], str | None]
 
 
 def found_results(results: Results, find: Find) -> list[dict[str, Any]]:
-    """A result per finding, the largest saving first.
+    """A result per finding, in the order in which to act.
 
     Args:
         results: the run.

@@ -76,7 +76,7 @@ class JudgedPart:
         headlines: what the ranks tell, if anything, and the verdict.
         remarks: what to keep in mind about it.
         caption: what savings are of.
-        findings: what to change, the largest saving first.
+        findings: what to change, in the order in which to act.
         sentences: what else is worth a line.
         flame: the idle flame graph of the judged steps; None where no stacks were sampled.
         flame_steps: how many steps its times are of.

@@ -8,6 +8,8 @@ from typing import Any, Final
 import pytest
 
 from nsysflow.base import units
+from nsysflow.report.findings import saving_of
+from tests.analyses import analysed
 from tests.browser import opened
 from tests.report.html.made import figures, made, spoken, text_of, value_at
 
@@ -46,6 +48,14 @@ def test_every_figure_is_that_of_report_json(browser: Any, names: tuple[str, ...
     parts = [each for each in found if each["key"].startswith("/judged/devices/0/")]
     assert {each.get("per", "1") for each in parts if "of" not in each} == {str(device["steps"])}
     assert {each["of"] for each in parts if "of" in each} == {str(device["window_ns"])}
+
+
+def test_savings_are_said_as_in_the_terminal(browser: Any) -> None:
+    valued = analysed("launch_bound-eager").found.valued
+    with opened(browser, made("launch_bound-eager").file) as page:
+        said = page.locator("#findings .saving > span:last-child").all_text_contents()
+    assert said == [saving_of(one) for one in valued]
+    assert said[0].startswith("save about ")
 
 
 SCRIPT: Final = files("nsysflow.report.html").joinpath("units.js").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 const FIRST_CARDS = 3; // a row of them: the timeline shall be in sight, too
 
-/** The cards, the largest saving first. */
+/** The cards, in the order of the plan. */
 function showFindings(data, report) {
   if (!report.verdict.valid && !data.findings.length) return;
   if (!data.findings.length) {
@@ -15,7 +15,7 @@ function showFindings(data, report) {
   const more = `${folded.length} more finding${folded.length === 1 ? "" : "s"}`;
   fill(
     "findings",
-    titled("Findings", `What to change, the largest saving first; ${data.caption}`),
+    titled("Findings", `What to change, in this order; ${data.caption}`),
     list(cards.slice(0, FIRST_CARDS)),
     folded.length && make("details", { class: "more" }, make("summary", {}, more), list(folded)),
   );
@@ -52,7 +52,8 @@ function findingCard(finding, at, report) {
 /** What a finding saves, with the figures of report.json. */
 function savingOf(finding, row, at, report) {
   if (!row.saving_high_ns) return make("span", {}, finding.saving);
-  const words = { replay: "save ", bound: "save up to ", least: "save at least " }[row.method];
+  const rough = finding.saving.startsWith("save about ");
+  const words = { replay: rough ? "save about " : "save ", bound: "save up to ", least: "save at least " }[row.method];
   const isRange = row.method === "replay" && row.saving_low_ns < row.saving_high_ns;
   return make(
     "span",
