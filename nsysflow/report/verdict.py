@@ -39,7 +39,7 @@ WORDS: Final = {
 
 LOSSES: Final = {
     "communication": "waiting for communication",
-    "copies": "waiting for copies",
+    "copies": "copying",
     **{name: cause.label for name, cause in CAUSES.items()},
 }
 """What each part is called as a loss."""
@@ -47,13 +47,18 @@ LOSSES: Final = {
 DOING: Final = {
     "compute": "computing",
     "communication": "waiting for communication",
-    "copies": "waiting for copies",
+    "copies": "copying",
     **{name: cause.waits for name, cause in CAUSES.items()},
 }
 """What the GPU does in each part, as it follows a share: `45 % waiting for launches`."""
 
-_FINITE: Final = (("computing", "compute"), ("waiting", "wait"), ("loading", "load"))
-"""Their verbs: `the GPUs wait for launches`."""
+_FINITE: Final = (
+    ("computing", "computes", "compute"),
+    ("waiting", "waits", "wait"),
+    ("loading", "loads", "load"),
+    ("copying", "copies", "copy"),
+)
+"""Their verbs: `the GPU waits for launches`, `the GPUs wait for launches`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +198,8 @@ def _doing(results: RunTables, name: str) -> str:
 
 def _finite(doing: str, *, many: bool) -> str:
     """`waits for launches`, of many GPUs `wait for launches`."""
-    for participle, verb in _FINITE:
-        doing = doing.replace(participle, verb if many else f"{verb}s", 1)
+    for participle, of_one, of_many in _FINITE:
+        doing = doing.replace(participle, of_many if many else of_one, 1)
     return doing
 
 
