@@ -102,10 +102,13 @@ def code(row: Mapping[str, Any]) -> str:
     """`tokenize in collate (train.py:88)`: what ran, and who called it where.
 
     Args:
-        row: of HOST_STACKS. `via` says more than a line that only calls a framework.
+        row: of HOST_STACKS. `via` says more than a line that only calls a framework, unless it is
+            the function itself: then that line called it.
     """
     function: str = row["function"]
-    place, _, caller = (row["via"] or row["source"] or "").rpartition(" in ")
+    source, via = row["source"] or "", row["via"] or ""
+    itself = via.endswith(f" in {function}") and source
+    place, _, caller = (source if itself else via or source).rpartition(" in ")
     if not place:
         return function
     line = f"{caller} ({place})"

@@ -29,6 +29,9 @@ from tests.report.handmade import frame
         ("select", None, None, "select"),
         ("aten::normal_", "a b.py:3 in init", None, "aten::normal_ in init (a b.py:3)"),
         ("select", "t.py:9 in <module>", "hf/t.py:25 in loop", "select in loop (hf/t.py:25)"),
+        # a library's function at the line that called it, if there is one
+        ("stack", "t.py:9 in sample", "np/s.py:465 in stack", "stack in sample (t.py:9)"),
+        ("stack", None, "np/s.py:465 in stack", "stack (np/s.py:465)"),
     ],
 )
 def test_code_reads_as_the_function_and_the_line_that_called_it(
