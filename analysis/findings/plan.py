@@ -68,9 +68,11 @@ BEFORE_GRAPHS: Final = (
 
 FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused")
 """What need not be launched at all needs no graph: these changes, too, come before one, if they
-save a good part of what it does."""
+save at least `GOOD_PART` of what it does."""
 
 GOOD_PART: Final = 1 / 3
+"""Less is no like size: a loop over 130 tensors for moving averages saved 3 of 26 ms, and a graph
+of that step 22."""
 
 
 def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tuple[Valued, ...]:
