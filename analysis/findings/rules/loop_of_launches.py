@@ -11,7 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import running
-from nsysflow.analysis.findings.judged_report import LAUNCHES_TOO, JudgedReport, scaled
+from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
 from nsysflow.analysis.findings.rules import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.findings.rules.tiny_kernels import LEFT_AS_ONE
@@ -74,9 +74,8 @@ def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
                 f" {duration(kernels.select(median_ns(pl.col('ns'))).item())} each",
                 f"the GPU waits {subject.spent(size_ns)} for their launches and the code between",
                 *ran.evidence,
-                LAUNCHES_TOO,
             ),
-            table="launches",
+            table="host_stacks" if ran.evidence else "launches",
             size_ns=size_ns,
             steps=subject.steps_with(pauses["start_ns"]),
             changes=Changes(graphs=(host_code.itself(subject, phase),), scaled=faster),
