@@ -102,8 +102,8 @@ def code(row: Mapping[str, Any]) -> str:
     """`tokenize in collate (train.py:88)`: what ran, and who called it where.
 
     Args:
-        row: of HOST_STACKS. `via` says more than a line that only calls a framework, unless it is
-            the function itself: then that line called it.
+        row: of HOST_STACKS. `via` says more than a line that only calls a framework. Where `via` is
+            the function itself, the line that called it says more.
     """
     function: str = row["function"]
     source, via = row["source"] or "", row["via"] or ""

@@ -85,8 +85,8 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
 
     Added are `class`; `simt` (float32 matrix work off the tensor cores); `aligned_to` (elements, of
     tensor-core kernels that say it); `generation` (75 for a kernel of sm_75); `unit` (of `peaks`);
-    `cast`, `layout`, `softmax` (of attention, not of a loss), `double` (on float64 tensors alone:
-    others take scalars as doubles), `update` (an optimizer's arithmetic, a tensor a kernel).
+    `cast`, `layout`, `softmax` (of attention, not of a loss), `double` (computes on float64
+    tensors), `update` (an optimizer's arithmetic, a tensor a kernel).
     """
     kind = class_of(pl.col("name"), pl.col("short_name"), more_classes).alias("class")
     text = names.select(pl.col("name", "short_name").cast(pl.String))

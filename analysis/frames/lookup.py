@@ -89,17 +89,19 @@ def enum_from_index(number: pl.Series, dtype: pl.Enum) -> pl.Series:
 
 
 class DescribedRows:
-    """What is said of rows of names, each row described once in a process: to make 30 patterns
-    ready takes 15 ms, which is longer than to match the names of a report."""
+    """Describes rows of names, each row once in a process.
+
+    Compiling 30 patterns takes 15 ms, longer than matching the names of a report.
+    """
 
     def __init__(self, describe: Callable[..., pl.DataFrame], schema: pl.Schema) -> None:
-        """Take a function from rows, and settings, to a row of `schema` for each of them."""
+        """Take a function that gives a row of `schema` for each row, by these settings."""
         self._describe = describe
         self._schema = schema
         self._known: dict[Hashable, dict[tuple[Any, ...], tuple[Any, ...]]] = {}
 
     def of(self, names: pl.DataFrame, *settings: Hashable) -> pl.DataFrame:
-        """What is said of these rows."""
+        """The description of each of these rows."""
         known = self._known.setdefault(settings, {})
         rows = names.rows()
         if unknown := {*rows} - known.keys():

@@ -60,8 +60,8 @@ class Names:
 
     @once_for_each
     def instances(self, phase: str) -> pl.Series:
-        """Per operation the instance of the phase that it was launched in; null outside. All that
-        was launched in no range is one instance of `OUTSIDE`."""
+        """Per operation the instance of the phase that it was launched in; null outside. `OUTSIDE`
+        has one instance, with all that was launched in no range."""
         timeline, node = self.timeline, pl.col("launch_node")
         if phase == OUTSIDE:
             return timeline.ops.select(pl.when(node.is_null()).then(0)).to_series()
@@ -90,7 +90,7 @@ class Names:
 
     def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
         """When instances of the phase were open that launch something and in which none of `waits`
-        begins: those that one launch of a graph can stand for. What lies outside other ranges has
+        begins: those that one launch of a graph can stand for. `OUTSIDE` and `phase/.` have
         none."""
         if phase == OUTSIDE or phase.endswith(ITSELF):
             return Cover(pl.DataFrame(schema={"start": pl.Int64, "end": pl.Int64}))

@@ -41,15 +41,15 @@ INSTANCES: Final = pl.Schema(
 Instances = Annotated[pl.DataFrame, INSTANCES]
 
 FORWARD: Final = "forward"
-"""The automatic range around a call of a model that is not in eval mode."""
+"""The automatic range around a call of a model in training mode."""
 
 WHOLE_MODELS: Final = (FORWARD, "eval", "generate")
 """The automatic ranges around calls of a whole model. They make a loop where nothing is trained:
 without a backward between them."""
 
 MIN_FORWARDS: Final = 10
-"""So many `forward` follow each other in a loop. Fewer are a part of the step around them: it looks
-for hard examples, or asks a second model."""
+"""Fewer `forward` in a row are no loop. They are a part of the step, which looks for hard examples
+or asks a second model."""
 
 _PATH: Final = ["process", "path"]
 

@@ -139,7 +139,7 @@ def _verdict(results: RunTables, rows: Sequence[Row], *, alone: bool) -> Verdict
     """The verdict on GPUs of one kind."""
     bound = bound_of_parts(_sums(rows))
     computes = bound.names[:1] == ("compute",)
-    # a GPU that does not compute most of the time has more to say than what it does most
+    # the largest parts then say more than `compute-bound`
     mostly_idle = computes and bound.pct is not None and bound.pct < MOST_PCT
     one = len(bound.names) == 1 and not mostly_idle
     several = _several_parts(results, bound, _largest(bound) if mostly_idle else bound.names)

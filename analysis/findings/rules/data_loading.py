@@ -26,9 +26,12 @@ SAMPLE: Final = "see what Python does between the steps: record again with --sam
 
 
 def data_loading(subject: JudgedReport) -> Iterator[Finding]:
-    """Each phase that loads data while the GPU waits; and host code outside all ranges where steps
-    are marked, which is mostly the loader's, unless it is a loop of launches, or the same code
-    holds the GPU up in a phase."""
+    """Each phase that loads data while the GPU waits, and host code between marked steps: it is
+    mostly the loader's.
+
+    Not if other rules say what that code is: a loop of launches, or code that also holds the GPU up
+    in a phase.
+    """
     between = host_code.between_steps(subject)
     if host_code.runs_between_steps(subject) or OUTSIDE in loops(subject):
         between = between.clear()

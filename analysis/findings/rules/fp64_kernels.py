@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
 from nsysflow.base.units import percent
 
 DOUBLES_PCT: Final = 5.0
-"""A sum of losses or a clock in float64 is a few small kernels, and nobody's mistake."""
+"""A few small kernels in float64, such as a sum of losses, are no mistake."""
 
 FASTER_MATMUL: Final = 8
 """TF32 has 7.4 times the peak of float64 on an H100 and 8 times on an A100, both on the tensor
@@ -26,8 +26,8 @@ FASTER: Final = 2
 """Other kernels read and write half the bytes in float32."""
 
 CHANGE: Final = (
-    "tensor.float() where data enters: numpy arrays and Python's numbers in them are float64",
-    "look for a float64 operand: one makes float64 of all that is computed with it",
+    "call .float() on what comes from numpy: its arrays are float64",
+    "look for a float64 operand: all that is computed with it is float64, too",
     "keep float64 for the few values that need it, such as sums over many batches",
 )
 

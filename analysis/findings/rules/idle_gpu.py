@@ -48,9 +48,11 @@ HELPS: Final[Mapping[str, tuple[str, ...]]] = {
 def idle_gpu(
     subject: JudgedReport, explained_ns: int, of_causes: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """The largest cause of idle time that no finding explains, and its place, where the GPU idles
-    much and other findings explain little of that, nor most of the causes that have it. Of steps
-    that are not typical, none: what they idle for beside the other findings has ended.
+    """The largest cause of idle time that no finding explains, and its place.
+
+    Nothing if the GPU idles little, if findings explain half of its idle time, or if the causes
+    that they explain have half of it. Nothing either of steps that are not typical: what else they
+    idled for has ended.
 
     Args:
         subject: the judged part of a report.

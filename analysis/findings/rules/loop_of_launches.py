@@ -25,8 +25,8 @@ MANY: Final = 100
 """So many kernels a step are a loop: five for each of 20 tensors."""
 
 PASSES: Final = 10
-"""A loop launches the same few kernels again and again: each one this often in the mean. One that
-waits once for so few launches, e.g. to read a value, has to lose the wait first."""
+"""A loop launches each of its kernels so often, in the mean. It is no finding if it also waits so
+often, for example to read a value: then the wait has to go first."""
 
 MOST_PCT: Final = 75
 """A step that is such a loop and little else is launch-bound as a whole."""
@@ -42,15 +42,15 @@ BACKWARD: Final = r"(?i)backward"
 """Autograd repeats there what the forward pass did: the loop to change is not in it."""
 
 CHANGE: Final = (
-    "one call for all tensors: torch._foreach_lerp_ and its like, or a fused optimizer",
-    "stack what the loop goes over, and compute it at once, without the loop",
+    "one call for all tensors, such as torch._foreach_lerp_, or a fused optimizer",
+    "stack the tensors, and compute all of them at once",
     "torch.compile the function: it unrolls the loop and fuses its kernels",
 )
 
 
 def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
-    """Each phase but backward, and the code outside all of them, that launches many simple kernels
-    which are few different ones, while the GPU waits for launches and the host for nothing."""
+    """The loops of a program whose GPU waits for launches: one for each phase, and one for the code
+    outside all phases."""
     if not subject.of_steps or not launches_cost(subject):
         return
     for phase, kernels in loops(subject).items():
@@ -72,7 +72,8 @@ def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
             evidence=(
                 f"{count} kernels a step, {number(kernels['name'].n_unique())} different ones,"
                 f" {duration(kernels.select(median_ns(pl.col('ns'))).item())} each",
-                f"the GPU waits {subject.spent(size_ns)} for their launches and the code between",
+                f"the GPU waits {subject.spent(size_ns)} for these launches and the code between"
+                " them",
                 *ran.evidence,
             ),
             table="host_stacks" if ran.evidence else "launches",
@@ -91,6 +92,7 @@ def loops(subject: JudgedReport) -> dict[str, pl.DataFrame]:
 
 
 def _loops(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Phases that launch many kernels, of few kinds, all simple, and that seldom wait."""
     attribution = subject.view.attribution
     path = attribution.path_of(subject.kernels["node"]).alias("path")
     paths = attribution.paths.select("path", pl.col("joined").alias("phase"))

@@ -41,8 +41,8 @@ def idle_ns(analysis: nsysflow.Analysis) -> tuple[int, int]:
 
 
 def is_explained(analysis: nsysflow.Analysis, idle_ns: int) -> bool:
-    """Whether findings would save half of the idle time as it was recorded, or half of that of
-    causes that have half of it."""
+    """Whether findings explain the recorded idle time: they would save half of it, or half of each
+    cause, of causes that have half of it."""
     found, left = analysis.found, Replays(JudgedReport(analysis)).idle_left
     saved: Counter[tuple[str, ...]] = Counter()
     for one in found.valued:

@@ -27,8 +27,11 @@ def step(
     inside: str,
     pause_us: int,
 ) -> Iterator[Row]:
-    """A model of some matmuls, and behind it, in a range or in none, small kernels 20 us apart,
-    with a pause after the first ones. Those of the kind READ are waited for."""
+    """A model of `model` matmuls, then `count` small kernels, 20 us apart, in the range `inside` or
+    in none.
+
+    The host pauses once, after 21 of them. It waits for each kernel named READ.
+    """
     yield tiny.opened(start, start + 100 * US, "forward")
     for k in range(model):
         begin, number = start + (5 + k) * US, 1_000 * i + 500 + k
