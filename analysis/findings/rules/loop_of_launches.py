@@ -14,7 +14,7 @@ from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
 from nsysflow.analysis.findings.rules import host_code
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
-from nsysflow.analysis.findings.rules.tiny_kernels import LEFT_AS_ONE
+from nsysflow.analysis.findings.rules.tiny_kernels import gain_as_few
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.names import OUTSIDE
@@ -63,8 +63,7 @@ def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
         code = f": {ran.mostly}" if ran.mostly else f", most in {ran.most}" if ran.most else ""
         where = code if ran.mostly and outside else f"{place(phase)}{code}"
         count = number(subject.per_step(len(kernels)))
-        gain_ns = (pl.col("ns") * (1 - LEFT_AS_ONE)).round().cast(pl.Int64)
-        faster = scaled(subject.kernels, kernels.with_columns(gain_ns.alias("gain_ns")))
+        faster = scaled(subject.kernels, kernels.with_columns(gain_as_few()))
         yield Finding(
             rule="loop-of-launches",
             title=f"a loop launches {count} small kernels a step{where}",
@@ -93,21 +92,15 @@ def loops(subject: JudgedReport) -> dict[str, pl.DataFrame]:
 
 def _loops(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
     """Phases that launch many kernels, of few kinds, all simple, and that seldom wait."""
-    attribution = subject.view.attribution
-    path = attribution.path_of(subject.kernels["node"]).alias("path")
-    paths = attribution.paths.select("path", pl.col("joined").alias("phase"))
-    kernels = subject.kernels.with_columns(path).join(
-        paths, on="path", how="left", maintain_order="left"
-    )
+    phase = subject.view.attribution.name_of(subject.kernels["node"]).alias("phase")
     updates = (pl.col("job") == "optimizer").fill_null(value=False)
-    backward = pl.col("phase").str.contains(BACKWARD).fill_null(value=False)
-    simple = pl.col("class").is_in(SIMPLE) & ~updates & ~backward
-    kernels = kernels.with_columns(pl.col("phase").fill_null(OUTSIDE), simple.alias("simple"))
-    stalls = dict(subject.stalls.group_by(pl.col("phase").replace("", OUTSIDE)).len().iter_rows())
+    simple = pl.col("class").is_in(SIMPLE) & ~updates & ~pl.col("phase").str.contains(BACKWARD)
+    kernels = subject.kernels.with_columns(phase).with_columns(simple.alias("simple"))
+    stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
     for (phase,), rows in sorted(kernels.group_by("phase"), key=lambda group: str(group[0])):
         count = len(rows)
         many = subject.per_step(count) >= MANY and 100 * count < MOST_PCT * len(kernels)
         same = rows["name"].n_unique() * PASSES <= subject.per_step(count)
         mostly_simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * count
         if many and same and mostly_simple and stalls.get(phase, 0) * PASSES < count:
-            yield str(phase), rows
+            yield str(phase) or OUTSIDE, rows

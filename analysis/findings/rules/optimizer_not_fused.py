@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
-from nsysflow.analysis.findings.rules.tiny_kernels import LEFT_AS_ONE
+from nsysflow.analysis.findings.rules.tiny_kernels import gain_as_few
 from nsysflow.analysis.replay.changes import Changes
 
 MANY: Final = 50
@@ -25,9 +25,7 @@ CHANGE: Final = (
 def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
     """Elementwise kernels in an optimizer's range, or runs with AdamW's arithmetic tensor by tensor
     (`addcdiv`, `lerp`). `multi_tensor_apply` is foreach already."""
-    rows = subject.kernels.filter(pl.col("job") == "optimizer").with_columns(
-        (pl.col("ns") * (1 - LEFT_AS_ONE)).round().cast(pl.Int64).alias("gain_ns")
-    )
+    rows = subject.kernels.filter(pl.col("job") == "optimizer").with_columns(gain_as_few())
     count = subject.per_step(len(rows))
     if count < MANY:
         return

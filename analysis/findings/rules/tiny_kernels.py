@@ -30,11 +30,14 @@ CHANGE: Final = (
 )
 
 
+def gain_as_few() -> pl.Expr:
+    """`gain_ns` of kernels that few over many tensors replace."""
+    return (pl.col("ns") * (1 - LEFT_AS_ONE)).round().cast(pl.Int64).alias("gain_ns")
+
+
 def tiny_kernels(subject: JudgedReport) -> Iterator[Finding]:
     """Runs of kernels under 5 us, outside of an optimizer, also where the GPU never idles."""
-    rows = subject.kernels.filter(pl.col("job") == "tiny").with_columns(
-        (pl.col("ns") * (1 - LEFT_AS_ONE)).round().cast(pl.Int64).alias("gain_ns")
-    )
+    rows = subject.kernels.filter(pl.col("job") == "tiny").with_columns(gain_as_few())
     if share_of_kernels(subject, rows) < TINY_PCT:
         return
     count = subject.per_step(len(rows))
