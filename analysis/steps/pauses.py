@@ -11,6 +11,10 @@ from typing import Final
 FEWEST: Final = 4
 """Four pauses have three distances. Two of them agree too easily."""
 
+OF_OTHER_SIZE: Final = 4
+"""Four pauses or more that are all more than so many times as long as any other are of another
+kind: a draw on the CPU took 75 ms every 20 steps, a read-back 3 ms every 10 (H100, 2026-11-26)."""
+
 JITTER_STEPS: Final = 2
 """A pause may come a step early and the next one a step late …"""
 
@@ -70,6 +74,25 @@ def recurring(
         taken = frozenset(members)
         left = [at for at in left if at not in taken]
     return found
+
+
+def sizes(excess_ns: Sequence[int | None]) -> list[list[int]]:
+    """Which pauses at a place are of one size, the longest first; of each size in order.
+
+    Args:
+        excess_ns: how much longer each step takes; null where a window cuts it.
+    """
+    known = [ns for ns in excess_ns if ns is not None]
+    if len(known) < len(excess_ns):
+        return [[*range(len(excess_ns))]]
+    longest_first = sorted(range(len(known)), key=lambda at: -known[at])
+    classes: list[list[int]] = [[]]
+    for at in longest_first:
+        mine = classes[-1]
+        if len(mine) >= FEWEST and known[mine[-1]] > OF_OTHER_SIZE * known[at]:
+            classes.append([])
+        classes[-1].append(at)
+    return [sorted(one) for one in classes]
 
 
 def _rank(row: Row) -> tuple[float, int, int]:

@@ -150,12 +150,30 @@ def _find_rhythms(
             place = _most(_idle_by_place(report, [piece], keep, CAUSES))
             at_place.setdefault(place, []).append(piece)
     for pauses in at_place.values():
-        left = list(pauses)
-        while (row := _best_row(left, run_of, unit)) is not None:
-            members, every = row
-            for piece in members:
-                piece.part, piece.rhythm, piece.every = "recurring", id(members[0]), every
-            left = [piece for piece in left if piece not in members]
+        for left in _of_each_size(pauses):
+            _mark_rows(left, run_of, unit)
+
+
+def _of_each_size(pauses: list[Piece]) -> list[list[Piece]]:
+    """§8.18: four or more that are far longer than all others are apart from these."""
+    if any(piece.excess_ns is None for piece in pauses):
+        return [pauses]
+    order = sorted(pauses, key=lambda piece: -(piece.excess_ns or 0))
+    for count in range(4, len(order)):
+        if (order[count - 1].excess_ns or 0) > 4 * (order[count].excess_ns or 0):
+            longer = [piece for piece in pauses if piece in order[:count]]
+            shorter = [piece for piece in pauses if piece in order[count:]]
+            return [longer, *_of_each_size(shorter)]
+    return [pauses]
+
+
+def _mark_rows(left: list[Piece], run_of: list[Step], unit: int) -> None:
+    """§8.18: the rows among pauses of one place and size."""
+    while (row := _best_row(left, run_of, unit)) is not None:
+        members, every = row
+        for piece in members:
+            piece.part, piece.rhythm, piece.every = "recurring", id(members[0]), every
+        left = [piece for piece in left if piece not in members]
 
 
 def _best_row(pauses: list[Piece], run_of: list[Step], unit: int) -> tuple[list[Piece], int] | None:

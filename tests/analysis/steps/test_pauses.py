@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from nsysflow.analysis.steps.pauses import Row, recurring
+from nsysflow.analysis.steps.pauses import Row, recurring, sizes
 
 STEP_NS = 1_000_000
 
@@ -56,6 +56,23 @@ def test_of_a_hundred_runs_of_random_pauses_none_has_any_that_come_back() -> Non
         count = random.choice((30, 60, 100, 200, 500))
         pauses = random.sample(range(2, count), random.randint(4, count // 8 + 4))
         assert rows(sorted(pauses), count) == []
+
+
+@pytest.mark.parametrize(
+    ("excess", "classes"),
+    [
+        # a draw every 20 steps and a read-back every 10: seen in an unknown program
+        ([80, 70, 4, 69, 3, 71, 4], [[0, 1, 3, 5], [2, 4, 6]]),
+        ([80, 70, 18, 69, 18, 71, 18], [[0, 1, 2, 3, 4, 5, 6]]),  # not four times as long
+        ([80, 4, 70, 3, 69], [[0, 1, 2, 3, 4]]),  # only three are
+        ([400, 80, 70, 69, 3, 71, 4, 3, 2, 0], [[0, 1, 2, 3, 5], [4, 6, 7, 8], [9]]),
+        ([80, 70, None, 69, 3, 71], [[0, 1, 2, 3, 4, 5]]),
+    ],
+)
+def test_four_pauses_that_are_far_longer_than_all_others_are_of_another_kind(
+    excess: list[int | None], classes: list[list[int]]
+) -> None:
+    assert sizes(excess) == classes
 
 
 def test_three_pauses_have_too_few_distances() -> None:
