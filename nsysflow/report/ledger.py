@@ -77,7 +77,8 @@ def ledger_sentence(results: Results) -> str:
         return f"{whole}, end {duration(ledger.time_ns('end'))}"
     parts = sorted(ledger.of(*AFTER_START_UP), key=lambda row: -row["time_ns"])
     large = [row for row in parts if 100 * row["time_ns"] >= NAMED_PCT * run_ns][:MOST_NAMED]
-    named = [_part(row, run_ns) for row in large]
+    lines = _lines_of_pauses(results)
+    named = [_part(row, run_ns, lines.get(_key(row), "")) for row in large]
     rest_ns = run_ns - sum(row["time_ns"] for row in large)
     if rest_ns:
         named.append(f"the rest {duration(rest_ns)} ({whole_percent(rest_ns, run_ns)})")
@@ -88,10 +89,27 @@ def ledger_sentence(results: Results) -> str:
     return f"{whole}, {then}; end {duration(ledger.time_ns('end'))}"
 
 
-def _part(row: Row, run_ns: int) -> str:
+_Key = tuple[str, int | None, int | None, int]
+
+
+def _key(row: Row) -> _Key:
+    return row["report"], row["process"], row["device"], row["count"]
+
+
+def _lines_of_pauses(results: Results) -> dict[_Key, str]:
+    """The line that a finding gives to pauses: samples may know it better than the next call."""
+    findings = [(valued.report, valued.finding) for valued in results.found.valued]
+    return {
+        (report, one.process, one.device, one.steps): line(one.source, one.via)
+        for report, one in findings
+        if one.table == "run"
+    }
+
+
+def _part(row: Row, run_ns: int, known: str) -> str:
     """`5 pauses every 10 steps 1.32 s (82 %, save, checkpoint_each.py:10)`."""
     share = whole_percent(row["time_ns"], run_ns)
-    about = [share, *(_where(row) if row["part"] in LONG else ())]
+    about = [share, *(_where(row, known) if row["part"] in LONG else ())]
     return f"{part_name(row)} {duration(row['time_ns'])} ({', '.join(about)})"
 
 
@@ -111,11 +129,11 @@ def part_name(row: Row) -> str:
     return names[row["part"]]
 
 
-def _where(row: Row) -> Iterator[str]:
-    """The phase and line of a pause, as far as they are known."""
+def _where(row: Row, known: str) -> Iterator[str]:
+    """The phase and line of a pause, as far as they are known: the line of its finding first."""
     if row["phase"] and row["phase"] != OUTSIDE:
         yield row["phase"]
-    if at := line(row["source"] or "", row["via"] or ""):
+    if at := known or line(row["source"] or "", row["via"] or ""):
         yield without_function(at)
 
 
