@@ -34,7 +34,8 @@ def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
     yield Finding(
         rule="allocator-churn",
-        title=f"memory allocated and freed in the loop: {most.api}{place(most.phase, most.line)}",
+        title=f"memory allocated and freed{' in the loop' if subject.of_steps else ''}: {most.api}"
+        f"{place(most.phase, most.line)}",
         change=CHANGE,
         evidence=(
             f"{counted} in {subject.steps} steps" if subject.of_steps else counted,
