@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.stall_findings import stalls_of
 from nsysflow.analysis.phases.names import OUTSIDE
@@ -23,6 +23,10 @@ PAGEABLE: Final = (
     " non_blocking=True)",
     "copy many small tensors as one",
     "copy the next batch on a stream of its own while this one computes",
+)
+TO_THE_HOST: Final = (
+    "compute on the GPU what the host wants to know, and copy only that",
+    "copy to pinned memory with non_blocking=True, and use it some steps later",
 )
 PINNED: Final = (
     "pass non_blocking=True to .to() and .copy_(): the memory is pinned already",
@@ -80,18 +84,17 @@ def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> F
         return finding
     return replace(
         finding,
-        evidence=(*finding.evidence, _copying(subject, exposed_ns)),
+        evidence=(*finding.evidence, _copying(subject, exposed_ns, "HtoD")),
         size_ns=finding.size_ns + exposed_ns,
         changes=replace(finding.changes, scaled=(("memcpy HtoD", 0.0),)),
         exact=False,
     )
 
 
-def _copying(subject: JudgedReport, exposed_ns: int) -> str:
-    return (
-        f"nothing computes for {subject.spent(exposed_ns)} while they copy; copied ahead, on a"
-        " stream of its own, they take none of it"
-    )
+def _copying(subject: JudgedReport, exposed_ns: int, direction: str) -> str:
+    ahead = "; copied ahead, on a stream of its own, they take none of it"
+    alone = f"nothing computes for {subject.spent(exposed_ns)} while they copy"
+    return alone if direction == "DtoH" else f"{alone}{ahead}"
 
 
 def _exposed_copies(subject: JudgedReport) -> pl.DataFrame:
@@ -113,14 +116,16 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     )
     rate = f"{size(round(row['bytes_per_s']))}/s"
     at = row["phase"] or OUTSIDE
+    source, via = _line_of(subject, row)
+    where = place(row["phase"], line(source, via))
     return Finding(
         rule="pageable-copy",
-        title=f"{row['direction']} copy of pageable memory, {rate}{place(row['phase'])}",
-        change=PAGEABLE,
+        title=f"{row['direction']} copy of pageable memory, {rate}{where}",
+        change=TO_THE_HOST if row["direction"] == "DtoH" else PAGEABLE,
         evidence=(
             f"{size(subject.per_step(row['bytes']))}{subject.a_step} at {rate}; pinned memory"
             f" reaches at least {size(round(PINNED_BYTES_PER_S))}/s",
-            _copying(subject, exposed_ns),
+            _copying(subject, exposed_ns, row["direction"]),
         ),
         table="copies",
         size_ns=exposed_ns + idle_ns,
@@ -134,5 +139,24 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",
+        source=source,
+        via=via,
         culprit=f"memcpy {row['direction']}",
     )
+
+
+def _line_of(subject: JudgedReport, row: dict[str, Any]) -> tuple[str, str]:
+    """The program's line and the framework's that have most of these copies' time; both empty where
+    no line has half of it."""
+    copies = subject.view.copies.filter(
+        pl.col("device") == row["device"],
+        pl.col("direction") == row["direction"],
+        pl.col("phase").cast(pl.String).eq_missing(pl.lit(row["phase"], pl.String)),
+        pl.col("copy_label").cast(pl.String).str.starts_with("pageable"),
+    )
+    lines = subject.view.events.calls[["source", "via"]][copies["call"]]
+    written = pl.col("source", "via").cast(pl.String).fill_null("")
+    ns = (copies["end_ns"] - copies["start_ns"]).alias("ns")
+    sums = lines.select(written, ns).group_by("source", "via").agg(pl.col("ns").sum())
+    most = sums.sort("ns", "source", "via").row(-1, named=True)
+    return (most["source"], most["via"]) if 2 * most["ns"] >= ns.sum() else ("", "")
