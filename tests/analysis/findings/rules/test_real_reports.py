@@ -71,8 +71,7 @@ FIRST: Final = {
         "blocking-pinned-copy", "step/h2d", "", SYNC, "--remove sync@step/h2d", 6
     ),
     "overlap-in_turn": First(
-        *("exposed-copy", "step/h2d", "", "memcpy HtoD", "--scale memcpy HtoD=0", 22),
-        method="bound",
+        "exposed-copy", "step/h2d", "", "memcpy HtoD", "--scale memcpy HtoD=0", 22
     ),
     "ddp-no_overlap-rank0": First(
         *("exposed-communication", "step/backward", "", "ncclAllReduce"),

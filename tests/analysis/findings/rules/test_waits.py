@@ -7,6 +7,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
+from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.waits import waits
 from nsysflow.base.units import duration
 from tests import tiny
@@ -152,3 +153,29 @@ def test_a_batch_copied_from_pageable_memory_saves_at_most_what_copying_ahead_do
     # the copy and its calls; what is left is 1.2 ms of kernels, and the read-back
     assert one.high_ns == pytest.approx(220 * US, rel=0.1)
     assert not any(each.finding.joint for each in find(report).valued)
+
+
+def uploads(start: int, i: int, stream: int, kernel_us: int) -> Iterator[Row]:
+    """A pinned batch that takes 200 us, and the kernel behind it."""
+    number = 10 * i + 1
+    up = tiny.copy(start + 10 * US, start + 210 * US, number, "HtoD", "pinned", "device")
+    yield from copied(start, start + 5 * US, number, tiny.on_stream(up, stream))
+    yield tiny.launch(start + 6 * US, start + 11 * US, number + 1)
+    yield tiny.kernel(start + 212 * US, start + (212 + kernel_us) * US, number + 1)
+
+
+@pytest.mark.parametrize(
+    ("stream", "kernel_us", "change", "method"),
+    [
+        (7, 700, "copy the next batch on a stream of its own", "replay"),
+        (99, 700, "two buffers in turn", "replay"),
+        (99, 150, "two buffers in turn", "bound"),  # no kernels are left to copy under
+    ],
+)
+def test_copies_that_could_run_under_kernels_save_their_time(
+    stream: int, kernel_us: int, change: str, method: str
+) -> None:
+    subject = loop(lambda start, i: uploads(start, i, stream, kernel_us), every=220 + kernel_us)
+    (one,) = found(exposed_copy, subject)
+    assert one.change[0].startswith(change)
+    assert one.method == method
