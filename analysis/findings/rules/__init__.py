@@ -7,6 +7,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import (
     cast_storm,
+    concatenation,
     fp32_matmul,
     fp64_kernels,
     idle_chip,
@@ -52,6 +53,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unfused_elementwise.unfused_elementwise,
     layout_transpose.layout_transpose,
     cast_storm.cast_storm,
+    concatenation.concatenation,
     optimizer_not_fused.optimizer_not_fused,
     recomputation.recomputation,
     small_grid.small_grid,

@@ -1,5 +1,6 @@
 """Rules about kernels, on a GPU that is always busy."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
 from nsysflow.analysis.findings.rules.cast_storm import cast_storm
+from nsysflow.analysis.findings.rules.concatenation import concatenation
 from nsysflow.analysis.findings.rules.fp32_matmul import fp32_matmul
 from nsysflow.analysis.findings.rules.fp64_kernels import fp64_kernels
 from nsysflow.analysis.findings.rules.idle_chip import LOW_PCT, idle_chip
@@ -30,10 +32,22 @@ from nsysflow.analysis.selection.view import judged_view
 from tests import tiny
 from tests.analyses import EXAMPLES, any_trace, few_reports
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import Kernels, asked, found, left_of, named, real, subject_of
+from tests.analysis.findings.subjects import (
+    US,
+    Kernels,
+    Row,
+    asked,
+    found,
+    launched,
+    left_of,
+    loop,
+    named,
+    real,
+    subject_of,
+)
 from tests.oracle.attention import Kernel as Plain
 from tests.oracle.attention import replaced
-from tests.oracle.model import PlainTrace, Range, to_trace
+from tests.oracle.model import Op, PlainTrace, Range, to_trace
 
 OLDEST: Final = (
     "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)"
@@ -43,6 +57,10 @@ OLDER: Final = (
 )
 ODD_80: Final = OLDEST.replace("75", "80")
 FP32, TF32, ADD, PRODUCT = names.FP32[0], names.TF32[0], (names.ADD, 10), (names.PRODUCT, 20)
+CAT: Final = (
+    "void at::native::<unnamed>::CatArrayBatchedCopy<at::native::<unnamed>::OpaqueType<(unsigned"
+    " int)2>, unsigned int, (int)4, (int)64, (int)64>(T1 *)"
+)
 SOFTMAX: Final = (names.SOFTMAX, 40)
 MOST: Final = (names.PRODUCT, 80)
 LAYER: Final[Kernels] = [(names.NORM, 103), (names.MUL, 63), (names.ADD, 94)]
@@ -101,6 +119,20 @@ def test_the_replay_of_a_rule_leaves_the_time_of_the_better_kernels(
     rule: Rule, kernels: Kernels, options: dict[str, Any], left: dict[str, float]
 ) -> None:
     assert left_of(asked(rule, subject_of(kernels, **options))) == left
+
+
+@pytest.mark.parametrize(
+    ("more_us", "title"), [(2, "copies a growing tensor"), (0, "copies tensors")]
+)
+def test_a_cache_that_grows_is_copied_for_longer_in_each_step(more_us: int, title: str) -> None:
+    def decoding(start: int, i: int) -> Iterator[Row]:
+        for row in launched(start, i + 1, at=10, took=5, kernel_ns=(40 + more_us * i) * US):
+            yield named(row, CAT) if isinstance(row, Op) else row
+
+    (one,) = found(concatenation, loop(decoding, steps=16, every=100))
+    assert one.title.startswith(f"torch.cat {title}: ")
+    grew = [text for text in one.evidence if "longer than in the one before" in text]
+    assert bool(grew) == (more_us > 0)
 
 
 def test_conversions_for_convolutions_are_the_least_that_channels_last_saves() -> None:
@@ -178,6 +210,7 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("a product", layout_transpose, MOST, PRODUCT),
         quiet("few copies", layout_transpose, MOST, (names.STRIDED, 4)),
         quiet("few casts", cast_storm, MOST, (names.DOWN, 8)),
+        quiet("few parts", concatenation, MOST, (CAT, 8)),
         quiet("half a wave", small_grid, PRODUCT, blocks=(50,)),
         quiet("below 5 us", small_grid, (names.PRODUCT, 4), blocks=(1,)),
         quiet("few", tiny_kernels, *[(names.ADD, 2)] * 19),
@@ -198,6 +231,7 @@ def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, An
     [
         (layout_transpose, [MOST, (names.TO_NHWC, 20)], "channels_last"),
         (layout_transpose, [MOST, (names.STRIDED, 20)], ".contiguous()"),
+        (concatenation, [MOST, (CAT, 20)], "one tensor that is allocated once"),
         (largest_kernels, [(TF32, 100)], "bfloat16"),
         (unfused_elementwise, [(names.PRODUCT, 70), (names.ADD, 7), (names.MUL, 7)], ""),
         (unfused_elementwise, LAYER * 4, "4 chains"),
