@@ -97,6 +97,11 @@ class Finding:
         return "least" if self.saves_more else "replay"
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether samples tell its line: one of many at which the host was."""
+        return self.table == "host_stacks"
+
+    @property
     def makes_kernels_faster(self) -> bool:
         """Whether it is about the time that kernels take to compute."""
         scales = self.changes is not None and bool(self.changes.scaled)

@@ -9,7 +9,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.explanation import effort_of
-from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.finding import Finding, Valued, in_function
+from nsysflow.analysis.findings.host_round_trip import with_round_trips
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import WORTH_PCT, least_ns, plan_of, ranked, together_ns, value
 from nsysflow.analysis.findings.rules import (
@@ -31,7 +32,8 @@ FINDINGS: Final = TableSchema(
     the slowest rank, without the profiler's share as timed or by estimate), or of the window as
     recorded where no steps are judged. `method` is `replay`
     where the change itself was replayed; then low and high are the same, but for reads in a loop of
-    their own: low is what goes with the reads, high what goes with the loop. It is `bound` where
+    their own and for `host-round-trip`: low is what goes with the waits, high what goes with the
+    whole loop or function. It is `bound` where
     `saving_high_ns` is the most that it can be, and `least` where both are the least that it is:
     the change also makes other kernels faster, by what no trace tells. `culprit` is the call,
     kernel or stream that it is about. `steps` is how many of the judged steps have it. `process`
@@ -152,7 +154,12 @@ def find(subject: JudgedReport) -> Findings:
     replays = Replays(subject)
     if subject.whole.failed_checks:
         return _found(replays, ())
-    return _found(replays, plan_of(replays, [one for rule in RULES for one in rule(subject)]))
+    return _found(replays, plan_of(replays, _asked(subject)))
+
+
+def _asked(subject: JudgedReport) -> list[Finding]:
+    """What all rules find."""
+    return with_round_trips(subject, (one for rule in RULES for one in rule(subject)))
 
 
 def _found(replays: Replays, every: Iterable[Valued]) -> Findings:
@@ -213,7 +220,7 @@ def _found_together(
     compared: Iterable[tuple[JudgedReport, Finding]],
 ) -> Findings:
     """The plan of a run: each place once, of the report in which most is lost there."""
-    asked = [(subject, one) for subject in subjects for rule in RULES for one in rule(subject)]
+    asked = [(subject, one) for subject in subjects for one in _asked(subject)]
     asked = sorted([*asked, *compared], key=lambda pair: -pair[1].size_ns)
     report_of: dict[tuple[str, ...], str] = {}
     kept = [
@@ -262,7 +269,9 @@ def _of_slowest(plan: Iterable[Valued], slowest: Findings) -> Iterator[Valued]:
 
 
 def _place_of(found: Finding) -> tuple[str, ...]:
-    return found.rule, found.phase, found.source, found.via
+    """What two reports have alike in a finding. Samples meet other lines of a function in each."""
+    source = in_function(found.source) if found.is_sampled else found.source
+    return found.rule, found.phase, source, found.via
 
 
 def _each_place_once(ranked: Iterable[Valued]) -> Iterator[Valued]:

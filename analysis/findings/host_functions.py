@@ -10,6 +10,7 @@ from nsysflow.analysis.events.source_lines import OWN, code_frames
 from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.analysis.idle.samples import cells
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import whole_percent
@@ -70,12 +71,16 @@ class Running:
     Attributes:
         mostly: the code that takes at least half of that time; empty where none does.
         most: the code that takes more of it than any other; empty where no sample says.
+        source: the program's line of `mostly`; empty where that has none.
+        via: the framework's line, if `source` only calls that framework; else empty.
         waits: whether it waits there for another thread or process.
         evidence: what ran, as a sentence; no sentence where no sample says.
     """
 
     mostly: str = ""
     most: str = ""
+    source: str = ""
+    via: str = ""
     waits: bool = False
     evidence: tuple[str, ...] = ()
 
@@ -133,10 +138,13 @@ def running(subject: JudgedReport, *phases: str) -> Running:
     alone = 2 * worth["idle_ns"][0] >= whole_ns
     waits = spot is not None and spot.waits_in != ""
     mostly = first if alone and not waits else spot.code if spot else ""
+    line = worth.row(0, named=True) if alone and not waits else {}
     between_calls = spot is not None and mostly == first == spot.code and _calls(subject, spot)
     return Running(
         mostly=mostly,
         most=first,
+        source=(line["source"] or "") if line else spot.source if spot else "",
+        via=line.get("via") or "",
         waits=waits,
         evidence=(
             f"while the GPU waited for the host there, it ran {first} {share} of the time{rest}",
@@ -198,6 +206,25 @@ def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
     collecting = frames.filter(named.str.contains(GARBAGE)).select(pl.col("stack").unique())
     ns = int(stacks.join(collecting, on="stack", how="semi")["ns"].sum())
     return ns > 0 and 2 * ns >= int(stacks["ns"].sum())
+
+
+def launched_in(subject: JudgedReport, function: str) -> float:
+    """The share of the judged launches that are made in a function of the program, or in what that
+    calls, as far as samples tell.
+
+    Args:
+        subject: the report.
+        function: as `finding.in_function` has it.
+    """
+    events = subject.timeline.events
+    known = kept_with(subject, "cells", lambda: cells(events))
+    calls = events.calls[["thread_no", "start_ns"]][subject.view.launching["call"]]
+    at = calls.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
+    stacks = known["stack"][row.set(row < 0, None)].drop_nulls()
+    line = pl.col("line").str.replace(r"^(.*):\d+ in (.*)$", "$2 ($1)")
+    inside = _code_frames(subject).filter(line == function)["stack"].unique()
+    return int(stacks.is_in(inside.implode()).sum()) / max(1, len(stacks))
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:

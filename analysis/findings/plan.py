@@ -63,6 +63,7 @@ BEFORE_GRAPHS: Final = (
     "pageable-copy",
     "blocking-pinned-copy",
     "allocator-churn",
+    "host-round-trip",
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 
@@ -132,8 +133,7 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             if one.finding.is_bound_of_kernels and 100 * high_ns >= WORTH_PCT * one.step_ns:
                 most_ns = replays.most_saved_ns(changes, Changes.together(made[:-1])) or 0
                 high_ns = max(high_ns, most_ns)
-            if not one.finding.exact and one.finding.at_most_ns:
-                high_ns = min(high_ns, one.finding.at_most_ns)
+            high_ns = _at_most(one.finding, high_ns)
             replayed_ns = with_it_ns
         else:
             high_ns = one.alone_ns
@@ -153,6 +153,12 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             )
         )
     return done
+
+
+def _at_most(finding: Finding, saved_ns: int) -> int:
+    """The high end of a saving: where more is replayed than people would do, at most its size."""
+    exact = finding.exact and finding.sure is None
+    return saved_ns if exact or not finding.at_most_ns else min(saved_ns, finding.at_most_ns)
 
 
 def least_ns(finding: Finding, sure_ns: int | None, high_ns: int) -> int:
@@ -250,8 +256,7 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
     if finding.changes is not None:
         saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes))
     saved_ns = max(0, saved_ns)
-    if not finding.exact and finding.at_most_ns:
-        saved_ns = min(saved_ns, finding.at_most_ns)
+    saved_ns = _at_most(finding, saved_ns)
     low_ns = least_ns(finding, sure_ns, saved_ns)
     return Valued(
         finding=finding,

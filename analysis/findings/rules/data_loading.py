@@ -62,6 +62,8 @@ def _finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
         exact=known,
         process=subject.process_of(rows),
         phase=phase if known else "",
+        source=ran.source,
+        via=ran.via,
         fits=ran.waits and not known,
     )
 

@@ -117,6 +117,8 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
         at_most_ns=size_ns,
         process=subject.process_of(rows),
         phase="" if others or first == OUTSIDE else first,
+        source=ran.source,
+        via=ran.via,
     )
 
 

@@ -112,19 +112,26 @@ def _with_more(block: Block, count: int, table: str) -> Block:
 
 
 def at_its_place(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the finding's process, device and line; without a line, of its phase."""
+    """The rows of the finding's process, device and line; without a line, or with a sampled one, of
+    its phase."""
     wanted = [
         pl.col(name) == value
         for name, value in (("process", finding.process), ("device", finding.device))
         if value is not None and name in table.columns
     ]
-    if (finding.source or finding.via) and "source" in table.columns:
+    if _has_line(finding, table):
         lines = (("source", finding.source), ("via", finding.via))
         wanted += [pl.col(name).fill_null("") == value for name, value in lines]
     elif finding.phase and (path := _path_column(table)):
         inside = pl.col(path).cast(pl.String)
         wanted.append((inside == finding.phase) | inside.str.starts_with(f"{finding.phase}/"))
     return table.filter(wanted) if wanted else table
+
+
+def _has_line(finding: Finding, table: pl.DataFrame) -> bool:
+    """Whether rows of the table are of the finding's line."""
+    known = (finding.source or finding.via) and not finding.is_sampled
+    return bool(known) and "source" in table.columns
 
 
 def _path_column(table: pl.DataFrame) -> str | None:
@@ -134,7 +141,7 @@ def _path_column(table: pl.DataFrame) -> str | None:
 def _about(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
     """The rows of the kernels that the finding would change, or of its call, kernel or class. At a
     line all calls count, as they do for the finding."""
-    if (finding.source or finding.via) and "source" in table.columns:
+    if _has_line(finding, table):
         return table
     scaled = [] if finding.changes is None else [name for name, _ in finding.changes.scaled]
     names = scaled or [finding.culprit] * bool(finding.culprit)

@@ -151,6 +151,7 @@ def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
     subject = judged(*rows)
     (one,) = found(host_code, subject)
     assert one.title == "look_up (t.py:7) holds the GPU up between the steps and in step/log"
+    assert one.source == "t.py:7 in look_up"
     assert options_of(one) == "--faster-host (outside ranges)=0 --faster-host step/log=0"
     assert 4.8 * MS < one.size_ns < 5.2 * MS
     assert not found(data_loading, subject)
