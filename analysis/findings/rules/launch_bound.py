@@ -43,6 +43,12 @@ MOST_NS: Final = 250_000
 LEAST_LAUNCHES: Final = 3
 """Fewer launches a step are no matter of launching: one graph would hardly be less."""
 
+OFTEN: Final = 10
+"""A kernel that is launched so many times a step may stand in a loop …"""
+
+MOST_NAMED: Final = 3
+"""… So many are named."""
+
 CHANGE: Final = (
     "torch.compile(mode='reduce-overhead'): fewer kernels, launched as one CUDA graph",
     "capture the step with torch.cuda.graph where its shapes do not change",
@@ -96,6 +102,7 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
             f" {duration(size_ns)} in all, {duration(size_ns // max(1, pauses))} each",
             f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
             " launches find the GPU idle",
+            *([] if of_graphs else _most_launched(subject)),
             *running(subject, phase).evidence,
         ),
         table="launches",
@@ -120,6 +127,17 @@ def launches_cost(subject: JudgedReport) -> bool:
     if len(subject.view.launching) < LEAST_LAUNCHES * subject.steps:
         return False
     return bool(short["ns"].sum() <= MOST_NS * len(short))
+
+
+def _most_launched(subject: JudgedReport) -> Iterator[str]:
+    """The kernels that are launched most often, as a sentence; none where each is a few times."""
+    counts = subject.kernels.group_by(pl.col("short_name").alias("name")).len()
+    a_step = (pl.col("len") / subject.steps).round().cast(pl.Int64).alias("count")
+    times = counts.select(pl.col("name").cast(pl.String), a_step)
+    often = times.filter(pl.col("count") >= OFTEN).sort(-pl.col("count"), "name").head(MOST_NAMED)
+    if not often.is_empty():
+        named = ", ".join(f"{name} {number(count)}" for name, count in often.iter_rows())
+        yield f"kernels launched most often, times a step: {named}"
 
 
 def _change(subject: JudgedReport) -> tuple[str, ...]:

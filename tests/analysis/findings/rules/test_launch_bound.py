@@ -64,3 +64,15 @@ def test_host_code_between_a_few_launches_is_no_matter_of_launching(count: int, 
     subject = loop(lambda start, i: few(start, i, count, name), every=640 * count + 40)
     assert not found(launch_bound, subject)
     assert asked(host_code, subject)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(12, ["kernels launched most often, times a step: k 12"]), (9, [])]
+)
+def test_kernels_that_are_launched_often_are_named(count: int, said: list[str]) -> None:
+    def launches(start: int, i: int) -> Iterator[Row]:
+        for k in range(count):
+            yield from launched(start, 100 * i + k, at=30 * k, took=10, kernel_ns=2 * US)
+
+    (one,) = found(launch_bound, loop(launches, every=30 * count + 40))
+    assert [text for text in one.evidence if "most often" in text] == said
