@@ -33,7 +33,7 @@ def with_round_trips(subject: JudgedReport, found: Iterable[Finding]) -> list[Fi
     for function in _functions(left):
         places = [
             stalls
-            for stalls in stalls_of(subject, "read", "sync", "pageable", "pinned")
+            for stalls in stalls_of(subject, "read", "sync", "fetch", "pageable", "pinned")
             if in_function(stalls.source) == function
         ]
         if not places or launched_in(subject, function) > LOOP_SHARE:

@@ -114,9 +114,9 @@ copies up to 64 kB through a buffer of its own.)"""
 
 def stall_rows(view: View) -> pl.DataFrame:
     """Every stall of the judged part: `call`, `api`, `kind` (its class), `what` (`read`,
-    `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `via`, `at_phase` (its phase where
-    it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where that is
-    most), `process`."""
+    `fetch`, `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `via`, `at_phase` (its
+    phase where it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where
+    that is most), `process`."""
     gaps = view.timeline.bare_gaps
     charges = view.charges.with_columns(gaps["device_no"][view.charges["gap"]])
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
@@ -156,13 +156,17 @@ def _what(view: View, rows: pl.DataFrame) -> pl.Series:
     """What each stall does. A sync of a stream right after a copy on its thread waits for that."""
     copied = _copy_of(view, rows)
     memory = copied["copy_label"].cast(pl.String)
-    reads = (copied["direction"] == "DtoH") & (copied["bytes"] <= SCALAR_BYTES)
+    to_host = copied["direction"] == "DtoH"
+    reads = to_host & (copied["bytes"] <= SCALAR_BYTES)
+    pageable = memory.str.starts_with("pageable")
     return rows.select(
         pl.when(pl.col("class") == "alloc")
         .then(pl.lit("alloc"))
         .when(pl.lit(reads))
         .then(pl.lit("read"))
-        .when((pl.col("class") == "blocking_copy") | pl.lit(memory.str.starts_with("pageable")))
+        .when(pl.lit(to_host & pageable))
+        .then(pl.lit("fetch"))
+        .when((pl.col("class") == "blocking_copy") | pl.lit(pageable))
         .then(pl.lit("pageable"))
         .when(pl.lit(memory.str.starts_with("pinned")))
         .then(pl.lit("pinned"))

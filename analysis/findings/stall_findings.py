@@ -15,9 +15,10 @@ from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
 from nsysflow.analysis.replay.read_loops import FEWEST_READS, acting_calls, read_loops
 from nsysflow.base.units import number
 
-What = Literal["read", "pageable", "pinned", "sync", "alloc"]
-"""What a call does: reads a value back, copies from or to pageable memory, waits for a copy of
-pinned memory, waits for something else, or takes and gives memory."""
+What = Literal["read", "fetch", "pageable", "pinned", "sync", "alloc"]
+"""What a call does: reads a value back, copies more than that to pageable memory, copies from
+pageable memory, waits for a copy of pinned memory, waits for something else, or takes and gives
+memory."""
 
 HIDDEN: Final = 0.1
 """This share of the time that a wait blocks the host may be lost without idle time behind it:

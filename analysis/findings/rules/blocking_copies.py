@@ -25,8 +25,8 @@ PAGEABLE: Final = (
     "copy the next batch on a stream of its own while this one computes",
 )
 TO_THE_HOST: Final = (
-    "compute on the GPU what the host wants to know, and copy only that",
     "copy to pinned memory with non_blocking=True, and use it some steps later",
+    "compute on the GPU what the host wants to know, and copy only that",
 )
 PINNED: Final = (
     "pass non_blocking=True to .to() and .copy_(): the memory is pinned already",
@@ -57,9 +57,11 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     yield from found
     phases = {finding.phase for finding in found}
     waited = set()
-    for stalls in stalls_of(subject, "pageable"):
-        what = "copy of pageable memory"
-        finding = stalls.finding(subject, rule="pageable-copy", what=what, change=PAGEABLE)
+    for stalls in stalls_of(subject, "fetch", "pageable"):
+        fetches = stalls.what == "fetch"
+        what = "copy to pageable memory" if fetches else "copy of pageable memory"
+        change = TO_THE_HOST if fetches else PAGEABLE
+        finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)
         if finding.phase not in phases:
             yield _or_copied_ahead(subject, finding, stalls.idle_ns)
             waited.add(finding.phase)

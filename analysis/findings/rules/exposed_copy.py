@@ -31,6 +31,11 @@ OF_OWN_STREAM: Final = (
     LESS,
 )
 """The copies have a stream of their own already, but wait there for the kernels."""
+TO_THE_HOST: Final = (
+    "copy on a stream of its own (torch.cuda.Stream, non_blocking=True, into pinned memory) while"
+    " the next step computes",
+    LESS,
+)
 
 
 def exposed_copy(subject: JudgedReport) -> Iterator[Finding]:
@@ -52,7 +57,7 @@ def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_
     return Finding(
         rule="exposed-copy",
         title=f"{direction} copies not overlapped by compute{place(most['phase'])}",
-        change=OF_OWN_STREAM if _has_own_stream(subject, direction) else CHANGE,
+        change=_change(subject, direction),
         evidence=(
             f"{number(count)} copies{subject.a_step} of {size(moved)} in all",
             f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
@@ -69,6 +74,12 @@ def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_
         phase=most["phase"],
         culprit=f"memcpy {direction}",
     )
+
+
+def _change(subject: JudgedReport, direction: str) -> tuple[str, ...]:
+    if _has_own_stream(subject, direction):
+        return OF_OWN_STREAM
+    return TO_THE_HOST if direction == "DtoH" else CHANGE
 
 
 def _compute_ns(subject: JudgedReport) -> int:

@@ -42,7 +42,7 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
             what=f"{what}{stalls.many(subject)}",
             change=(AT_ONCE,) * in_loop + READ_BACK if reads else WAIT,
         )
-    every = list(stalls_of(subject, "read", "sync", "pageable", "pinned"))
+    every = list(stalls_of(subject, "read", "sync", "fetch", "pageable", "pinned"))
     if len(every) > 1:
         yield _taking_turns(subject, every)
 

@@ -62,4 +62,9 @@ def test_a_loop_and_mere_host_code_are_no_round_trip(
     metric: Frame, copied: bool, rules: set[str]
 ) -> None:
     valued = find(steps_with_a_metric(metric=metric, copied=copied)).valued
-    assert {one.finding.rule for one in valued} & {*rules, "host-round-trip"} == rules
+    found = {one.finding.rule: one.finding for one in valued}
+    assert found.keys() & {*rules, "host-round-trip"} == rules
+    if copied:
+        fetched = found["pageable-copy"]
+        assert fetched.title.startswith("copy to pageable memory: ")
+        assert fetched.change[0].startswith("copy to pinned memory with non_blocking=True")

@@ -155,27 +155,31 @@ def test_a_batch_copied_from_pageable_memory_saves_at_most_what_copying_ahead_do
     assert not any(each.finding.joint for each in find(report).valued)
 
 
-def uploads(start: int, i: int, stream: int, kernel_us: int) -> Iterator[Row]:
+def pinned_copies(start: int, i: int, way: str, stream: int, kernel_us: int) -> Iterator[Row]:
     """A pinned batch that takes 200 us, and the kernel behind it."""
     number = 10 * i + 1
-    up = tiny.copy(start + 10 * US, start + 210 * US, number, "HtoD", "pinned", "device")
-    yield from copied(start, start + 5 * US, number, tiny.on_stream(up, stream))
+    sides = ("device", "pinned") if way == "DtoH" else ("pinned", "device")
+    batch = tiny.copy(start + 10 * US, start + 210 * US, number, way, *sides)
+    yield from copied(start, start + 5 * US, number, tiny.on_stream(batch, stream))
     yield tiny.launch(start + 6 * US, start + 11 * US, number + 1)
     yield tiny.kernel(start + 212 * US, start + (212 + kernel_us) * US, number + 1)
 
 
 @pytest.mark.parametrize(
-    ("stream", "kernel_us", "change", "method"),
+    ("way", "stream", "kernel_us", "change", "method"),
     [
-        (7, 700, "copy the next batch on a stream of its own", "replay"),
-        (99, 700, "two buffers in turn", "replay"),
-        (99, 150, "two buffers in turn", "bound"),  # no kernels are left to copy under
+        ("HtoD", 7, 700, "copy the next batch on a stream of its own", "replay"),
+        ("DtoH", 7, 700, "copy on a stream of its own", "replay"),
+        ("HtoD", 99, 700, "two buffers in turn", "replay"),
+        ("HtoD", 99, 150, "two buffers in turn", "bound"),  # no kernels are left to copy under
     ],
 )
 def test_copies_that_could_run_under_kernels_save_their_time(
-    stream: int, kernel_us: int, change: str, method: str
+    way: str, stream: int, kernel_us: int, change: str, method: str
 ) -> None:
-    subject = loop(lambda start, i: uploads(start, i, stream, kernel_us), every=220 + kernel_us)
-    (one,) = found(exposed_copy, subject)
+    def rows(start: int, i: int) -> Iterator[Row]:
+        return pinned_copies(start, i, way, stream, kernel_us)
+
+    (one,) = found(exposed_copy, loop(rows, every=220 + kernel_us))
     assert one.change[0].startswith(change)
     assert one.method == method
