@@ -7,6 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.events.source_lines import OWN, code_frames
+from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
@@ -31,6 +32,10 @@ WAITS: Final = (
 
 GARBAGE: Final = r"(?i)(?:^|[/_. ])gc(?:$|[_. ])|garbage"
 """Files and functions about Python's garbage collector."""
+
+LOOP_SHARE: Final = 0.9
+"""A function that makes more of the launches is the loop itself, or nearly all of it. What it waits
+for and computes belongs to many things."""
 
 CHANGE_OF_WAIT: Final = (
     "ask for it earlier, and keep one ready ahead: two requests or more under way at any time",
@@ -158,8 +163,8 @@ def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
     where no line has that, and where samples tell of less than half.
 
     It is the innermost line with so much, or the function called there that has it, at its line
-    with most; a function whose time is spread over its lines is no spot. Where a trainer calls the
-    program, its lines count as the program's.
+    with most. The loop itself is no spot if its time is spread over its lines. Where a trainer
+    calls the program, its lines count as the program's.
 
     Args:
         subject: the report.
@@ -184,9 +189,10 @@ def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
     if inner is not None:
         lines = inside.filter(pl.col("called") == inner).unique(["stack", "line"])
         sums = lines.group_by("line").agg(pl.col("ns").sum()).sort(-pl.col("ns"), "line")
-        if 2 * sums["ns"][0] < int(lines.unique("stack")["ns"].sum()):
-            return None
         source = str(sums["line"][0])
+        spread = 2 * sums["ns"][0] < int(lines.unique("stack")["ns"].sum())
+        if spread and is_loop(subject, in_function(source)):
+            return None
     chosen = pl.col("line") == outer if inner is None else pl.col("called") == inner
     here = frames.filter(chosen).group_by("stack").agg(pl.col("ns").first(), pl.col("depth").min())
     return Spot(source=source, waits_in=_waits_in(subject, here))
@@ -208,9 +214,9 @@ def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
     return ns > 0 and 2 * ns >= int(stacks["ns"].sum())
 
 
-def launched_in(subject: JudgedReport, function: str) -> float:
-    """The share of the judged launches that are made in a function of the program, or in what that
-    calls, as far as samples tell.
+def is_loop(subject: JudgedReport, function: str) -> bool:
+    """Whether a function of the program is the loop itself: it and what it calls make nearly all of
+    the judged launches, as far as samples tell.
 
     Args:
         subject: the report.
@@ -224,7 +230,7 @@ def launched_in(subject: JudgedReport, function: str) -> float:
     stacks = known["stack"][row.set(row < 0, None)].drop_nulls()
     line = pl.col("line").str.replace(r"^(.*):\d+ in (.*)$", "$2 ($1)")
     inside = _code_frames(subject).filter(line == function)["stack"].unique()
-    return int(stacks.is_in(inside.implode()).sum()) / max(1, len(stacks))
+    return int(stacks.is_in(inside.implode()).sum()) > LOOP_SHARE * len(stacks)
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:

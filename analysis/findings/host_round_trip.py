@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding, in_function
-from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, code_of, launched_in
+from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, code_of, is_loop
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.stall_findings import MANY_CALLS, Stalls, stalls_of
 from nsysflow.analysis.replay.changes import Changes
@@ -18,10 +18,6 @@ HOST_ROUND_TRIP: Final = "host-round-trip"
 
 _HOST: Final = ("data-loading", "host-code")
 _STALLS: Final = ("sync-in-loop", "scalar-readback", "pageable-copy", "blocking-pinned-copy")
-
-LOOP_SHARE: Final = 0.9
-"""A function that makes more of the launches is the loop itself, or nearly all of it. Its
-waits and its code belong to many things."""
 
 ON_THE_GPU: Final = "do its work on the GPU, where the data is, and copy only the result"
 RARELY: Final = "do it less often, or some steps later, or on another thread"
@@ -36,7 +32,7 @@ def with_round_trips(subject: JudgedReport, found: Iterable[Finding]) -> list[Fi
             for stalls in stalls_of(subject, "read", "sync", "fetch", "pageable", "pinned")
             if in_function(stalls.source) == function
         ]
-        if not places or launched_in(subject, function) > LOOP_SHARE:
+        if not places or is_loop(subject, function):
             continue
         sure = Changes(removed=tuple(removal for one in places for removal in one.removals))
         parts = [one for one in left if _is_part(one, function, sure)]

@@ -17,7 +17,7 @@ from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.phases.names import OUTSIDE
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop, real
-from tests.oracle.model import Frame, Sample
+from tests.oracle.model import Call, Frame, Sample
 from tests.report.handmade import frame
 
 
@@ -116,7 +116,7 @@ def test_the_function_with_at_least_half_of_the_time_is_named_alone() -> None:
         ),
         # the line that calls them has
         ((at("f a.py:1", "g a.py:9"), at("h a.py:2", "g a.py:9"), at("k a.py:3")), "g (a.py:9)"),
-        # many lines of one function are no place
+        # many lines of the loop itself are no place: all launches are made in it
         (tuple(at(f"f{n} a.py:{n}", f"loop a.py:1{n}", "main a.py:99") for n in range(4)), ""),
         # it waits for another thread
         (
@@ -131,6 +131,18 @@ def test_the_innermost_line_with_at_least_half_of_the_time_is_named(
     ran = running(sampled("log", *stacks), "step/log")
     assert ran.mostly == mostly
     assert ran.waits == mostly.startswith("get")
+
+
+def test_a_function_of_many_lines_that_is_not_the_loop_is_named() -> None:
+    lines = tuple(at(f"f{n} a.py:{n}", f"add a.py:1{n}", "main a.py:99") for n in range(4))
+
+    def rows(start: int, i: int) -> Iterator[Row]:
+        for row in busy(start, i, "log", *lines):
+            yield row
+            if isinstance(row, Call):  # main makes the launches
+                yield Sample(row.start_ns, tiny.MAIN, at("main a.py:98"))
+
+    assert running(loop(rows, every=4_000), "step/log").mostly == "add (a.py:11)"
 
 
 def test_a_line_that_calls_functions_and_takes_the_time_itself_is_told_from_them() -> None:
