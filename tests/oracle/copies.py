@@ -1,5 +1,6 @@
 """Sync stalls and copies (spec §4)."""
 
+from bisect import bisect_left
 from collections import defaultdict
 
 from tests.oracle.accounting import Interval, common, covered, is_copy, length, union
@@ -90,16 +91,12 @@ def is_blocking(report: Report, op: int, launch: int) -> bool:
     call = report.calls.calls[launch]
     if call.end_ns >= report.ops[op].end_ns:
         return True
-    after = [
-        index
-        for index in report.gaps.timelines[call.thread].indices
-        if report.calls.classes[index] != "api"
-        and report.calls.calls[index].start_ns >= call.end_ns
-        and index != launch
-    ]
-    if not after:
+    timeline = report.gaps.timelines[call.thread]
+    after = timeline.indices[bisect_left(timeline.starts, call.end_ns) :]  # in order
+    others = (index for index in after if index != launch)
+    following = next((index for index in others if report.calls.classes[index] != "api"), None)
+    if following is None:
         return False
-    following = min(after)  # the calls are in order
     soon = report.calls.calls[following].start_ns - call.end_ns <= SYNC_SOON_NS
     return report.calls.classes[following] == "sync" and soon
 

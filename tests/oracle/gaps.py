@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from tests.oracle.calls import STALLS, Calls
 from tests.oracle.model import Op, Overhead, PlainTrace
@@ -50,6 +50,8 @@ class Gap:
     host_end_ns: int | None = None
     """`a` of §3.4: where host time ends and queue time begins."""
     host_place: Place = NOWHERE
+    places: dict[str, Counter[tuple[str, ...] | None]] = field(default_factory=dict)
+    """§3.17: by cause, kept by `idle_places`."""
     starts_before_launch: bool = False
     """Whether the gap starts before `L` does, so that the host was doing something else."""
 
@@ -65,7 +67,7 @@ class Gap:
     @property
     def cause(self) -> str:
         """§3.13: the largest part; ties go to the first in the table."""
-        return max(CAUSES, key=lambda cause: self.causes[cause])  # max takes the first of equals
+        return max(CAUSES, key=self.causes.__getitem__)  # max takes the first of equals
 
 
 @dataclass
@@ -125,6 +127,7 @@ class Gaps:
             (row for row in trace.overhead if row.end_ns > row.start_ns),
             key=lambda row: (row.start_ns, -row.end_ns, row.thread, row.name),
         )
+        self.overhead_until = list(accumulate((row.end_ns for row in self.overhead), max))
         by_thread: dict[int, list[int]] = defaultdict(list)
         for index, call in enumerate(self.calls.calls):
             by_thread[call.thread].append(index)
@@ -275,7 +278,9 @@ class Gaps:
                 for index in touching:
                     call = self.calls.calls[index]
                     cuts |= {t for t in (call.start_ns, call.end_ns) if lo < t < hi}
-        for row in self.overhead:
+        for row in self.overhead[bisect_right(self.overhead_until, lo) :]:
+            if row.start_ns >= hi:
+                break
             if row.thread in threads:
                 cuts |= {t for t in (row.start_ns, row.end_ns) if lo < t < hi}
         ordered = sorted(cuts)
@@ -283,7 +288,8 @@ class Gaps:
 
     def _active_overhead(self, threads: set[int], lo: int) -> int | None:
         """§3.5: the first overhead row of these threads that covers the instant."""
-        for index, row in enumerate(self.overhead):
+        first = bisect_right(self.overhead_until, lo)  # those before it end before
+        for index, row in enumerate(self.overhead[first:], first):
             if row.start_ns > lo:
                 break
             if row.thread in threads and lo < row.end_ns:

@@ -13,6 +13,9 @@ NOT_RECORDED = "(not recorded)"
 Spot = Path | None
 """A path, empty outside all ranges; None where the cause is `unknown`."""
 
+NONE: Counter[Spot] = Counter()
+"""Of a cause that a gap does not have."""
+
 
 def name_of(spot: Spot) -> str:
     """How tables write a place."""
@@ -66,8 +69,13 @@ def _inside(gap: Gap, cause: str) -> list[tuple[int, int]]:
 
 
 def _places(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
-    if not gap.causes[cause]:
-        return Counter()
+    """Found once for a gap: nobody may change it."""
+    if cause not in gap.places:
+        gap.places[cause] = _found(report, gap, cause) if gap.causes[cause] else NONE
+    return gap.places[cause]
+
+
+def _found(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
     launch = report.calls.launch[gap.next_op]
     if launch is None or cause == "unknown":  # §3.19
         return Counter({None: gap.causes[cause]})

@@ -153,11 +153,8 @@ def starved(report: Report, keep: Keep | None = None) -> list[Row]:
 
 def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
     """§5.7: the columns of one window."""
-    ops = [i for i in report.on(device) if start_ns <= report.ops[i].start_ns < end_ns]
-    ops.sort(key=lambda i: report.ops[i].start_ns)
-    gaps = [
-        gap for gap in report.gaps_on(device) if gap.start_ns < end_ns and start_ns < gap.end_ns
-    ]
+    ops = report.starting_in(device, start_ns, end_ns)
+    gaps = report.gaps_in(device, start_ns, end_ns)
     inside = [(gap, inside_ns(gap, [(start_ns, end_ns)])) for gap in gaps]
     kernels = [report.ops[i] for i in ops if report.ops[i].kind == "kernel"]
     launched = {launch for i in ops if (launch := report.calls.launch[i]) is not None}

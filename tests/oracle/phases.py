@@ -113,16 +113,16 @@ def without_doubles(ranges: list[Open]) -> list[Open]:
 
     `ranges` are those of a thread, in stack order.
     """
-    return [
-        inner
-        for place, inner in enumerate(ranges)
+    found: list[Open] = []
+    outers: dict[str, list[Open]] = defaultdict(list)
+    for inner in ranges:
         if not any(
-            outer.name == inner.name
-            and outer.covers(inner.start_ns)
-            and (outer.automatic or inner.automatic)
-            for outer in ranges[:place]
-        )
-    ]
+            outer.covers(inner.start_ns) and (outer.automatic or inner.automatic)
+            for outer in outers[inner.name]
+        ):
+            found.append(inner)
+        outers[inner.name].append(inner)
+    return found
 
 
 def with_losses(ranges: list[Open]) -> list[Open]:
@@ -222,9 +222,13 @@ class Phases:
         """§7.1: `stack(T, t)`, the open push/pop ranges of thread T at t."""
         if thread not in self._stacks:
             times = self.boundaries(thread)
-            ranges = self.push_pop.get(thread, [])
-            stacks = [tuple(r for r in ranges if r.covers(time)) for time in times]
-            self._stacks[thread] = (times, stacks)
+            starting: dict[int, list[Open]] = defaultdict(list)
+            for range_ in self.push_pop.get(thread, ()):  # in stack order
+                starting[range_.start_ns].append(range_)
+            stacks: list[tuple[Open, ...]] = [()]
+            for time in times:
+                stacks.append(tuple(r for r in (*stacks[-1], *starting[time]) if r.covers(time)))
+            self._stacks[thread] = (times, stacks[1:])
         times, stacks = self._stacks[thread]
         at = bisect_right(times, t) - 1
         return stacks[at] if at >= 0 else ()

@@ -1,5 +1,6 @@
 """One report with gaps, phases and sources: what every table is made from."""
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
 from typing import Any
@@ -63,6 +64,7 @@ class Report:
         self.induced = self.gaps.induced()
         self.sources = Sources(trace, self.calls, own)
         self._places: dict[int, Place] = {}
+        self._op_places: dict[int, Place] = {}
 
     def place(self, call: int) -> Place:
         """§7.3: where a call was made."""
@@ -76,7 +78,9 @@ class Report:
         launch = self.calls.launch[op]
         if launch is None:
             return NOWHERE
-        return self.captured.place(self.ops[op], launch, self.place(launch))
+        if op not in self._op_places:
+            self._op_places[op] = self.captured.place(self.ops[op], launch, self.place(launch))
+        return self._op_places[op]
 
     def on(self, device: int) -> list[int]:
         """The operations of a device."""
@@ -89,9 +93,29 @@ class Report:
             found[op.device].append(index)
         return found
 
+    def starting_in(self, device: int, start_ns: int, end_ns: int) -> list[int]:
+        """The operations of a device that start in `[start_ns, end_ns)`, in order of start."""
+        starts, ops = self._by_start.get(device, ([], []))
+        return ops[bisect_left(starts, start_ns) : bisect_left(starts, end_ns)]
+
+    @cached_property
+    def _by_start(self) -> dict[int, tuple[list[int], list[int]]]:
+        """Per device the starts, and the operations, in order."""
+        found = {}
+        for device in self.devices:
+            ops = sorted(self.on(device), key=lambda index: self.ops[index].start_ns)
+            found[device] = [self.ops[index].start_ns for index in ops], ops
+        return found
+
     def gaps_on(self, device: int) -> list[Gap]:
         """The gaps of a device."""
         return self._gaps_on.get(device, [])
+
+    def gaps_in(self, device: int, start_ns: int, end_ns: int) -> list[Gap]:
+        """The gaps of a device with an instant in `[start_ns, end_ns)`: they are in order."""
+        gaps = self.gaps_on(device)
+        first = bisect_right(gaps, start_ns, key=lambda gap: gap.end_ns)
+        return gaps[first : bisect_left(gaps, end_ns, key=lambda gap: gap.start_ns)]
 
     @cached_property
     def _gaps_on(self) -> dict[int, list[Gap]]:

@@ -1,5 +1,6 @@
 """What each step consists of (spec §19)."""
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -70,14 +71,13 @@ def step_parts(report: Report) -> list[Row]:
     rows: list[Row] = []
     for piece in pieces_of(report):
         took: dict[Key, Took] = defaultdict(Took)
-        for start_ns, end_ns, index in owned[piece.device]:
+        for start_ns, end_ns, index in reaching(owned[piece.device], piece):
             took[keys[index]].ns += piece.part_of(start_ns, end_ns)
-        for index in report.on(piece.device):
+        for index in report.starting_in(piece.device, piece.start_ns, piece.end_ns):
             op = report.ops[index]
-            if piece.holds(op.start_ns):
-                took[keys[index]].duration_ns += op.end_ns - op.start_ns
-                took[keys[index]].count += 1
-        for gap in report.gaps_on(piece.device):
+            took[keys[index]].duration_ns += op.end_ns - op.start_ns
+            took[keys[index]].count += 1
+        for gap in report.gaps_in(piece.device, piece.start_ns, piece.end_ns):
             if piece.holds(gap.start_ns):
                 for key, ns in parts_of(report, gap):
                     took[key].ns += ns
@@ -130,6 +130,12 @@ def owners(report: Report, device: int) -> list[tuple[int, int, int]]:
     return found
 
 
+def reaching(owned: list[tuple[int, int, int]], piece: Piece) -> list[tuple[int, int, int]]:
+    """The stretches, which are in order, that lie partly in a piece."""
+    first = bisect_right(owned, piece.start_ns, key=lambda stretch: stretch[1])
+    return owned[first : bisect_left(owned, piece.end_ns, key=lambda stretch: stretch[0])]
+
+
 def part_of(op: Op) -> int:
     """§19.4: the place of an operation's part in `PARTS`."""
     return next(place for place, (_, belongs) in enumerate(PARTS) if belongs(op))
@@ -155,7 +161,7 @@ def grid_of(op: Op) -> str | None:
 
 def parts_of(report: Report, gap: Gap) -> Iterator[tuple[Key, int]]:
     """§19.7: the parts of a gap, as gap_summary has them."""
-    for cause in CAUSES:
+    for cause in filter(gap.causes.__getitem__, CAUSES):
         for spot, ns in places_in(report, gap, cause).items():
             call = None if cause == "profiler" else culprit_at(report, gap, cause, spot)
             culprit = "" if call is None else report.calls.calls[call].name

@@ -166,7 +166,8 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
 
 def ends_early(report: Report, step: Step, steps: list[Step]) -> bool:
     """§8.4: whether a step lacks its tail, of ranks in one report on any of them."""
-    ranks = [one for one in steps if communicates(report, one.process)]
+    communicate = communicating(report)
+    ranks = [one for one in steps if one.process in communicate]
     mine = [one for one in steps if (one.process, one.device) == (step.process, step.device)]
     if step not in ranks:
         return tail_missing(step, mine)
@@ -183,9 +184,10 @@ def ends_early(report: Report, step: Step, steps: list[Step]) -> bool:
     return step == mine[-1] and bool(lost) and step.index >= min(lost)
 
 
-def communicates(report: Report, process: int) -> bool:
-    """Whether a process runs communication kernels."""
-    return any(is_comm(op) for op in report.ops if op.process == process)
+@once
+def communicating(report: Report) -> set[int | None]:
+    """The processes that run communication kernels."""
+    return {op.process for op in report.ops if is_comm(op)}
 
 
 def tail_missing(step: Step, steps: list[Step]) -> bool:
