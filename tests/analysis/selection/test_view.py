@@ -164,7 +164,7 @@ def frames(value: Any, kind: object) -> Iterator[tuple[pl.Schema, pl.Schema]]:
 
 @pytest.mark.parametrize("name", ["h200-hf-trainer", "h200-graph-level", "h200-ddp-rank0"])
 def test_frames_have_the_schemas_of_their_types(name: str) -> None:
-    analysis = nsysflow.analyze(loaded(name))
+    analysis = analysed(name)
     timeline, matched = analysis.timeline, Ranks.of([digest(analysis)]).matched
     judged = judged_view(timeline)
     checked = 0

@@ -16,7 +16,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.inferred import INFERRED_STEPS, infer_steps
 from nsysflow.base.errors import SelectionError
-from tests.analyses import EXAMPLES, loaded
+from tests.analyses import EXAMPLES, analysed, loaded
 from tests.analysis.steps.programs import (
     LOOPING,
     WITHOUT_LOOP,
@@ -118,16 +118,17 @@ ANNOTATED: Final = (
 
 @pytest.mark.parametrize("name", ANNOTATED)
 def test_the_inferred_steps_are_those_that_were_annotated(name: str) -> None:
-    assert_found_again(loaded(name))
+    assert_found_again(loaded(name), analysed(name).timeline)
 
 
 def test_steps_of_a_torch_profiler_trace_without_marks_are_found_again() -> None:
-    assert_found_again(nsysflow.load(ROOT / "tests" / "data" / "h200-kineto.pt.trace.json.gz"))
+    trace = nsysflow.load(ROOT / "tests" / "data" / "h200-kineto.pt.trace.json.gz")
+    assert_found_again(trace, Timeline(trace, Options()))
 
 
-def assert_found_again(trace: nsysflow.Trace) -> None:
+def assert_found_again(trace: nsysflow.Trace, known: Timeline) -> None:
     """As many steps are inferred as were annotated, and most begin near these."""
-    known, found = Timeline(trace, Options()), Timeline(without_ranges(trace), Options())
+    found = Timeline(without_ranges(trace), Options())
     expected, steps = known.steps["start_ns"].to_list(), found.steps["start_ns"].to_list()
     assert len(steps) == len(expected)
     shifts = [abs(one - other) for one, other in zip(steps, expected, strict=True)]

@@ -14,7 +14,7 @@ from nsysflow.analysis.tables.mfu import MFU
 from nsysflow.base.errors import FlopsError
 from nsysflow.report.blocks.mfu import mfu_sentences
 from nsysflow.report.results import Results
-from tests.analyses import loaded, oracle_of
+from tests.analyses import analysed, loaded, oracle_of
 from tests.oracle.accounting import Keep
 from tests.oracle.mfu import mfu
 from tests.oracle.model import Flops
@@ -65,7 +65,7 @@ def test_rates_of_a_real_report_and_of_its_parts_are_the_oracles(name: str) -> N
 def test_a_real_step_runs_at_the_rate_computed_by_hand() -> None:
     flops = (3 * LAYERS - 1) * PRODUCT
     (row,) = nsysflow.analyze(loaded(DDP), Options(flops_per_step=flops)).mfu.to_dicts()
-    steps = nsysflow.analyze(loaded(DDP)).steps.filter("steady")
+    steps = analysed(DDP).steps.filter("steady")
     seconds = float(steps.select(pl.col("duration_ns").median()).item()) / 1e9
     assert row["flops_per_s"] == pytest.approx(flops / seconds, rel=1e-6)
     assert row["mfu_pct"] == pytest.approx(100 * flops / seconds / 989.4e12, rel=1e-6)

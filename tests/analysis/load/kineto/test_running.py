@@ -39,9 +39,8 @@ def stacks_of(trace: Trace) -> dict[int, tuple[str, ...]]:
     return {number: tuple(rows["function"]) for (number,), rows in frames}
 
 
-def ran_at(trace: Trace, us: int) -> tuple[str, ...]:
+def ran_at(trace: Trace, us: int, stacks: dict[int, tuple[str, ...]]) -> tuple[str, ...]:
     """What ran in a microsecond of a trace of one thread."""
-    stacks = stacks_of(trace)
     (found, *more) = [
         stacks[stack]
         for start_ns, end_ns, _, stack in trace.running.iter_rows()
@@ -62,8 +61,9 @@ def test_at_each_instant_the_innermost_is_the_one_that_started_last(
         spans.append(Span(start, start + length, is_operator, rows[is_operator], name))
         rows[is_operator] += 1
     trace = load(write(tmp_path_factory.mktemp("t"), event("user_annotation", "r"), *made))
+    stacks = stacks_of(trace)
     for us in range(22):
-        assert ran_at(trace, us) == ran(spans, us)
+        assert ran_at(trace, us, stacks) == ran(spans, us)
 
 
 def test_functions_have_files_and_lines_and_operators_only_names(tmp_path: Path) -> None:
