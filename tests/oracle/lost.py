@@ -30,9 +30,15 @@ def kernel_launches(report: Report) -> dict[int, list[Call]]:
     return order
 
 
+@once
+def launches_with_operations(report: Report) -> set[tuple[int | None, int | None]]:
+    """Their processes and correlation ids."""
+    return {(op.process, op.correlation) for op in report.ops}
+
+
 def in_stretches(report: Report, launches: list[Call]) -> list[Call]:
     """The launches that are one of so many in a row without an operation."""
-    launched = {(op.process, op.correlation) for op in report.ops}
+    launched = launches_with_operations(report)
     found: list[Call] = []
     row: list[Call] = []
     for call in [*launches, None]:

@@ -66,25 +66,24 @@ def stack_order(range_: Open) -> tuple[int, int, int]:
 def outside_compiling(known: list[tuple[str, Open]]) -> list[tuple[str, Open]]:
     """§7.18: the ranges that are not a part of compiling."""
     pushed = [one for kind, one in known if kind == "push_pop"]
-    compiling = [one for one in pushed if one.compiling]
-    parts = {
-        one
-        for one in pushed
-        if one.compiling or may_be_tuning(one.name)
-        if any(other.process == one.process and before(other, one) for other in compiling)
-    }
-    openers = [one for one in pushed if one.compiling or one in parts]
-    inside = {
-        one
-        for one in pushed
-        if any(other.thread == one.thread and before(other, one) for other in openers)
-    }
-    return [(kind, one) for kind, one in known if kind != "push_pop" or one not in parts | inside]
+    compiling = {one for one in pushed if one.compiling}
+    tuning = {one for one in pushed if one.compiling or may_be_tuning(one.name)}
+    parts = tuning & opened_in(compiling, pushed, "process")
+    gone = parts | opened_in(compiling | parts, pushed, "thread")
+    return [(kind, one) for kind, one in known if kind != "push_pop" or one not in gone]
 
 
-def before(one: Open, other: Open) -> bool:
-    """Whether it is open where the other one starts, and comes before it in stack order."""
-    return one.covers(other.start_ns) and stack_order(one) < stack_order(other)
+def opened_in(outers: set[Open], ranges: list[Open], same: str) -> set[Open]:
+    """Those of `ranges` that start while one of `outers` is open which comes before them in stack
+    order and is of the same process or thread."""
+    found, until_ns = set(), dict[int, int]()
+    for one in sorted(ranges, key=stack_order):
+        where = getattr(one, same)
+        if until_ns.get(where, one.start_ns) > one.start_ns:
+            found.add(one)
+        if one in outers:
+            until_ns[where] = max(one.end_ns, until_ns.get(where, one.end_ns))
+    return found
 
 
 def is_border(range_: Open) -> bool:
@@ -114,14 +113,14 @@ def without_doubles(ranges: list[Open]) -> list[Open]:
     `ranges` are those of a thread, in stack order.
     """
     found: list[Open] = []
-    outers: dict[str, list[Open]] = defaultdict(list)
+    any_until_ns: dict[str, int] = {}
+    automatic_until_ns: dict[str, int] = {}
     for inner in ranges:
-        if not any(
-            outer.covers(inner.start_ns) and (outer.automatic or inner.automatic)
-            for outer in outers[inner.name]
-        ):
+        until_ns = any_until_ns if inner.automatic else automatic_until_ns
+        if until_ns.get(inner.name, inner.start_ns) <= inner.start_ns:
             found.append(inner)
-        outers[inner.name].append(inner)
+        for ends in (any_until_ns, automatic_until_ns)[: 1 + inner.automatic]:
+            ends[inner.name] = max(inner.end_ns, ends.get(inner.name, inner.end_ns))
     return found
 
 

@@ -1,6 +1,7 @@
 """The source line of a call, and the framework's line behind it (spec §11)."""
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from functools import cache, cached_property
 from itertools import pairwise
@@ -193,13 +194,15 @@ class Sources:
         return found
 
     def _wait_behind(self, copy: int) -> int | None:
-        """§11.5: the sync that the thread calls right after a copy that takes time."""
+        """§11.5: the sync that the thread calls right after a copy that takes time. The calls of a
+        thread are in the order of their starts."""
         row = self.calls.calls[copy]
         if row.start_ns == row.end_ns:
             return None
-        for index in self.rows[row.thread]:
-            other = self.calls.calls[index]
-            if self.calls.classes[index] != "api" and other.start_ns >= row.end_ns:
+        rows, calls = self.rows[row.thread], self.calls.calls
+        for index in rows[bisect_left(rows, row.end_ns, key=lambda at: calls[at].start_ns) :]:
+            other = calls[index]
+            if self.calls.classes[index] != "api":
                 soon = other.start_ns - row.end_ns <= SOON_NS
                 return index if soon and self.calls.classes[index] == "sync" else None
         return None
