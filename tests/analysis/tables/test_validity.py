@@ -125,7 +125,7 @@ def test_one_percent_of_operations_at_zero_fails() -> None:
     ],
 )
 def test_a_broken_report_fails_its_check(tmp_path: Path, done: str, check: Check) -> None:
-    path = broken(tmp_path, "h200-train", done)
+    path = broken(tmp_path, "h200-ddp-rank0", done)
     analysis = nsysflow.analyze(path)
     assert [each.check for each in analysis.failed_checks] == [check]
     assert failed(analysis) == failures(Report(read_export(path)))
