@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +37,20 @@ settings.register_profile(
     "mutants", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate)
 )
 settings.load_profile("hunt" if "NSYSFLOW_HUNT" in os.environ else "same everywhere")
+
+
+# The collector of garbage looks at all objects again and again, and those of imported modules and
+# collected tests stay: it starts after them, and less often.
+gc.disable()
+GARBAGE: Final = 50_000, 20, 20
+"""How many new objects the collector waits for; its default is a first generation of 700."""
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays."""
+    gc.freeze()
+    gc.set_threshold(*GARBAGE)
+    gc.enable()
 
 
 SLOW_TESTS: Final = 50
