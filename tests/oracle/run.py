@@ -169,7 +169,7 @@ def _of_each_size(pauses: list[Piece]) -> list[list[Piece]]:
 
 def _mark_rows(left: list[Piece], run_of: list[Step], unit: int) -> None:
     """§8.18: the rows among pauses of one place and size."""
-    while (row := _best_row(left, run_of, unit)) is not None:
+    while left and (row := _best_row(left, run_of, unit)) is not None:
         members, every = row
         for piece in members:
             piece.part, piece.rhythm, piece.every = "recurring", id(members[0]), every
