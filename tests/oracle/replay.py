@@ -1,6 +1,7 @@
 """What-if by replay (spec §14): waits removed from a trace that names no events."""
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import combinations, pairwise
@@ -153,12 +154,13 @@ class Replay:
                 lanes[of_first][launch] = o
         for lane in lanes.values():
             launches = sorted(lane, key=lambda c: self.calls[c].start_ns)
+            ends = sorted(self.ops[o].end_ns for o in lane.values())
             full: list[tuple[int, int]] = []
             costs: dict[str, list[int]] = defaultdict(list)
             for k, c in enumerate(launches[1024:], 1024):
                 if c in self.after:
                     continue
-                done = sum(self.ops[lane[d]].end_ns <= self.calls[c].start_ns for d in launches)
+                done = bisect_right(ends, self.calls[c].start_ns)
                 ahead = lane[launches[k - 1024]]
                 since = self.calls[c].end_ns - self.ops[ahead].end_ns
                 if k - done >= 1000:
