@@ -73,3 +73,25 @@ def test_a_loop_that_copies_and_computes_is_no_round_trip(copied_bytes: int, tit
 def test_host_code_without_a_copy_or_a_wait_is_no_round_trip() -> None:
     valued = find(steps_with_a_metric(metric=METRIC, copied_bytes=0)).valued
     assert [one.finding.rule for one in valued if one.finding.is_sampled] == ["data-loading"]
+
+
+def test_values_read_back_one_by_one_in_a_function_are_counted() -> None:
+    def rows() -> Iterator[Row]:
+        for i in range(8):
+            start = i * 8 * MS
+            yield tiny.opened(start, start + 4 * MS, "step")
+            yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=3 * MS)
+            for at in range(0, 8_000, 100):
+                inside = (METRIC, TRAIN) if at > 4_000 else (TRAIN,)
+                yield Sample(start + at * US, tiny.MAIN, inside)
+            for number in range(12):  # a value each 110 us, and 2.6 ms of Python behind them
+                begin, read = start + (4_010 + 110 * number) * US, 100 * i + 2 + number
+                yield tiny.launch(begin, begin + 105 * US, read, name="cudaMemcpy")
+                ran = begin + 50 * US
+                yield tiny.copy(ran, ran + 50 * US, read, "DtoH", "device", "pageable")
+
+    first, *_ = find(judged(*rows())).valued
+    finding = first.finding
+    assert finding.title == "12 waits a step and host code in add (t.py:7) hold the GPU up"
+    assert finding.change[0].startswith("read it some steps later")
+    assert finding.change[-1].startswith("do it less often")
