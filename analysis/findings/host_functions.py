@@ -228,8 +228,9 @@ def is_loop(subject: JudgedReport, function: str) -> bool:
     at = calls.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
     stacks = known["stack"][row.set(row < 0, None)].drop_nulls()
-    line = pl.col("line").str.replace(r"^(.*):\d+ in (.*)$", "$2 ($1)")
-    inside = _code_frames(subject).filter(line == function)["stack"].unique()
+    frames = _code_frames(subject)
+    lines = [line for line in frames["line"].unique() if in_function(line) == function]
+    inside = frames.filter(pl.col("line").is_in(lines))["stack"].unique()
     return int(stacks.is_in(inside.implode()).sum()) > LOOP_SHARE * len(stacks)
 
 

@@ -95,5 +95,6 @@ def _round_trip(
 
 def _change(parts: Sequence[Finding]) -> tuple[str, ...]:
     """What to do where nothing large is copied: first what helps against the largest wait."""
-    waits = sorted((one for one in parts if one.rule in _STALLS), key=lambda one: -one.size_ns)
-    return (*waits[0].change, RARELY) if waits else (RARELY, ON_THE_GPU)
+    waits = (one for one in parts if one.rule in _STALLS)
+    largest = max(waits, key=lambda one: one.size_ns, default=None)
+    return (*largest.change, RARELY) if largest else (RARELY, ON_THE_GPU)

@@ -76,7 +76,7 @@ def recurring(
     return found
 
 
-def sizes(excess_ns: Sequence[int | None]) -> list[list[int]]:
+def size_classes(excess_ns: Sequence[int | None]) -> list[list[int]]:
     """Which pauses at a place are of one size, the longest first; of each size in order.
 
     Args:

@@ -13,7 +13,7 @@ from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import NEVER_JUDGED, gaps_in, idle_in
 from nsysflow.analysis.steps.loops import MAIN
-from nsysflow.analysis.steps.pauses import recurring, sizes
+from nsysflow.analysis.steps.pauses import recurring, size_classes
 from nsysflow.analysis.tables.gaps import idle_rows, occurring, place_names
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -261,7 +261,7 @@ def _recurring(
     )
     typical = steps.filter("steady").select(_length_ns().median()).item()
     run = range(steps["step"][0], steps["step"][-1] + 1)
-    for of_size in sizes(pauses["excess_ns"].to_list()):
+    for of_size in size_classes(pauses["excess_ns"].to_list()):
         alike = pauses[of_size]
         pieces, numbers = alike["piece"].to_list(), alike["step"].to_list()
         for row in recurring(numbers, alike["start_ns"].to_list(), run, round(typical or 1)):

@@ -89,21 +89,23 @@ def ledger_sentence(results: Results) -> str:
     return f"{whole}, {then}; end {duration(ledger.time_ns('end'))}"
 
 
-_Key = tuple[str, int | None, int | None, int]
+_Key = tuple[str, int | None, int | None, str, int]
 
 
 def _key(row: Row) -> _Key:
-    return row["report"], row["process"], row["device"], row["count"]
+    return row["report"], row["process"], row["device"], row["phase"] or "", row["count"]
 
 
 def _lines_of_pauses(results: Results) -> dict[_Key, str]:
-    """The line that a finding gives to pauses: samples may know it better than the next call."""
-    findings = [(valued.report, valued.finding) for valued in results.found.valued]
-    return {
-        (report, one.process, one.device, one.steps): line(one.source, one.via)
-        for report, one in findings
-        if one.table == "run"
-    }
+    """The line that a finding gives to pauses: samples may know it better than the next call. Empty
+    where two findings may be of the same row."""
+    lines: dict[_Key, str] = {}
+    for valued in results.found.valued:
+        one = valued.finding
+        if one.table == "run":
+            key = valued.report, one.process, one.device, one.phase, one.steps
+            lines[key] = "" if key in lines else line(one.source, one.via)
+    return lines
 
 
 def _part(row: Row, run_ns: int, known: str) -> str:

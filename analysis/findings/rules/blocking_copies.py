@@ -62,7 +62,11 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
         what = "copy to pageable memory" if fetches else "copy of pageable memory"
         change = TO_THE_HOST if fetches else PAGEABLE
         finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)
-        if finding.phase not in phases:
+        if finding.phase in phases:
+            continue
+        if fetches:
+            yield finding
+        else:
             yield _or_copied_ahead(subject, finding, stalls.idle_ns)
             waited.add(finding.phase)
     # where no lines are known, the waits of a phase may mostly be for something else
@@ -119,10 +123,10 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     rate = f"{size(round(row['bytes_per_s']))}/s"
     at = row["phase"] or OUTSIDE
     source, via = _line_of(subject, row)
-    where = place(row["phase"], line(source, via))
+    where, to = place(row["phase"], line(source, via)), "to" if row["direction"] == "DtoH" else "of"
     return Finding(
         rule="pageable-copy",
-        title=f"{row['direction']} copy of pageable memory, {rate}{where}",
+        title=f"{row['direction']} copy {to} pageable memory, {rate}{where}",
         change=TO_THE_HOST if row["direction"] == "DtoH" else PAGEABLE,
         evidence=(
             f"{size(subject.per_step(row['bytes']))}{subject.a_step} at {rate}; pinned memory"

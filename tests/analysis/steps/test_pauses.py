@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from nsysflow.analysis.steps.pauses import Row, recurring, sizes
+from nsysflow.analysis.steps.pauses import Row, recurring, size_classes
 
 STEP_NS = 1_000_000
 
@@ -72,7 +72,7 @@ def test_of_a_hundred_runs_of_random_pauses_none_has_any_that_come_back() -> Non
 def test_four_pauses_that_are_far_longer_than_all_others_are_of_another_kind(
     excess: list[int | None], classes: list[list[int]]
 ) -> None:
-    assert sizes(excess) == classes
+    assert size_classes(excess) == classes
 
 
 def test_three_pauses_have_too_few_distances() -> None:
