@@ -246,6 +246,12 @@ class JudgedReport:
         """The judged kernels in order, with what their names and neighbours tell."""
         return kernels_in_order(self.view)
 
+    @property
+    def grids(self) -> pl.DataFrame:
+        """The grids of launches, by the `detail` of kernels: `grid_x`, `grid_y`, `grid_z`. A page
+        reads no more of a launch, and a finding is the same wherever it is asked for."""
+        return self.timeline.trace.shapes[["grid_x", "grid_y", "grid_z"]]
+
     @computed_once
     def frameworks(self) -> Frameworks:
         """What the program is written with."""

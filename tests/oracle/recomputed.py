@@ -9,7 +9,7 @@ ALIKE: Final = 4
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel as the rule sees it; `key` stands for its name, grid and block."""
+    """A kernel as the rule sees it; `key` stands for its name and grid."""
 
     key: int
     backward: bool

@@ -62,12 +62,12 @@ def _kernels(subject: JudgedReport, rank: dict[str, Any]) -> pl.DataFrame:
     """Per name of a rank's compute kernels: `count`, `blocks` and `ns` a step."""
     mine = (os_pid(pl.col("process")) == rank["process"]) & (pl.col("device") == rank["device"])
     ops = subject.view.ops.filter(mine, pl.col("part") == "compute", pl.col("kind") == "kernel")
-    shapes = subject.view.trace.shapes.select(
-        blocks=pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
-    )
+    blocks = subject.grids.select(
+        pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
+    ).to_series()
     steps = max(1, len(subject.judged_steps.filter(mine)))
     return (
-        ops.with_columns(shapes["blocks"][ops["detail"]], pl.col("name").cast(pl.String))
+        ops.with_columns(blocks[ops["detail"]].alias("blocks"), pl.col("name").cast(pl.String))
         .group_by("name")
         .agg(
             pl.col("short_name").cast(pl.String).first(),

@@ -132,12 +132,9 @@ def _reasons(subject: JudgedReport, from_ns: int, to_ns: int) -> Iterator[str]:
     """Which kernels launched meanwhile never ran before, and which had another grid: a shape is
     new."""
     kernels = subject.timeline.events.ops.filter(pl.col("kind") == "kernel")
-    grids = subject.timeline.trace.shapes.select(
-        pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid")
-    )["grid"]
-    kernels = kernels.select(
-        pl.col("short_name").cast(pl.String), "launch_start_ns", grids[kernels["detail"]]
-    )
+    text = pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid")
+    grid = subject.grids.select(text.gather(kernels["detail"])).to_series()
+    kernels = kernels.select(pl.col("short_name").cast(pl.String), "launch_start_ns", grid)
     before = kernels.filter(pl.col("launch_start_ns") < from_ns)
     here = kernels.filter(pl.col("launch_start_ns").is_between(from_ns, to_ns, closed="left"))
     new = here.join(before, on="short_name", how="anti")["short_name"].unique().sort()

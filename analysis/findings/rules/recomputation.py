@@ -107,12 +107,13 @@ def is_backward(subject: JudgedReport) -> pl.Series:
 
 
 def _keys(subject: JudgedReport) -> pl.Series:
-    """A number for each name, grid and block."""
-    shapes = subject.timeline.trace.shapes
-    sizes = [f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz"]
-    at = subject.kernels["detail"]
-    columns = [subject.kernels["name"].to_physical(), *(shapes[size][at] for size in sizes)]
-    return pl.DataFrame(columns).select(pl.struct(pl.all()).rank("dense")).to_series()
+    """A number for each name and grid."""
+    grids = subject.grids.select(pl.all().gather(subject.kernels["detail"]))
+    return (
+        grids.with_columns(subject.kernels["name"].to_physical())
+        .select(pl.struct(pl.all()).rank("dense"))
+        .to_series()
+    )
 
 
 def _called_at(subject: JudgedReport) -> str:

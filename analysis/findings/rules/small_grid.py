@@ -57,9 +57,8 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
 
 def _waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
     """Blocks per SM of each kernel; null where its grid or the GPU's SMs are not known."""
-    trace = subject.view.trace
-    grid = trace.shapes.select(pl.col("grid_x", "grid_y", "grid_z").gather(kernels["detail"]))
-    counts = trace.devices[["device", "sm_count"]].drop_nulls().unique("device").rows()
+    grid = subject.grids.select(pl.all().gather(kernels["detail"]))
+    counts = subject.view.trace.devices[["device", "sm_count"]].drop_nulls().unique("device").rows()
     sms = kernels["device"].replace_strict(dict(counts), default=None, return_dtype=pl.Int64)
     blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
     return grid.select(blocks / sms).to_series()
