@@ -65,6 +65,9 @@ _CAST: Final = (
     r"float16_copy_kernel|float8_copy|unrolled_elementwise_kernel<[^,]*direct_copy_kernel"
     r"|fused__to_copy_\d+$|_convert(?:_fusion)?(?:_\d+)?$"
 )
+_FROM_INTEGERS: Final = (
+    r"unrolled_elementwise_kernel<[^,]*direct_copy_kernel[^,]*lambda\((?:c10::)?(?:BFloat16|Half)\)"
+)
 _LAYOUT: Final = (
     r"nchwToNhwc|nhwcToNchw|nhwcAddPadding|convertTensor_kernel|(?:^|[_:\s])transpose"
     r"|[:\s]elementwise_kernel<[^>]*direct_copy_kernel"
@@ -85,8 +88,9 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
 
     Added are `class`; `simt` (float32 matrix work off the tensor cores); `aligned_to` (elements, of
     tensor-core kernels that say it); `generation` (75 for a kernel of sm_75); `unit` (of `peaks`);
-    `cast`, `layout`, `softmax` (of attention, not of a loss), `double` (computes on float64
-    tensors), `update` (an optimizer's arithmetic, a tensor a kernel).
+    `cast`, `from_integers` (a cast to 16 bits that is not of float32, which has a kernel of its
+    own), `layout`, `softmax` (of attention, not of a loss), `double` (computes on float64 tensors),
+    `update` (an optimizer's arithmetic, a tensor a kernel).
     """
     kind = class_of(pl.col("name"), pl.col("short_name"), more_classes).alias("class")
     text = names.select(pl.col("name", "short_name").cast(pl.String))
@@ -116,6 +120,7 @@ def _traits(names: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("bf16"))
         .alias("unit"),
         name.str.contains(_CAST).alias("cast"),
+        name.str.contains(_FROM_INTEGERS).alias("from_integers"),
         name.str.contains(_LAYOUT).alias("layout"),
         (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_ATTENTION)).alias("softmax"),
         (name.str.contains(_DOUBLE) & ~name.str.contains(_NOT_DOUBLE)).alias("double"),
@@ -132,6 +137,7 @@ _TRAITS: Final = DescribedRows(
             "generation": pl.Int64(),
             "unit": pl.String(),
             "cast": pl.Boolean(),
+            "from_integers": pl.Boolean(),
             "layout": pl.Boolean(),
             "softmax": pl.Boolean(),
             "double": pl.Boolean(),

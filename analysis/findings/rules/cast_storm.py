@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.judged_report import (
     kernel_finding,
     share_of_kernels,
 )
+from nsysflow.analysis.findings.kernels import covered
 from nsysflow.analysis.findings.rules.recomputation import is_backward
 from nsysflow.base.units import percent
 
@@ -34,20 +35,53 @@ OF_INFERENCE: Final = (
 TRAINS: Final = r"(?i)backward|[^a-z]grad|dgrad|wgrad|adam|sgd|multi_tensor"
 """Kernels of a backward pass or an optimizer."""
 
+SCALED: Final = "what was cast from integers is scaled, and a matmul reads it"
+
 
 def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
-    """Kernels that convert tensors, as autocast inserts them, outside of attention."""
-    casts = pl.col("cast") & (pl.col("job").is_null() | (pl.col("job") != "attention"))
-    rows = subject.kernels.filter(casts).with_columns(pl.col("ns").alias("gain_ns"))
-    if share_of_kernels(subject, rows) < CASTS_PCT:
-        return
-    names = subject.kernels["name"].unique().cast(pl.String)
+    """Kernels that convert tensors, as autocast inserts them, outside of attention. Where nothing
+    trains and weights are dequantized, the kernels that scale them are counted, too."""
+    kernels = subject.kernels.with_columns(pl.col("ns").alias("gain_ns"))
+    names = kernels["name"].unique().cast(pl.String)
     trains = names.str.contains(TRAINS).any() or is_backward(subject).any()
+    casts = pl.col("cast") & (pl.col("job").is_null() | (pl.col("job") != "attention"))
+    scaled = _dequantizing(kernels)
+    dequantizes = not trains and share_of_kernels(subject, kernels.filter(scaled)) >= CASTS_PCT
+    rows = kernels.filter(casts | scaled if dequantizes else casts)
+    share = share_of_kernels(subject, rows)
+    if share < CASTS_PCT:
+        return
+    what = "weights dequantized in each step" if dequantizes else "casts between dtypes"
     yield kernel_finding(
         subject,
         rows,
         rule="cast-storm",
-        title=f"casts between dtypes: {percent(share_of_kernels(subject, rows))} of kernel time",
+        title=f"{what}: {percent(share)} of kernel time",
         change=CHANGE if trains else OF_INFERENCE,
-        evidence=(in_words(subject, rows),),
+        evidence=(in_words(subject, rows), *([SCALED] if dequantizes else [])),
     )
+
+
+def _dequantizing(kernels: pl.DataFrame) -> pl.Series:
+    """Whether each kernel is a cast from integers or an elementwise one behind it, where at least
+    one of these comes between the cast and a matmul."""
+    begins = (pl.col("from_integers") | (pl.col("class") != "elementwise")).cum_sum()
+    into_matmul = pl.col("class").shift(-1) == "matmul", pl.col("lane").shift(-1) == pl.col("lane")
+    runs = (
+        kernels.select(
+            "lane",
+            "from_integers",
+            begins.alias("run"),
+            pl.all_horizontal(into_matmul).alias("into_matmul"),
+        )
+        .with_row_index("row")
+        .group_by("lane", "run", maintain_order=True)
+        .agg(
+            pl.col("row").first().alias("first"),
+            pl.col("row").last().alias("last"),
+            pl.col("from_integers").first(),
+            pl.col("into_matmul").last(),
+        )
+    )
+    scaled = pl.col("from_integers") & pl.col("into_matmul") & (pl.col("last") > pl.col("first"))
+    return covered(kernels, runs.filter(scaled))

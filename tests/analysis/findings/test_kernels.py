@@ -78,6 +78,9 @@ UP: Final = (
     f"void {NATIVE}unrolled_elementwise_kernel<{NATIVE}direct_copy_kernel_cuda("
     "at::TensorIteratorBase &)::[lambda() (instance 3)]::operator ()() const>(int, T1, T2)"
 )
+FROM_INT8: Final = UP.replace(
+    "const>", "const::[lambda(c10::BFloat16) (instance 1)], std::array<char *, (unsigned long)2>>"
+)
 STRIDED: Final = (
     f"void {NATIVE}elementwise_kernel<(int)128, (int)4, void {NATIVE}gpu_kernel_impl_nocast<"
     f"{NATIVE}direct_copy_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 3)]>(int)"
@@ -173,6 +176,7 @@ def test_a_name_tells_for_which_generation_it_was_made(name: str, generation: in
     [
         (DOWN, "cast"),
         (UP, "cast"),
+        (FROM_INT8, "cast"),
         (STRIDED, "layout"),
         (TO_NHWC, "layout"),
         (SOFTMAX, "softmax"),

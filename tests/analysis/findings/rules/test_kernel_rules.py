@@ -157,6 +157,27 @@ def test_casts_of_a_loop_without_gradients_are_made_once_before_it(
     assert one.change[0].startswith(first)
 
 
+@pytest.mark.parametrize(
+    ("kernels", "scales"),
+    [
+        ([(names.FROM_INT8, 20), (names.MUL, 20), MOST], True),
+        ([(names.FROM_INT8, 20), (names.MUL, 20), (names.ADD, 9), MOST, (names.MUL, 20)], True),
+        ([(names.FROM_INT8, 20), MOST], False),  # nothing is scaled
+        ([(names.UP, 20), (names.MUL, 20), MOST], False),  # float32 of bfloat16: no weights
+        ([(names.FROM_INT8, 20), (names.MUL, 20), (names.NORM, 9), MOST], False),
+        ([(names.FROM_INT8, 20), (names.MUL, 20)], False),  # what reads it is not known
+        ([(names.FROM_INT8, 20), (names.MUL, 20), MOST, (f"{MOST[0]}_wgrad", 2)], False),
+        ([(names.UP, 90), (names.FROM_INT8, 2), (names.MUL, 2), MOST], False),  # of little time
+    ],
+)
+def test_weights_are_dequantized_by_a_cast_and_what_scales_it(
+    kernels: Kernels, scales: bool
+) -> None:
+    (one,) = found(cast_storm, subject_of(kernels))
+    assert one.title.startswith("weights dequantized in each step" if scales else "casts between")
+    assert (left_of(one).get(names.MUL, 1.0) < 1.0) == scales
+
+
 ATTENTION: Final = {
     names.PRODUCT: Plain("matmul"),
     names.MUL: Plain("glue"),
