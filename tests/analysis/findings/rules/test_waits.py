@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.rules.blocking_copies import blocking_copies
 from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
 from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
 from nsysflow.analysis.findings.rules.waits import waits
@@ -153,6 +154,24 @@ def test_a_batch_copied_from_pageable_memory_saves_at_most_what_copying_ahead_do
     # the copy and its calls; what is left is 1.2 ms of kernels, and the read-back
     assert one.high_ns == pytest.approx(220 * US, rel=0.1)
     assert not any(each.finding.joint for each in find(report).valued)
+
+
+def results(start: int, i: int) -> Iterator[Row]:
+    """Such a batch, whose result of 300 kB is fetched to pageable memory."""
+    for row in batches(start, i):
+        read = row.copy if isinstance(row, Op) and row.kind == "memcpy" else None
+        if isinstance(row, Op) and read and read.direction == "DtoH":
+            yield replace(row, copy=replace(read, target_memory="pageable", bytes=300_000))
+        else:
+            yield row
+
+
+def test_a_copy_to_the_host_takes_no_copies_to_the_gpu_with_it() -> None:
+    fetch, batch = found(blocking_copies, loop(results, every=1_440))
+    assert fetch.title.startswith("copy to pageable memory")
+    assert batch.title.startswith("HtoD copy of pageable memory")
+    assert fetch.changes is not None
+    assert (fetch.exact, fetch.changes.scaled) == (True, ())
 
 
 def pinned_copies(start: int, i: int, way: str, stream: int, kernel_us: int) -> Iterator[Row]:
