@@ -19,6 +19,9 @@ WORTH_PCT: Final = 12.5
 eighth of a step. Pinned copies right before their kernels leave 10 % (h2d-pinned); 23 % is what
 overlap-in_turn lost."""
 
+OF_OWN_WORTH_PCT: Final = 5.0
+"""Copies that have a stream of their own need only a change of order."""
+
 LESS: Final = "copy less: smaller types, one copy instead of many, work done on the GPU"
 CHANGE: Final = (
     "copy the next batch on a stream of its own (torch.cuda.Stream, non_blocking=True) while this"
@@ -45,11 +48,19 @@ def exposed_copy(subject: JudgedReport) -> Iterator[Finding]:
     )
     for (direction,), rows in sorted(copies.group_by("direction"), key=lambda group: str(group[0])):
         exposed_ns = subject.worst_ns(rows, "exposed_ns")
-        if 100 * exposed_ns >= WORTH_PCT * subject.step_ns:
-            yield _finding(subject, str(direction), rows, exposed_ns)
+        own = _have_own_stream(subject, str(direction))
+        if 100 * exposed_ns >= (OF_OWN_WORTH_PCT if own else WORTH_PCT) * subject.step_ns:
+            change = OF_OWN_STREAM if own else TO_THE_HOST if direction == "DtoH" else CHANGE
+            yield _finding(subject, str(direction), rows, exposed_ns, change)
 
 
-def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_ns: int) -> Finding:
+def _finding(
+    subject: JudgedReport,
+    direction: str,
+    rows: pl.DataFrame,
+    exposed_ns: int,
+    change: tuple[str, ...],
+) -> Finding:
     most: dict[str, Any] = rows.sort("exposed_ns", "phase").row(-1, named=True)
     copying_ns, compute_ns = subject.worst_ns(rows, "gpu_ns"), _compute_ns(subject)
     moved = subject.per_step(int(rows["bytes"].sum()))
@@ -57,7 +68,7 @@ def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_
     return Finding(
         rule="exposed-copy",
         title=f"{direction} copies not overlapped by compute{place(most['phase'])}",
-        change=_change(subject, direction),
+        change=change,
         evidence=(
             f"{number(count)} copies{subject.a_step} of {size(moved)} in all",
             f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
@@ -76,18 +87,12 @@ def _finding(subject: JudgedReport, direction: str, rows: pl.DataFrame, exposed_
     )
 
 
-def _change(subject: JudgedReport, direction: str) -> tuple[str, ...]:
-    if _has_own_stream(subject, direction):
-        return OF_OWN_STREAM
-    return TO_THE_HOST if direction == "DtoH" else CHANGE
-
-
 def _compute_ns(subject: JudgedReport) -> int:
     """How long the GPU computes, per step: copies of that length can run beside it."""
     return subject.worst_ns(subject.tables.accounting, "compute_ns")
 
 
-def _has_own_stream(subject: JudgedReport, direction: str) -> bool:
+def _have_own_stream(subject: JudgedReport, direction: str) -> bool:
     """Whether most of the time of these copies is on streams without kernels."""
     copies = subject.view.copies.filter(pl.col("direction") == direction)
     kernels = subject.timeline.events.ops.filter(pl.col("kind") == "kernel")

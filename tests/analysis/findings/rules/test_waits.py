@@ -202,3 +202,15 @@ def test_copies_that_could_run_under_kernels_save_their_time(
     (one,) = found(exposed_copy, loop(rows, every=220 + kernel_us))
     assert one.change[0].startswith(change)
     assert one.method == method
+
+
+@pytest.mark.parametrize(
+    ("stream", "kernel_us", "worth"), [(7, 1_800, 0), (99, 1_800, 1), (99, 4_000, 0)]
+)
+def test_a_tenth_of_a_step_is_worth_it_for_copies_with_a_stream_of_their_own(
+    stream: int, kernel_us: int, worth: int
+) -> None:
+    def rows(start: int, i: int) -> Iterator[Row]:
+        return pinned_copies(start, i, "HtoD", stream, kernel_us)
+
+    assert len(found(exposed_copy, loop(rows, every=220 + kernel_us))) == worth
