@@ -307,7 +307,7 @@ def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     explained_ns = 0
     of_causes: dict[str, int] = {}
     for one in plan:
-        causes = explanations()[one.finding.rule].causes
+        causes = () if one.finding.beside else explanations()[one.finding.rule].causes
         recorded_ns = round(one.alone_ns / left) if causes else 0
         explained_ns += recorded_ns
         if len(causes) == 1:

@@ -25,6 +25,13 @@ _NAMED: Final = 3
 MOST_PCT: Final = 50
 """So much of a cause's idle time has to be at the places that are named by operations."""
 
+JAX: Final = (
+    "one jax.jit around the whole step: Python dispatches each operation outside of it by itself",
+    "jax.lax.scan or fori_loop instead of a loop in Python",
+)
+MANY: Final = 20
+"""So many pauses of a step are no single piece of Python."""
+
 RECORD: Final = "record what the host runs meanwhile, with ranges: {}"
 
 HELPS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,9 +57,9 @@ def idle_gpu(
 ) -> Iterator[Finding]:
     """The largest cause of idle time that no finding explains, and its place.
 
-    Nothing if the GPU idles little, if findings explain half of its idle time, or if the causes
-    that they explain have half of it. Nothing either of steps that are not typical: what else they
-    idled for has ended.
+    Nothing if the GPU idles little, if findings explain half of its idle time (unless much host
+    code is left), or if the causes that they explain have half of it. Nothing either of steps that
+    are not typical: what else they idled for has ended.
 
     Args:
         subject: the judged part of a report.
@@ -63,8 +70,8 @@ def idle_gpu(
     if accounting.is_empty() or subject.is_unlike_later:
         return
     device, idle_ns, window_ns = accounting[["device", "idle_ns", "window_ns"]].row(-1)
-    explained = 100 * explained_ns >= EXPLAINED_PCT * subject.per_step(idle_ns)
-    if 100 * idle_ns < IDLE_PCT * window_ns or explained:
+    left_ns = max(0, subject.per_step(idle_ns) - explained_ns)
+    if 100 * idle_ns < IDLE_PCT * window_ns:
         return
     gaps = subject.tables.gap_summary.filter(pl.col("device") == device)
     causes = gaps.group_by("cause").agg(pl.col("total_ns").sum()).sort("total_ns", "cause")
@@ -76,6 +83,11 @@ def idle_gpu(
     if 100 * sum(ns for _, ns in left) < EXPLAINED_PCT * idle_ns:
         return
     cause, cause_ns = left[-1]
+    if 100 * explained_ns >= EXPLAINED_PCT * subject.per_step(idle_ns):
+        much = 100 * left_ns >= IDLE_PCT * subject.per_step(window_ns)
+        # what a rank has left may be a wait for another one
+        if cause != "host" or not much or len(subject.timeline.communication):
+            return
     places = (
         gaps.filter(pl.col("cause").cast(pl.String) == cause)
         .with_columns(pl.col("phase", "source", "via", "culprit").fill_null(""))
@@ -84,7 +96,6 @@ def idle_gpu(
         .sort("total_ns", "phase", "source", "culprit")
         .reverse()
     )
-    left_ns = max(0, subject.per_step(idle_ns) - explained_ns)
     size_ns = min(left_ns, subject.per_step(cause_ns))
     yield _finding(subject, cause, causes.reverse(), places, idle_ns, window_ns, size_ns)
 
@@ -107,7 +118,10 @@ def _finding(
     outside = first["phase"] in ("", OUTSIDE) and not first["culprit"]
     again = subject.timeline.options.recording("--sample-python 1000")
     record = () if known else (RECORD.format(again),)
-    change = (*HELPS[cause], *record) if beside.place else (*record, *HELPS[cause])
+    pauses = subject.per_step(int(places["gaps"].sum()))
+    dispatches = cause == "host" and pauses >= MANY and "jax" in subject.frameworks.names
+    helps = JAX if dispatches else HELPS[cause]
+    change = (*helps, *record) if beside.place or dispatches else (*record, *helps)
     return Finding(
         rule="idle-gpu",
         title=f"the GPU idles {whole_percent(idle_ns, window_ns)} of the time,"
@@ -128,6 +142,7 @@ def _finding(
         source=first["source"],
         via=first["via"],
         culprit=first["culprit"],
+        fits=dispatches,
     )
 
 
