@@ -31,7 +31,6 @@ class NoteKind(StrEnum):
     CAPTURES_NOT_RECORDED = "captures-not-recorded"
     SEVERAL_THREADS = "several-threads"
     OTHER_RANKS = "other-ranks"
-    COMMAND_BUFFERS = "command-buffers"
     SLOWED_GRAPHS = "slowed-graphs"
     RUN = "run"
     LEFT_OUT = "left-out"
@@ -70,7 +69,7 @@ IMPORT_ERRORS: Final = (
     r"|\bwrong event order\b|\bexterior index\b|\berrors? occurred while processing\b"
 )
 """nsys could not read all of what it had recorded: `Importer error status: …`, `Wrong event order
-has been detected`, `Cannot find string for an exterior index` (JAX's command buffers, nsys 2025.3).
+has been detected`, `Cannot find string for an exterior index` (XLA's ranges, nsys 2025.3).
 """
 
 

@@ -266,20 +266,12 @@ def _idle_in_graphs(view: View) -> pl.DataFrame:
     return rows.group_by(_DEVICE).agg(pl.col("idle_ns").sum())
 
 
-WITHOUT_COMMAND_BUFFERS: Final = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
-"""Runs a program without XLA's CUDA graphs."""
-
-_XLA: Final = "XlaModule:#"
-"""How XLA's own range around a compiled function begins."""
-
-
 def notes_on_graphs(view: View) -> Iterator[Note]:
-    """Notes on XLA's command buffers, and on how far replays are longer than before the window.
+    """A note on how far replays of CUDA graphs are longer than before the window.
 
     Args:
         view: of what is judged.
     """
-    yield from _command_buffers(view.events, view.options.recording())
     if (found := recorded_idle(view)) is not None:
         yield Note(
             NoteKind.SLOWED_GRAPHS,
@@ -287,30 +279,4 @@ def notes_on_graphs(view: View) -> Iterator[Note]:
             f" {duration(found.added_ns)} is the recording's, as a step takes"
             f" {duration(found.longer_ns)} longer than before the window; to trace each graph as a"
             f" whole: {view.options.recording('--graph-trace graph')}",
-        )
-
-
-def _command_buffers(events: Events, again: str) -> Iterator[Note]:
-    """A note where XLA launches its command buffers, or where nsys may have lost those launches.
-
-    Args:
-        events: the trace.
-        again: the command that records the program again.
-    """
-    xla = events.ranges.filter(pl.col("name").str.starts_with(_XLA))["process"].unique()
-    if xla.is_empty():
-        return
-    graphs = events.ops["graph_node"].is_not_null() & events.ops["process"].is_in(xla.implode())
-    without = f"to record without them: {WITHOUT_COMMAND_BUFFERS} {again}"
-    if graphs.any():
-        yield Note(
-            NoteKind.COMMAND_BUFFERS,
-            "XLA runs its command buffers here as CUDA graphs, of which nsys 2025.3 can lose"
-            f" events; {without}",
-        )
-    elif events.trace.diagnostics["text"].str.contains(IMPORT_ERRORS).any():
-        yield Note(
-            NoteKind.COMMAND_BUFFERS,
-            "nsys may have lost events of XLA's command buffers, if the program uses them;"
-            f" {without}",
         )

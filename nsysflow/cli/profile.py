@@ -258,7 +258,7 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
         check_workload_options(find(typed.workload), after, ctx)
     from nsysflow.record.capture import capture, make_unused_folder
     from nsysflow.record.machine import gpus
-    from nsysflow.record.plan import make_plan, shell_commands, without_backtraces_of_jax
+    from nsysflow.record.plan import make_plan, shell_commands, without_ranges_of_xla
     from nsysflow.record.request import choose_nsys, require_gpu, require_program, with_sampling
 
     require_program(request)
@@ -267,9 +267,9 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
         require_gpu(request, machine)
     nsys, warnings = choose_nsys(request, machine, dry_run=typed.dry_run)
     request, unsampled = with_sampling(request, nsys)
-    request, without_lines = without_backtraces_of_jax(request)
+    request, without_ranges = without_ranges_of_xla(request, nsys)
     plan = make_plan(request, nsys)
-    for warning in (*warnings, *unsampled, *without_lines):
+    for warning in (*warnings, *unsampled, *without_ranges):
         say(f"note: {warning}")
     if typed.dry_run:
         click.echo(shell_commands(plan))

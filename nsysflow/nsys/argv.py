@@ -26,6 +26,10 @@ _CALLS: Final = {"waits": f"all:{WAIT_NS},sync:0", "all": "all:0"}
 Kinds change only what `all` says: of `sync:0,memory:0` nsys records but `sync`."""
 
 
+WITHOUT_XLA_RANGES: Final = "--nvtx-domain-exclude=TSL"
+"""Leaves out the domain in which XLA names its modules and operations, for JAX and TensorFlow."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recording:
     """What to record, and where to put it.

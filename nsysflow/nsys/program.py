@@ -59,7 +59,9 @@ _MISSES_NVTX: Final = (2023, 4)
 2025.3 were not tried."""
 
 _VERSION: Final = re.compile(r"version (\d+(?:\.\d+)+\S*)")
-_OPTION: Final = re.compile(r"--[a-z][a-z-]+")
+_OPTION: Final = re.compile(r"(--[a-z][a-z-]+)(?:\[([a-z|]+)\])?")
+"""The second part is of several in one, as in `--nvtx-domain-[include|exclude]=`."""
+
 _PERIOD: Final = re.compile(
     r"--sampling-period= Possible values are integers between (\d+) and (\d+)"
 )
@@ -153,7 +155,9 @@ def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Ns
         origin=origin,
         cupti=None if target is None else newest_cupti(target),
         library_path=library_path,
-        options=frozenset(_OPTION.findall(page)),
+        options=frozenset(
+            name + end for name, ends in _OPTION.findall(page) for end in ends.split("|")
+        ),
         longest_period=None if periods is None else max(map(int, periods.groups())),
     )
 

@@ -10,7 +10,7 @@ from shlex import join, quote
 from typing import Final
 
 from nsysflow.base.errors import CaptureError
-from nsysflow.nsys.argv import BY_CUDA, Recording, export_argv, profile_argv
+from nsysflow.nsys.argv import BY_CUDA, WITHOUT_XLA_RANGES, Recording, export_argv, profile_argv
 from nsysflow.nsys.program import Nsys
 from nsysflow.record.machine import find_torchrun
 from nsysflow.record.request import Request
@@ -292,16 +292,30 @@ def _under_torchrun(request: Request, argv: list[str]) -> list[str]:
 _IMPORTS: Final = re.compile(r"^\s*(?:import|from)\s+(?:jax|flax|equinox|haiku)\b", re.MULTILINE)
 
 
-def without_backtraces_of_jax(request: Request) -> tuple[Request, tuple[str, ...]]:
-    """The request, without default backtraces where the script imports JAX, and a note on it."""
+def without_ranges_of_xla(request: Request, nsys: Nsys | None) -> tuple[Request, tuple[str, ...]]:
+    """The request, without XLA's own ranges where the script imports JAX, and a note on it.
+
+    With them nsys 2025.3 cannot import what it recorded (docs/facts.md). `--backtrace none` keeps
+    them: small programs are recorded whole.
+    """
     script = next((word for word in request.command if word.endswith(".py")), None)
-    if request.backtrace is not None or script is None or not _imports_jax(script):
+    option = WITHOUT_XLA_RANGES.partition("=")[0]
+    asked = [word for word in request.nsys_args if word.startswith("--nvtx-domain-")]
+    if (
+        script is None
+        or nsys is None
+        or request.backtrace == "none"
+        or "nvtx" not in request.trace
+        or asked
+        or not nsys.offers(option)
+        or not _imports_jax(script)
+    ):
         return request, ()
     note = (
-        f"{script} imports JAX, so lines of CUDA calls are not recorded: with them nsys 2025.3"
-        " loses events of JAX. To record them all the same: --backtrace waits"
+        f"{script} imports JAX, so XLA's own ranges are not recorded: with them nsys 2025.3 loses"
+        " events. Name parts of a step by nvtx.annotate; to record XLA's ranges: --backtrace none"
     )
-    return replace(request, backtrace="none"), (note,)
+    return replace(request, nsys_args=(WITHOUT_XLA_RANGES, *request.nsys_args)), (note,)
 
 
 def _imports_jax(script: str) -> bool:

@@ -6,23 +6,27 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Final
 
+import polars as pl
+
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.tables.validity import (
-    WITHOUT_COMMAND_BUFFERS,
     Check,
     FailedCheck,
     import_errors,
 )
-from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
+from nsysflow.nsys.argv import WITHOUT_XLA_RANGES
 from nsysflow.report.results import Results
 
 UNRELATED: Final = "unrelated-reports"
 """The check of several reports together; those of a single one are `Check`s."""
 
 WITHOUT_STACKS: Final = "--backtrace none --sample-python 0"
-"""Record a program of which nsys 2025.3 cannot import Python stacks: JAX (docs/facts.md)."""
+"""Record a program without any Python stacks."""
+
+XLA_MODULE: Final = "XlaModule:#"
+"""How XLA's own range around a compiled function begins."""
 
 LET_IT_END: Final = (
     "let every process end by itself (a pool: close() and join()), or record a part of the run with"
@@ -71,7 +75,7 @@ def failures(results: Results) -> tuple[Invalid, ...]:
 def _no_kernels(results: Results, failed: FailedCheck) -> Invalid:
     first = results.analyses[0]
     if errors := import_errors(first.trace):
-        sentence, advice = _not_imported(errors), _with_less(results, first)
+        sentence, advice = _not_imported(errors), _with_less(first)
     elif results.origin.killed and failed.count:
         sentence = "os._exit or a signal ended the program, so nsys could not save its kernels"
         advice = LET_IT_END
@@ -105,14 +109,14 @@ def _not_imported(errors: int) -> str:
     return f"nsys reported {reported} while importing the recording"
 
 
-def _with_less(results: Results, analysis: Analysis) -> str:
+def _with_less(analysis: Analysis) -> str:
     """What to leave out of the next recording if nsys could not import this one."""
+    if analysis.trace.ranges["name"].cast(pl.String).str.starts_with(XLA_MODULE).any():
+        again = analysis.options.recording(f"--nsys-arg={WITHOUT_XLA_RANGES}")
+        return f"record again without XLA's ranges: {again}"
     if not (analysis.trace.backtraces.is_empty() and analysis.trace.samples.is_empty()):
         again = analysis.options.recording(WITHOUT_STACKS)
         return f"record again without Python stacks: {again}"
-    if any(note.kind is NoteKind.COMMAND_BUFFERS for note in results.notes):
-        again = f"{WITHOUT_COMMAND_BUFFERS} {analysis.options.recording()}"
-        return f"record again without XLA's command buffers: {again}"
     return "record again with a newer nsys"
 
 
@@ -120,7 +124,7 @@ def _incomplete(results: Results, analysis: Analysis, failed: FailedCheck) -> In
     count, total = number(failed.count), number(failed.of)
     advice = "record again with a newer nsys"
     if failed.check is Check.IMPORT_ERRORS:
-        what, advice = _not_imported(failed.count), _with_less(results, analysis)
+        what, advice = _not_imported(failed.count), _with_less(analysis)
     elif failed.check is Check.UNSTAMPED:
         what = f"{count} of {total} operations are stamped 0"
     else:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nsysflow.base.errors import CaptureError
+from nsysflow.nsys.argv import WITHOUT_XLA_RANGES
 from nsysflow.nsys.program import Nsys
 from nsysflow.record.plan import (
     WINDOW_DEFAULT,
@@ -16,7 +17,7 @@ from nsysflow.record.plan import (
     plan_kineto,
     plan_nsys,
     shell_commands,
-    without_backtraces_of_jax,
+    without_ranges_of_xla,
 )
 from nsysflow.record.request import DEFAULT_HZ, Request, with_sampling
 from nsysflow.runtime import protocol
@@ -24,7 +25,10 @@ from nsysflow.runtime.inject import FOLDER
 from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys
 
-NSYS = an_nsys(Path("/opt/nsys"), "--include-json", "--python-backtrace", "--python-sampling")
+NSYS = an_nsys(
+    Path("/opt/nsys"),
+    *("--include-json", "--nvtx-domain-exclude", "--python-backtrace", "--python-sampling"),
+)
 OLD = an_nsys(Path("/opt/nsys"), "--python-backtrace", "--python-sampling", "--quiet")
 """With the options of 2023.4, which records Python frames and cannot export them."""
 RUN = Path("/runs/one")
@@ -172,9 +176,6 @@ def test_the_commands_are_what_a_shell_would_run() -> None:
     assert "--include-json" not in shell_commands(plan(backtrace="none"))
 
 
-JAX_NOTE = "train.py imports JAX, so lines of CUDA calls are not recorded"
-
-
 @pytest.mark.parametrize(
     ("text", "imports"),
     [
@@ -185,19 +186,35 @@ JAX_NOTE = "train.py imports JAX, so lines of CUDA calls are not recorded"
         (None, False),
     ],
 )
-def test_a_script_with_jax_gets_a_note_and_no_backtraces(text: str | None, imports: bool) -> None:
+def test_a_script_with_jax_gets_a_note_and_no_ranges_of_xla(
+    text: str | None, imports: bool
+) -> None:
     if text is not None:
         Path("train.py").write_text(text)
-    request, notes = without_backtraces_of_jax(ASKED)
-    assert request == (replace(ASKED, backtrace="none") if imports else ASKED)
+    request, notes = without_ranges_of_xla(ASKED, NSYS)
+    assert request == (replace(ASKED, nsys_args=(WITHOUT_XLA_RANGES,)) if imports else ASKED)
     assert len(notes) == imports
-    assert all(note.startswith(JAX_NOTE) and "--backtrace waits" in note for note in notes)
-    module, wanted = (
-        replace(ASKED, command=("python", "-m", "train")),
-        replace(ASKED, backtrace="waits"),
-    )
-    for asked in (module, wanted):
-        assert without_backtraces_of_jax(asked) == (asked, ())
+    assert all(note.startswith("train.py imports JAX, so XLA's own ranges") for note in notes)
+    assert all("--backtrace none" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "nsys"),
+    [
+        ({"command": ("python", "-m", "train")}, NSYS),
+        ({"backtrace": "none"}, NSYS),
+        ({"trace": ("cuda",)}, NSYS),
+        ({"nsys_args": ("--nvtx-domain-include=mine",)}, NSYS),
+        ({}, replace(NSYS, options=frozenset({"--trace"}))),
+        ({}, None),
+    ],
+)
+def test_ranges_of_xla_stay_where_they_are_asked_for_or_cannot_be_left_out(
+    changes: dict[str, Any], nsys: Nsys | None
+) -> None:
+    Path("train.py").write_text("import jax")
+    asked = replace(ASKED, **changes)
+    assert without_ranges_of_xla(asked, nsys) == (asked, ())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.tables.validity import Check, FailedCheck
-from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.results import Origin
 from nsysflow.report.validity import Invalid, are_named_as_ranks, failures
 from tests.report.handmade import Handmade, Results, handmade, renamed, two_ranks
@@ -108,12 +107,6 @@ def test_names_tell_ranks_from_runs(names: tuple[str, ...], ranks: bool) -> None
     assert are_named_as_ranks(names) == ranks
 
 
-def test_an_import_error_of_a_jax_program_says_how_to_switch_command_buffers_off() -> None:
-    run = failing(FailedCheck(check=Check.IMPORT_ERRORS, count=1, of=0))
-    jax = replace(run, notes=(Note(NoteKind.COMMAND_BUFFERS, "XLA runs its command buffers"),))
-    assert "XLA_FLAGS=--xla_gpu_enable_command_buffer=" in only(jax).advice
-
-
 def without_import(run: Handmade) -> Handmade:
     """The run, with backtraces, of which nsys could not import all."""
     backtraces = pl.DataFrame([(1, 2, 3)], schema=BACKTRACES, orient="row")
@@ -133,3 +126,10 @@ def test_after_an_import_error_stacks_go_first(failed: FailedCheck, says: str) -
     found = only(without_import(failing(failed)))
     assert says in found.sentence
     assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
+
+
+def test_after_an_import_error_of_a_jax_program_ranges_of_xla_go_first() -> None:
+    run = without_import(failing(FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0)))
+    ranges = pl.DataFrame({"name": ["XlaModule:#hlo_module=jit_step,program_id=7#"]})
+    found = only(replace(run, trace=replace(run.trace, ranges=ranges)))
+    assert "XLA's ranges: nsysflow profile --nsys-arg=--nvtx-domain-exclude=TSL" in found.advice

@@ -30,7 +30,7 @@ from tests.breaking import (
 )
 from tests.oracle import lost, replays
 from tests.oracle.export import read_export
-from tests.oracle.model import Capture, Diagnostic, PlainTrace, to_trace
+from tests.oracle.model import Capture, PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import traces
 from tests.oracle.validity import Failures, failures
@@ -43,7 +43,6 @@ from tests.tiny import (
     kernel,
     launch,
     opened,
-    plain_of,
     timeline_of,
     trace_of,
 )
@@ -173,41 +172,6 @@ def test_the_oracle_finds_the_same(model: PlainTrace) -> None:
         patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
         patch.setattr(lost, "IN_A_ROW", 2)
         assert failed(nsysflow.analyze(to_trace(model))) == failures(Report(model))
-
-
-XLA = "XlaModule:#hlo_module=jit_step,program_id=7#"
-IMPORT_ERROR = "Error when processing events: Cannot find string for an exterior index"
-IN_A_GRAPH = replace(kernel(20, 30, 1), graph_node=5)
-
-
-def notes(*rows: Row, said: str | None = None) -> list[str]:
-    """The notes on command buffers of a program with these rows."""
-    plain = plain_of(*rows)
-    diagnostics = () if said is None else (Diagnostic(2, said),)
-    trace = to_trace(replace(plain, diagnostics=diagnostics))
-    found = nsysflow.analyze(trace).notes
-    return [note.text for note in found if note.kind is NoteKind.COMMAND_BUFFERS]
-
-
-IN_XLA = opened(0, 40, XLA), launch(5, 9, 1, name="cuGraphLaunch"), IN_A_GRAPH
-WITHOUT_XLA = opened(0, 40, "step"), *IN_XLA[1:]
-WITHOUT_GRAPH = opened(0, 40, XLA), launch(5, 9, 1), kernel(20, 30, 1)
-
-
-@pytest.mark.parametrize(
-    ("rows", "said", "noted"),
-    [
-        (IN_XLA, None, True),
-        (WITHOUT_GRAPH, IMPORT_ERROR, True),
-        (WITHOUT_XLA, IMPORT_ERROR, False),
-        (WITHOUT_GRAPH, None, False),
-    ],
-)
-def test_the_note_on_xla_has_its_flag(rows: tuple[Row, ...], said: str | None, noted: bool) -> None:
-    found = notes(*rows, said=said)
-    assert len(found) == noted
-    flag = "XLA_FLAGS=--xla_gpu_enable_command_buffer= nsysflow profile"
-    assert all(flag in note for note in found)
 
 
 def pairs(numbers: range, *, lost: range = range(0)) -> list[Row]:
