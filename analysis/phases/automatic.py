@@ -99,6 +99,28 @@ def automatic_steps(borders: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     )
 
 
+def without_captured_loops(steps: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
+    """The steps, but of processes whose steps only warm up: the loop itself replays CUDA graphs.
+
+    Args:
+        steps: those of `automatic_steps`.
+        ops: all operations.
+    """
+    graph = pl.col("graph_node").is_not_null() | (pl.col("kind") == "graph")
+    if steps.is_empty() or not ops.select(graph.any()).item():
+        return steps
+    last = steps.group_by("process").agg(pl.col("end_ns").max().alias("last_ns"))
+    length_ns = pl.col("end_ns") - pl.col("start_ns")
+    behind = graph & (pl.col("launch_start_ns") >= pl.col("last_ns"))
+    captured = (
+        ops.join(last, on="process")
+        .group_by("process")
+        .agg(length_ns.filter(behind).sum().alias("behind_ns"), length_ns.sum().alias("all_ns"))
+        .filter(2 * pl.col("behind_ns") > pl.col("all_ns"))
+    )
+    return steps.join(captured, on="process", how="anti", maintain_order="left")
+
+
 def step_at(steps: pl.DataFrame, asked: pl.DataFrame, axis: Axis) -> pl.Series:
     """The automatic step (its `range`) in which each row's process was at its time; null outside.
 

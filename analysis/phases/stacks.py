@@ -19,6 +19,7 @@ from nsysflow.analysis.phases.automatic import (
     automatic_steps,
     is_border,
     with_losses,
+    without_captured_loops,
     without_doubles,
 )
 from nsysflow.analysis.phases.names import group_names, is_compiling, is_operator, outside_compiling
@@ -87,7 +88,7 @@ def phase_ranges(events: Events, options: Options) -> PhaseRanges:
         end,
         pl.lit(0, pl.Int64).alias("captured_ns"),
     )
-    steps = automatic_steps(ranges.filter(is_border()), axis)
+    steps = without_captured_loops(automatic_steps(ranges.filter(is_border()), axis), events.ops)
     ranges = ranges.filter(~is_border())
     ranges = sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")])
     ranges = outside_compiling(ranges)

@@ -58,6 +58,11 @@ class Report:
         self.calls = self.gaps.calls
         self.ops = self.calls.ops
         self.phases = self.gaps.phases
+        self.phases.automatic_steps = {
+            process: steps
+            for process, steps in self.phases.automatic_steps.items()
+            if not self._captures_its_loop(process, steps)
+        }
         self.captured = Captured(trace, self.calls, self.phases)
         self.devices = sorted({op.device for op in self.ops})
         self.processes = sorted({call.process for call in self.calls.calls})
@@ -138,6 +143,21 @@ class Report:
         """§11.6: the lines of the culprit's call, or of `L` if there is no such call."""
         culprit = None if cause == "profiler" else self.gaps.culprit_call(gap, cause)
         return self.sources.of(self.calls.launch[gap.next_op] if culprit is None else culprit)
+
+    def _captures_its_loop(self, process: int, steps: list[Open]) -> bool:
+        """§8.20: whether graphs behind the automatic steps of a process have most of its time."""
+        all_ns = behind_ns = 0
+        for op, launch in zip(self.ops, self.calls.launch, strict=True):
+            if op.process != process:
+                continue
+            all_ns += op.end_ns - op.start_ns
+            is_graph = op.kind == "graph" or op.graph_node is not None
+            after = launch is not None and (
+                self.calls.calls[launch].start_ns >= max(one.end_ns for one in steps)
+            )
+            if is_graph and after:
+                behind_ns += op.end_ns - op.start_ns
+        return 2 * behind_ns > all_ns
 
     def launch_process(self, gap: Gap) -> int | None:
         """The process of `L`."""

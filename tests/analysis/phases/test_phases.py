@@ -9,6 +9,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.load.marks import with_auto_domain
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.automatic import is_step
 from nsysflow.analysis.phases.names import is_compiling
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.runtime.protocol import AUTO_DOMAIN
@@ -155,6 +156,17 @@ def loop(own: str, *, from_ns: int, to_ns: int) -> list[Row]:
     return rows
 
 
+def warm_up(*, replays: int) -> list[Row]:
+    """Three automatic steps with kernels of 10 ns, then replays of a CUDA graph of 10 ns each."""
+    rows: list[Row] = [border(300)]
+    for at in (0, 100, 200):
+        rows += [border(at), *work(at + 10)]
+    for at in range(400, 400 + 20 * replays, 20):
+        rows.append(launch(at, at + 2, at, name="cuGraphLaunch"))
+        rows.append(replace(kernel(at + 4, at + 14, at), graph_node=7))
+    return rows
+
+
 AUTO_FORWARD = automatic(0, 100, "forward")
 AUTO_BACKWARD = automatic(150, 200, "backward")
 CALLS = [border(0, "call"), *work(10, 1), border(100, "call")]
@@ -196,6 +208,8 @@ AUTOMATIC: dict[str, Picture] = {
     "what another thread launches in a step": [
         border(0), *work(10, thread=AUTOGRAD), border(100), *work(110), border(200)
     ],
+    "warm-up for a loop of graphs": warm_up(replays=4),
+    "graphs behind the steps that take no longer": warm_up(replays=3),
     "calls of models are steps": CALLS,
     "calls of models where an optimizer steps": [
         *(*CALLS, border(110), *work(120), border(200), *work(210), border(300))
@@ -209,6 +223,13 @@ AUTOMATIC: dict[str, Picture] = {
     ],
 }  # fmt: skip
 """A border without an end was found by the random traces on 2026-11-22."""
+
+
+@pytest.mark.parametrize(("replays", "steps"), [(0, 3), (3, 3), (4, 0)])
+def test_steps_that_warm_up_for_a_captured_loop_are_none(replays: int, steps: int) -> None:
+    ranges = timeline_of(*warm_up(replays=replays)).attribution.ranges
+    assert len(ranges.filter(is_step())) == steps
+
 
 # --- compiling ------------------------------------------------------------------------------------
 
