@@ -38,15 +38,15 @@ demo: $(VENV)/.core
 PYTEST = env -u PYTHONDONTWRITEBYTECODE $(BIN)/python $(MEASURE) -m pytest \
     --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
 
-# CI runs the long ones with it, where they wait for other programs beside others: MARKS="not browser".
-MARKS ?= not browser and not long
+# CI runs all of them with it, where the long ones wait for other programs beside others: MARKS="not browser".
+MARKS ?= not browser and not long and not slow
 
 test: $(VENV)/.test
 	@$(PYTEST) -m '$(MARKS)' $(addprefix --ignore=,$(WITHOUT))
 
-# Apart, so that `make check` takes less than 10 minutes on two cores.
+# Apart, so that `make check` takes less than 6 minutes on two cores. tests/slow.txt lists what takes seconds.
 long: $(VENV)/.test
-	@$(PYTEST) -m long
+	@$(PYTEST) -m '(long or slow) and not browser'
 
 # Apart, as they need a Chromium, and take as long as a quarter of the others.
 pages: $(VENV)/.test
@@ -54,6 +54,7 @@ pages: $(VENV)/.test
 
 # Apart, as measured they take longer. CI leaves them out of its `make test`: WITHOUT="FOLDERS".
 coverage: MEASURE = -m coverage run
+coverage: MARKS = not browser and not long
 coverage: $(VENV)/.dev
 	@$(BIN)/coverage erase
 	@$(PYTEST) -m '$(MARKS)' tests/analysis tests/oracle

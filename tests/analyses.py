@@ -21,7 +21,8 @@ from tests.oracle.export import read_export
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import several, traces
 from tests.oracle.tables import oracle_tables
-from tests.reports import PACKED, ROOT, sqlite_report
+from tests.reports import KINDS as KINDS
+from tests.reports import PACKED, ROOT, RULES, sqlite_report
 
 EXAMPLES: Final = int(os.environ.get("NSYSFLOW_EXAMPLES", "8"))
 """Random traces per test; `make hunt` draws more and new ones."""
@@ -38,30 +39,10 @@ every_report = pytest.mark.parametrize(
 )
 """For tests that need only the analysis and the oracle result that all tests share."""
 
-KINDS: Final = (
-    "h200-ddp-rank0",  # communication
-    "h200-gpu-metrics",  # sampled counters
-    "h200-graph-level",  # graphs traced whole
-    "h200-hf-trainer",  # Python samples
-    "h200-nvtx-domain",  # domains with registered strings
-    "h200-train",  # no window: start-up inside; backward launched by another thread
-    "nan_check-sync",  # a window of steps, with the Python line of each call
-    "synthetic-1",  # generated, as no program makes it: three processes on three GPUs
-    "synthetic-3",  # the same, and an operation of zero length outside its device's window
-)
 few_reports = pytest.mark.parametrize("name", KINDS)
 """For tests that need an analysis of their own: one report of each kind. A second one of the same
 kind would add time but no case."""
 
-RULES: Final = (
-    *KINDS,
-    "h200-accumulation",
-    *("h200-bottlenecks", "h200-nchw", "h200-unfused-attention"),
-    *("h2d-pageable_non_blocking", "h2d-pinned_blocking", "launch_bound-graph"),
-    *("metrics-each_step", "overlap-in_turn", "synthetic-5", "trainforward-graph"),
-    *("trainstep-graph", "trainstep-torch"),
-)
-"""Small reports that have each rule's findings, in each way to value them."""
 reports_of_rules = pytest.mark.parametrize(
     "name", [pytest.param(each, marks=() if each in RULES else pytest.mark.long) for each in NAMES]
 )

@@ -12,7 +12,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import Phase, settings
 
-from tests.reports import PACKED
+from tests.reports import PACKED, RULES
+from tests.slowest import slow_tests
 
 # One thread per process: `make test` runs one process per core. The threads of OpenMP and OpenBLAS
 # spin while they wait: 20 % of the CPU time of the kernels' largest test files on two busy cores.
@@ -59,11 +60,15 @@ SLOW_TESTS: Final = 50
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark the tests that look at pages, which `make pages` runs, and those that share work. Put
-    long groups first, so that at the end no process waits for another."""
+    """Mark the tests that look at pages, which `make pages` runs, those that are slow, which `make
+    long` runs, and those that share work. Put long groups first, so that at the end no process
+    waits for another."""
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+        report = shared_by(item)
+        if function_of(item) in slow_tests() or (report in PACKED and report not in RULES):
+            item.add_marker("slow")
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(shared_by(item)))
     yield  # `-m` chooses
@@ -73,6 +78,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
             slow = any(map(item.get_closest_marker, ("slow", "long")))
             lengths[group_of(item)] += SLOW_TESTS if slow else 1
         items.sort(key=lambda item: -lengths[group_of(item)])
+
+
+def function_of(item: pytest.Item) -> str:
+    """The test without its parameters."""
+    return item.nodeid.partition("[")[0]
 
 
 def group_of(item: pytest.Item) -> str:
