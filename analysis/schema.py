@@ -1,6 +1,7 @@
 """The canonical frames: a loader fills them, and the analysis knows nothing else of a report."""
 
 from collections.abc import Mapping
+from operator import mul
 from typing import Final
 
 import polars as pl
@@ -93,6 +94,9 @@ SHAPES: Final = Frame(
         "shared_bytes": pl.Int64(),
     },
 )
+
+GRID: Final = ("grid_x", "grid_y", "grid_z")
+"""The blocks of a kernel, of those columns."""
 
 COPY_DETAILS: Final = Frame(
     """What memcpys moved, one row per memcpy. `direction` is `HtoD`, `DtoH`, `DtoD`, `HtoH`,
@@ -286,3 +290,13 @@ def os_pid(process: pl.Expr) -> pl.Expr:
 def os_tid(thread: pl.Expr) -> pl.Expr:
     """The OS tid of a thread key."""
     return thread & ID_MASK
+
+
+def blocks_of_grid() -> pl.Expr:
+    """How many blocks a kernel has (int64)."""
+    return pl.reduce(mul, [pl.col(axis).cast(pl.Int64) for axis in GRID])
+
+
+def grid_as_text() -> pl.Expr:
+    """A kernel's grid, such as `128x4x1`."""
+    return pl.format("{}x{}x{}", *GRID)

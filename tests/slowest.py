@@ -1,6 +1,6 @@
 """Writes tests/slow.txt: the tests that take seconds, which `make test` leaves to `make long`.
 
-make long MARKS="not browser" PYTEST_ADDOPTS="--durations=0 -vv" | tee run.txt
+make test MARKS="not browser and not long" PYTEST_ADDOPTS=--durations=0 | tee run.txt
 .venv/bin/python -m tests.slowest run.txt
 """
 

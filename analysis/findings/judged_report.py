@@ -15,7 +15,7 @@ from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.schema import GRID, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import Steps, step_time_ns
@@ -248,9 +248,9 @@ class JudgedReport:
 
     @property
     def grids(self) -> pl.DataFrame:
-        """The grids of launches, by the `detail` of kernels: `grid_x`, `grid_y`, `grid_z`. A page
-        reads no more of a launch, and a finding is the same wherever it is asked for."""
-        return self.timeline.trace.shapes[["grid_x", "grid_y", "grid_z"]]
+        """The grids of launches (`GRID`), by the `detail` of kernels. A page reads no more of a
+        launch, and a finding is the same wherever it is asked for."""
+        return self.timeline.trace.shapes[[*GRID]]
 
     @computed_once
     def frameworks(self) -> Frameworks:

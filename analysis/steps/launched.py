@@ -8,6 +8,7 @@ from nsysflow.analysis.events.classes import GRAPH_LAUNCH
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import last_at_or_before
 from nsysflow.analysis.frames.lookup import matching, repeated
+from nsysflow.analysis.schema import GRID
 
 OPTIMIZER: Final = (
     r"(?i)multi_tensor_apply|adam|addcdiv|adagrad|rmsprop"
@@ -57,7 +58,7 @@ def launches_in_order(events: Events, process: int) -> Launched:
     kernel, name = rows["kind"] == "kernel", rows["name"]
     graph = matching(events.calls["name"][rows["call"]], GRAPH_LAUNCH)
     code = name.to_physical().cast(pl.UInt64) * 2 + graph.cast(pl.UInt64)
-    grids = events.trace.shapes.select("grid_x", "grid_y", "grid_z")
+    grids = events.trace.shapes.select(GRID)
     grids = grids[rows["detail"].set(~kernel, None)]
     launched = rows.select(
         code.alias("name"),

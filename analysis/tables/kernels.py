@@ -7,6 +7,7 @@ import polars as pl
 from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
 from nsysflow.analysis.frames.statistics import percent, spread
+from nsysflow.analysis.schema import GRID, blocks_of_grid, grid_as_text
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -75,7 +76,7 @@ def kernel_table(view: View) -> pl.DataFrame:
         percent(tiny, pl.col("call_ns").count()).alias("tiny_pct"),
     )
     sms = view.trace.devices[["device", "sm_count"]].unique("device", keep="first")
-    blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
+    blocks = blocks_of_grid()
     name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
     return (
         timed.join(_commonest_shape(measured, view.trace.shapes, view.scratch), on=key, how="left")
@@ -85,7 +86,7 @@ def kernel_table(view: View) -> pl.DataFrame:
             short,
             class_of(name, short, view.options.kernel_classes).alias("class"),
             percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
-            pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid"),
+            grid_as_text().alias("grid"),
             pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),
             pl.col("registers").cast(pl.Int64),
             (blocks / pl.col("sm_count")).alias("waves"),
@@ -99,7 +100,7 @@ def _commonest_shape(
 ) -> pl.DataFrame:
     """Per device and name the most common grid and block, and their most common registers and
     shared memory. Ties go to the smallest."""
-    place = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
+    place = [*GRID, "block_x", "block_y", "block_z"]
     memory = ["registers", "shared_bytes"]
     key = ["device", "name"]
     counts = [

@@ -9,7 +9,7 @@ from nsysflow.analysis.frames.intervals import on_axis, overlaps, reached_before
 from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.schema import STEP_PART, os_pid
+from nsysflow.analysis.schema import GRID, STEP_PART, grid_as_text, os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.gaps import (
     LINES,
@@ -75,7 +75,6 @@ STEP_PARTS: Final = TableSchema(
     ],
 )
 
-_GRID: Final = ("grid_x", "grid_y", "grid_z")
 
 _PARTS: Final = {"compute": "compute", "comm": "communication", "copy": "copies"}
 
@@ -184,9 +183,9 @@ def _grids(view: View) -> list[pl.Series]:
     """The grid of each operation; null of copies, and where the report was read without shapes."""
     shapes, ops = view.trace.shapes, view.ops
     if shapes.is_empty():
-        return [repeated(None, len(ops), pl.Int32).alias(x) for x in _GRID]
+        return [repeated(None, len(ops), pl.Int32).alias(x) for x in GRID]
     row = ops.select(pl.when(pl.col("kind") == "kernel").then("detail")).to_series()
-    return [shapes[axis][row] for axis in _GRID]
+    return [shapes[axis][row] for axis in GRID]
 
 
 def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
@@ -200,7 +199,7 @@ def _in_words(view: View, rows: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col("part") == "copy").then("short_name").otherwise("class").alias("kind"),
         pl.col("name").cast(pl.String),
         "short_name",
-        pl.format("{}x{}x{}", *_GRID).alias("grid"),
+        grid_as_text().alias("grid"),
         phase.alias("phase"),
     )
 

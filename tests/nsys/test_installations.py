@@ -161,9 +161,11 @@ def test_nsys_is_too_old_if_the_driver_has_a_later_major_cuda() -> None:
 
 
 def test_options_come_from_its_help_and_without_help_all_are_assumed(tmp_path: Path) -> None:
-    program = fake_nsys(tmp_path / "nsys", body='echo "-f, --for-$1= Default is --none."')
+    program = fake_nsys(
+        tmp_path / "nsys", body='echo "-f, --for-$1= Default is --none. --in-[a|b]="'
+    )
     found = find_nsys(program, places=places(tmp_path))
-    assert found.options == {"--for-profile", "--for-export", "--none"}
+    assert found.options == {"--for-profile", "--for-export", "--none", "--in-a", "--in-b"}
     assert found.offers("--for-export")
     assert not found.offers("--include-json")
     silent = fake_nsys(tmp_path / "silent", body="exit 1")

@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.schema import blocks_of_grid, os_pid
 from nsysflow.base.units import number, percent
 
 MORE_PCT: Final = 5
@@ -62,9 +62,7 @@ def _kernels(subject: JudgedReport, rank: dict[str, Any]) -> pl.DataFrame:
     """Per name of a rank's compute kernels: `count`, `blocks` and `ns` a step."""
     mine = (os_pid(pl.col("process")) == rank["process"]) & (pl.col("device") == rank["device"])
     ops = subject.view.ops.filter(mine, pl.col("part") == "compute", pl.col("kind") == "kernel")
-    blocks = subject.grids.select(
-        pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
-    ).to_series()
+    blocks = subject.grids.select(blocks_of_grid()).to_series()
     steps = max(1, len(subject.judged_steps.filter(mine)))
     return (
         ops.with_columns(blocks[ops["detail"]].alias("blocks"), pl.col("name").cast(pl.String))

@@ -15,6 +15,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.analysis.schema import grid_as_text
 from nsysflow.analysis.steps.kinds import steps_of_run
 from nsysflow.base.units import duration, number
 
@@ -132,8 +133,8 @@ def _reasons(subject: JudgedReport, from_ns: int, to_ns: int) -> Iterator[str]:
     """Which kernels launched meanwhile never ran before, and which had another grid: a shape is
     new."""
     kernels = subject.timeline.events.ops.filter(pl.col("kind") == "kernel")
-    text = pl.format("{}x{}x{}", "grid_x", "grid_y", "grid_z").alias("grid")
-    grid = subject.grids.select(text.gather(kernels["detail"])).to_series()
+    text = grid_as_text().gather(kernels["detail"]).alias("grid")
+    grid = subject.grids.select(text).to_series()
     kernels = kernels.select(pl.col("short_name").cast(pl.String), "launch_start_ns", grid)
     before = kernels.filter(pl.col("launch_start_ns") < from_ns)
     here = kernels.filter(pl.col("launch_start_ns").is_between(from_ns, to_ns, closed="left"))

@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.judged_report import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import TINY_NS
+from nsysflow.analysis.schema import blocks_of_grid
 from nsysflow.base.units import percent
 
 MOST_WAVES: Final = 0.5
@@ -60,5 +61,4 @@ def _waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
     grid = subject.grids.select(pl.all().gather(kernels["detail"]))
     counts = subject.view.trace.devices[["device", "sm_count"]].drop_nulls().unique("device").rows()
     sms = kernels["device"].replace_strict(dict(counts), default=None, return_dtype=pl.Int64)
-    blocks = pl.col("grid_x").cast(pl.Int64) * pl.col("grid_y") * pl.col("grid_z")
-    return grid.select(blocks / sms).to_series()
+    return grid.select(blocks_of_grid() / sms).to_series()
