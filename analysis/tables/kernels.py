@@ -76,7 +76,6 @@ def kernel_table(view: View) -> pl.DataFrame:
         percent(tiny, pl.col("call_ns").count()).alias("tiny_pct"),
     )
     sms = view.trace.devices[["device", "sm_count"]].unique("device", keep="first")
-    blocks = blocks_of_grid()
     name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
     return (
         timed.join(_commonest_shape(measured, view.trace.shapes, view.scratch), on=key, how="left")
@@ -89,7 +88,7 @@ def kernel_table(view: View) -> pl.DataFrame:
             grid_as_text().alias("grid"),
             pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),
             pl.col("registers").cast(pl.Int64),
-            (blocks / pl.col("sm_count")).alias("waves"),
+            (blocks_of_grid() / pl.col("sm_count")).alias("waves"),
         )
         .sort("total_ns", *key, descending=[True, False, False])
     )

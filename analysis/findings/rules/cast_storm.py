@@ -12,8 +12,9 @@ from nsysflow.analysis.findings.judged_report import (
     kernel_finding,
     share_of_kernels,
 )
-from nsysflow.analysis.findings.kernels import covered
+from nsysflow.analysis.findings.kernels import covered, run_of
 from nsysflow.analysis.findings.rules.recomputation import is_backward
+from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.base.units import percent
 
 CASTS_PCT: Final = 10.0
@@ -42,10 +43,12 @@ def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
     """Kernels that convert tensors, as autocast inserts them, outside of attention. Where nothing
     trains and weights are dequantized, the kernels that scale them are counted, too."""
     kernels = subject.kernels.with_columns(pl.col("ns").alias("gain_ns"))
-    names = kernels["name"].unique().cast(pl.String)
-    trains = names.str.contains(TRAINS).any() or is_backward(subject).any()
     casts = pl.col("cast") & (pl.col("job").is_null() | (pl.col("job") != "attention"))
     scaled = _dequantizing(kernels)
+    if share_of_kernels(subject, kernels.filter(casts | scaled)) < CASTS_PCT:
+        return
+    names = kernels["name"].unique().cast(pl.String)
+    trains = names.str.contains(TRAINS).any() or is_backward(subject).any()
     dequantizes = not trains and share_of_kernels(subject, kernels.filter(scaled)) >= CASTS_PCT
     rows = kernels.filter(casts | scaled if dequantizes else casts)
     share = share_of_kernels(subject, rows)
@@ -63,25 +66,16 @@ def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _dequantizing(kernels: pl.DataFrame) -> pl.Series:
-    """Whether each kernel is a cast from integers or an elementwise one behind it, where at least
-    one of these comes between the cast and a matmul."""
-    begins = (pl.col("from_integers") | (pl.col("class") != "elementwise")).cum_sum()
-    into_matmul = pl.col("class").shift(-1) == "matmul", pl.col("lane").shift(-1) == pl.col("lane")
-    runs = (
-        kernels.select(
-            "lane",
-            "from_integers",
-            begins.alias("run"),
-            pl.all_horizontal(into_matmul).alias("into_matmul"),
-        )
-        .with_row_index("row")
-        .group_by("lane", "run", maintain_order=True)
-        .agg(
-            pl.col("row").first().alias("first"),
-            pl.col("row").last().alias("last"),
-            pl.col("from_integers").first(),
-            pl.col("into_matmul").last(),
-        )
+    """Whether each kernel is a cast from integers or one of the elementwise kernels right behind
+    it, where a matmul follows these on the stream."""
+    if not kernels["from_integers"].any():
+        return repeated(value=False, length=len(kernels))
+    scaling = (pl.col("class") == "elementwise") & ~pl.col("from_integers")
+    runs = run_of(kernels, scaling)
+    matmul = pl.col("class") == "matmul"
+    beside = kernels.select(
+        pl.col("from_integers").shift(1).over("lane").alias("before"),
+        matmul.shift(-1).over("lane").alias("after"),
     )
-    scaled = pl.col("from_integers") & pl.col("into_matmul") & (pl.col("last") > pl.col("first"))
-    return covered(kernels, runs.filter(scaled))
+    reads = beside["before"][runs["first"]] & beside["after"][runs["last"]]
+    return covered(kernels, runs.filter(reads).with_columns(pl.col("first") - 1))
