@@ -71,13 +71,13 @@ MARKS: Final = pl.Schema(
         "updates": pl.Int64(),
         "until_optimizer": pl.Int64(),
         "of_optimizer": pl.Boolean(),
-        "updated_later": pl.Boolean(),
+        "within_step": pl.Boolean(),
     }
 )
 """A row per mark. Of its stretches, `length` is the median, `regular` how many are near it; of
-these, `gpu_ns` is their time (`reach_ns` that of all), and `computing`, `graphs`, … how many hold
-such a launch. `alike` is how many of all run the same kernels, `updates` how many hold an
-optimizer; `updated_later` is whether one follows the first place."""
+these, `gpu_ns` is their time (`reach_ns` that of all), `computing`, `graphs`, … how many hold
+such a launch, and `alike` how many run the same kernels. `updates` how many hold an
+optimizer; `within_step` is whether what follows them tells that they lie within one step."""
 Marks = Annotated[pl.DataFrame, MARKS]
 
 
@@ -199,11 +199,15 @@ def _good_marks(launched: Launched) -> Marks:
             (next_update.gather(stretches["place"]) - stretches["place"]).alias("until_optimizer"),
         )
         open_updates = (pl.col("last") <= last_update).cast(pl.Int64)
-        marks = _summed_up(placed).with_columns(
+        summed = _summed_up(placed)
+        behind = sums["backward"][-1] - sums["backward"].gather(summed["last"])
+        undone = (pl.col("backward") == 0) & (behind >= pl.col("places") - 1)
+        undoing = pl.col("backward") == pl.col("last") - pl.col("first")
+        marks = summed.with_columns(
             pl.lit(family, pl.UInt8).alias("family"),
             pl.col("updates") + open_updates,
-            (pl.col("first") < last_update).alias("updated_later"),
-        )
+            ((pl.col("first") < last_update) | undone | undoing).alias("within_step"),
+        ).drop("backward")
         found.append(marks.match_to_schema(MARKS, integer_cast="upcast"))
     marks = pl.concat(found)
     return marks.filter(
@@ -225,9 +229,10 @@ def _sums_before(launched: Launched) -> pl.DataFrame:
     kernels = pl.when("computes").then(pl.col("name").hash() // 2**22).otherwise(0)
     counted = launched.select(
         pl.col("gpu_ns"),
-        *(pl.col(sort).cast(pl.Int64) for sort in ("graph", "optimizer", "exchange")),
+        *(pl.col(sort).cast(pl.Int64) for sort in ("graph", "optimizer", "exchange", "backward")),
         (pl.lit(again) | pl.col("graph")).cast(pl.Int64).alias("known"),
         kernels.cast(pl.Int64).alias("kernels"),
+        (pl.col("computes") & ~pl.col("solver")).cast(pl.Int64).alias("computing"),
     )
     return pl.concat([counted.clear(1), counted.select(pl.all().cum_sum())]).fill_null(0)
 
@@ -260,13 +265,14 @@ def _summed_up(stretches: pl.DataFrame) -> pl.DataFrame:
             pl.col("is_regular").sum().alias("regular"),
             length.filter("is_regular").sum().alias("regular_launches"),
             pl.col("gpu_ns").sum().alias("reach_ns"),
+            pl.col("backward").sum(),
             pl.col("known", "gpu_ns").filter("is_regular").sum(),
-            pl.col("kernels").unique_counts().max().alias("alike"),
+            pl.col("kernels").filter("is_regular").unique_counts().max().alias("alike"),
             *(
                 (pl.col("is_regular") & (pl.col(sort) > 0)).sum().alias(f"{sort}s")
                 for sort in ("graph", "optimizer", "exchange")
             ),
-            (pl.col("is_regular") & (pl.col("kernels") > 0)).sum().alias("computing"),
+            (pl.col("is_regular") & (pl.col("computing") > 0)).sum().alias("computing"),
             (pl.col("optimizer") > 0).sum().alias("updates"),
             pl.col("until_optimizer").sort().drop_nulls().alias("untils"),
             pl.col("of_optimizer").first(),
@@ -287,8 +293,8 @@ def _in_most(holding: str) -> pl.Expr:
 
 def _evident(marks: Marks, launches: int) -> Marks:
     """The marks of which something says that steps begin there, and not layers or trials."""
-    # what an update follows that is not in it are its layers, or parts of its batch
-    alone = _in_most("exchanges") & ~pl.col("updated_later")
+    # what an update follows, or backward, that is not in it are its layers, or parts of its batch
+    alone = _in_most("exchanges") & ~pl.col("within_step")
     evident = marks.filter(_in_most("optimizers") | _in_most("graphs") | alone)
     if not evident.is_empty():
         return evident
@@ -300,7 +306,7 @@ def _evident(marks: Marks, launches: int) -> Marks:
     )
     unvaried = (pl.col("places") >= UNVARIED) & (pl.col("alike") >= pl.col("places") - 2)
     to_the_end = launches - pl.col("last") <= 2 * pl.col("length")
-    return marks.filter(~pl.col("updated_later"), nothing_else | (unvaried & to_the_end))
+    return marks.filter(~pl.col("within_step"), nothing_else | (unvaried & to_the_end))
 
 
 def _innermost(marks: Marks) -> Marks:
@@ -310,16 +316,18 @@ def _innermost(marks: Marks) -> Marks:
     tiers = (marks.filter(far, _in_most(sort)) for sort in ("optimizers", "exchanges"))
     level = next((tier for tier in tiers if not tier.is_empty()), marks)
     level = level.filter(2 * pl.col("gpu_ns") >= pl.col("gpu_ns").max())
-    share = pl.col("alike") / (pl.col("places") - 1)
-    best = level.sort(share, descending=True).row(0, named=True)
-    level = level.filter(
-        3 * pl.col("alike") * (best["places"] - 1) >= 2 * best["alike"] * (pl.col("places") - 1)
-    )
+    steady = level.filter(4 * pl.col("regular") >= 3 * (pl.col("places") - 1))
+    level = level if steady.is_empty() else steady
+    again, others = pl.col("alike") - 1, pl.col("regular") - 1
+    best = level.sort(again / others, descending=True).row(0, named=True)
+    level = level.filter(3 * again * (best["regular"] - 1) >= 2 * (best["alike"] - 1) * others)
     return level.filter(2 * pl.col("length") <= 3 * pl.col("length").min())
 
 
 def _border(level: Marks) -> dict[str, int]:
     """The mark where the steps begin: behind the optimizer, else the first one."""
+    always = level.filter(pl.col("optimizers") == pl.col("regular"))
+    level = level if always.is_empty() else always
     counts = level.group_by("places").len().sort("len", "places", descending=True)
     usual = counts["places"][0]
     if level.select(_in_most("optimizers").any()).item():

@@ -16,6 +16,12 @@ OPTIMIZER: Final = (
 )
 """Kernels that update a model: once in each step of a training."""
 
+SOLVER: Final = (
+    r"(?i)gesvd|svd_|offa_stage|sytr[df]|hetr[df]|syev|heev|stedc|laed|steqr|geqr|gebrd|larf"
+    r"|potr[fs]|getr[fs]|laswp|tr(?:sm|sv)(?:[^a-z]|$)"
+)
+"""Kernels of a solver (LAPACK's names): one call of it repeats them many times."""
+
 EXCHANGE: Final = r"HtoD|DtoH"
 """Copies between host and GPU: a step has its input, or its result, and a layer has neither."""
 
@@ -28,9 +34,11 @@ LAUNCHED: Final = pl.Schema(
         "thread_no": pl.UInt32(),
         "gpu_ns": pl.Int64(),
         "computes": pl.Boolean(),
+        "solver": pl.Boolean(),
         "graph": pl.Boolean(),
         "optimizer": pl.Boolean(),
         "exchange": pl.Boolean(),
+        "backward": pl.Boolean(),
     }
 )
 """A row per launch of a process on its largest device, in order. `name` is what it launched, as a
@@ -68,9 +76,11 @@ def launches_in_order(events: Events, process: int) -> Launched:
         "thread_no",
         "gpu_ns",
         ~pl.col("kind").is_in(["memcpy", "memset"]).alias("computes"),
+        (kernel & matching(name, SOLVER)).alias("solver"),
         graph.alias("graph"),
         (kernel & matching(name, OPTIMIZER)).alias("optimizer"),
         ((rows["kind"] == "memcpy") & matching(name, EXCHANGE)).alias("exchange"),
+        events.threads["autograd"][rows["thread_no"]].alias("backward"),
     )
     return _with_syncs(launched, events, process)
 

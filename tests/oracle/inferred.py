@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 
@@ -13,6 +14,20 @@ from tests.oracle.report import Report
 
 OPTIMIZERS = ("multi_tensor_apply", "adam", "addcdiv", "adagrad", "rmsprop")
 OPTIMIZER_WORDS = re.compile(r"(?<![a-z])(sgd|lamb|lion|muon)(?![a-z])")
+SOLVERS: tuple[str, ...] = (
+    "gesvd",
+    "svd_",
+    "offa_stage",
+    "sytrd",
+    "sytrf",
+    "hetrd",
+    "hetrf",
+    "syev",
+    "heev",
+)
+SOLVERS += ("stedc", "laed", "steqr", "geqr", "gebrd", "larf", "potrf", "potrs", "getrf", "getrs")
+SOLVERS += ("laswp",)
+SOLVER_WORDS = re.compile(r"(trsm|trsv)(?![a-z])")
 DECIDING = 1 << 16
 
 Code = tuple[object, ...]
@@ -25,8 +40,10 @@ class Launch:
     call: int
     name: tuple[bool, str]
     exact: Code
+    backward: bool
     gpu_ns: int
     copies: bool
+    solves: bool
     optimizer: bool
     exchange: bool
 
@@ -70,6 +87,11 @@ class Mark:
         """§8.26."""
         return self.most_hold([one.optimizer for one in self.launches])
 
+    @property
+    def always_optimizes(self) -> bool:
+        """§8.27: whether all regular stretches hold an optimizer."""
+        return all(any(one.optimizer for one in self.launches[a:b]) for a, b in self.regular)
+
     @cached_property
     def replays(self) -> bool:
         """§8.26."""
@@ -81,14 +103,20 @@ class Mark:
         return self.copies_or_waits or self.replays
 
     @cached_property
-    def updated_later(self) -> bool:
-        """§8.26: whether an optimizer follows the first place."""
-        return any(one.optimizer for one in self.launches[self.places[0] + 1 :])
+    def within_step(self) -> bool:
+        """§8.26: whether an optimizer follows the first place, the backward pass follows the last
+        one, or all is of that pass."""
+        first, last = self.places[0], self.places[-1]
+        backward = [one.backward for one in self.launches]
+        inside, behind = sum(backward[first:last]), sum(backward[last:])
+        undone = inside == 0 and behind >= len(self.stretches)
+        updated = any(one.optimizer for one in self.launches[first + 1 :])
+        return updated or undone or inside == last - first
 
     @property
     def tells(self) -> bool:
         """§8.26: whether something says that steps begin there."""
-        return self.optimizes or self.replays or (self.copies_or_waits and not self.updated_later)
+        return self.optimizes or self.replays or (self.copies_or_waits and not self.within_step)
 
     @cached_property
     def copies_or_waits(self) -> bool:
@@ -107,9 +135,14 @@ class Mark:
 
     @cached_property
     def most_frequent(self) -> int:
-        """How many stretches are of the most frequent sort."""
-        sorts = Counter(self._sort(a, b) for a, b in self.stretches)
+        """How many regular stretches are of the most frequent sort."""
+        sorts = Counter(self._sort(a, b) for a, b in self.regular)
         return max(sorts.values())
+
+    @property
+    def alike(self) -> Fraction:
+        """How many of the others are as the first one of the most frequent sort."""
+        return Fraction(self.most_frequent - 1, len(self.regular) - 1)
 
     def _sort(self, a: int, b: int) -> frozenset[tuple[object, int]]:
         names = Counter(one.name for one in self.launches[a:b] if not one.copies)
@@ -126,7 +159,7 @@ class Mark:
         )
         unvaried = len(self.places) >= 50 and self.most_frequent >= len(self.stretches) - 1
         to_the_end = rest <= 2 * self.length
-        return not self.updated_later and (nothing_beside or (unvaried and to_the_end))
+        return not self.within_step and (nothing_beside or (unvaried and to_the_end))
 
     @property
     def updates(self) -> int:
@@ -213,6 +246,8 @@ def launches_of(report: Report, process: int) -> list[Launch]:
     first = {call: min(launched, key=by_start) for call, launched in mine.items()}
     there = [call for call in mine if ops[first[call]].device == largest]
     there.sort(key=lambda call: (calls[call].start_ns, by_start(first[call])))
+    threads = report.trace.threads
+    autograd = {one.thread for one in threads if one.name.startswith("pt_autograd")}
     waits = [
         call.start_ns
         for call, class_ in zip(calls, report.calls.classes, strict=True)
@@ -232,8 +267,10 @@ def launches_of(report: Report, process: int) -> list[Launch]:
                 call,
                 name,
                 (name, grid),
+                calls[call].thread in autograd,
                 sum(ops[index].end_ns - ops[index].start_ns for index in mine[call]),
                 copies=op.kind in ("memcpy", "memset"),
+                solves=op.kind == "kernel" and is_solver(op.name),
                 optimizer=op.kind == "kernel" and is_optimizer(op.name),
                 exchange=place in waited
                 or (op.kind == "memcpy" and any(way in op.name for way in ("HtoD", "DtoH"))),
@@ -246,6 +283,12 @@ def is_optimizer(name: str) -> bool:
     """§8.24."""
     low = name.lower()
     return any(part in low for part in OPTIMIZERS) or bool(OPTIMIZER_WORDS.search(low))
+
+
+def is_solver(name: str) -> bool:
+    """§8.24."""
+    low = name.lower()
+    return any(part in low for part in SOLVERS) or bool(SOLVER_WORDS.search(low))
 
 
 def codes(launches: list[Launch]) -> list[list[Code | None]]:
@@ -275,7 +318,7 @@ def good_marks(launches: list[Launch]) -> list[Mark]:
             inside = [at for a, b in mark.regular for at in range(a, b)]
             if 3 * len(mark.regular) < 2 * len(mark.stretches):
                 continue
-            computes = mark.most_hold([not one.copies for one in launches])
+            computes = mark.most_hold([not one.copies and not one.solves for one in launches])
             total_ns = sum(one.gpu_ns for one in launches)
             lasts = mark.replays or 12 * mark.gpu_ns >= total_ns
             if lasts and computes and 2 * sum(known[at] for at in inside) >= len(inside):
@@ -297,14 +340,10 @@ def decided(launches: list[Launch]) -> Mark | None:
         count = optimizing or [mark for mark in far if mark.copies_or_waits] or count
         most = max(mark.gpu_ns for mark in count)
         count = [mark for mark in count if 2 * mark.gpu_ns >= most]
-        alike = {mark: mark.most_frequent / len(mark.stretches) for mark in count}
-        best = max(count, key=lambda mark: alike[mark])
-        count = [
-            mark
-            for mark in count
-            if 3 * mark.most_frequent * len(best.stretches)
-            >= 2 * best.most_frequent * len(mark.stretches)
-        ]
+        steady = [mark for mark in count if 4 * len(mark.regular) >= 3 * len(mark.stretches)]
+        count = steady or count
+        best = max(mark.alike for mark in count)
+        count = [mark for mark in count if 3 * mark.alike >= 2 * best]
         shortest = min(mark.length for mark in count)
         level = [mark for mark in count if 2 * mark.length <= 3 * shortest]
         mark = border(level)
@@ -316,6 +355,7 @@ def decided(launches: list[Launch]) -> Mark | None:
 
 def border(level: list[Mark]) -> Mark:
     """§8.27: the mark of a level where the steps begin."""
+    level = [mark for mark in level if mark.always_optimizes] or level
     counts = Counter(len(mark.places) for mark in level)
     usual = max(counts, key=lambda places: (counts[places], places))
     if not any(mark.optimizes for mark in level):

@@ -108,7 +108,7 @@ def setting_up(random: Random) -> list[Launched]:
 def without_loop(random: Random, kind: str) -> list[Launched]:
     """A program that repeats no step."""
     names = [f"kernel_{number}" for number in range(random.randint(4, 40))]
-    length = random.randint(3, 600)
+    length, time_steps = random.randint(3, 600), random.randint(50, 80)
     programs: dict[str, Sequence[Launched]] = {
         "random kernels": kernels(*random.choices(names, k=length)),
         "random kernels and copies": [
@@ -122,6 +122,15 @@ def without_loop(random: Random, kind: str) -> list[Launched]:
             *backward(),
             UPDATE,
         ],
+        "one pass over time steps, undone without an update": [
+            *layers(time_steps, "forward"),
+            *layers(time_steps, "backward", thread=AUTOGRAD),
+        ],
+        "one call of a solver": [
+            *kernels("offA_stage1", *["gesvdbj_batch", "svd_column_rotate"] * 9, "offA_stage2"),
+            READ,
+        ]
+        * time_steps,
         "autotuning": setting_up(random),
         "one kernel": kernels("long"),
         "different kernels": kernels(*(f"only_{number}" for number in range(length))),
@@ -135,6 +144,8 @@ WITHOUT_LOOP: Final = (
     "one forward pass",
     "one training step",
     "one training step that reads in each layer",
+    "one pass over time steps, undone without an update",
+    "one call of a solver",
     "autotuning",
     "one kernel",
     "different kernels",
@@ -180,6 +191,8 @@ def looping(random: Random, kind: str, steps: int) -> list[Launched]:
             ]
         elif kind == "reads now and then":
             step = [*step, READ, WAIT] if number % 10 == 9 else step
+        elif kind == "a solver in each step":
+            step = [*step, *kernels("whiten", *["geqr2", "larft"] * 20), READ]
         elif kind == "two devices":
             step = [*step, *[replace(one, device=1) for one in step[: len(step) // 2]]]
         made.append(step)
@@ -199,6 +212,7 @@ LOOPING: Final = (
     "only graphs",
     "streams",
     "reads now and then",
+    "a solver in each step",
     "two devices",
 )
 
