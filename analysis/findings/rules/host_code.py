@@ -1,7 +1,14 @@
-"""`host-code`: one piece of Python holds the GPU up in every step.
+"""Python between launches that the GPU waits for.
 
-A long piece between two launches: logging, a metric on the CPU, a Python loop, a file that is
-written. A CUDA graph is no help: the piece itself has to become faster, rarer, or another thread's.
+* `host-code`: one piece of Python holds the GPU up in every step: logging, a metric on the CPU, a
+  Python loop, a file that is written. A CUDA graph is no help: the piece itself has to become
+  faster, rarer, or another thread's.
+* `loop-of-launches`: a Python loop that launches a few small kernels in each pass. An update of
+  moving averages, an optimizer written by hand, a loss computed image by image, a sum over time:
+  the GPU waits before each kernel.
+* `data-loading`: the GPU waits while the host gets the next batch ready. A loader in the training
+  process does its work between two steps. With worker processes it does it during the steps, and
+  the step only takes a finished batch.
 """
 
 from collections.abc import Iterator
@@ -10,20 +17,22 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
-from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, running
-from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, running
+from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
+from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number
 
-CHANGE: Final = (
+CHANGE_OF_HOST_CODE: Final = (
     "do it less often, later, on another thread, or on the GPU; launch the GPU's work before it",
     "make it faster: vectorise loops, cache what does not change",
 )
-SAMPLE: Final = "see which Python it is: record again with --sample-python 1000"
+SAMPLE_CODE: Final = "see which Python it is: record again with --sample-python 1000"
 
 SHORT_NS: Final = 100_000
 """Between two launches a pause that is shorter may be the framework's own work."""
@@ -102,7 +111,11 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
     return Finding(
         rule="host-code",
         title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{where}",
-        change=CHANGE_OF_WAIT if ran.waits else CHANGE if ran.evidence else (*CHANGE, SAMPLE),
+        change=CHANGE_OF_WAIT
+        if ran.waits
+        else CHANGE_OF_HOST_CODE
+        if ran.evidence
+        else (*CHANGE_OF_HOST_CODE, SAMPLE_CODE),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
             f" {duration(int(rows['ns'].sum()) // len(rows))}",
@@ -133,3 +146,149 @@ def _in_turn(phases: Pauses) -> str:
     """`between the steps and in forward`."""
     named = ["between the steps" if phase == OUTSIDE else f"in {phase}" for phase in phases]
     return f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+MANY: Final = 100
+"""So many kernels a step are a loop: five for each of 20 tensors."""
+
+PASSES: Final = 10
+"""A loop launches each of its kernels so often, in the mean. It is no finding if it also waits so
+often, for example to read a value: then the wait has to go first."""
+
+MOST_PCT: Final = 75
+"""A step that is such a loop and little else is launch-bound as a whole."""
+
+SIMPLE_PCT: Final = 95
+"""So many of the kernels must be simple ones. A loop with matmuls is a model, which needs other
+remedies."""
+
+SIMPLE: Final = ("elementwise", "copy/cast", "reduction", "norm", "softmax", "other")
+"""Classes of kernels that one call over many tensors can do."""
+
+BACKWARD: Final = r"(?i)backward"
+"""Autograd repeats there what the forward pass did: the loop to change is not in it."""
+
+CHANGE_OF_LOOP: Final = (
+    "one call for all tensors, such as torch._foreach_lerp_, or a fused optimizer",
+    "stack the tensors, and compute all of them at once",
+    "torch.compile the function: it unrolls the loop and fuses its kernels",
+)
+
+
+def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
+    """The loops of a program whose GPU waits for launches: one for each phase, and one for the code
+    outside all phases."""
+    if not subject.of_steps or not launches_cost(subject):
+        return
+    for phase, kernels in loops(subject).items():
+        pauses = subject.pauses.filter(
+            pl.col("phase") == phase, ~(pl.col("data") | pl.col("loads_code"))
+        )
+        ran = running(subject, phase)
+        size_ns = subject.worst_ns(pauses, "ns")
+        outside = phase == OUTSIDE
+        code = f": {ran.mostly}" if ran.mostly else f", most in {ran.most}" if ran.most else ""
+        where = code if ran.mostly and outside else f"{place(phase)}{code}"
+        count = number(subject.per_step(len(kernels)))
+        faster = scaled(subject.kernels, kernels.with_columns(gain_as_few()))
+        yield Finding(
+            rule="loop-of-launches",
+            title=f"a loop launches {count} small kernels a step{where}",
+            change=CHANGE_OF_LOOP,
+            evidence=(
+                f"{count} kernels a step, {number(kernels['name'].n_unique())} different ones,"
+                f" {duration(kernels.select(median_ns(pl.col('ns'))).item())} each",
+                f"the GPU waits {subject.spent(size_ns)} for these launches and the code between"
+                " them",
+                *ran.evidence,
+            ),
+            table="host_stacks" if ran.evidence else "launches",
+            size_ns=size_ns,
+            steps=subject.steps_with(pauses["start_ns"]),
+            changes=Changes(graphs=(itself(subject, phase),), scaled=faster),
+            exact=False,
+            process=subject.process_of(pauses),
+            phase="" if outside else phase,
+        )
+
+
+def loops(subject: JudgedReport) -> dict[str, pl.DataFrame]:
+    """The kernels of each loop of launches, by phase; `OUTSIDE` where no range is open."""
+    return kept_with(subject, "loops of launches", lambda: dict(_loops(subject)))
+
+
+def _loops(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Phases that launch many kernels, of few kinds, all simple, and that seldom wait."""
+    phase = subject.view.attribution.name_of(subject.kernels["node"]).alias("phase")
+    updates = (pl.col("job") == "optimizer").fill_null(value=False)
+    simple = pl.col("class").is_in(SIMPLE) & ~updates & ~pl.col("phase").str.contains(BACKWARD)
+    kernels = subject.kernels.with_columns(phase).with_columns(simple.alias("simple"))
+    stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
+    for (phase,), rows in sorted(kernels.group_by("phase"), key=lambda group: str(group[0])):
+        count = len(rows)
+        many = subject.per_step(count) >= MANY and 100 * count < MOST_PCT * len(kernels)
+        same = rows["name"].n_unique() * PASSES <= subject.per_step(count)
+        mostly_simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * count
+        if many and same and mostly_simple and stalls.get(phase, 0) * PASSES < count:
+            yield str(phase) or OUTSIDE, rows
+
+
+CHANGE_OF_LOADER: Final = (
+    "DataLoader(num_workers=4 or more, persistent_workers=True, pin_memory=True)",
+    "a larger prefetch_factor where batches take unequally long",
+    "do the work once, before training: store what is decoded or tokenized",
+)
+SAMPLE_BETWEEN: Final = (
+    "see what Python does between the steps: record again with --sample-python 1000"
+)
+
+
+def data_loading(subject: JudgedReport) -> Iterator[Finding]:
+    """Each phase that loads data while the GPU waits, and host code between marked steps: it is
+    mostly the loader's.
+
+    Not if other rules say what that code is: a loop of launches, or code that also holds the GPU up
+    in a phase.
+    """
+    between = between_steps(subject)
+    if runs_between_steps(subject) or OUTSIDE in loops(subject):
+        between = between.clear()
+    pauses = pl.concat([subject.pauses.filter("data"), between])
+    for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
+        yield _data_finding(subject, str(phase), rows)
+
+
+def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
+    size_ns = subject.worst_ns(rows, "ns")
+    known, ran = phase != OUTSIDE, running(subject, phase)
+    what = f"{'waiting' if ran.waits else 'host code'} between the steps"
+    most = f", most in {ran.most}" if ran.most else ""
+    between = f"{what}: {ran.mostly}" if ran.mostly else f"{what}{most}"
+    return Finding(
+        rule="data-loading",
+        title=f"the GPU waits for data{place(phase)}" if known else between,
+        change=CHANGE_OF_LOADER if known else _change_between(subject, ran),
+        evidence=(
+            f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
+            *ran.evidence,
+            "the saving holds if the workers keep up" if known else "no range says what it does",
+        ),
+        table="host_stacks" if ran.evidence else "gap_summary",
+        size_ns=size_ns,
+        steps=subject.steps_with(rows["start_ns"]),
+        changes=Changes(faster_host=((phase, 0.0),)),
+        exact=known,
+        process=subject.process_of(rows),
+        phase=phase if known else "",
+        source=ran.source,
+        via=ran.via,
+        fits=ran.waits and not known,
+    )
+
+
+def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:
+    """What to do about host code outside all ranges: it is no loader where batches have a phase."""
+    if ran.waits:
+        return CHANGE_OF_WAIT
+    change = CHANGE_OF_HOST_CODE if ran.evidence else (SAMPLE_BETWEEN,)
+    return change if subject.pauses["data"].any() else (*change, *CHANGE_OF_LOADER)

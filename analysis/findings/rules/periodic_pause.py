@@ -14,8 +14,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Spot, collects, spot_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.code_loading import CHANGE as CHANGE_OF_LOADING
-from nsysflow.analysis.findings.rules.recompile import recompiling
+from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING, recompiling
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import PARTS, device_parts
 from nsysflow.analysis.selection.view import JudgedView, View

@@ -1,16 +1,24 @@
-"""`sync-in-loop` and `scalar-readback`: the host waits for the GPU in every step.
+"""Waits for the GPU, for the driver and of one stream for another.
 
-While the host waits it launches nothing. When the GPU is done it idles until the host has launched
-again. `.item()`, `if tensor`, `print(tensor)` and `.cpu()` wait as synchronize() does.
+* `sync-in-loop` and `scalar-readback`: the host waits for the GPU in every step. While it waits it
+  launches nothing. When the GPU is done it idles until the host has launched again. `.item()`,
+  `if tensor`, `print(tensor)` and `.cpu()` wait as synchronize() does.
+* `dependency-wait`: a stream waits for another one, and the GPU has nothing else to do.
+* `allocator-churn`: memory is taken from the driver, and given back, in every step. cudaFree waits
+  for all that the GPU has to do, and cudaMalloc takes 0.1 ms and more. PyTorch's caching allocator
+  needs neither, once it has seen the largest step.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from nsysflow.analysis.findings.finding import Finding
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.stall_findings import Stalls, stalls_of
-from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.base.units import number
 
 READ_BACK: Final = (
     "read it some steps later, or keep it on the GPU: torch.where or a mask instead of `if tensor`",
@@ -72,4 +80,81 @@ def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
         source=places[0].source,
         via=places[0].via,
         culprit=places[0].api,
+    )
+
+
+CHANGE_OF_DEPENDENCY: Final = (
+    "record the event right after the work that is needed, not after all that follows",
+    "wait as late as possible: right before the first kernel that needs it (stream.wait_event)",
+    "give the waiting stream other work meanwhile, or put both on one stream",
+)
+
+
+def dependency_wait(subject: JudgedReport) -> Iterator[Finding]:
+    """Each phase in which the GPU idles although the next operation was launched long before."""
+    rows = subject.tables.gap_summary.filter(pl.col("cause") == "dependency")
+    for (phase,), here in sorted(rows.group_by("phase"), key=lambda group: str(group[0])):
+        yield _dependency(subject, str(phase), here)
+
+
+def _dependency(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
+    idle_ns = subject.worst_ns(rows, "total_ns")
+    first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
+    awaited = f" for {first['culprit']}" if first["culprit"] else " for another one"
+    source, via = first["source"] or "", first["via"] or ""
+    return Finding(
+        rule="dependency-wait",
+        title=f"a stream waits{awaited}{place(phase, line(source, via))}",
+        change=CHANGE_OF_DEPENDENCY,
+        evidence=(
+            f"{subject.idle(idle_ns)}, in {number(int(rows['gaps'].sum()))}"
+            " gaps whose next operation was launched long before",
+        ),
+        table="gap_summary",
+        size_ns=idle_ns,
+        steps=subject.steps,
+        at_most_ns=idle_ns,
+        phase=phase,
+        source=source,
+        via=via,
+        culprit=first["culprit"],
+    )
+
+
+CHANGE_OF_ALLOCATION: Final = (
+    "no torch.cuda.empty_cache() in the loop; let PyTorch keep what it has",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where shapes change from step to step",
+    "allocate buffers once, before the loop, and write into them (out=, copy_)",
+)
+
+
+def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
+    """All calls that allocate or free memory; the place is where they lose most."""
+    every = sorted(stalls_of(subject, "alloc"), key=lambda stalls: stalls.idle_ns)
+    if not every:
+        return
+    most = every[-1]
+    apis = subject.stalls.filter(pl.col("what") == "alloc")["api"].value_counts(sort=True)
+    counted = ", ".join(f"{number(n)} {api}" for api, n in apis.head(3).iter_rows())
+    idle_ns = sum(stalls.idle_ns for stalls in every)
+    blocked_ns = sum(stalls.blocked_ns for stalls in every)
+    yield Finding(
+        rule="allocator-churn",
+        title=f"memory allocated and freed{' in the loop' if subject.of_steps else ''}: {most.api}"
+        f"{place(most.phase, most.line)}",
+        change=CHANGE_OF_ALLOCATION,
+        evidence=(
+            f"{counted} in {subject.steps} steps" if subject.of_steps else counted,
+            f"they block the host for {subject.spent(blocked_ns)} and cost {subject.idle(idle_ns)}",
+            "what Python does around these calls is not in the saving",
+        ),
+        table="syncs",
+        size_ns=idle_ns,
+        steps=max(stalls.steps for stalls in every),
+        changes=Changes(removed=(Removal(kind="alloc"),)),
+        waits=True,
+        phase=most.phase,
+        source=most.source,
+        via=most.via,
+        culprit=most.api,
     )

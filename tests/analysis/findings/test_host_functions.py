@@ -10,9 +10,8 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.host_functions import AT_THE_LINE, Running, code, functions, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.findings.rules.code_loading import code_loading
-from nsysflow.analysis.findings.rules.data_loading import data_loading
-from nsysflow.analysis.findings.rules.host_code import host_code
+from nsysflow.analysis.findings.rules.compilation import code_loading
+from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.phases.names import OUTSIDE
 from tests import tiny

@@ -10,9 +10,8 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import LOADS_DATA, JudgedReport
-from nsysflow.analysis.findings.rules.code_loading import code_loading
-from nsysflow.analysis.findings.rules.data_loading import data_loading
-from nsysflow.analysis.findings.rules.host_code import host_code
+from nsysflow.analysis.findings.rules.compilation import code_loading
+from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.periodic_pause import GARBAGE, Excess, periodic_pause
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop, options_of

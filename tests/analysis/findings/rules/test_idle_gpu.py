@@ -12,7 +12,7 @@ import nsysflow
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.idle_gpu import IDLE_PCT, idle_gpu
+from nsysflow.analysis.findings.rules.last_resort import IDLE_PCT, idle_gpu
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options
 from tests import tiny

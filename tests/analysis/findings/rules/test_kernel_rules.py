@@ -14,19 +14,25 @@ from nsysflow.analysis.analyze import Tables
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
-from nsysflow.analysis.findings.rules.cast_storm import cast_storm
-from nsysflow.analysis.findings.rules.concatenation import concatenation
-from nsysflow.analysis.findings.rules.fp32_matmul import fp32_matmul
-from nsysflow.analysis.findings.rules.fp64_kernels import fp64_kernels
-from nsysflow.analysis.findings.rules.idle_chip import LOW_PCT, idle_chip
-from nsysflow.analysis.findings.rules.largest_kernels import largest_kernels
-from nsysflow.analysis.findings.rules.layout_transpose import layout_transpose
-from nsysflow.analysis.findings.rules.optimizer_not_fused import optimizer_not_fused
-from nsysflow.analysis.findings.rules.small_grid import small_grid
-from nsysflow.analysis.findings.rules.tiny_kernels import tiny_kernels
-from nsysflow.analysis.findings.rules.unaligned_matmul import unaligned_matmul
-from nsysflow.analysis.findings.rules.unfused_attention import replaced_by_fused, unfused_attention
-from nsysflow.analysis.findings.rules.unfused_elementwise import unfused_elementwise
+from nsysflow.analysis.findings.rules.extra_kernels import (
+    cast_storm,
+    concatenation,
+    layout_transpose,
+)
+from nsysflow.analysis.findings.rules.fusion import (
+    optimizer_not_fused,
+    replaced_by_fused,
+    tiny_kernels,
+    unfused_attention,
+    unfused_elementwise,
+)
+from nsysflow.analysis.findings.rules.last_resort import largest_kernels
+from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid
+from nsysflow.analysis.findings.rules.tensor_cores import (
+    fp32_matmul,
+    fp64_kernels,
+    unaligned_matmul,
+)
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import judged_view
 from tests import tiny

@@ -6,8 +6,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.data_loading import data_loading
-from nsysflow.analysis.findings.rules.loop_of_launches import loop_of_launches
+from nsysflow.analysis.findings.rules.host_code import data_loading, loop_of_launches
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import US, Row, found, judged, named

@@ -8,7 +8,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.recompile import recompile
+from nsysflow.analysis.findings.rules.compilation import recompile
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched
 from tests.oracle.model import Op, Shape

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysflow.analysis.findings.findings import find
-from nsysflow.analysis.findings.rules.recomputation import recomputation, recomputed
+from nsysflow.analysis.findings.rules.extra_kernels import recomputation, recomputed
 from tests import tiny
 from tests.analyses import EXAMPLES
 from tests.analysis.findings.subjects import US, Kernels, found, left_of, subject_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 import nsysflow
 from nsysflow.analysis.findings.findings import find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.straggler import straggler
+from nsysflow.analysis.findings.rules.communication import straggler
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks

@@ -6,10 +6,8 @@ from dataclasses import replace
 import pytest
 
 from nsysflow.analysis.findings.findings import find
-from nsysflow.analysis.findings.rules.blocking_copies import blocking_copies
-from nsysflow.analysis.findings.rules.dependency_wait import dependency_wait
-from nsysflow.analysis.findings.rules.exposed_copy import exposed_copy
-from nsysflow.analysis.findings.rules.waits import waits
+from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
+from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop

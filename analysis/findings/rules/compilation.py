@@ -1,7 +1,10 @@
-"""`recompile`: steps after start-up in which the program compiles or loads GPU code anew.
+"""GPU code that is built or loaded while steps should be steady.
 
-torch.compile, XLA and libraries build code for the shapes that they see. A new one costs seconds:
-9.7 s in a step among steps of 6 ms.
+* `code-loading`: every step waits for it. A kernel is loaded when it is first launched. Where
+  shapes change from step to step, libraries and torch.compile build new kernels again and again:
+  cuDNN's attention took 41 ms for each token of a growing KV cache (h200-decode-samples).
+* `recompile`: single steps after start-up build code anew. torch.compile, XLA and libraries build
+  code for the shapes that they see. A new one costs seconds: 9.7 s in a step among steps of 6 ms.
 """
 
 from collections.abc import Iterator
@@ -11,15 +14,56 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.lookup import matching
 from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.schema import grid_as_text
 from nsysflow.analysis.steps.kinds import steps_of_run
 from nsysflow.base.units import duration, number
 
-CHANGE: Final = (
+CHANGE_OF_LOADING: Final = (
+    "keep shapes the same from step to step: pad to a few lengths, a static KV cache",
+    "run every shape once before the loop; torch.compile(dynamic=True) where they must vary",
+    "where cuDNN builds attention for each length: torch.backends.cuda.enable_cudnn_sdp(False)",
+)
+
+
+def code_loading(subject: JudgedReport) -> Iterator[Finding]:
+    """Steady steps in which the GPU waits while code is built and loaded, and goes on to."""
+    pauses = subject.pauses.filter("loads_code")
+    if pauses.is_empty() or not subject.of_steps or subject.is_unlike_later:
+        return
+    size_ns = subject.worst_ns(pauses, "ns")
+    steps = subject.steps_with(pauses["start_ns"])
+    most = pauses.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase")["phase"][-1]
+    calls = subject.tables.gap_summary.filter(pl.col("cause") == "module_load")
+    calls = (
+        calls.group_by("culprit").agg(pl.col("gaps", "total_ns").sum()).sort("total_ns", "culprit")
+    )
+    culprit, _, loading_ns = calls.row(-1)
+    yield Finding(
+        rule="code-loading",
+        title=f"GPU code is built and loaded in the loop: {culprit}{place(most)}",
+        change=CHANGE_OF_LOADING,
+        evidence=(
+            f"{steps} of {subject.steps} steps load code; the GPU waits {duration(size_ns)} a step",
+            f"loading itself takes {duration(subject.per_step(loading_ns))} a step in {culprit};"
+            " the rest is the host code around it, which builds what is loaded",
+            *running(subject, most).evidence,
+        ),
+        table="gap_summary",
+        size_ns=size_ns,
+        steps=steps,
+        at_most_ns=size_ns,
+        phase="" if most == OUTSIDE else most,
+        culprit=culprit,
+    )
+
+
+CHANGE_OF_RECOMPILING: Final = (
     "keep shapes, types and Python values the same from step to step: pad, drop_last=True",
     "TORCH_LOGS=recompiles says why; torch.compile(dynamic=True) where shapes must vary",
     "run every shape once before the loop",
@@ -114,7 +158,7 @@ def _finding(subject: JudgedReport, found: Recompiling) -> Finding:
         rule="recompile",
         title=f"{what} {which} compile{'s' if len(numbers) == 1 else ''} GPU code again:"
         f" {duration(length_ns)} among steps of {duration(length_ns - longest['excess_ns'])}",
-        change=CHANGE,
+        change=CHANGE_OF_RECOMPILING,
         evidence=(
             f"{number(longest['loads'])} calls load GPU code in the longest, and"
             f" {number(longest['ranges'])} ranges of a compiler begin",

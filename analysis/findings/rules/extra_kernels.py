@@ -1,0 +1,304 @@
+"""Kernels that a program could do without.
+
+* `cast-storm`: conversions of tensors from one dtype to another.
+* `layout-transpose`: kernels that only put a tensor into another order.
+* `concatenation`: kernels that only put tensors behind one another. torch.cat reads and writes all
+  of its tensors. A cache that grows by it is copied whole for each new entry: of a thousand tokens,
+  the first one is copied a thousand times.
+* `recomputation`: kernels of the forward pass that run again in the backward pass. Gradient
+  checkpointing drops activations and computes them a second time, to save memory. Where the memory
+  is there, that buys nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.events.source_lines import code_frames
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import (
+    LAUNCHES_TOO,
+    JudgedReport,
+    in_words,
+    kernel_finding,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
+from nsysflow.analysis.frames.lookup import matching, repeated
+from nsysflow.base.units import between, percent
+
+CASTS_PCT: Final = 10.0
+"""Autocast casts each weight once a step and each gradient back. Where matmuls are large that is
+below this: 9 % of attn_sdpa's kernel time, 38 % with a batch of 256 rows (H200, 2026-11-22)."""
+
+CHANGE_OF_CASTS: Final = (
+    "keep parameters in bfloat16 (model.to(torch.bfloat16)) instead of casting them in each step",
+    "one autocast region around the whole forward: casts of weights are then kept for its length",
+    "torch.compile: it fuses casts into their neighbours",
+)
+
+CHANGE_OF_INFERENCE: Final = (
+    "cast or dequantize weights once, before the loop, if they fit: nothing here changes them",
+    "of weights in 8 or 4 bits: a matmul that reads them as they are (torchao, torch._scaled_mm)",
+    "torch.compile: it fuses casts into their neighbours",
+)
+
+TRAINS: Final = r"(?i)backward|[^a-z]grad|dgrad|wgrad|adam|sgd|multi_tensor"
+"""Kernels of a backward pass or an optimizer."""
+
+SCALED: Final = "what was cast from integers is scaled, and a matmul reads it"
+
+
+def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
+    """Kernels that convert tensors, as autocast inserts them, outside of attention. Where nothing
+    trains and weights are dequantized, the kernels that scale them are counted, too."""
+    kernels = subject.kernels.with_columns(pl.col("ns").alias("gain_ns"))
+    casts = pl.col("cast") & (pl.col("job").is_null() | (pl.col("job") != "attention"))
+    scaled = _dequantizing(kernels)
+    if share_of_kernels(subject, kernels.filter(casts | scaled)) < CASTS_PCT:
+        return
+    names = kernels["name"].unique().cast(pl.String)
+    trains = names.str.contains(TRAINS).any() or is_backward(subject).any()
+    dequantizes = not trains and share_of_kernels(subject, kernels.filter(scaled)) >= CASTS_PCT
+    rows = kernels.filter(casts | scaled if dequantizes else casts)
+    share = share_of_kernels(subject, rows)
+    if share < CASTS_PCT:
+        return
+    what = "weights dequantized in each step" if dequantizes else "casts between dtypes"
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="cast-storm",
+        title=f"{what}: {percent(share)} of kernel time",
+        change=CHANGE_OF_CASTS if trains else CHANGE_OF_INFERENCE,
+        evidence=(in_words(subject, rows), *([SCALED] if dequantizes else [])),
+    )
+
+
+def _dequantizing(kernels: pl.DataFrame) -> pl.Series:
+    """Whether each kernel is a cast from integers or one of the elementwise kernels right behind
+    it, where a matmul follows these on the stream."""
+    if not kernels["from_integers"].any():
+        return repeated(value=False, length=len(kernels))
+    scaling = (pl.col("class") == "elementwise") & ~pl.col("from_integers")
+    runs = run_of(kernels, scaling)
+    matmul = pl.col("class") == "matmul"
+    beside = kernels.select(
+        pl.col("from_integers").shift(1).over("lane").alias("before"),
+        matmul.shift(-1).over("lane").alias("after"),
+    )
+    reads = beside["before"][runs["first"]] & beside["after"][runs["last"]]
+    return covered(kernels, runs.filter(reads).with_columns(pl.col("first") - 1))
+
+
+LAYOUT_PCT: Final = 5.0
+"""Some copies into another order are needed: attention's heads took 2 % of the kernel time of
+GPT-2 with fused attention. NCHW under cuDNN's tensor cores took 18 % (H200, 2026-11-22)."""
+
+CONVOLUTIONS: Final = (
+    "channels_last: model.to(memory_format=torch.channels_last), and its input likewise",
+    "no .permute() or NCHW operation between convolutions: each makes cuDNN convert again",
+)
+FASTER_TOO: Final = (
+    "convolutions and norms are faster in NHWC, too: it saves more than these conversions"
+)
+COPIES: Final = (
+    "no .contiguous() or .reshape() of a transposed tensor: matmul and attention can read it",
+    "keep one order through the layer: transpose a weight once, at the start",
+    "torch.compile: it reads through transposes, and fuses the copies that are left",
+)
+
+
+def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
+    """cuDNN's conversions between NCHW and NHWC, transposes, and copies of strided tensors.
+
+    Where channels_last takes the conversions away, convolutions and norms get faster, too: on an
+    H100 2.9 of 13.8 ms were conversions, and 6.8 ms were saved (2026-11-25). How much that is
+    depends on shapes that no kernel's name tells, so these are what is saved at least.
+    """
+    orders = pl.col("layout") & (pl.col("job").is_null() | (pl.col("job") == "chain"))
+    rows = subject.kernels.filter(orders).with_columns(pl.col("ns").alias("gain_ns"))
+    if share_of_kernels(subject, rows) < LAYOUT_PCT:
+        return
+    of_convolutions = pl.col("name").cast(pl.String).str.contains("(?i)nhwc|convertTensor")
+    convolutions = int(rows.filter(of_convolutions)["ns"].sum()) * 2 > int(rows["ns"].sum())
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="layout-transpose",
+        title="tensors copied into another order:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CONVOLUTIONS if convolutions else COPIES,
+        evidence=(in_words(subject, rows), *([FASTER_TOO] if convolutions else [])),
+        saves_more=convolutions,
+    )
+
+
+CONCATENATES: Final = r"(?i)CatArray|concatenate_kernel|cupy_concatenate"
+"""Kernels of PyTorch, and CuPy's."""
+
+CONCATENATION_PCT: Final = 10.0
+"""Models that join tensors here and there spend 8 % of their kernel time on it at most (43
+recordings), a decoder that appended to its cache 60 % (H100, 2026-11-26)."""
+
+MOSTLY: Final = 0.7
+"""A tensor grows if so many steps take longer than the one before …"""
+
+LEAST_PAIRS: Final = 10
+"""… of at least so many."""
+
+GROWING: Final = (
+    "allocate it once for the longest case, and write into it: cache[:, at] = new",
+    "a static KV cache (transformers: cache_implementation='static')",
+    "append to a list, and concatenate once at the end",
+)
+CHANGE_OF_CONCATENATION: Final = (
+    "write the parts into one tensor that is allocated once, each into its slice",
+    "torch.compile the module: it writes many parts to where they belong",
+)
+
+
+def concatenation(subject: JudgedReport) -> Iterator[Finding]:
+    """The kernels of torch.cat and torch.stack, where they take much of the kernel time."""
+    named = matching(subject.kernels["name"], CONCATENATES)
+    rows = subject.kernels.filter(named).with_columns(pl.col("ns").alias("gain_ns"))
+    share = share_of_kernels(subject, rows)
+    if share < CONCATENATION_PCT:
+        return
+    growth = _growth(subject, rows)
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="concatenation",
+        title=f"torch.cat {'copies a growing tensor' if growth else 'copies tensors'}:"
+        f" {percent(share)} of kernel time",
+        change=GROWING if growth else CHANGE_OF_CONCATENATION,
+        evidence=growth,
+    )
+
+
+def _growth(subject: JudgedReport, rows: pl.DataFrame) -> tuple[str, ...]:
+    """In how many steps these kernels take longer than in the one before, as a sentence; none where
+    that is no rule."""
+    if not subject.of_steps:
+        return ()
+    step = subject.judged_steps["start_ns"].unique().sort()
+    of_step = step.search_sorted(rows["start_ns"], side="right").alias("of")
+    each = rows.group_by(of_step).agg(pl.col("ns").sum()).sort("of")["ns"]
+    pairs, rises = len(each) - 1, int((each.diff() > 0).sum())
+    if pairs < LEAST_PAIRS or rises < MOSTLY * pairs:
+        return ()
+    shortest, *_, longest = each.sort()
+    spread = between(shortest, longest)
+    return (f"in {rises} of {pairs} steps it takes longer than in the one before: {spread}",)
+
+
+RECOMPUTED_PCT: Final = 3.0
+"""A change that saves less of the kernel time is not worth the memory."""
+
+ALIKE: Final = 4
+"""So many neighbours run again in the same order: in attention's backward pass two or three are as
+in its forward pass, by chance."""
+
+BACKWARD: Final = r"(?i)(?:^|/)[^/]*backward"
+"""Ranges of the backward pass."""
+
+CHECKPOINT: Final = r"(?:^|/)torch/utils/checkpoint\.py$"
+
+CHANGE_OF_RECOMPUTATION: Final = (
+    "checkpoint fewer layers, or none if the memory allows: every second one costs half",
+    "keep what is dear and recompute what is cheap: create_selective_checkpoint_contexts of"
+    " torch.utils.checkpoint",
+    "make room first: fused attention, 16 bits, a loss that is computed in chunks",
+)
+
+
+def recomputation(subject: JudgedReport) -> Iterator[Finding]:
+    """Runs of kernels of the forward pass, with a matrix product among them, that run again in the
+    backward pass. (On an H100 2.82 of 20.7 ms; without it a step takes 17.5 ms, 2026-11-25.)"""
+    kernels = subject.kernels.with_columns(
+        is_backward(subject), _kernel_keys(subject).alias("key"), pl.col("ns").alias("gain_ns")
+    )
+    rows = kernels.filter(recomputed(kernels))
+    again_ns, whole_ns = int(rows["ns"].sum()), int(kernels["ns"].sum())
+    if 100 * again_ns < RECOMPUTED_PCT * whole_ns or again_ns == 0:
+        return
+    share = percent(100 * again_ns / whole_ns)
+    at = _called_at(subject)
+    finding = kernel_finding(
+        subject,
+        rows,
+        rule="recomputation",
+        title="the forward pass is computed again in backward"
+        f"{f', {at}' if at else ''}: {share} of kernel time",
+        change=CHANGE_OF_RECOMPUTATION,
+        evidence=(
+            f"run a second time, with the same sizes in the same order: {in_words(subject, rows)}",
+            LAUNCHES_TOO,
+        ),
+    )
+    yield replace(finding, source=at)
+
+
+def recomputed(kernels: pl.DataFrame) -> pl.Series:
+    """Whether each kernel is of the backward pass and repeats one of the forward pass.
+
+    Args:
+        kernels: stream by stream in order: `lane`, `backward`, `class` and `key`, the same for
+            kernels of one name and shape.
+    """
+    ahead = [pl.col("key").shift(-at) for at in range(ALIKE)]
+    same = pl.struct("lane", "backward")
+    whole = pl.all_horizontal(
+        (same.shift(-at) == same).fill_null(value=False) for at in range(1, ALIKE)
+    )
+    starts = kernels.select(
+        "backward", pl.when(whole).then(pl.concat_list(ahead)).alias("gram")
+    ).with_row_index("row")
+    forward = starts.filter(~pl.col("backward"))[["gram"]].drop_nulls().unique()
+    again = starts.filter("backward").drop_nulls("gram").join(forward, on="gram", how="semi")
+    row = pl.Series("row", again["row"], dtype=pl.Int64)
+    marks = repeated(value=False, length=len(kernels)).fill_null(value=False)
+    for at in range(ALIKE):
+        marks = marks.scatter(row + at, True)
+    runs = run_of(kernels, pl.lit(marks))
+    matrix = kernels["class"].is_in([*MATRIX_CLASSES]).arg_true()
+    holds = matrix.search_sorted(runs["last"], side="right") > matrix.search_sorted(runs["first"])
+    return covered(kernels, runs.filter(holds))
+
+
+def is_backward(subject: JudgedReport) -> pl.Series:
+    """Whether each kernel was launched in a range of the backward pass, or by autograd's thread."""
+    attribution, threads = subject.view.attribution, subject.timeline.events.threads
+    path = attribution.path_of(subject.kernels["node"])
+    in_range = attribution.paths["joined"].str.contains(BACKWARD)[path]
+    by_thread = threads["autograd"][subject.kernels["thread_no"]]
+    either = pl.lit(in_range).fill_null(value=False) | pl.lit(by_thread).fill_null(value=False)
+    return pl.select(either.alias("backward")).to_series()
+
+
+def _kernel_keys(subject: JudgedReport) -> pl.Series:
+    """A number for each name and grid."""
+    grids = subject.grids.select(pl.all().gather(subject.kernels["detail"]))
+    return (
+        grids.with_columns(subject.kernels["name"].to_physical())
+        .select(pl.struct(pl.all()).rank("dense"))
+        .to_series()
+    )
+
+
+def _called_at(subject: JudgedReport) -> str:
+    """The line that calls PyTorch's checkpoint most often in stacks; empty where none shows it."""
+    frames = subject.timeline.trace.frames
+    inside = frames.filter(pl.col("file").cast(pl.String).str.contains(CHECKPOINT))
+    if inside.is_empty():
+        return ""
+    outermost = inside.group_by("stack").agg(until=pl.col("depth").max())
+    lines = code_frames(frames, subject.timeline.options.own).join(outermost, on="stack")
+    callers = lines.filter(pl.col("depth") > pl.col("until")).unique(
+        "stack", keep="first", maintain_order=True
+    )
+    counts = callers.group_by("line").len().sort(-pl.col("len").cast(pl.Int64), "line")
+    return str(counts["line"][0]) if len(counts) else ""

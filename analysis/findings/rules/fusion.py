@@ -1,0 +1,261 @@
+"""Many kernels where one would do.
+
+* `unfused-attention`: a softmax between two matmuls, each of them a pass over all scores.
+* `unfused-elementwise`: chains of kernels that only read and write memory.
+* `tiny-kernels`: many kernels back to back that are mostly their own start and end.
+* `optimizer-not-fused`: an optimizer that updates one tensor after the other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import (
+    LAUNCHES_TOO,
+    JudgedReport,
+    in_words,
+    kernel_finding,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import MOST_GLUE, TINY_NS, covered, is_glue, run_of
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.units import duration, percent
+
+CHANGE_OF_ATTENTION: Final = (
+    "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), in 16 bits",
+    "Hugging Face: from_pretrained(..., attn_implementation='sdpa')",
+    "a mask or bias of its own: torch.nn.attention.flex_attention, compiled; or FlashAttention",
+)
+
+_BACKWARD: Final = r"(?i)backward"
+
+
+def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
+    """All that fused attention replaces: scale, mask, casts, softmax, dropout, and the matmuls.
+
+    Fused attention keeps the scores on the chip. Its matmuls no longer write or read them, and how
+    much faster they are then no trace can know: on an H100 a layer of 2048 tokens took 7.8 ms so,
+    of which 4.8 ms between the matmuls, and 1.7 ms fused (2026-11-25). So the bound is that nothing
+    of it takes any time.
+    """
+    replaced = subject.kernels.filter(replaced_by_fused(subject.kernels))
+    rows = replaced.with_columns(pl.col("ns").alias("gain_ns"))
+    if rows.is_empty():
+        return
+    between = rows.filter(pl.col("job") == "attention")
+    matmuls = rows.filter(pl.col("class") == "matmul")
+    count = subject.per_step(between["run"].n_unique())
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="unfused-attention",
+        title="attention is not fused:"
+        f" {percent(share_of_kernels(subject, between))} of kernel time between its matmuls",
+        change=CHANGE_OF_ATTENTION,
+        evidence=(
+            f"matmul, softmax, matmul: {count:,} times{' a step' if subject.of_steps else ''}",
+            f"between the matmuls: {in_words(subject, between)}",
+            f"its matmuls take {duration(subject.worst_ns(matmuls, 'ns'))}, and less when fused",
+            LAUNCHES_TOO,
+        ),
+    )
+
+
+def replaced_by_fused(kernels: pl.DataFrame) -> pl.Series:
+    """Whether fused attention replaces each kernel: those between two matmuls with a softmax, the
+    matmul before and the one behind, and in the backward pass, where a product has two gradients,
+    another one on each side with what stands between the two.
+
+    Args:
+        kernels: as of `kernels_in_order`.
+    """
+    backward = pl.col("softmax") & pl.col("name").cast(pl.String).str.contains(_BACKWARD)
+    backwards = kernels.select(backward).to_series().arg_true()
+    runs = run_of(kernels, pl.col("job") == "attention")
+    has_backward = backwards.search_sorted(runs["last"], side="right") > backwards.search_sorted(
+        runs["first"]
+    )
+    edges = runs.with_columns(
+        has_backward.alias("backward"),
+        (pl.col("first") - 1).alias("before"),
+        (pl.col("last") + 1).alias("behind"),
+    )
+    pairs = _matmuls(kernels)
+    edges = edges.join(
+        pairs.select(before="row", earlier="earlier"),
+        on="before",
+        how="left",
+        maintain_order="left",
+    ).join(
+        pairs.select(behind="row", later="later"), on="behind", how="left", maintain_order="left"
+    )
+    outer = edges.select(
+        first=pl.when("backward").then("earlier").otherwise("before"),
+        last=pl.when("backward").then("later").otherwise("behind"),
+    )
+    return covered(kernels, outer)
+
+
+def _matmuls(kernels: pl.DataFrame) -> pl.DataFrame:
+    """`row`, `earlier`, `later`: each matmul, and its neighbours on the same stream. Only glue may
+    stand between two neighbours. A matmul without a neighbour has its own row there."""
+    rows = kernels.with_row_index("row")
+    matmul = (pl.col("class") == "matmul").fill_null(value=False)
+    other = (~matmul & ~is_glue().fill_null(value=False)).cum_sum()
+    found = rows.select("row", "lane", other.alias("others"), matmul.alias("matmul"))
+    found = found.filter("matmul")
+    near = pl.col("row") - pl.col("row").shift(1) <= MOST_GLUE + 1
+    same = (pl.col("lane") == pl.col("lane").shift(1)) & (
+        pl.col("others") == pl.col("others").shift(1)
+    )
+    joined = (near & same).fill_null(value=False)
+    return found.with_columns(joined.alias("joined")).select(
+        "row",
+        earlier=pl.when("joined").then(pl.col("row").shift(1)).otherwise("row"),
+        later=pl.when(pl.col("joined").shift(-1, fill_value=False))
+        .then(pl.col("row").shift(-1))
+        .otherwise("row"),
+    )
+
+
+CHAINS_PCT: Final = 15.0
+"""Chains with less of the kernel time are the usual glue of a model (verdict §4)."""
+
+FUSED_MOST: Final = 8
+"""Of a longer chain, so many kernels at most are taken as one: its tensors change."""
+
+WHOLE_ROWS: Final = ("norm", "softmax")
+"""These need a row before they give its first number: a fused kernel holds one of them."""
+
+CHANGE_OF_CHAINS: Final = (
+    "torch.compile the module: it fuses neighbours into one kernel",
+    "fused operations: F.layer_norm or rms_norm, GELU and dropout in one call; in-place where the"
+    " input is not needed any more",
+    "a fused kernel of your own in Triton",
+)
+
+
+def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
+    """Elementwise, norm, softmax and copy kernels that follow one another.
+
+    Each reads what the one before wrote. Fused, what lies between is neither written nor read: a
+    chain then takes as long as its longest kernel. (`fusion-eager`: 103 of 260 us by that; the
+    fused kernel takes 97 us, torch.compile's 117 us.)
+    """
+    chains = _chain_pieces(subject.kernels.filter(pl.col("job") == "chain"))
+    if share_of_kernels(subject, chains) < CHAINS_PCT:
+        return
+    pieces = chains["piece"].n_unique()
+    share = percent(share_of_kernels(subject, chains))
+    per_step, a_step = subject.per_step, " a step" if subject.of_steps else ""
+    yield kernel_finding(
+        subject,
+        chains,
+        rule="unfused-elementwise",
+        title=f"{per_step(len(chains)):,} memory-bound kernels not fused: {share} of kernel time",
+        change=CHANGE_OF_CHAINS,
+        evidence=(
+            in_words(subject, chains),
+            f"they are {per_step(pieces):,} chains{a_step}; fused, each takes as long as its"
+            " longest kernel",
+            LAUNCHES_TOO,
+        ),
+    )
+
+
+def _chain_pieces(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Rows of chains of two or more, with `piece` and `gain_ns`: each takes the same share of what
+    its chain needs beyond its longest kernel."""
+    row = pl.int_range(pl.len(), dtype=pl.UInt32)
+    whole_row = pl.col("class").is_in(WHOLE_ROWS)
+    part = pl.struct("run", whole_row.cum_sum()).rle_id().alias("part")
+    cut = kernels.with_columns(part)
+    begins = (pl.col("part") != pl.col("part").shift(1)).fill_null(value=True)
+    at = (row - pl.when(begins).then(row).forward_fill()) // FUSED_MOST
+    cut = cut.with_columns(pl.struct("part", at).rle_id().alias("piece"))
+    pieces = cut.group_by("piece", maintain_order=True).agg(
+        pl.len().alias("count"), pl.col("ns").sum().alias("sum"), pl.col("ns").max().alias("most")
+    )
+    piece = cut["piece"]
+    left = (pieces["most"] / pieces["sum"]).fill_nan(1.0)[piece]
+    gain = (cut["ns"] * (1 - left)).round(0).cast(pl.Int64)
+    return cut.with_columns(gain.alias("gain_ns")).filter(pieces["count"][piece] > 1)
+
+
+TINY_PCT: Final = 5.0
+"""Less of the kernel time is not worth a change of the program."""
+
+LEFT_AS_ONE: Final = 0.2
+"""What is left of them as few kernels over many tensors: AdamW for 120 tensors took 1.37 ms in
+1,140 kernels and 0.22 ms in 6 (H200, torch 2.11, 2026-11-22)."""
+
+CHANGE_OF_TINY: Final = (
+    "one call over many tensors: torch._foreach_add_(tensors, ...), or the tensors as views of one",
+    "torch.compile the loop: it fuses what it can",
+    "a CUDA graph (torch.compile(mode='reduce-overhead')): its kernels start 1 us sooner",
+)
+
+
+def gain_as_few() -> pl.Expr:
+    """`gain_ns` of kernels that few over many tensors replace."""
+    return (pl.col("ns") * (1 - LEFT_AS_ONE)).round().cast(pl.Int64).alias("gain_ns")
+
+
+def tiny_kernels(subject: JudgedReport) -> Iterator[Finding]:
+    """Runs of kernels under 5 us, outside of an optimizer, also where the GPU never idles."""
+    rows = subject.kernels.filter(pl.col("job") == "tiny").with_columns(gain_as_few())
+    if share_of_kernels(subject, rows) < TINY_PCT:
+        return
+    count = subject.per_step(len(rows))
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="tiny-kernels",
+        title=f"{count:,} kernels under {duration(TINY_NS)} back to back:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CHANGE_OF_TINY,
+        evidence=(in_words(subject, rows), LAUNCHES_TOO),
+    )
+
+
+MANY_OF_OPTIMIZER: Final = 50
+"""So many kernels a step: AdamW with foreach=True takes 19 for 120 tensors, with fused=True 6."""
+
+CHANGE_OF_OPTIMIZER: Final = (
+    "fused=True: torch.optim.AdamW(..., fused=True) updates hundreds of tensors in one kernel",
+    "foreach=True where an optimizer has no fused version",
+    "an optimizer of your own: torch._foreach_mul_, torch._foreach_addcdiv_, ...; or"
+    " torch.compile(optimizer.step)",
+)
+
+
+def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
+    """Elementwise kernels in an optimizer's range, or runs with AdamW's arithmetic tensor by tensor
+    (`addcdiv`, `lerp`). `multi_tensor_apply` is foreach already."""
+    rows = subject.kernels.filter(pl.col("job") == "optimizer").with_columns(gain_as_few())
+    count = subject.per_step(len(rows))
+    if count < MANY_OF_OPTIMIZER:
+        return
+    finding = kernel_finding(
+        subject,
+        rows,
+        rule="optimizer-not-fused",
+        title=f"the optimizer updates tensor by tensor: {count:,} kernels"
+        f"{' a step' if subject.of_steps else ''}",
+        change=CHANGE_OF_OPTIMIZER,
+        evidence=(in_words(subject, rows),),
+    )
+    yield _with_launches(subject, finding)
+
+
+def _with_launches(subject: JudgedReport, finding: Finding) -> Finding:
+    """With the launches as one where the optimizer has a range of its own; its idle time counts."""
+    if "optim" not in finding.phase.lower() or finding.changes is None:
+        return finding
+    phases = subject.tables.phases.filter(pl.col("path") == finding.phase)
+    idle_ns = subject.per_step(int(phases["idle_ns"].sum()))
+    changes = Changes(graphs=(finding.phase,), scaled=finding.changes.scaled)
+    return replace(finding, changes=changes, size_ns=finding.size_ns + idle_ns)

@@ -1,0 +1,119 @@
+"""Kernels that leave much of the chip idle.
+
+* `small-grid`: kernels with too few blocks for the chip.
+* `idle-chip`: kernels run, and the counters say that the chip does little.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import (
+    JudgedReport,
+    in_words,
+    kernel_finding,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import TINY_NS
+from nsysflow.analysis.schema import blocks_of_grid
+from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT
+from nsysflow.base.units import percent
+
+MOST_WAVES: Final = 0.5
+"""Below half a block per SM, twice the blocks still run at once."""
+
+SMALL_PCT: Final = 5.0
+"""Kernels with less of the kernel time are not worth it (verdict §4)."""
+
+CHANGE_OF_GRID: Final = (
+    "more work per kernel: a larger batch, or the tensors of several calls stacked into one",
+    "matmul with few rows and a long inner dimension: split-K, torch.compile(mode='max-autotune')",
+    "a kernel of your own: more, smaller blocks; or run independent ones on two streams",
+)
+
+
+def small_grid(subject: JudgedReport) -> Iterator[Finding]:
+    """Kernels of 5 us or more whose blocks leave more than half of the SMs empty.
+
+    Twice the blocks would take half the time. Where grids were not loaded it stays quiet.
+    """
+    some = subject.kernels.filter(pl.col("ns") >= TINY_NS, pl.col("class") != "comm")
+    small = some.with_columns(_waves(subject, some).alias("waves")).filter(
+        pl.col("waves") < MOST_WAVES
+    )
+    rows = small.with_columns((pl.col("ns") // 2).alias("gain_ns"))
+    share = share_of_kernels(subject, rows)
+    if share < SMALL_PCT:
+        return
+    most = rows.group_by("name", "waves").agg(pl.col("ns").sum()).sort("ns", "waves")
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="small-grid",
+        title=f"kernels too small for the chip: {percent(share)} of kernel time",
+        change=CHANGE_OF_GRID,
+        evidence=(
+            in_words(subject, rows),
+            f"the one with most time has {most['waves'][-1]:.2f} blocks per SM",
+        ),
+    )
+
+
+def _waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
+    """Blocks per SM of each kernel; null where its grid or the GPU's SMs are not known."""
+    grid = subject.grids.select(pl.all().gather(kernels["detail"]))
+    counts = subject.view.trace.devices[["device", "sm_count"]].drop_nulls().unique("device").rows()
+    sms = kernels["device"].replace_strict(dict(counts), default=None, return_dtype=pl.Int64)
+    return grid.select(blocks_of_grid() / sms).to_series()
+
+
+LOW_PCT: Final = 30.0
+"""Half of `BUSY_PCT`, from which on a counter limits the work. Kernels that move whole tensors
+were between 30 and 60 % of DRAM in all our reports."""
+
+SHARE_PCT: Final = 5.0
+"""A class with less of the kernel time is not worth it."""
+
+CHANGE_OF_IDLE_CHIP: Final = (
+    "more work per kernel: a larger batch, larger tiles, fewer and fused kernels",
+    "run independent kernels on two streams, so that they share the chip",
+    "see in Nsight Compute what such a kernel waits for: ncu --set full",
+)
+
+
+def idle_chip(subject: JudgedReport) -> Iterator[Finding]:
+    """A class of kernels during which neither SMs, tensor cores nor DRAM reach 30 %."""
+    issued = pl.max_horizontal("sm_issue_pct", "tensor_active_pct")
+    moved = pl.sum_horizontal("dram_read_pct", "dram_write_pct")
+    low = subject.tables.gpu_metrics.filter(
+        pl.col("group") == "class", pl.col("bound") == "latency", pl.col("name") != "comm"
+    ).with_columns(issued.alias("issued"), moved.alias("moved"))
+    low = low.filter(pl.max_horizontal("issued", "moved") < LOW_PCT)
+    whole = int(subject.kernels["ns"].sum())
+    for row in low.iter_rows(named=True):
+        rows = _of_class(subject, row)
+        if int(rows["ns"].sum()) * 100 >= SHARE_PCT * whole:
+            yield kernel_finding(
+                subject,
+                rows,
+                rule="idle-chip",
+                title=f"the chip is mostly idle while {row['name']} kernels run",
+                change=CHANGE_OF_IDLE_CHIP,
+                evidence=(
+                    in_words(subject, rows),
+                    f"while they run: SMs issue {percent(row['sm_issue_pct'])}, tensor cores"
+                    f" {percent(row['tensor_active_pct'])}, DRAM {percent(row['moved'])} of the"
+                    " maximum",
+                ),
+                table="gpu_metrics",
+            )
+
+
+def _of_class(subject: JudgedReport, row: dict[str, Any]) -> pl.DataFrame:
+    """Its kernels. With the busiest counter at `BUSY_PCT` they would take as much less time."""
+    reached = max(row["issued"], row["moved"]) / BUSY_PCT
+    gain = (pl.col("ns") * (1 - reached)).round().cast(pl.Int64).alias("gain_ns")
+    mine = (pl.col("class") == row["name"]) & (pl.col("device") == row["device"])
+    return subject.kernels.filter(mine).with_columns(gain)
