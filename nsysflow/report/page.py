@@ -9,7 +9,7 @@ from nsysflow.analysis.tables.integrity import IN_WORDS
 from nsysflow.analysis.tables.table import Table
 from nsysflow.base.units import number, percent
 from nsysflow.report.blocks import block_of
-from nsysflow.report.blocks.mfu import mfu_sentences
+from nsysflow.report.blocks.accounting import mfu_sentences
 from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block

@@ -12,7 +12,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS
 from nsysflow.analysis.tables.mfu import MFU
 from nsysflow.base.errors import FlopsError
-from nsysflow.report.blocks.mfu import mfu_sentences
+from nsysflow.report.blocks.accounting import mfu_sentences
 from nsysflow.report.results import Results
 from tests.analyses import analysed, loaded, oracle_of
 from tests.oracle.accounting import Keep
