@@ -1,5 +1,5 @@
 """All findings of a report or a run: every rule asked, each finding valued, the largest saving
-first.
+first, and savings that cannot be left out.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -10,7 +10,6 @@ import polars as pl
 
 from nsysflow.analysis.findings.explanation import effort_of
 from nsysflow.analysis.findings.finding import Finding, Valued, in_function
-from nsysflow.analysis.findings.host_round_trip import with_round_trips
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import WORTH_PCT, least_ns, plan_of, ranked, together_ns, value
 from nsysflow.analysis.findings.rules import (
@@ -19,12 +18,12 @@ from nsysflow.analysis.findings.rules import (
 )
 from nsysflow.analysis.findings.run_saving import RunReplays
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
-from nsysflow.analysis.findings.soundness import sound
+from nsysflow.analysis.findings.stall_findings import with_round_trips
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
-from nsysflow.analysis.trace import Note
+from nsysflow.analysis.trace import Note, NoteKind
 
 FINDINGS: Final = TableSchema(
     """One row per thing to change, in the order in which to act; `finding` numbers them. A saving
@@ -372,3 +371,48 @@ TABLES: Final = (
         ),
     ),
 )
+
+
+def sound(plan: Iterable[Valued]) -> tuple[tuple[Valued, ...], tuple[Note, ...]]:
+    """The findings whose savings can be, and a note for each other one. The steps of those that are
+    left are without it."""
+    kept: list[Valued] = []
+    notes: list[Note] = []
+    unsound_ns = 0
+    before_ns = None
+    for one in plan:
+        step_after_ns = one.step_after_ns + unsound_ns
+        if problem := problem_of(one, before_ns):
+            unsound_ns += (before_ns or one.step_ns) - step_after_ns
+            notes.append(_unsound_note(one, problem))
+            continue
+        kept.append(replace(one, step_after_ns=step_after_ns))
+        before_ns = step_after_ns
+    return tuple(kept), tuple(notes)
+
+
+def problem_of(one: Valued, before_ns: int | None) -> str:
+    """What cannot be of a finding's saving; empty where it can be.
+
+    Args:
+        one: the finding.
+        before_ns: the step with all changes before it; None for the first one.
+    """
+    before_ns = one.step_ns if before_ns is None else before_ns
+    if not 0 <= one.low_ns <= one.high_ns:
+        return "it is negative"
+    if max(one.high_ns, one.alone_ns, one.later_ns) > one.step_ns:
+        return "it is longer than the step"
+    if one.step_after_ns > before_ns:
+        return "the step gets longer"
+    if one.counts and one.step_after_ns < one.busy_after_ns:
+        return "the step gets shorter than the work in it"
+    return ""
+
+
+def _unsound_note(one: Valued, problem: str) -> Note:
+    return Note(
+        NoteKind.UNSOUND_FINDING,
+        f"a finding of rule {one.finding.rule} is left out, as its saving cannot be: {problem}."
+        " Please report that as a fault of nsysflow",
+    )

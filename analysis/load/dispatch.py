@@ -9,11 +9,18 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.load import nsys_rep, parquetdir
+from nsysflow.analysis.load import parquetdir
 from nsysflow.analysis.load.canonical import trace_of
-from nsysflow.analysis.load.compressed import MAGICS, unpacked
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
+from nsysflow.analysis.load.unpacking import (
+    MAGICS,
+    NSYS_SUFFIXES,
+    Export,
+    export_of,
+    exported,
+    unpacked,
+)
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 from nsysflow.base.names import report_name
@@ -30,7 +37,7 @@ _IN_A_RUN: Final = (
 
 ENDINGS: Final = (
     *(f"{ending}{packed}" for ending in (".sqlite", ".trace.json") for packed in ("", *_PACKED)),
-    *nsys_rep.SUFFIXES,
+    *NSYS_SUFFIXES,
 )
 """Endings of reports, the most likely first."""
 
@@ -41,7 +48,7 @@ _TAR_MAGIC: Final = slice(257, 262)
 def load(
     path: str | Path,
     *,
-    export: nsys_rep.Export | None = None,
+    export: Export | None = None,
     shapes: Shapes = True,
     scratch: Scratch | None = None,
 ) -> Trace:
@@ -81,7 +88,7 @@ def is_json(head: bytes) -> bool:
 
 
 @contextmanager
-def opened(path: Path, export: nsys_rep.Export | None = None) -> Iterator[tuple[Path, str]]:
+def opened(path: Path, export: Export | None = None) -> Iterator[tuple[Path, str]]:
     """A report found, unpacked or exported: the path to read, and its name in messages.
 
     Raises:
@@ -135,7 +142,7 @@ def _report_in(folder: Path) -> Path:
     )
 
 
-def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: ExitStack) -> Path:
+def _plain(path: Path, shown: str, export: Export | None, temporary: ExitStack) -> Path:
     """`path`, or a temporary file with its content unpacked or exported."""
     if path.is_dir():
         return path
@@ -143,8 +150,8 @@ def _plain(path: Path, shown: str, export: nsys_rep.Export | None, temporary: Ex
     for magic, suffix in MAGICS.items():
         if head.startswith(magic) or (shown.endswith(suffix) and magic.startswith(head)):
             return temporary.enter_context(unpacked(path, suffix, shown))
-    if shown.endswith(nsys_rep.SUFFIXES) and not head.startswith(MAGIC):
-        return temporary.enter_context(nsys_rep.exported(path, shown, export))
+    if shown.endswith(NSYS_SUFFIXES) and not head.startswith(MAGIC):
+        return temporary.enter_context(exported(path, shown, export))
     return path
 
 
@@ -197,9 +204,9 @@ def _head(path: Path, shown: str) -> bytes:
 
 def _again(shown: str) -> Remedy:
     """How to make a report of that name again."""
-    if shown.endswith(nsys_rep.SUFFIXES):
+    if shown.endswith(NSYS_SUFFIXES):
         return record_again()
     if _JSON.search(shown):
         advice, command = record_again(collector="kineto")
         return f"{advice}, and let it end by itself: torch.profiler writes when it stops", command
-    return nsys_rep.export_of(shown)
+    return export_of(shown)

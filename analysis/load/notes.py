@@ -6,8 +6,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.load.export_tables import Raw, nvtx_event_types
-from nsysflow.analysis.load.nsys_rep import export_of
 from nsysflow.analysis.load.sampled import wanted_metrics
+from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.trace import Note, NoteKind
 
 _KNOWN_SCHEMA: Final = 3

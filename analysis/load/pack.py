@@ -15,11 +15,9 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.source_files import shown_files
-from nsysflow.analysis.load.compressed import pack_into, temporary_folder
 from nsysflow.analysis.load.dispatch import is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark, slim_payload
-from nsysflow.analysis.load.nsys_rep import Export
 from nsysflow.analysis.load.sampled import (
     BACKTRACE,
     SAMPLE,
@@ -36,6 +34,7 @@ from nsysflow.analysis.load.sqlite import (
     read_sqlite,
     sqlite_uri,
 )
+from nsysflow.analysis.load.unpacking import Export, pack_into, temporary_folder
 from nsysflow.analysis.trace import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import NotAReport, OutputError, record_again

@@ -7,8 +7,8 @@ from types import MappingProxyType
 import polars as pl
 
 from nsysflow.analysis.load.export_tables import TABLES, Raw, Table, assemble, check_tables
-from nsysflow.analysis.load.nsys_rep import export_of
 from nsysflow.analysis.load.sampled import Where, read_sampled
+from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.base.errors import Damaged, Remedy
 
 

@@ -28,8 +28,8 @@ from nsysflow.analysis.load.export_tables import (
     assemble,
     check_tables,
 )
-from nsysflow.analysis.load.nsys_rep import export_of
 from nsysflow.analysis.load.sampled import Where, read_sampled
+from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.base.errors import Busy, Damaged, NotAReport, ReportError
 
 MAGIC: Final = b"SQLite format 3\0"

@@ -9,8 +9,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.arrivals import costs_of
 from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.groups import ALL_RANKS
-from nsysflow.analysis.ranks.kernels import NumberedRanks, RunSteps
+from nsysflow.analysis.ranks.groups import ALL_RANKS, NumberedRanks, RunSteps
 from nsysflow.analysis.tables.accounting import ACCOUNTING
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 

@@ -19,8 +19,16 @@ from nsysflow.analysis.ranks.arrivals import (
 )
 from nsysflow.analysis.ranks.bandwidth import bandwidth_table
 from nsysflow.analysis.ranks.digest import Digest
-from nsysflow.analysis.ranks.groups import groups_of, kinds_of, lanes_together, with_kind
-from nsysflow.analysis.ranks.kernels import RunSteps, kernels_of, ranks_of, steps_of
+from nsysflow.analysis.ranks.groups import (
+    RunSteps,
+    groups_of,
+    kernels_of,
+    kinds_of,
+    lanes_together,
+    ranks_of,
+    steps_of,
+    with_kind,
+)
 from nsysflow.analysis.ranks.outliers import (
     NOTICED,
     outliers_table,

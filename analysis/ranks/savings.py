@@ -12,7 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.ranks.digest import ORIGIN, Digest
-from nsysflow.analysis.ranks.kernels import NumberedRanks, RunSteps
+from nsysflow.analysis.ranks.groups import NumberedRanks, RunSteps
 from nsysflow.analysis.ranks.stragglers import PASSED_ON
 
 _UNKNOWN: Final = -(1 << 62)

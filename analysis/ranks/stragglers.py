@@ -6,8 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.frames.statistics import whole_ns
-from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND
-from nsysflow.analysis.ranks.kernels import NumberedRanks, RunSteps
+from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND, NumberedRanks, RunSteps
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 REASONS: Final = ("cost_work_ns", "cost_copy_ns", "cost_group_ns", "cost_host_ns")

@@ -12,14 +12,13 @@ from nsysflow.analysis.frames.parallel import computed_once, kept_with
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.selection.bound import device_parts
+from nsysflow.analysis.selection.bound import ViewBound, bound_of_view, device_parts
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import whole_windows
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.index import TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
-from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_view
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
 

@@ -8,8 +8,7 @@ from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tracks import rows as host
 from nsysflow.analysis.tracks.lanes import COUNTERS, PATHS, PROFILER, RANGES, STEPS, Lanes
-from nsysflow.analysis.tracks.rows import gaps, operations, sorted_by_lane
-from nsysflow.analysis.tracks.stack_frames import stack_frames
+from nsysflow.analysis.tracks.rows import gaps, operations, sorted_by_lane, stack_frames
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,14 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.selection.bound import LEAST_PCT, PARTS
+from nsysflow.analysis.selection.bound import (
+    LEAST_PCT,
+    PARTS,
+    ViewBound,
+    bound_of_parts,
+    without_recording,
+)
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
-from nsysflow.analysis.tables.view_bound import ViewBound, bound_of_parts, without_recording
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.ledger import LONG, slowest_ledger

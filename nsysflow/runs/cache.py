@@ -48,12 +48,12 @@ def fingerprint(path: Path) -> str | None:
         None where there is no such report, or where a program may still be writing it.
     """
     from nsysflow.analysis.load.dispatch import report_at
-    from nsysflow.analysis.load.nsys_rep import SUFFIXES
+    from nsysflow.analysis.load.unpacking import NSYS_SUFFIXES
 
     digest = blake2b(digest_size=_KEY_BYTES)
     try:
         report = report_at(path)
-        if report.name.endswith(SUFFIXES):  # another nsys may export other rows
+        if report.name.endswith(NSYS_SUFFIXES):  # another nsys may export other rows
             digest.update(repr(os.environ.get("NSYSFLOW_NSYS")).encode())
         for part in _identity(report):
             digest.update(part)

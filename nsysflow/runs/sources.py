@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import join, quote
 
-from nsysflow.analysis.load.compressed import MAGICS
 from nsysflow.analysis.load.dispatch import ENDINGS, is_report
+from nsysflow.analysis.load.unpacking import MAGICS
 from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.base.names import distinct_names, report_name
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest

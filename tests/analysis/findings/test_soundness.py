@@ -8,11 +8,10 @@ import polars as pl
 import pytest
 
 import nsysflow
-from nsysflow.analysis.findings.findings import Findings, find
+from nsysflow.analysis.findings.findings import Findings, find, problem_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.findings.saving import Replays
-from nsysflow.analysis.findings.soundness import problem_of
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.trace import NoteKind
 from tests.analyses import analysed, loaded, reports_of_rules

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.compressed import pack_into
+from nsysflow.analysis.load.unpacking import pack_into
 from nsysflow.base.errors import Damaged, NotAReport, OutputError
 from tests.exports import write_export
 from tests.reports import DATA, sqlite_report

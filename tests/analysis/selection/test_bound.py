@@ -9,8 +9,7 @@ import polars as pl
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.selection.bound import PARTS, bounds
-from nsysflow.analysis.tables.view_bound import bound_of_view
+from nsysflow.analysis.selection.bound import PARTS, bound_of_view, bounds
 from tests.agreement import assert_pictures_agree
 from tests.analyses import analysed, few_reports, loaded, sums
 from tests.analysis.events.test_waits import NCCL, with_long_communication

@@ -1,6 +1,11 @@
-"""Compressed reports: unpacked into a private temporary file, and packed again."""
+"""Reports that must be unpacked or exported before they can be read.
+
+Compressed ones are unpacked into a private temporary file, and packed again. An `.nsys-rep` is
+exported to SQLite by a given function, since reading starts no program.
+"""
 
 import errno
+import re
 import shutil
 import sys
 import zlib
@@ -15,7 +20,14 @@ from shlex import quote
 from typing import IO, Final
 
 from nsysflow.base.atomic import scratch_folder
-from nsysflow.base.errors import Damaged, OutputError
+from nsysflow.base.errors import (
+    Damaged,
+    NsysMissing,
+    OutputError,
+    Remedy,
+    ReportError,
+    export_again,
+)
 
 
 @contextmanager
@@ -109,3 +121,56 @@ def pack_into(plain: IO[bytes], packed: IO[bytes], suffix: str) -> None:
         return
     with _WRITERS[suffix](packed) as target:
         shutil.copyfileobj(plain, target, _CHUNK)
+
+
+NSYS_SUFFIXES: Final = (".nsys-rep", ".qdrep")
+
+Export = Callable[[Path, Path], None]
+"""Exports a report (first path) to an SQLite file (second path)."""
+
+_PACKED_NAME: Final = re.compile(r"(\.xz|\.gz|\.zst|/)$")
+_EXPORTED_NAME: Final = re.compile(r"(\.sqlite|_pqtdir)$")
+"""What nsys appends to the name of a report that it exports."""
+
+
+@contextmanager
+def exported(path: Path, shown: str, export: Export | None) -> Iterator[Path]:
+    """The report as an SQLite export in a temporary folder.
+
+    Raises:
+        ReportError: there is nothing to export it with.
+        NsysflowError: whatever `export` raises.
+    """
+    if export is None:
+        raise ReportError(
+            f"{shown} is an Nsight Systems report, and this call was given nothing to export it"
+            " with",
+            "Export it first, and analyse the file that nsys writes",
+            _by_hand(shown),
+        )
+    with temporary_folder(shown, "exported") as folder:
+        out = folder / "report.sqlite"
+        try:
+            export(path, out)
+        except NsysMissing as error:
+            raise ReportError(
+                f"{shown} must be exported first, and {error.seen}",
+                f"{error.advice or 'Install nsys'}, or export the report where nsys is installed",
+                "\n".join(filter(None, (error.command, _by_hand(shown)))),
+            ) from error
+        yield out
+
+
+def export_of(shown: str, *, kind: str = "sqlite", json: bool = False) -> Remedy:
+    """How to make the export called `shown` again, from the report beside it if it is there."""
+    if shown.endswith(NSYS_SUFFIXES):
+        return export_again(shown, kind=kind, json=json)
+    name = _PACKED_NAME.sub("", shown)
+    report = Path(_EXPORTED_NAME.sub("", name) + NSYS_SUFFIXES[0])
+    if report.is_file():
+        return export_again(report, name, kind=kind, json=json)
+    return export_again(kind=kind, json=json)
+
+
+def _by_hand(shown: str) -> str:
+    return f"nsys export --type sqlite {quote(shown)}"
