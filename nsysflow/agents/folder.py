@@ -20,7 +20,7 @@ from nsysflow.base.units import size
 from nsysflow.compare.document import FILE as DOCUMENT
 from nsysflow.report.layout import Block, figure, words
 from nsysflow.report.results import Results
-from nsysflow.report.terminal import set_block
+from nsysflow.report.text import set_block
 from nsysflow.runs.analyze import PAGE, analyze_reports
 from nsysflow.runs.manifest import FILE as MANIFEST
 from nsysflow.runs.manifest import Manifest, read_manifest

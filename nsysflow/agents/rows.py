@@ -16,7 +16,7 @@ from nsysflow.base.names import near_or_all
 from nsysflow.base.units import number
 from nsysflow.report.document import plain
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
-from nsysflow.report.terminal import set_block
+from nsysflow.report.text import set_block
 
 Op = Literal["=", "!=", "<", "<=", ">", ">=", "contains"]
 

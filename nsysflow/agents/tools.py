@@ -19,7 +19,7 @@ from nsysflow.report.explain.pages import Explained, contents, set_explained
 from nsysflow.report.findings import suggestions
 from nsysflow.report.page import compose
 from nsysflow.report.results import Results
-from nsysflow.report.terminal import set_block, set_page, suggestion_lines
+from nsysflow.report.text import set_block, set_page, suggestion_lines
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from nsysflow.runs.captures import sides_of
 from nsysflow.runs.sources import single_report

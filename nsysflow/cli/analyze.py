@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
+from nsysflow.cli.answers import Printed, print_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.exports import Exports, export_options
 from nsysflow.cli.options import (
@@ -24,7 +25,6 @@ from nsysflow.cli.options import (
     window_options,
     worker_options,
 )
-from nsysflow.cli.printed import Printed, print_options
 from nsysflow.cli.settings import configured
 from nsysflow.runs.memory import use_one_thread_for
 

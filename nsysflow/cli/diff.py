@@ -197,8 +197,7 @@ def _show(comparison: "Comparison", form: "Form | None", *, full: bool) -> None:
 def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:
     from nsysflow.report.diff import rows, table
     from nsysflow.report.diff_document import csv_of
-    from nsysflow.report.markdown import block_lines
-    from nsysflow.report.terminal import set_block
+    from nsysflow.report.text import block_lines, set_block
 
     match form:
         case "json":

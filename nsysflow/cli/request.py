@@ -15,7 +15,7 @@ from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
     from nsysflow.base.peaks import Unit
-    from nsysflow.nsys.argv import Backtrace
+    from nsysflow.nsys.program import Backtrace
     from nsysflow.record.request import Request
     from nsysflow.runtime.protocol import Collector
 

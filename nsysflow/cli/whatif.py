@@ -175,7 +175,7 @@ def whatif(
         whatif_json,
         whatif_lines,
     )
-    from nsysflow.runs.whatif import replay_path
+    from nsysflow.runs.questions import replay_path
 
     with progress("replaying"):
         options = Options(step=step, steps=steps, skip=skip, own=own)
@@ -194,6 +194,6 @@ def whatif(
 
 def _wrapped(line: str) -> str:
     from nsysflow.base.screen import line_width
-    from nsysflow.report.terminal import wrapped
+    from nsysflow.report.text import wrapped
 
     return "\n  ".join(wrapped(line, line_width() - 2))

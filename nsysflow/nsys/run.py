@@ -14,9 +14,16 @@ from typing import Final
 from nsysflow.analysis.load import load
 from nsysflow.base.atomic import scratch_folder, staged_file
 from nsysflow.base.errors import CaptureError, Damaged, NsysflowError, OutputError
-from nsysflow.nsys.argv import Recording, export_argv, profile_argv
 from nsysflow.nsys.installations import find_nsys
-from nsysflow.nsys.program import Nsys, is_script, output_of, target_folder
+from nsysflow.nsys.program import (
+    Nsys,
+    Recording,
+    export_argv,
+    is_script,
+    output_of,
+    profile_argv,
+    target_folder,
+)
 
 DISK_FULL: Final = ("disk is full", "no space left on device")
 """The words of SQLite and of the system. nsys prints them when it exports, and still exits with 0

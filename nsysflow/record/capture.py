@@ -1,9 +1,16 @@
-"""A run, end to end: make its folder, start the program, export what nsys wrote."""
+"""A run, end to end: make its folder, start the program, export what nsys wrote; and the plain run,
+the program without a profiler, until some of its steps are timed.
+"""
 
+import os
 import platform
 import re
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, count
@@ -16,24 +23,25 @@ from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import ChildFailed, Damaged, NsysflowError, OutputError
 from nsysflow.base.progress import progress
 from nsysflow.nsys.run import export
-from nsysflow.record.bound import Bound
+from nsysflow.record.bound import EVERY_S, Bound, Quota
 from nsysflow.record.failure import export_failed, no_report_error, program_failed
 from nsysflow.record.machine import Gpus
-from nsysflow.record.plain import run_plain
-from nsysflow.record.plan import Plan
-from nsysflow.record.program import Ending, ProgramEnd, run_program
+from nsysflow.record.plan import PlainCommand, Plan
+from nsysflow.record.program import Ending, Processes, ProgramEnd, run_program
 from nsysflow.runs.manifest import FILE as MANIFEST
 from nsysflow.runs.manifest import (
     LOG,
     PLAIN_LOG,
     GitState,
     Manifest,
+    PlainRun,
     is_run,
     read_manifest,
     take_annotation,
     take_statuses,
     write_manifest,
 )
+from nsysflow.runtime.bound import FEWEST_PLAIN, PLAIN_STEPS
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import ChildStatus
 
@@ -278,3 +286,92 @@ def _git(folder: Path, *words: str) -> str:
         ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
+
+
+GRACE_S: Final = 10
+"""A program that is sent SIGTERM has so long to end before it is killed."""
+
+
+def run_plain(plan: Plan, command: PlainCommand) -> PlainRun:
+    """Run the program without a profiler until its steps are timed, then end it.
+
+    Raises:
+        OSError: the program cannot be started, or the run's folder cannot be written.
+    """
+    request, folder = plan.request, plan.request.folder.resolve()
+    with suppress(OSError):  # a closed terminal must not end the run
+        sys.stderr.write(
+            f"nsysflow: first without the profiler, until {PLAIN_STEPS} steps are timed\n"
+        )
+    quota = Quota(folder, request.processes or 1, reports_steps=True)
+    begun_s = time.monotonic()
+    with progress("timing plain steps"), (folder / PLAIN_LOG).open("wb") as log:
+        code = _run_until(quota, command, folder, log.fileno())
+    lasted_s = time.monotonic() - begun_s
+    quota.end()
+    statuses, annotation = take_statuses(folder), take_annotation(folder)
+    times_ns = [status.plain_step_ns for status in statuses if status.plain_step_ns is not None]
+    if times_ns:
+        return PlainRun(step_ns=max(times_ns))
+    steps = max((status.steps for status in statuses), default=0)
+    missing = annotation.missing if request.annotate else None
+    return PlainRun(step_ns=None, problem=_problem(code, lasted_s, steps, missing))
+
+
+def _problem(code: int | None, lasted_s: float, steps: int, missing: str | None) -> str:
+    """What was seen of a plain run that timed no step, and what to do."""
+    if code:
+        seen, advice = f"it failed with exit code {code}", f"See {PLAIN_LOG} in the run's folder"
+    elif steps:
+        seen = f"{steps} step{'s' if steps > 1 else ''} ran in {lasted_s:.0f} s"
+        advice = (
+            f"At least {FEWEST_PLAIN} steps after start-up are needed: run more, or leave out"
+            " --plain-run"
+        )
+    else:
+        seen = f"no step was reported in {lasted_s:.0f} s{f', and {missing}' if missing else ''}"
+        advice = (
+            "Put the loop into `for batch in nsysflow.steps(loader):`, or leave out --plain-run"
+        )
+    return f"the plain run timed no step: {seen}. {advice}"
+
+
+def _run_until(quota: Quota, command: PlainCommand, folder: Path, log: int) -> int | None:
+    """Run the program until there are enough steps; its exit code, None if we ended it."""
+    with (
+        _interrupted_by_sigterm(),
+        subprocess.Popen(
+            command.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **command.environment},
+            process_group=0,  # a terminal's Ctrl-C comes to us alone, and we end it
+        ) as program,
+    ):
+        try:
+            while program.poll() is None and not quota.is_met():
+                time.sleep(EVERY_S)
+            return program.returncode
+        finally:
+            _end(program, Processes(folder, by_nsys=False))
+
+
+def _end(program: "subprocess.Popen[bytes]", processes: Processes) -> None:
+    """End the program with all that it started, each rank and worker."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        until_s = time.monotonic() + GRACE_S
+        if program.poll() is None or processes.runs():
+            processes.send(number)
+        while time.monotonic() < until_s and (program.poll() is None or processes.runs()):
+            time.sleep(EVERY_S)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM interrupts the block as Ctrl-C does, so that the program is ended, too."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

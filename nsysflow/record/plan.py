@@ -10,8 +10,14 @@ from shlex import join, quote
 from typing import Final
 
 from nsysflow.base.errors import CaptureError
-from nsysflow.nsys.argv import BY_CUDA, WITHOUT_XLA_RANGES, Recording, export_argv, profile_argv
-from nsysflow.nsys.program import Nsys
+from nsysflow.nsys.program import (
+    BY_CUDA,
+    WITHOUT_XLA_RANGES,
+    Nsys,
+    Recording,
+    export_argv,
+    profile_argv,
+)
 from nsysflow.record.machine import find_torchrun
 from nsysflow.record.request import Request
 from nsysflow.runtime import protocol

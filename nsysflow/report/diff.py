@@ -16,8 +16,7 @@ from nsysflow.compare.captures import Capture
 from nsysflow.compare.change import Change
 from nsysflow.compare.comparison import Comparison, Stage, TrackChange
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
-from nsysflow.report.markdown import block_lines, escaped
-from nsysflow.report.terminal import sentence_lines, set_block
+from nsysflow.report.text import block_lines, escaped, sentence_lines, set_block
 
 
 def title(comparison: Comparison) -> str:

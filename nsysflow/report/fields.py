@@ -7,12 +7,11 @@ from typing import Any, TypeVar
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.findings.finding import line
+from nsysflow.analysis.findings.finding import line, without_function
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, number, share
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import RunTables, gpu_name
-from nsysflow.report.source_lines import line_at
 
 T = TypeVar("T")
 
@@ -230,3 +229,10 @@ def mean_count(count: int, steps: int) -> str:
 def time_and_share(ns: int, whole_ns: int) -> str:
     """A time and its share of the whole: `105 ms 34 %`."""
     return f"{duration(ns)} {share(ns, whole_ns)}" if ns else "0"
+
+
+def line_at(cause: str, culprit: str, line: str) -> str:
+    """The line of idle time. The line known of host code is that of the launch after it, so the
+    code is before that line."""
+    before = line and cause == "host" and not culprit
+    return f"before {without_function(line)}" if before else line

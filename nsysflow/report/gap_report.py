@@ -18,8 +18,8 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, percent
 from nsysflow.compare.change import median_step
 from nsysflow.report.layout import Block, figure, words
-from nsysflow.report.markdown import escaped, table_lines
 from nsysflow.report.results import Results
+from nsysflow.report.text import escaped, table_lines
 
 LAUNCHING: Final = "launching"
 """All that it takes until the next operation runs, unless a call blocks the host. A faster CPU

@@ -16,7 +16,7 @@ from nsysflow.analysis.tables.validity import (
 )
 from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
-from nsysflow.nsys.argv import WITHOUT_XLA_RANGES
+from nsysflow.nsys.program import WITHOUT_XLA_RANGES
 from nsysflow.report.results import Results
 
 UNRELATED: Final = "unrelated-reports"

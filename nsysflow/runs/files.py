@@ -11,7 +11,6 @@ from nsysflow.base.errors import OutputError
 from nsysflow.base.names import FOLDER_ENDING, HTML_FILE
 from nsysflow.compare.document import FILE
 from nsysflow.report.gap_report import gap_report, tracks_of, write_gap_report
-from nsysflow.report.markdown import summary
 from nsysflow.report.pictures import CREATOR, DrawnFigures
 from nsysflow.report.results import Results
 from nsysflow.report.tables import (
@@ -22,6 +21,7 @@ from nsysflow.report.tables import (
     write_files,
     write_gaps_csv,
 )
+from nsysflow.report.text import summary
 from nsysflow.runs.manifest import is_run
 from nsysflow.runs.paths import is_pattern
 from nsysflow.runs.sources import sources_of

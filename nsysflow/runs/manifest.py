@@ -13,7 +13,7 @@ import msgspec
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.base.peaks import Unit
-from nsysflow.nsys.argv import Backtrace
+from nsysflow.nsys.program import Backtrace
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import FILES, ChildStatus
 from nsysflow.runtime.protocol import Collector

@@ -14,8 +14,7 @@ import polars as pl
 
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.units import duration
-from nsysflow.nsys.argv import WAIT_NS
-from nsysflow.nsys.program import LAST_NVTX, records_nvtx
+from nsysflow.nsys.program import LAST_NVTX, WAIT_NS, records_nvtx
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runtime.durations import LONGEST, LaterSteps
 from nsysflow.runtime.protocol import Window

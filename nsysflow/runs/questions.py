@@ -1,16 +1,22 @@
 """`nsysflow.whatif`, `diff`, `check` and `explain`: what the commands of these names answer, as the
-documents that their `--json` prints."""
+documents that their `--json` prints.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from nsysflow.analysis.analyze import analyze, replay_and_next
 from nsysflow.analysis.findings.explanation import explanations
-from nsysflow.analysis.findings.run_saving import RunWhatIf
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.run_saving import RunWhatIf, whatif_of_run
 from nsysflow.analysis.options import Options, require_valid
 from nsysflow.analysis.replay.changes import Changes, Removal, is_factor
+from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.base.errors import CheckError, SelectionError
 from nsysflow.compare.baseline import baseline_of, refuse_unlike
 from nsysflow.compare.budget_pages import check_json
@@ -23,9 +29,10 @@ from nsysflow.report.diff_document import diff_json
 from nsysflow.report.explain.finding import numbered_finding, pages_asked_for
 from nsysflow.report.explain.pages import set_explained
 from nsysflow.report.whatif import run_whatif_json, whatif_json
-from nsysflow.runs.analyze import analyze_reports
+from nsysflow.runs.analyze import analyze_reports, with_run
 from nsysflow.runs.captures import captures_of, sides_of
-from nsysflow.runs.whatif import replay_path
+from nsysflow.runs.loading import load
+from nsysflow.runs.sources import single_report, sources_of
 
 StrPath = str | PathLike[str]
 Document = dict[str, Any]
@@ -203,3 +210,38 @@ def _alike(
 def _document(text: str) -> Document:
     document: Document = json.loads(text)
     return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportWhatIf:
+    """The replay of one report, and the finding that saves most beside the changes."""
+
+    report: str
+    whatif: WhatIf
+    next_finding: Valued | None
+
+
+def replay_path(path: Path, options: Options, changes: Changes) -> ReportWhatIf | RunWhatIf:
+    """The replay of one report, or of the ranks of a run together, each with the changes.
+
+    Args:
+        path: a report, or the folder of a run.
+        options: which steps to take.
+        changes: what to change.
+
+    Raises:
+        ReportError: a report cannot be read.
+        NotAReport: there are several reports, but no ranks with collectives in judged steps.
+        UnknownName: a phase, source line or kernel is not in it, or in none of the ranks.
+    """
+    if len(list(sources_of([path]))) > 1:
+        results = analyze_reports([path], options, tables=())
+        subjects = [JudgedReport(each) for each in results.analyses]
+        of_run = whatif_of_run(subjects, results.ranks_of_run, changes)
+        if of_run is not None:
+            return of_run
+    source = single_report(path)  # names the reports if there are several
+    trace = load(source.path, shapes="grid")  # some findings look at grids
+    analysis = analyze(trace, with_run(source.manifest, options))
+    whatif, next_finding = replay_and_next(analysis, changes)
+    return ReportWhatIf(report=trace.report, whatif=whatif, next_finding=next_finding)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.nsys.argv import BY_CUDA, Backtrace, Recording, export_argv, profile_argv
-from nsysflow.nsys.program import Nsys
+from nsysflow.nsys.program import BY_CUDA, Backtrace, Nsys, Recording, export_argv, profile_argv
 from tests.nsys.fakes import an_nsys
 
 NSYS = an_nsys(Path("/opt/nsys"))

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 import nsysflow
-from nsysflow.record import plain as plain_module
+from nsysflow.record import capture
 from nsysflow.record.program import Processes
 from nsysflow.runtime.protocol import PLAIN, RUN_FOLDER
 from tests.nsys.fakes import script
@@ -110,13 +110,13 @@ time.sleep(60)
 
 
 def test_what_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_module, "GRACE_S", 0.3)
+    monkeypatch.setattr(capture, "GRACE_S", 0.3)
     argv, ours = program(STAYS)[1:], {**os.environ, RUN_FOLDER: str(tmp_path), PLAIN: "1"}
     with subprocess.Popen(argv, stdout=subprocess.PIPE, env=ours, process_group=0) as stays:
         assert stays.stdout is not None
         assert [stays.stdout.readline() for _ in range(2)] == [b"ready\n"] * 2
         processes = Processes(tmp_path, by_nsys=False)
-        plain_module._end(stays, processes)
+        capture._end(stays, processes)
         assert stays.returncode == -signal.SIGKILL
         assert not processes.runs()
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from nsysflow.base.errors import CaptureError
-from nsysflow.nsys.argv import WITHOUT_XLA_RANGES
-from nsysflow.nsys.program import Nsys
+from nsysflow.nsys.program import WITHOUT_XLA_RANGES, Nsys
 from nsysflow.record.plan import (
     WINDOW_DEFAULT,
     Plan,

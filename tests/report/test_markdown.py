@@ -1,4 +1,4 @@
-from nsysflow.report.markdown import summary
+from nsysflow.report.text import summary
 from tests.report.handmade import MS, device, results, valued, with_findings
 
 

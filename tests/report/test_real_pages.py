@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
 from nsysflow.report.page import Length
-from nsysflow.report.terminal import page
+from nsysflow.report.text import page_lines
 from nsysflow.report.verdict import judge
 from tests.analyses import KINDS, few_reports, reports_of_rules, run_of
 from tests.reports import PACKED, ROOT
@@ -50,7 +50,7 @@ def proposed(name: str) -> Iterator[str]:
     """The commands that both pages of a report name, and those of the options that they name."""
     lengths: tuple[Length, ...] = ("page", "full")
     for length in lengths:
-        lines = page(run_of(name), width=10_000, length=length, top=None)  # breaks no command
+        lines = page_lines(run_of(name), width=10_000, length=length, top=None)  # breaks no command
         text = "\n".join(line.plain for line in lines)
         yield from re.findall(r"nsysflow (?:analyze|explain) .*", text)
         for option in PROPOSED.findall(text):
@@ -91,7 +91,7 @@ def test_every_real_report_is_valid_and_fits_a_screen(name: str) -> None:
     assert judgement.valid
     assert judgement.bound is not None
     assert not any("wrong time" in remark for remark in judgement.remarks)
-    lines = [*page(run, width=width, top=None)]
+    lines = [*page_lines(run, width=width, top=None)]
     assert max(line.cell_len for line in lines) <= width
     if run.accounting.height == 1:
         assert len(lines) <= height
@@ -100,7 +100,7 @@ def test_every_real_report_is_valid_and_fits_a_screen(name: str) -> None:
 @few_reports
 def test_no_line_is_longer_than_the_screen_is_wide(name: str) -> None:
     for width in (80, 120):
-        lines = page(run_of(name), width=width, top=None)
+        lines = page_lines(run_of(name), width=width, top=None)
         assert max(line.cell_len for line in lines) <= width
 
 

@@ -25,10 +25,9 @@ from nsysflow.report.figures.drawing import OF_RUN
 from nsysflow.report.figures.steps import draw_ranks
 from nsysflow.report.flamegraph import ROW, Heading, speedscope, svg
 from nsysflow.report.gap_report import as_markdown, gap_report, tracks_of
-from nsysflow.report.markdown import summary
 from nsysflow.report.page import Length
 from nsysflow.report.sarif import sarif_json
-from nsysflow.report.terminal import page, set_block
+from nsysflow.report.text import page_lines, set_block, summary
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from tests.analyses import analysed, run_of
 from tests.compare.handmade import capture, row
@@ -105,7 +104,7 @@ def everything() -> Results:
 
 
 def in_terminal(results: Any, length: Length = "page") -> str:
-    return joined(line.plain for line in page(results, width=110, length=length, top=None))
+    return joined(line.plain for line in page_lines(results, width=110, length=length, top=None))
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -3,14 +3,14 @@ from rich.cells import cell_len
 
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.report.layout import Block, words
-from nsysflow.report.terminal import page, set_block
+from nsysflow.report.text import page_lines, set_block
 from tests.report.handmade import MS, Results, device, handmade, results, row, valued, with_findings
 from tests.report.test_reviewed_pages import everything
 
 
 def lines(of: Results, width: int = 110, top: int | None = None) -> list[str]:
     """The page without styles."""
-    return [line.plain for line in page(of, width=width, top=top)]
+    return [line.plain for line in page_lines(of, width=width, top=top)]
 
 
 def test_the_page_fits_a_screen_however_much_there_is() -> None:
@@ -75,5 +75,5 @@ def test_caption_and_rest_stand_beside_the_title_where_there_is_room(
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_every_line_of_a_page_fits_from_60_columns_on(width: int) -> None:
-    printed = [str(line) for line in page(everything(), width=width, length="full", top=None)]
+    printed = [str(line) for line in page_lines(everything(), width=width, length="full", top=None)]
     assert [line for line in printed if cell_len(line) > width] == []

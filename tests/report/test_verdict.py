@@ -6,10 +6,9 @@ import pytest
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.analysis.trace import Trace
-from nsysflow.report.markdown import summary
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
-from nsysflow.report.terminal import page
+from nsysflow.report.text import page_lines, summary
 from nsysflow.report.verdict import DOING, LOSSES, WORDS, Verdict, judge, verdicts
 from tests.report.handmade import (
     MS,
@@ -139,7 +138,7 @@ def test_what_to_check_without_gpu_work_depends_on_who_recorded_and_on_what() ->
 
 
 def lines(of: RealResults) -> list[str]:
-    return [str(line) for line in page(of, width=200, top=None)]
+    return [str(line) for line in page_lines(of, width=200, top=None)]
 
 
 def test_a_failed_check_stands_in_place_of_the_bound() -> None:

@@ -20,7 +20,7 @@ from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
-from nsysflow.report.terminal import page
+from nsysflow.report.text import page_lines
 from nsysflow.runs.analyze import analyze_reports, loops_are_timed, origin_of, reports_in_full
 from nsysflow.runs.engine import Choice, Executor
 from nsysflow.runs.files import write_folder
@@ -96,7 +96,7 @@ def written(results: Results, folder: Path) -> dict[str, bytes]:
     """Every file of a run, and its page as a terminal shows it."""
     write_folder(results, folder, top=None, at_least_ns=0)
     files = {file.name: file.read_bytes() for file in folder.iterdir()}
-    lines = page(results, width=110, length="page", top=None, at_least_ns=0)
+    lines = page_lines(results, width=110, length="page", top=None, at_least_ns=0)
     return {**files, "page": "\n".join(line.plain for line in lines).encode()}
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from rich.text import Text
 
-from nsysflow.report.terminal import page
+from nsysflow.report.text import page_lines
 from nsysflow.runs.cache import Answer, Store, answer_key, fingerprint
 from tests.analyses import run_of
 
@@ -42,7 +42,7 @@ def size_of_one(folder: Path) -> int:
 
 
 def test_an_answer_comes_back_with_its_styles_and_remarks(tmp_path: Path) -> None:
-    lines = [*page(run_of("nan_check-sync"), width=100, length="full", top=None)]
+    lines = [*page_lines(run_of("nan_check-sync"), width=100, length="full", top=None)]
     store = Store(tmp_path)
     store.keep(key_of(1), [REPORT], {"page": Answer.of(lines, ["said"])})
     back = store.answer(key_of(1), "page")

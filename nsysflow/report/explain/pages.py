@@ -13,7 +13,7 @@ from nsysflow.analysis.tables.index import ABOUT, NAMES, declaration, declaratio
 from nsysflow.base.names import printable
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.layout import Block
-from nsysflow.report.terminal import set_block, wrapped
+from nsysflow.report.text import set_block, wrapped
 from nsysflow.report.verdict import LOSSES, WORDS
 
 WIDTH_MAX: Final = 100

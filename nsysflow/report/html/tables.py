@@ -14,7 +14,7 @@ from nsysflow.report.explain.finding import explain_findings
 from nsysflow.report.explain.pages import WIDTH_MAX, Explained, Part
 from nsysflow.report.findings import Suggestion, Suggestions
 from nsysflow.report.html.columns import Blobs, packed
-from nsysflow.report.html.places import Place, places_of
+from nsysflow.report.html.timeline import Place, places_of
 from nsysflow.report.layout import Block, without_empty_columns
 from nsysflow.report.one_table import head, unit_of
 from nsysflow.report.ranks import longer_pct, own_ns, rank_namer

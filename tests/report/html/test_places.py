@@ -8,7 +8,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.report.html.places import places_of
+from nsysflow.report.html.timeline import places_of
 from nsysflow.report.pictures import clocks_of
 from tests import tiny
 from tests.analyses import KINDS, run_of
