@@ -18,11 +18,10 @@ from nsysflow.analysis.replay.whatif import WhatIf, whatif
 from nsysflow.analysis.selection.loop_timeline import LoopTimeline
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import judged_view, run_view, view_of
-from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.steps.kinds import steps_of_run
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.tables.report_tables import ReportTables
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import Displayable, Trace, facts_of
 from nsysflow.analysis.tracks.tracks import Tracks
 
 _FIRST: Final = ("gap_causes", "gap_places", "stalls", "copies")

@@ -23,7 +23,7 @@ from nsysflow import catalog, region, steps
 from nsysflow.kernels.timer import CUDATimerCollection
 from nsysflow.runs.manifest import LOG
 from nsysflow.runtime.protocol import Window
-from nsysflow.workloads.common.phases import Phase, WorkloadRegion, captured, parts_of
+from nsysflow.workloads.common.measurement import Phase, WorkloadRegion, captured, parts_of
 from nsysflow.workloads.common.run import options_of
 from nsysflow.workloads.common.training import Config
 from nsysflow.workloads.policy.variants import start_of, training_phases, variant_of

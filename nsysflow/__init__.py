@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from nsysflow.analysis.trace import Trace
     from nsysflow.report.results import Results
     from nsysflow.runs.library import analyze, open
-    from nsysflow.runs.loading import load
     from nsysflow.runs.questions import check, diff, explain, whatif
+    from nsysflow.runs.sources import load
     from nsysflow.runtime.regions import region
     from nsysflow.runtime.steps import steps
 
@@ -51,7 +51,7 @@ _HOMES = {
     "check": "nsysflow.runs.questions",
     "diff": "nsysflow.runs.questions",
     "explain": "nsysflow.runs.questions",
-    "load": "nsysflow.runs.loading",
+    "load": "nsysflow.runs.sources",
     "open": "nsysflow.runs.library",
     "region": "nsysflow.runtime.regions",
     "steps": "nsysflow.runtime.steps",

@@ -14,7 +14,7 @@ from nsysflow.analysis import analyze as analysis
 from nsysflow.analysis.options import Options
 from nsysflow.report.results import Results
 from nsysflow.runs import analyze as running
-from nsysflow.runs import loading
+from nsysflow.runs import sources
 from nsysflow.runs.sources import Source
 from tests.reports import SAMPLES, SQLITE_REPORTS
 
@@ -37,7 +37,7 @@ def shared_analyses(*more: Path) -> Iterator[None]:
     process for the same options and name, by whatever path. Other reports are analysed each time;
     commands parse, print and replay each time."""
     also = {path.resolve() for path in more}
-    real_load, real_load_named = loading.load, running._load
+    real_load, real_load_named = sources.load, running._load
     real_analyze, real_run = analysis.analyze, running.analyze_reports
 
     def content(path: str | Path) -> bytes | None:
@@ -82,7 +82,7 @@ def shared_analyses(*more: Path) -> Iterator[None]:
         return _RUNS[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loading, "load", load)
+        patch.setattr(sources, "load", load)
         patch.setattr(running, "_load", load_named)
         patch.setattr(running, "analyze", analyze)
         patch.setattr(analysis, "analyze", analyze)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nsysflow.base.errors import WorkloadError
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.phases import captured
+from nsysflow.workloads.common.measurement import captured
 from nsysflow.workloads.common.training import Config, Work
 
 

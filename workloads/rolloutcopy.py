@@ -6,8 +6,7 @@ in a range called `replay`.
 
 import torch
 
-from nsysflow.workloads.common.measurement import Table, table_of
-from nsysflow.workloads.common.phases import Phase, WorkloadRegion
+from nsysflow.workloads.common.measurement import Phase, Table, WorkloadRegion, table_of
 from nsysflow.workloads.common.training import Config, Work, runnable_variant, work_of_phases
 from nsysflow.workloads.policy.minibatch import (
     Copy,

@@ -19,6 +19,7 @@ from nsysflow.analysis.events.events import (
     Operations,
 )
 from nsysflow.analysis.events.graphs import capture_began
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -28,7 +29,6 @@ from nsysflow.analysis.frames.intervals import (
     on_axis,
     overlaps,
 )
-from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.schema import COPY_DETAILS, COPY_LABEL
 
 SERIAL_NUMBERS: Final = r"(?s), (?:seq|op_id|sizes|input_op_ids) =.*$"

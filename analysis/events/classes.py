@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, Cause
-from nsysflow.analysis.frames.lookup import (
+from nsysflow.analysis.frames.columns import (
     enum_from_index,
     greatest,
     matching,

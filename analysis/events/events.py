@@ -16,8 +16,8 @@ from nsysflow.analysis.events.classes import (
     with_class_by_name,
 )
 from nsysflow.analysis.events.source_lines import with_sources
+from nsysflow.analysis.frames.columns import dense, distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
-from nsysflow.analysis.frames.lookup import dense, distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options

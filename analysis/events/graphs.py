@@ -6,8 +6,8 @@ from typing import Annotated, Final, Self
 import polars as pl
 
 from nsysflow.analysis.events.events import Events, Operations, stream_numbers
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import matching
 
 _CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
 

@@ -10,7 +10,7 @@ import polars as pl
 from polars.exceptions import ComputeError
 
 from nsysflow.analysis.events.classes import NONE, communication_class
-from nsysflow.analysis.frames.lookup import DescribedRows
+from nsysflow.analysis.frames.columns import DescribedRows
 from nsysflow.base.errors import SettingsError
 
 OTHER: Final = "other"

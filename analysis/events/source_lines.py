@@ -7,8 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.causes import STALLS
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, ClassedCalls
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
-from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
 from nsysflow.analysis.trace import Trace
 

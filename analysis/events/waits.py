@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events, Operations
+from nsysflow.analysis.frames.columns import enum_from_index, matching, scatter_table
 from nsysflow.analysis.frames.intervals import (
     between,
     merge,
@@ -17,7 +18,6 @@ from nsysflow.analysis.frames.intervals import (
     reached_before,
     sort_with_ties,
 )
-from nsysflow.analysis.frames.lookup import enum_from_index, matching, scatter_table
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.schema import KIND_OF_WAIT
 

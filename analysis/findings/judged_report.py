@@ -10,8 +10,8 @@ from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order
+from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
-from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import Rules, class_of
-from nsysflow.analysis.frames.lookup import DescribedRows, repeated
+from nsysflow.analysis.frames.columns import DescribedRows, repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.base.peaks import PEAKS, Unit

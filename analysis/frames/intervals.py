@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import repeated
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
 

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.columns import dense, repeated
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -19,7 +20,6 @@ from nsysflow.analysis.frames.intervals import (
     on_axis,
     overlaps,
 )
-from nsysflow.analysis.frames.lookup import dense, repeated
 
 _TRACK: Final = ("device_no", "process_no")
 _ON_TRACK: Final = dict.fromkeys(_TRACK, pl.UInt32())

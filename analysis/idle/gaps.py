@@ -6,13 +6,13 @@ import polars as pl
 
 from nsysflow.analysis.events.events import LAUNCH_ORDER, Events, Operations
 from nsysflow.analysis.events.graphs import LackingLaunches
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.intervals import (
     Axis,
     last_at_or_before,
     reached_before,
     sort_with_ties,
 )
-from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.steps.kinds import Steps
 from nsysflow.analysis.steps.ranges import step_of_gaps

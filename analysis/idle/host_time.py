@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
 from nsysflow.analysis.events.events import Calls, Events
+from nsysflow.analysis.frames.columns import repeated, scatter_table
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -20,7 +21,6 @@ from nsysflow.analysis.frames.intervals import (
     reached_before,
     rows_at_or_before,
 )
-from nsysflow.analysis.frames.lookup import repeated, scatter_table
 from nsysflow.analysis.schema import CAUSE
 
 CLAIM: Final = {cause.name: cause.claim for cause in CAUSES.values() if cause.claim is not None}

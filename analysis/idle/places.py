@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.frames.lookup import greatest, repeated, scatter_table
+from nsysflow.analysis.frames.columns import greatest, repeated, scatter_table
 from nsysflow.analysis.idle.host_time import CallTime
 from nsysflow.analysis.idle.run_ahead import CausedGaps, GapCauses
 

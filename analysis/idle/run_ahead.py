@@ -9,8 +9,8 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
 from nsysflow.analysis.events.events import Calls, Events
+from nsysflow.analysis.frames.columns import enum_from_index, repeated
 from nsysflow.analysis.frames.intervals import Cover
-from nsysflow.analysis.frames.lookup import enum_from_index, repeated
 from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.charged_stalls import (

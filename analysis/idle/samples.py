@@ -5,8 +5,8 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.intervals import between, inside, on_axis, overlaps
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.idle.host_time import CallTime, Span, between_calls
 from nsysflow.analysis.idle.run_ahead import HostSide
 from nsysflow.analysis.schema import CAUSE

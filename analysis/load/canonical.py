@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.frames.lookup import distinct, greatest, repeated, scatter_table
+from nsysflow.analysis.frames.columns import distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.export_tables import Raw, direction, memory_kind, nvtx_event_types
 from nsysflow.analysis.load.kernel_names import GENERIC, VERSION, short_kernel_name

@@ -8,8 +8,8 @@ import polars as pl
 
 from nsysflow.analysis.events.events import OPERATIONS
 from nsysflow.analysis.events.graphs import CapturedNodes
+from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Cover, merge
-from nsysflow.analysis.frames.lookup import greatest
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.graphs import CaptureRanges, GraphReplays
 from nsysflow.analysis.phases.stacks import (

@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events, in_order
 from nsysflow.analysis.events.graphs import NodeOrigins
-from nsysflow.analysis.frames.lookup import repeated
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.stacks import (
     NODES,

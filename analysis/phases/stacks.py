@@ -11,8 +11,8 @@ from typing import Annotated, Final, Self
 import polars as pl
 
 from nsysflow.analysis.events.events import NUMBERED_RANGES, Events
+from nsysflow.analysis.frames.columns import enum_from_index, greatest, repeated
 from nsysflow.analysis.frames.intervals import flatten, last_at_or_before, sort_with_ties
-from nsysflow.analysis.frames.lookup import enum_from_index, greatest, repeated
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.automatic import (

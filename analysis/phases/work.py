@@ -11,9 +11,8 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
+from nsysflow.analysis.frames.columns import greatest, spread
 from nsysflow.analysis.frames.intervals import Axis, merge, reached_before
-from nsysflow.analysis.frames.lookup import greatest
-from nsysflow.analysis.frames.statistics import spread
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.schema import ATTRIBUTION
 

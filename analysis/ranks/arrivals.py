@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.ranks.groups import ALL_RANKS, TOGETHER, NumberedRanks
 from nsysflow.analysis.ranks.stragglers import REASONS, with_reasons
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.statistics import median_ns, percent
+from nsysflow.analysis.frames.columns import median_ns, percent
 from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND
 from nsysflow.analysis.ranks.outliers import is_far, robust_z
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.intervals import Axis, flatten, on_axis
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.ranks.digest import EXCHANGED, JUDGED_STEPS, Digest
 
 POINT_TO_POINT: Final = r"(?i)send|recv"

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.frames.statistics import median_ns, whole_ns
+from nsysflow.analysis.frames.columns import median_ns, whole_ns
 from nsysflow.analysis.ranks.arrivals import costs_of
 from nsysflow.analysis.ranks.digest import Digest
 from nsysflow.analysis.ranks.groups import ALL_RANKS, NumberedRanks, RunSteps

@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 import polars as pl
 
+from nsysflow.analysis.frames.columns import whole_ns
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.frames.statistics import whole_ns
 from nsysflow.analysis.ranks.arrivals import (
     RANKS,
     aligned,

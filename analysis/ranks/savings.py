@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.statistics import median_ns, whole_ns
+from nsysflow.analysis.frames.columns import median_ns, whole_ns
 from nsysflow.analysis.ranks.digest import ORIGIN, Digest
 from nsysflow.analysis.ranks.groups import NumberedRanks, RunSteps
 from nsysflow.analysis.ranks.stragglers import PASSED_ON

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.statistics import whole_ns
+from nsysflow.analysis.frames.columns import whole_ns
 from nsysflow.analysis.ranks.groups import ALL_RANKS, GROUP_KIND, NumberedRanks, RunSteps
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 

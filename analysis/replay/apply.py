@@ -34,8 +34,7 @@ from nsysflow.analysis.steps.ranges import (
     instance_ranges,
     paths_named,
 )
-from nsysflow.base.errors import UnknownName
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import UnknownName, near_or_all
 
 ITSELF: Final = "/."
 """`step/.` is the phase `step` without the phases inside it."""

@@ -10,9 +10,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.events import Events, Threads
+from nsysflow.analysis.frames.columns import matching, median_ns, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import matching, repeated, scatter_table
-from nsysflow.analysis.frames.statistics import median_ns
 
 MOST_TURNS: Final = 0.2
 """Two threads hand over to each other if their turns are at most a fifth of the calls of the one

@@ -7,14 +7,12 @@ from typing import Final, Self
 import polars as pl
 
 from nsysflow.analysis.events.classes import COPY, SYNC_AFTER_NS
+from nsysflow.analysis.frames.columns import matching, median_ns, repeated
 from nsysflow.analysis.frames.intervals import Axis, Cover
-from nsysflow.analysis.frames.lookup import matching, repeated
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.operations import OVERLAP_NS
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.schema import CAUSE
-from nsysflow.base.errors import SelectionError
-from nsysflow.base.names import nearest
+from nsysflow.base.errors import SelectionError, nearest
 
 KINDS: Final = {
     "sync": ("sync",),

@@ -10,9 +10,8 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.columns import median_ns, repeated
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import repeated
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.replay.calls import Host
 
 UNEXPLAINED_NS: Final = 10_000

@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.frames.lookup import repeated
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
 from nsysflow.analysis.replay.operations import LaggedEdges, bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline

@@ -7,8 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.columns import greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
-from nsysflow.analysis.frames.lookup import greatest, repeated, scatter_table
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes

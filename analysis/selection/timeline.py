@@ -41,7 +41,7 @@ from nsysflow.analysis.events.waits import (
     split_waits,
     without_unwaited,
 )
-from nsysflow.analysis.frames.lookup import scatter_table
+from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.gaps import BareGaps, GapPlaces, find_gaps, gap_places, host_questions

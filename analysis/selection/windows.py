@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, STALLS
 from nsysflow.analysis.events.events import Events, Operations
+from nsysflow.analysis.frames.columns import filter_runs, greatest, repeated
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -15,7 +16,6 @@ from nsysflow.analysis.frames.intervals import (
     on_axis,
     overlaps,
 )
-from nsysflow.analysis.frames.lookup import filter_runs, greatest, repeated
 from nsysflow.analysis.idle.places import IDLE_PARTS, IdleParts
 from nsysflow.analysis.idle.run_ahead import Charges, Gaps
 from nsysflow.analysis.idle.samples import Instants
@@ -24,8 +24,7 @@ from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.steps.kinds import Steps, require_steps, selected_steps
 from nsysflow.analysis.steps.ranges import paths_named
-from nsysflow.base.errors import SelectionError
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import SelectionError, near_or_all
 
 WINDOWS: Final = pl.Schema({"device_no": pl.UInt32(), "start_ns": pl.Int64(), "end_ns": pl.Int64()})
 """Disjoint per device, sorted."""

@@ -7,9 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.activity import MARKED_LAUNCHES
+from nsysflow.analysis.frames.columns import median_ns, repeated, whole_ns
 from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
-from nsysflow.analysis.frames.lookup import repeated
-from nsysflow.analysis.frames.statistics import median_ns, whole_ns
 from nsysflow.analysis.options import StepPart, typed_steps
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.steps.ranges import STEP_TIMES, StepTimes

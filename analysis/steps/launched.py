@@ -6,8 +6,8 @@ import polars as pl
 
 from nsysflow.analysis.events.classes import GRAPH_LAUNCH
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.analysis.frames.intervals import last_at_or_before
-from nsysflow.analysis.frames.lookup import matching, repeated
 from nsysflow.analysis.schema import GRID
 
 OPTIMIZER: Final = (

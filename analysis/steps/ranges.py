@@ -4,15 +4,14 @@ from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.columns import distinct, number_in
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, on_axis
-from nsysflow.analysis.frames.lookup import distinct, number_in
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.names import without_numbers
 from nsysflow.analysis.phases.stacks import PhaseRanges
 from nsysflow.analysis.phases.work import Work
-from nsysflow.base.errors import SelectionError
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import SelectionError, near_or_all
 from nsysflow.runtime.protocol import STEP
 
 MIN_REPEATS = 3

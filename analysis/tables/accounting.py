@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.frames.statistics import percent
+from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSchema, shared

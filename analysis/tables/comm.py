@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.statistics import median_ns
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.accounting import hidden_pct

@@ -7,8 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.events import Events
-from nsysflow.analysis.frames.lookup import repeated
-from nsysflow.analysis.frames.statistics import percent, whole_ns
+from nsysflow.analysis.frames.columns import percent, repeated, whole_ns
 from nsysflow.analysis.idle.run_ahead import Gaps
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import NOT_RECORDED

@@ -13,8 +13,8 @@ import polars as pl
 from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.events.kernel_classes import Rules, class_of
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.intervals import Axis, merge, on_axis, overlaps
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.attribution import Attribution, instance_spans
 from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.view import View

@@ -6,8 +6,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.source_lines import stack_sources
+from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.frames.source_files import shown_frames
-from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared

@@ -5,8 +5,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import class_of
+from nsysflow.analysis.frames.columns import percent, spread
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
-from nsysflow.analysis.frames.statistics import percent, spread
 from nsysflow.analysis.schema import GRID, blocks_of_grid, grid_as_text
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared

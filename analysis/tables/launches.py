@@ -4,8 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import repeated
-from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, whole_ns
+from nsysflow.analysis.frames.columns import median_ns, p95_ns, percent, repeated, whole_ns
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared

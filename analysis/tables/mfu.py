@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.statistics import median_ns, percent, whole_ns
+from nsysflow.analysis.frames.columns import median_ns, percent, whole_ns
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.schema import FLOPS, os_pid
 from nsysflow.analysis.selection.view import View

@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.frames.statistics import whole_ns
+from nsysflow.analysis.frames.columns import whole_ns
 from nsysflow.analysis.phases.work import with_columns_of
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection import bound as parts

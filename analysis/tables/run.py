@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.frames.lookup import scatter_table
+from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.selection.view import View

@@ -5,8 +5,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.graphs import GRAPH_NODE_NS
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, on_axis, overlaps
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.idle.run_ahead import Gaps
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.selection.view import View

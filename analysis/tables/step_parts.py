@@ -5,8 +5,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import class_of
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.intervals import on_axis, overlaps, reached_before
-from nsysflow.analysis.frames.lookup import repeated
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.schema import GRID, STEP_PART, grid_as_text, os_pid

@@ -6,8 +6,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.waits import WaitPieces
+from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.frames.scratch import in_slices
-from nsysflow.analysis.frames.statistics import percent
 from nsysflow.analysis.schema import KIND_OF_WAIT, os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared

@@ -8,8 +8,8 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events, Operations
+from nsysflow.analysis.frames.columns import greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.frames.lookup import greatest, repeated, scatter_table
 from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, os_tid
 from nsysflow.analysis.steps.kinds import Steps
 

@@ -10,7 +10,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.kernel_classes import Rules, class_of
 from nsysflow.analysis.events.source_lines import stack_sources
-from nsysflow.analysis.frames.lookup import greatest, scatter_table
+from nsysflow.analysis.frames.columns import greatest, scatter_table
 from nsysflow.analysis.frames.source_files import is_own, shown_frames
 from nsysflow.analysis.idle.run_ahead import CausedGaps
 from nsysflow.analysis.idle.samples import cells, has_host_stacks

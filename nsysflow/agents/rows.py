@@ -11,8 +11,7 @@ from pydantic import ConfigDict
 
 from nsysflow.agents.folder import WIDTH, Answer, Reports, plain_text
 from nsysflow.analysis.tables.index import ABOUT, declaration
-from nsysflow.base.errors import SelectionError, UnknownName
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import SelectionError, UnknownName, near_or_all
 from nsysflow.base.units import number
 from nsysflow.report.document import plain
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block

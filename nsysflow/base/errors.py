@@ -21,14 +21,17 @@
   - CheckError       `check` cannot judge a report
     + WrongBudget    a budget is none, or contradicts another; exits 2
 
-Each says what was seen, what to do, and what to type next.
+Each says what was seen, what to do, and what to type next. Where a name is not known, the
+advice is the names most like it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
 from shlex import quote
 from textwrap import indent
+from typing import Final
 
 Remedy = tuple[str, str]
 """What to do and what to type: the advice and the command of an error."""
@@ -214,3 +217,44 @@ class WrongBudget(CheckError):
     """A budget is none, can never be crossed or kept, or contradicts another."""
 
     exit_code = 2
+
+
+_ANY: Final = 8
+"""So many names are listed where none is near."""
+
+
+def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """The known names most like `name` in any case, nearest first."""
+    spelled = {name.casefold(): name for name in known}
+    return [spelled[match] for match in get_close_matches(name.casefold(), spelled, n=most)]
+
+
+def near_or_all(name: str, known: Iterable[str], *, where: str = "") -> str:
+    """The names most like `name`, else the first ones, and how many more there are: an advice for
+    an error, empty where nothing is known.
+
+    Args:
+        name: what was typed.
+        known: what there is.
+        where: what shows all of them.
+    """
+    names = list(dict.fromkeys(known))
+    near = nearest(name, names)
+    shown = near or names[:_ANY]
+    if not shown:
+        return ""
+    said = (
+        f"Did you mean {' or '.join(near)}?"
+        if near
+        else f"{_there(len(names))}: {', '.join(shown)}"
+    )
+    more = len(names) - len(shown)
+    if not more:
+        return said
+    said = said if near else f"{said}."
+    lists = f"; {where} shows all" if where else ""
+    return f"{said} {_there(more)} {more} more{lists}"
+
+
+def _there(count: int) -> str:
+    return "There is" if count == 1 else "There are"

@@ -1,9 +1,8 @@
-"""Names as people see them: of reports, of what a mistyped one may have meant, of source lines."""
+"""Names as people see them: of reports, of ranks, of source lines."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Self
 
@@ -53,47 +52,6 @@ def some_of(names: Sequence[str], most: int) -> str:
     """The first names, and how many more there are: `rank3, rank7 and 12 more`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-_ANY: Final = 8
-"""So many names are listed where none is near."""
-
-
-def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
-    """The known names most like `name` in any case, nearest first."""
-    spelled = {name.casefold(): name for name in known}
-    return [spelled[match] for match in get_close_matches(name.casefold(), spelled, n=most)]
-
-
-def near_or_all(name: str, known: Iterable[str], *, where: str = "") -> str:
-    """The names most like `name`, else the first ones, and how many more there are: an advice for
-    an error, empty where nothing is known.
-
-    Args:
-        name: what was typed.
-        known: what there is.
-        where: what shows all of them.
-    """
-    names = list(dict.fromkeys(known))
-    near = nearest(name, names)
-    shown = near or names[:_ANY]
-    if not shown:
-        return ""
-    said = (
-        f"Did you mean {' or '.join(near)}?"
-        if near
-        else f"{_there(len(names))}: {', '.join(shown)}"
-    )
-    more = len(names) - len(shown)
-    if not more:
-        return said
-    said = said if near else f"{said}."
-    lists = f"; {where} shows all" if where else ""
-    return f"{said} {_there(more)} {more} more{lists}"
-
-
-def _there(count: int) -> str:
-    return "There is" if count == 1 else "There are"
 
 
 _SPELLED: Final = re.compile(r"(?P<file>.+?):(?P<number>\d+)(?: in (?P<function>.*))?")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import nsysflow
-from nsysflow.base.errors import UnknownWorkload
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import UnknownWorkload, near_or_all
 
 _PACKAGE: Final = Path(nsysflow.__file__).parent
 

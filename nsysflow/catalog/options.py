@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import near_or_all
 from nsysflow.catalog.catalog import Option, Workload, dtypes, kernels, variants
 from nsysflow.runtime.protocol import CAPTURE, Window
 

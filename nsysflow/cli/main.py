@@ -15,8 +15,7 @@ import click
 
 import nsysflow
 from nsysflow.base.endings import in_one_message
-from nsysflow.base.errors import ExitCode
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import ExitCode, near_or_all
 from nsysflow.base.progress import progress
 from nsysflow.catalog.catalog import kernels, workloads
 from nsysflow.cli.agents import mcp, skill

@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nsysflow.analysis.tables.index import declaration
-from nsysflow.base.errors import OutputError
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import OutputError, near_or_all
 from nsysflow.base.screen import console, line_width
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
 from nsysflow.report.page import Length

@@ -23,8 +23,7 @@ from typing import Any, Final
 
 import click
 
-from nsysflow.base.errors import SettingsError
-from nsysflow.base.names import nearest
+from nsysflow.base.errors import SettingsError, nearest
 from nsysflow.cli.options import Command
 
 OWN_FILE: Final = "nsysflow.toml"

@@ -7,8 +7,7 @@ from math import inf, isinf
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.base.errors import CheckError, UnknownName, WrongBudget
-from nsysflow.base.names import near_or_all
+from nsysflow.base.errors import CheckError, UnknownName, WrongBudget, near_or_all
 from nsysflow.compare.captures import Capture, PartName, Row, Track
 
 FINDING: Final = "finding:"

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from nsysflow.analysis.short_repr import gpu_names
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.analysis.tables.integrity import IN_WORDS
 from nsysflow.analysis.tables.table import Table
+from nsysflow.analysis.trace import gpu_names
 from nsysflow.base.units import number, percent
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.accounting import mfu_sentences

@@ -7,7 +7,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.short_repr import gpu_names
+from nsysflow.analysis.trace import gpu_names
 from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.base.names import some_of
 from nsysflow.base.units import duration, share

@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.rules.communication import BECAUSE
-from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, REASONS, SAVED, follows, where_it_starts
 from nsysflow.base.units import duration, number, share, size
 from nsysflow.report.results import RunTables, gpu_name

@@ -18,10 +18,9 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.short_repr import Displayable, facts_of
 from nsysflow.analysis.tables.index import TablesOfRun, declaration
 from nsysflow.analysis.tables.report_tables import ReportTables
-from nsysflow.analysis.trace import Note
+from nsysflow.analysis.trace import Displayable, Note, facts_of
 
 
 def or_outside(path: str) -> pl.Expr:

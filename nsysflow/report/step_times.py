@@ -6,7 +6,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import greatest
+from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.steps.kinds import step_time_ns
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.base.units import between, duration, number

@@ -28,12 +28,11 @@ from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results, typical_report
 from nsysflow.runs.costs import usual_pct
 from nsysflow.runs.engine import Choice, engine_of
-from nsysflow.runs.loading import load
 from nsysflow.runs.manifest import Manifest
 from nsysflow.runs.memory import scratch_for
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.paths import in_natural_order
-from nsysflow.runs.sources import Source, distinct_sources
+from nsysflow.runs.sources import Source, distinct_sources, load
 from nsysflow.runtime.protocol import Window
 
 

@@ -9,8 +9,7 @@ from typing import Final, TypedDict, TypeVar, Unpack, overload
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.analyze import analyze as analyze_trace
 from nsysflow.analysis.options import Options, StepPart, require_valid
-from nsysflow.analysis.short_repr import Displayable
-from nsysflow.analysis.trace import Trace
+from nsysflow.analysis.trace import Displayable, Trace
 from nsysflow.base.errors import SelectionError
 from nsysflow.report.notebook import notebook_html
 from nsysflow.report.results import Results

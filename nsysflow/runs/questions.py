@@ -31,8 +31,7 @@ from nsysflow.report.explain.pages import set_explained
 from nsysflow.report.whatif import run_whatif_json, whatif_json
 from nsysflow.runs.analyze import analyze_reports, with_run
 from nsysflow.runs.captures import captures_of, sides_of
-from nsysflow.runs.loading import load
-from nsysflow.runs.sources import single_report, sources_of
+from nsysflow.runs.sources import load, single_report, sources_of
 
 StrPath = str | PathLike[str]
 Document = dict[str, Any]

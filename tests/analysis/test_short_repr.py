@@ -8,7 +8,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.short_repr import Displayable, as_html, as_text, facts_of, gpu_names
+from nsysflow.analysis.trace import Displayable, as_html, as_text, facts_of, gpu_names
 from nsysflow.base.errors import SelectionError
 from tests.analyses import analysed, loaded
 from tests.report.handmade import MS, device, frame

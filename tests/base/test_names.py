@@ -1,6 +1,7 @@
 import pytest
 
-from nsysflow.base.names import SourceLine, has_rank, near_or_all, without_rank
+from nsysflow.base.errors import near_or_all
+from nsysflow.base.names import SourceLine, has_rank, without_rank
 
 RANGES = ["step", "data", "forward", "backward", "optimizer", "grad_clip"]
 

@@ -20,9 +20,8 @@ from nsysflow.compare import budget_pages
 from nsysflow.report import diff
 from nsysflow.report.diff_document import diff_json
 from nsysflow.report.document import report_json
-from nsysflow.report.figures import bridge
 from nsysflow.report.figures.drawing import OF_RUN
-from nsysflow.report.figures.steps import draw_ranks
+from nsysflow.report.figures.steps import draw_bridge, draw_ranks
 from nsysflow.report.flamegraph import ROW, Heading, speedscope, svg
 from nsysflow.report.gap_report import as_markdown, gap_report, tracks_of
 from nsysflow.report.page import Length
@@ -124,7 +123,7 @@ def in_figures() -> str:
     """All that is written in each figure, without the numbers of its axes."""
     run = run_of("nan_check-sync")
     kinds = {kind.name: drawn(kind.draw, run) for kind in OF_RUN.kinds if kind.name != "ranks"}
-    figures = kinds | {"ranks": drawn(draw_ranks, ranks()), "bridge": drawn(bridge.draw, FOUND)}
+    figures = kinds | {"ranks": drawn(draw_ranks, ranks()), "bridge": drawn(draw_bridge, FOUND)}
     lines = []
     for name, figure in figures.items():
         written = dict.fromkeys(text.strip() for text in texts(figure))

@@ -7,8 +7,8 @@ import pytest
 
 import nsysflow
 from nsysflow.base.errors import NotAReport, SelectionError
-from nsysflow.runs.loading import load
 from nsysflow.runs.manifest import write_manifest
+from nsysflow.runs.sources import load
 from tests.analyses import analysed, loaded
 from tests.reports import DATA, SAMPLES
 from tests.runs.runs import RUN

@@ -19,7 +19,7 @@ from nsysflow.catalog.catalog import Workload, find, workloads
 from nsysflow.runtime.regions import Region
 from nsysflow.workloads import ddp
 from nsysflow.workloads.alloc_churn import alloc_churn
-from nsysflow.workloads.common.phases import WorkloadRegion
+from nsysflow.workloads.common.measurement import WorkloadRegion
 from nsysflow.workloads.common.run import run
 from nsysflow.workloads.graph_break import LIMIT, limited_by_factor, limited_if_large
 from nsysflow.workloads.nan_check import RING, NanFlags

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nsysflow.catalog.catalog import find
 from nsysflow.kernels.muon import muon_ref
-from nsysflow.workloads.common.phases import parts_of
+from nsysflow.workloads.common.measurement import parts_of
 from nsysflow.workloads.common.training import Work
 from nsysflow.workloads.policy.steps import PLAIN, PlainStep
 from nsysflow.workloads.policy.variants import PolicyStep, Start, training_phases, variant_of

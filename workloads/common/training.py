@@ -15,8 +15,7 @@ from torch.nn import functional
 from nsysflow.base.peaks import Unit
 from nsysflow.runtime.protocol import Window
 from nsysflow.runtime.regions import Region, region
-from nsysflow.workloads.common.measurement import Table
-from nsysflow.workloads.common.phases import AnyPhase, Phase, WorkloadRegion, captured
+from nsysflow.workloads.common.measurement import AnyPhase, Phase, Table, WorkloadRegion, captured
 
 Options = TypeVar("Options")
 

@@ -13,8 +13,15 @@ from nsysflow.kernels.muon import SHORT_MAX, muon_flops
 from nsysflow.kernels.narrow_linear import OUT_MAX
 from nsysflow.runtime.regions import Region
 from nsysflow.workloads.common.accuracy import Comparison, distance
-from nsysflow.workloads.common.measurement import Table, table_of
-from nsysflow.workloads.common.phases import AnyPhase, Phase, Phases, WorkloadRegion, parts_of
+from nsysflow.workloads.common.measurement import (
+    AnyPhase,
+    Phase,
+    Phases,
+    Table,
+    WorkloadRegion,
+    parts_of,
+    table_of,
+)
 from nsysflow.workloads.common.training import (
     Config,
     Flops,

@@ -17,7 +17,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.frames.lookup import matching
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.schema import grid_as_text

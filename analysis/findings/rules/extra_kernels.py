@@ -26,7 +26,7 @@ from nsysflow.analysis.findings.judged_report import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
-from nsysflow.analysis.frames.lookup import matching, repeated
+from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.base.units import between, percent
 
 CASTS_PCT: Final = 10.0

@@ -21,8 +21,8 @@ from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, r
 from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
 from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
+from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.frames.statistics import median_ns
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes

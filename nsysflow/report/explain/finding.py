@@ -15,8 +15,7 @@ from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import LOOP, Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
-from nsysflow.base.errors import UnknownName
-from nsysflow.base.names import nearest
+from nsysflow.base.errors import UnknownName, nearest
 from nsysflow.base.units import between, duration, percent
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import (

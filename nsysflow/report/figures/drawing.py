@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 from matplotlib.figure import Figure
 
 from nsysflow.compare.comparison import Comparison
-from nsysflow.report.figures import bridge, gpu_time, steps
+from nsysflow.report.figures import gpu_time, steps
 from nsysflow.report.figures.style import applied
 from nsysflow.report.pictures import FIGURE_FORMS, DrawnFigures, figure_files
 from nsysflow.report.results import Results
@@ -80,7 +80,7 @@ OF_RUN: Final[Figures[Results]] = Figures(
 """The figures of a run."""
 
 OF_COMPARISON: Final[Figures[Comparison]] = Figures(
-    (Kind(name="bridge", draw=bridge.draw, empty="nothing changed"),)
+    (Kind(name="bridge", draw=steps.draw_bridge, empty="nothing changed"),)
 )
 """The figures of a comparison."""
 

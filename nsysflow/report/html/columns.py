@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 import polars as pl
 
-from nsysflow.analysis.frames.lookup import greatest, scatter_table
+from nsysflow.analysis.frames.columns import greatest, scatter_table
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.tracks.tracks import Tracks
 

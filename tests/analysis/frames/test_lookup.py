@@ -7,17 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.analysis.frames.lookup import (
+from nsysflow.analysis.frames.columns import (
     MOST_STRETCHES,
     dense,
     distinct,
     enum_from_index,
     filter_runs,
     greatest,
+    median_ns,
     number_in,
+    p95_ns,
+    percent,
     scatter_table,
+    spread,
+    std_ns,
+    whole_ns,
 )
-from nsysflow.analysis.frames.statistics import median_ns, p95_ns, percent, spread, std_ns, whole_ns
 from tests.oracle.stats import mean, percentile, whole
 
 

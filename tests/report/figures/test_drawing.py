@@ -8,8 +8,8 @@ import pytest
 
 from nsysflow.compare.comparison import compared
 from nsysflow.report.diff import label
-from nsysflow.report.figures import bridge
 from nsysflow.report.figures.drawing import OF_COMPARISON, OF_RUN
+from nsysflow.report.figures.steps import draw_bridge
 from nsysflow.report.figures.style import (
     BACKGROUND,
     COLUMN_MM,
@@ -80,7 +80,7 @@ PALE = paled(PAGE["slower"]).light
 
 
 def test_a_bar_begins_where_the_one_above_ends_and_is_as_wide_as_its_change() -> None:
-    (axes,) = drawn(bridge.draw, FOUND).axes
+    (axes,) = drawn(draw_bridge, FOUND).axes
     *parts, step = bars(axes)
     ends = [bar.get_x() + bar.get_width() for bar in parts]
     assert parts[0].get_x() == step.get_x() == 0
@@ -99,7 +99,7 @@ def test_a_bar_begins_where_the_one_above_ends_and_is_as_wide_as_its_change() ->
 
 
 def test_lines_are_the_intervals_of_the_changes() -> None:
-    (axes,) = drawn(bridge.draw, FOUND).axes
+    (axes,) = drawn(draw_bridge, FOUND).axes
     marked = [line for line in axes.lines if line.get_marker() == "|"]
     lines = [np.asarray(line.get_xdata()).tolist() for line in marked]
     first, total = FOUND.bridge.parts[0].change, FOUND.bridge.total
@@ -109,7 +109,7 @@ def test_lines_are_the_intervals_of_the_changes() -> None:
 
 
 def test_what_may_be_noise_is_pale() -> None:
-    few = drawn(bridge.draw, compared([capture(row(100_000))], [capture(row(150_000))]))
+    few = drawn(draw_bridge, compared([capture(row(100_000))], [capture(row(150_000))]))
     assert {colour(bar) for bar in bars(few.axes[0])} == {PALE}
     assert "? +50.0 us" in [text.strip() for text in texts(few)]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from nsysflow.workloads.common.phases import parts_of
+from nsysflow.workloads.common.measurement import parts_of
 from nsysflow.workloads.common.training import Precision
 from nsysflow.workloads.policy.steps import PlainStep
 from nsysflow.workloads.policy.variants import compare, training_phases, variant_of
