@@ -1,7 +1,6 @@
 """`nsysflow bench`: parse, then start the process that imports torch and does the work."""
 
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,6 +28,8 @@ def bench(ctx: click.Context, /, **typed: Any) -> None:
         nsysflow bench --sweep --csv results.csv
         nsysflow bench --variant triton --variant cuda --dtype bf16
     """
+    import subprocess
+
     # -P: a folder called kernels in the working directory must not be imported instead
     argv = [sys.executable, "-P", "-m", "nsysflow.kernels.bench", *words_of(ctx.command, typed)]
     with _ctrl_c_left_to_the_process():

@@ -1,12 +1,14 @@
 """What a shell completes: workloads, ranges, names; and the script that makes it do so."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 from nsysflow.catalog.catalog import workloads as built_in
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 TYPED: Final = "nsysflow.typed"
 """Where a context keeps the words of its command: click has parsed none of them when an option
@@ -15,8 +17,10 @@ still lacks its value."""
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
-def workloads(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+def workloads(_ctx: click.Context, _param: click.Parameter, typed: str) -> "list[CompletionItem]":
     """The workloads that begin so."""
+    from click.shell_completion import CompletionItem  # takes 4 ms, which -h has not
+
     return [
         CompletionItem(workload.name, help=workload.summary)
         for workload in built_in()
@@ -24,8 +28,10 @@ def workloads(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[
     ]
 
 
-def variants(ctx: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
+def variants(ctx: click.Context, _param: click.Parameter, typed: str) -> "list[CompletionItem]":
     """The variants of the workload that was typed, which begin so."""
+    from click.shell_completion import CompletionItem
+
     return [
         CompletionItem(variant.name, help=variant.summary)
         for workload in built_in()
@@ -67,6 +73,8 @@ def completion(ctx: click.Context, shell: str) -> None:
         eval "$(nsysflow completion zsh)"       # put this line into ~/.zshrc
         nsysflow completion fish > ~/.config/fish/completions/nsysflow.fish
     """
+    from click.shell_completion import get_completion_class
+
     completer = get_completion_class(shell)
     if completer is None:
         msg = f"this version of click completes nothing in {shell}"

@@ -21,8 +21,7 @@ from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.options import Command, flops_options, from_params, option, own_option
 from nsysflow.cli.request import YOUR_COMMAND, ProfileOptions, check_workload_options, request_of
 from nsysflow.cli.settings import configured
-from nsysflow.nsys.program import Backtrace
-from nsysflow.runtime.protocol import Collector
+from nsysflow.runtime.protocol import Backtrace, Collector
 
 if TYPE_CHECKING:
     from nsysflow.runs.manifest import Manifest

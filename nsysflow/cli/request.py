@@ -15,9 +15,8 @@ from nsysflow.runtime.protocol import Window
 
 if TYPE_CHECKING:
     from nsysflow.base.peaks import Unit
-    from nsysflow.nsys.program import Backtrace
     from nsysflow.record.request import Request
-    from nsysflow.runtime.protocol import Collector
+    from nsysflow.runtime.protocol import Backtrace, Collector
 
 YOUR_COMMAND: Final = "Your own command goes after --: nsysflow profile -- python train.py"
 

@@ -4,11 +4,12 @@ pure: tests read them and `--dry-run` prints them.
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+
+from nsysflow.runtime.protocol import Backtrace
 
 _CUPTI: Final = re.compile(r"libcupti\.so\.(\d+)\.(\d+)$")
 _NAMED_IN_SCRIPT: Final = re.compile(r"(/[^\s\"']+/nsys)\b")
@@ -207,6 +208,8 @@ def _output(path: Path, *argv: str) -> str:
     Raises:
         DidNotStart: it does not start, or fails.
     """
+    import subprocess  # takes 4 ms, which -h has not
+
     try:
         done = subprocess.run(
             [str(path), *argv],
@@ -234,9 +237,6 @@ METRICS_HZ: Final = 20_000
 short kernels samples too, and worked on an H200 (docs/facts.md)."""
 
 BY_CUDA: Final = "cuda"
-
-Backtrace = Literal["waits", "all", "none"]
-"""The CUDA calls whose Python lines nsys records: those that block the host, all, or none."""
 
 WAIT_NS: Final = 20_000
 """With `waits`, calls longer than this get a backtrace, of whatever kind: copies and allocations

@@ -13,10 +13,10 @@ from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.base.peaks import Unit
 from nsysflow.catalog.catalog import find, find_variant, workloads
 from nsysflow.nsys.installations import find_nsys
-from nsysflow.nsys.program import ASSUMED, Backtrace, Nsys, too_old_for
+from nsysflow.nsys.program import ASSUMED, Nsys, too_old_for
 from nsysflow.nsys.run import importer_problem
 from nsysflow.record.machine import Gpus
-from nsysflow.runtime.protocol import Collector, Window
+from nsysflow.runtime.protocol import Backtrace, Collector, Window
 
 
 @dataclass(frozen=True, kw_only=True)

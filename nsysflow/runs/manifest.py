@@ -13,10 +13,9 @@ import msgspec
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.base.peaks import Unit
-from nsysflow.nsys.program import Backtrace
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import FILES, ChildStatus
-from nsysflow.runtime.protocol import Collector
+from nsysflow.runtime.protocol import Backtrace, Collector
 
 FILE: Final = "manifest.json"
 LOG: Final = "output.log"

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -96,6 +95,8 @@ def room_bytes(free: int) -> int:
 def _folder(environment: Mapping[str, str]) -> Path:
     """A folder on a disk: TMPDIR if it is set, else the user's cache folder. The usual one for
     temporary files often lies in memory."""
+    from tempfile import gettempdir  # takes 5 ms, which -h has not
+
     from nsysflow.nsys.installations import user_cache
 
     folder, temporary = user_cache(), Path(gettempdir())

@@ -112,6 +112,9 @@ def rank() -> int | None:
 
 Collector = Literal["nsys", "kineto"]
 
+Backtrace = Literal["waits", "all", "none"]
+"""The CUDA calls whose Python lines are recorded: those that block the host, all, or none."""
+
 
 def attached_collector(environ: Mapping[str, str]) -> Collector | None:
     """The collector that these environment variables stand for; None if nothing records."""

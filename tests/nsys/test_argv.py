@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsysflow.nsys.program import BY_CUDA, Backtrace, Nsys, Recording, export_argv, profile_argv
+from nsysflow.nsys.program import BY_CUDA, Nsys, Recording, export_argv, profile_argv
+from nsysflow.runtime.protocol import Backtrace
 from tests.nsys.fakes import an_nsys
 
 NSYS = an_nsys(Path("/opt/nsys"))
