@@ -182,7 +182,7 @@ def _few(count: float) -> str:
     return number(round(count)) if count >= 1 or not count else f"{count:.2f}"
 
 
-MOSTLY: Final = 0.5
+BLAMED_SHARE: Final = 0.5
 """A straggler has more than half of what all ranks of its group cost. Where ranks take turns in
 being last, their steps vary, and no single one is to blame."""
 
@@ -213,7 +213,7 @@ def straggler(
     own = groups.join(of_all, on="group", maintain_order="left").filter(
         ~PASSED_ON, pl.col("kind").ne_missing("PP")
     )
-    blamed = own.filter(pl.col("cost_ns") > MOSTLY * pl.col("of_all_ns"))
+    blamed = own.filter(pl.col("cost_ns") > BLAMED_SHARE * pl.col("of_all_ns"))
     for rank in blamed["rank"].unique(maintain_order=True):
         mine = own.filter(pl.col("rank") == rank)
         yield _stragglers(subjects, judged, where_it_starts(mine, groups))

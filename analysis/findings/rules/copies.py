@@ -192,7 +192,7 @@ OF_OWN_STREAM: Final = (
     LESS,
 )
 """The copies have a stream of their own already, but wait there for the kernels."""
-COPY_BACK_BESIDE: Final = (
+COPY_BACK_MEANWHILE: Final = (
     "copy on a stream of its own (torch.cuda.Stream, non_blocking=True, into pinned memory) while"
     " the next step computes",
     LESS,
@@ -209,7 +209,7 @@ def exposed_copy(subject: JudgedReport) -> Iterator[Finding]:
         own = _have_own_stream(subject, str(direction))
         if 100 * exposed_ns >= (EXPOSED_PCT_OF_OWN if own else EXPOSED_PCT) * subject.step_ns:
             change = (
-                OF_OWN_STREAM if own else COPY_BACK_BESIDE if direction == "DtoH" else COPY_AHEAD
+                OF_OWN_STREAM if own else COPY_BACK_MEANWHILE if direction == "DtoH" else COPY_AHEAD
             )
             yield _exposed_finding(subject, str(direction), rows, exposed_ns, change)
 

@@ -143,7 +143,7 @@ CONCATENATION_PCT: Final = 10.0
 """Models that join tensors here and there spend 8 % of their kernel time on it at most (43
 recordings), a decoder that appended to its cache 60 % (H100, 2026-11-26)."""
 
-MOSTLY: Final = 0.7
+MOSTLY_RISING: Final = 0.7
 """A tensor grows if so many steps take longer than the one before …"""
 
 LEAST_PAIRS: Final = 10
@@ -188,7 +188,7 @@ def _growth(subject: JudgedReport, rows: pl.DataFrame) -> tuple[str, ...]:
     of_step = step.search_sorted(rows["start_ns"], side="right").alias("of")
     each = rows.group_by(of_step).agg(pl.col("ns").sum()).sort("of")["ns"]
     pairs, rises = len(each) - 1, int((each.diff() > 0).sum())
-    if pairs < LEAST_PAIRS or rises < MOSTLY * pairs:
+    if pairs < LEAST_PAIRS or rises < MOSTLY_RISING * pairs:
         return ()
     shortest, *_, longest = each.sort()
     spread = between(shortest, longest)

@@ -148,7 +148,7 @@ def _in_turn(phases: Pauses) -> str:
     return f"{', '.join(named[:-1])} and {named[-1]}"
 
 
-MANY: Final = 100
+MANY_LAUNCHES: Final = 100
 """So many kernels a step are a loop: five for each of 20 tensors."""
 
 PASSES: Final = 10
@@ -226,7 +226,7 @@ def _loops(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
     stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
     for (phase,), rows in sorted(kernels.group_by("phase"), key=lambda group: str(group[0])):
         count = len(rows)
-        many = subject.per_step(count) >= MANY and 100 * count < MOST_PCT * len(kernels)
+        many = subject.per_step(count) >= MANY_LAUNCHES and 100 * count < MOST_PCT * len(kernels)
         same = rows["name"].n_unique() * PASSES <= subject.per_step(count)
         mostly_simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * count
         if many and same and mostly_simple and stalls.get(phase, 0) * PASSES < count:

@@ -118,7 +118,7 @@ JAX: Final = (
     "one jax.jit around the whole step: Python dispatches each operation outside of it by itself",
     "jax.lax.scan or fori_loop instead of a loop in Python",
 )
-MANY: Final = 20
+MANY_PAUSES: Final = 20
 """So many pauses of a step are no single piece of Python."""
 
 RECORD: Final = "record what the host runs meanwhile, with ranges: {}"
@@ -208,7 +208,7 @@ def _finding(
     again = subject.timeline.options.recording("--sample-python 1000")
     record = () if known else (RECORD.format(again),)
     pauses = subject.per_step(int(places["gaps"].sum()))
-    dispatches = cause == "host" and pauses >= MANY and "jax" in subject.frameworks.names
+    dispatches = cause == "host" and pauses >= MANY_PAUSES and "jax" in subject.frameworks.names
     helps = JAX if dispatches else HELPS_OF_CAUSE[cause]
     change = (*helps, *record) if beside.place or dispatches else (*record, *helps)
     return Finding(

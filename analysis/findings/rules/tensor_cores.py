@@ -196,7 +196,7 @@ def _slower_than_need_be(subject: JudgedReport) -> pl.DataFrame:
     return rows.drop_nulls("gain_ns")
 
 
-LOW_PCT: Final = 50.0
+LOW_MFU_PCT: Final = 50.0
 """Half of the peak. Large matmuls reach 80 %: 790 of 989 TFLOP/s in bf16 on an H200."""
 
 REACHED: Final = 0.8
@@ -227,7 +227,7 @@ def low_mfu(subject: JudgedReport) -> Iterator[Finding]:
     if peak is None or not matrix_ns or share_of_kernels(subject, rows) < MATRIX_PCT:
         return
     rate = row["flops"] * 1e9 / matrix_ns
-    if rate >= LOW_PCT / 100 * peak:
+    if rate >= LOW_MFU_PCT / 100 * peak:
         return
     left = rate / (REACHED * peak)
     gain = (pl.col("ns") * (1 - left)).round().cast(pl.Int64).alias("gain_ns")
