@@ -238,6 +238,10 @@ CHANGE_OF_LOADER: Final = (
     "a larger prefetch_factor where batches take unequally long",
     "do the work once, before training: store what is decoded or tokenized",
 )
+CHANGE_ON_GPU: Final = (
+    "the data is on the GPU, where workers are no help: take a batch at once, data[order[i:j]]",
+    "draw its order there, too: order = torch.randperm(len(data), device='cuda')",
+)
 SAMPLE_BETWEEN: Final = (
     "see what Python does between the steps: record again with --sample-python 1000"
 )
@@ -264,14 +268,20 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
     what = f"{'waiting' if ran.waits else 'host code'} between the steps"
     most = f", most in {ran.most}" if ran.most else ""
     between = f"{what}: {ran.mostly}" if ran.mostly else f"{what}{most}"
+    if not known:
+        change, reason = _change_between(subject, ran), "no range says what it does"
+    elif _on_gpu(subject, phase):
+        change, reason = CHANGE_ON_GPU, "kernels put the batches together; none comes from the host"
+    else:
+        change, reason = CHANGE_OF_LOADER, "the saving holds if the workers keep up"
     return Finding(
         rule="data-loading",
         title=f"the GPU waits for data{place(phase)}" if known else between,
-        change=CHANGE_OF_LOADER if known else _change_between(subject, ran),
+        change=change,
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
             *ran.evidence,
-            "the saving holds if the workers keep up" if known else "no range says what it does",
+            reason,
         ),
         table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
@@ -284,6 +294,14 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         via=ran.via,
         fits=ran.waits and not known,
     )
+
+
+def _on_gpu(subject: JudgedReport, phase: str) -> bool:
+    """Whether a phase that loads data launches kernels, and copies nothing from the host."""
+    here = pl.col("path") == phase
+    kernels = subject.tables.phases.filter(here)["kernels"].sum()
+    copies = subject.tables.copies
+    return bool(kernels) and "HtoD" not in copies.filter(pl.col("phase") == phase)["direction"]
 
 
 def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:

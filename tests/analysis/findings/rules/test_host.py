@@ -91,17 +91,21 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
     assert "num_workers" in one.change[1]
 
 
-def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase() -> None:
+@pytest.mark.parametrize(("at", "on_gpu"), [(4_980, True), (5_010, False)])
+def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase(
+    at: int, on_gpu: bool
+) -> None:
     rows: list[Row] = []
     for i in range(8):
         start = i * 6_000 * US
         rows.append(tiny.opened(start + 2_000 * US, start + 6_000 * US, "step"))
         rows.append(tiny.opened(start + 3_000 * US, start + 5_000 * US, "data"))
         rows += between(start, i)
-        rows += launched(start, 100 * i + 2, at=5_010, took=5, kernel_ns=900 * US)
+        rows += launched(start, 100 * i + 2, at=at, took=5, kernel_ns=900 * US)
     subject = judged(*rows)
     elsewhere, loads = found(data_loading, subject)
     assert (loads.phase, elsewhere.phase) == ("step/data", "")
+    assert ("on the GPU" in loads.change[0]) is on_gpu  # where kernels make a batch
     assert not any("num_workers" in advice for advice in elsewhere.change)
 
 
