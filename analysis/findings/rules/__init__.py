@@ -15,6 +15,7 @@ from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_cop
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
+    index_backward,
     layout_transpose,
     recomputation,
 )
@@ -52,6 +53,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     layout_transpose,
     cast_storm,
     concatenation,
+    index_backward,
     optimizer_not_fused,
     recomputation,
     small_grid,

@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
+    index_backward,
     layout_transpose,
 )
 from nsysflow.analysis.findings.rules.fusion import (
@@ -67,6 +68,7 @@ CAT: Final = (
     "void at::native::<unnamed>::CatArrayBatchedCopy<at::native::<unnamed>::OpaqueType<(unsigned"
     " int)2>, unsigned int, (int)4, (int)64, (int)64>(T1 *)"
 )
+INDEXED: Final = "void at::native::<unnamed>::indexing_backward_kernel<float, (int)4>(const long *)"
 SOFTMAX: Final = (names.SOFTMAX, 40)
 MOST: Final = (names.PRODUCT, 80)
 LAYER: Final[Kernels] = [(names.NORM, 103), (names.MUL, 63), (names.ADD, 94)]
@@ -115,6 +117,7 @@ def gpu(name: str) -> dict[str, Any]:
         (layout_transpose, [MOST, (names.TO_NHWC, 20)], {}, {names.TO_NHWC: 0.0}),
         (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
         (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
+        (index_backward, [MOST, (INDEXED, 20)], {}, {INDEXED: 0.0}),
         # twice the blocks take half the time, and each launch counts by its own grid
         (small_grid, [PRODUCT], {"blocks": (49,)}, {names.PRODUCT: 0.5}),
         (small_grid, [(names.ADD, 90), ADD] * 2, {"blocks": (1, 1_000)}, {names.ADD: 0.95}),
@@ -233,6 +236,7 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         ),
         quiet("an optimizer", unfused_elementwise, *[(names.MUL, 9), (names.ADDCDIV, 9)] * 10),
         quiet("an add", layout_transpose, MOST, (names.ADD, 20)),
+        quiet("few rows", index_backward, MOST, (INDEXED, 3)),
         quiet("a cast", layout_transpose, MOST, (names.UP, 20)),
         quiet("a product", layout_transpose, MOST, PRODUCT),
         quiet("few copies", layout_transpose, MOST, (names.STRIDED, 4)),
