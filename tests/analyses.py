@@ -21,6 +21,7 @@ from tests.oracle.export import read_export
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import several, traces
 from tests.oracle.tables import oracle_tables
+from tests.oracle.unmeasured import unmeasured
 from tests.reports import KINDS as KINDS
 from tests.reports import PACKED, ROOT, RULES, sqlite_report
 
@@ -112,6 +113,7 @@ def tables_of_report(name: str) -> dict[str, pl.DataFrame]:
     return {table: getattr(analysed(name), table) for table in OF_REPORT}
 
 
+@unmeasured
 def rows_of(rows: Iterable[Mapping[str, Any]], columns: list[str]) -> Counter[tuple[Any, ...]]:
     """How often each row occurs."""
     return Counter(tuple(_plain(row[column]) for column in columns) for row in rows)

@@ -35,6 +35,7 @@ from tests.oracle.model import (
     Shape,
     Thread,
 )
+from tests.oracle.unmeasured import unmeasured
 
 
 def api_name(name: str) -> str:
@@ -124,6 +125,7 @@ def _correlation(row: dict[str, Any]) -> int | None:
     return row["correlationId"] or None
 
 
+@unmeasured
 def read_export(path: Path) -> PlainTrace:
     """One unpacked SQLite export as canonical rows; rows of negative length are kept."""
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:

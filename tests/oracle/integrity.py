@@ -9,6 +9,7 @@ from tests.oracle.calls import class_by_name
 from tests.oracle.model import Call, Op
 from tests.oracle.report import Report
 from tests.oracle.stats import percentile
+from tests.oracle.unmeasured import unmeasured
 
 SEVEN_DAYS_NS = 7 * 24 * 3600 * 10**9
 LOST = re.compile(
@@ -18,6 +19,7 @@ LOST = re.compile(
 NOT_ALL_CUDA = re.compile(r"not all cuda events might have been collected", re.IGNORECASE)
 
 
+@unmeasured
 def integrity(report: Report) -> dict[str, int]:
     """§12: all counts, including zeros."""
     launches = launches_without_operation(report)

@@ -12,6 +12,7 @@ from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
 from tests.oracle.model import LOW_24_BITS, PlainTrace
 from tests.oracle.phases import NOWHERE, Open, Place
 from tests.oracle.sources import Lines, Sources
+from tests.oracle.unmeasured import unmeasured
 
 Row = dict[str, Any]
 Path = tuple[str, ...]
@@ -45,6 +46,7 @@ def causes_of(gaps: list[Gap]) -> dict[str, int]:
 class Report:
     """A trace with its gaps and the phase of each call and operation."""
 
+    @unmeasured
     def __init__(
         self,
         trace: PlainTrace,

@@ -16,6 +16,7 @@ from tests.oracle.report import Report, Row
 from tests.oracle.run import run
 from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
+from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import waited
 
 TABLES: dict[str, Callable[[Report], list[Row]]] = {
@@ -42,6 +43,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""
 
 
+@unmeasured
 def oracle_tables(report: Report) -> dict[str, list[Row]]:
     """The rows of every table."""
     return {name: made(report) for name, made in TABLES.items()}

@@ -14,6 +14,7 @@ from tests.oracle.once import once
 from tests.oracle.phases import end_of_trace
 from tests.oracle.report import Report, Row, joined, os_pid, os_tid
 from tests.oracle.steps import kinds_of, steps_of
+from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import waits_of
 
 Slice = tuple[int, int]
@@ -327,6 +328,7 @@ def counters(report: Report) -> list[Row]:
     ]
 
 
+@unmeasured
 def lanes(report: Report) -> list[Lane]:
     """§22.1, §22.2: the lanes in display order."""
     threads = threads_of(report)
@@ -385,13 +387,16 @@ OF_THREAD = {
 """The tracks of a thread, in their order."""
 
 TRACKS = {
-    "operations": operations,
-    "calls": calls,
-    "ranges": ranges,
-    "steps": steps,
-    "gaps": gaps,
-    "profiler": profiler,
-    "host_stacks": host_stacks,
-    "stack_frames": stack_frames,
-    "counters": counters,
+    made.__name__: unmeasured(made)
+    for made in (
+        operations,
+        calls,
+        ranges,
+        steps,
+        gaps,
+        profiler,
+        host_stacks,
+        stack_frames,
+        counters,
+    )
 }

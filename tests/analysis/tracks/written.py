@@ -9,6 +9,7 @@ from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.tracks.tracks import Tracks
 from tests.oracle.report import Report
 from tests.oracle.tracks import TRACKS, lanes
+from tests.oracle.unmeasured import unmeasured
 
 _CALL = ("start_ns", "end_ns", "name")
 _OP = ("start_ns", "end_ns", "name", "full_name")
@@ -38,6 +39,7 @@ def assert_pictured_alike(analysis: Analysis, report: Report) -> None:
     }
 
 
+@unmeasured
 def counted(rows: Rows, columns: list[str]) -> Counter[tuple[object, ...]]:
     return Counter(tuple(_plain(row[column]) for column in columns) for row in rows)
 
