@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import polars as pl
 
@@ -80,6 +80,23 @@ def row_of(kernel: Collective) -> dict[str, object]:
         **{f"{part}_before_ns": ns for part, ns in zip(parts, kernel.before, strict=True)},
         **{f"{part}_until_ns": ns for part, ns in zip(parts, kernel.until, strict=True)},
     }
+
+
+def kernels_in(digests: Iterable[Digest]) -> list[Collective]:
+    """The communication kernels of all reports, as the oracle takes them."""
+    own = {of.name for of in fields(Collective)}  # some have the names of the digest's columns
+    return [
+        Collective(
+            report_no=number,
+            report=each.report,
+            in_window=row["begun"],
+            before=(row["compute_before_ns"], row["copy_before_ns"], row["comm_before_ns"]),
+            until=(row["compute_until_ns"], row["copy_until_ns"], row["comm_until_ns"]),
+            **{name: value for name, value in row.items() if name in own},
+        )
+        for number, each in enumerate(digests)
+        for row in each.collectives.iter_rows(named=True)
+    ]
 
 
 def steps_of(report_no: int, steps: dict[tuple[int, int | None, int], list[Step]]) -> pl.DataFrame:

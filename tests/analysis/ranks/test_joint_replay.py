@@ -16,12 +16,12 @@ from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.joint_replay import RunChange
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.disturbance import with_cheaper_host
-from tests.analysis.ranks.test_savings import kernels_in
 from tests.oracle.export import read_export
 from tests.oracle.joint_replay import JointReplay
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.ranks import matched
 from tests.oracle.replay import Replay
+from tests.runs_of_ranks import kernels_in
 from tests.tiny import AS_RECORDED
 
 RANKS = 4
@@ -72,7 +72,7 @@ def test_ranks_together_agree_with_the_oracle(
     traces = made(tmp_path, kind, tp=tp)
     run = run_of(traces, known)
     oracle = JointReplay(
-        matched(kernels_in(run.ranks), RANKS),
+        matched(kernels_in(run.ranks.matched.digests), RANKS),
         {number: Replay(trace) for number, trace in enumerate(traces[:known])},
     )
     programs = [one.names.recorded.program for one in run.each]

@@ -19,10 +19,10 @@ from tests.analysis.replay.test_replay import PROGRAMS, plain
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.rank_savings import saved_step_ns
-from tests.oracle.ranks import Collective, matched
+from tests.oracle.ranks import matched
 from tests.oracle.replay import Replay
 from tests.reports import sqlite_report
-from tests.runs_of_ranks import NAMES
+from tests.runs_of_ranks import NAMES, kernels_in
 from tests.tiny import plain_of
 
 WORK_US, LATE_US, MORE_US = 100, 200, 1_000
@@ -100,24 +100,9 @@ def test_a_reduced_program_goes_on_as_the_whole_one_does(name: str) -> None:
     assert [starts[few.begun[op]] for op in begun] == [earlier[op] for op in begun]
 
 
-def kernels_in(ranks: Ranks) -> list[Collective]:
-    """The communication kernels of all reports, as the oracle takes them."""
-    return [
-        Collective(
-            report_no=number,
-            report=each.report,
-            before=(row["compute_before_ns"], row["copy_before_ns"], row["comm_before_ns"]),
-            until=(row["compute_until_ns"], row["copy_until_ns"], row["comm_until_ns"]),
-            **{name: row[name] for name in OF_KERNEL},
-        )
-        for number, each in enumerate(ranks.matched.digests)
-        for row in each.collectives.iter_rows(named=True)
-    ]
-
-
 def expected(traces: Sequence[PlainTrace], ranks: Ranks) -> list[int | None]:
     """The oracle's savings of the groups: of up to four stragglers."""
-    run = matched(kernels_in(ranks), len(traces))
+    run = matched(kernels_in(ranks.matched.digests), len(traces))
     steps = begins_of(ranks)
     replays = [Replay(trace) for trace in traces]
     found = []
@@ -127,12 +112,6 @@ def expected(traces: Sequence[PlainTrace], ranks: Ranks) -> list[int | None]:
         saved = saved_step_ns(run, replays, row["rank"], members, steps, cost_ns) if known else None
         found.append(saved)
     return found
-
-
-OF_KERNEL = (
-    *("process", "device", "stream", "start_ns", "end_ns", "name", "operation", "bytes"),
-    *("communicator", "step", "overlapped_ns"),
-)
 
 
 def begins_of(ranks: Ranks) -> Mapping[int, Mapping[int, int]]:
