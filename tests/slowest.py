@@ -21,7 +21,7 @@ ALWAYS: Final = (
     "tests/analysis/test_oracle_agrees.py::test_random_traces_agree_with_the_oracle",
     "tests/analysis/test_oracle_agrees.py::test_every_table_of_a_real_report_agrees_with_the_oracle",
     "tests/report/test_findings_agree.py::test_page_table_explanation_and_report_json_agree",
-    "tests/analysis/findings/test_soundness.py::test_savings_can_be",
+    "tests/analysis/findings/test_findings.py::test_savings_can_be",
 )
 """These belong to each run, however long they take: they hold most."""
 

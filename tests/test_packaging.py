@@ -1,4 +1,4 @@
-"""The installed package contains what the repository has, and nothing else."""
+"""The installed package contains what the repository has; each shipped report is listed."""
 
 import os
 import re
@@ -9,8 +9,12 @@ import sys
 import venv
 import zipfile
 from pathlib import Path
+from typing import Final
 
 import pytest
+
+from nsysflow.catalog.catalog import workloads
+from tests.reports import SAMPLES
 
 ROOT = Path(__file__).parent.parent
 LINKED = ("analysis", "kernels", "workloads", "samples")
@@ -119,3 +123,26 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
 def test_the_page_of_tables_is_what_the_schemas_say() -> None:
     made = runpy.run_path(os.fspath(ROOT / "docs" / "make_docs.py"))
     assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "run `make docs`"
+
+
+README: Final = (SAMPLES / "README.md").read_text(encoding="utf-8")
+ROWS: Final = dict(
+    re.findall(r"^\| `([^`]+)` \| `nsysflow profile ([^`]+)` \|", README, re.MULTILINE)
+)
+"""The command of each report in `samples/README.md`."""
+
+SAMPLE_MAX_BYTES: Final = 300_000
+SAMPLES_BY_NAME: Final = {
+    sample.name.removesuffix(".sqlite.xz"): sample for sample in SAMPLES.glob("*.xz")
+}
+
+
+def test_each_sample_is_listed_small_and_called_after_its_workload_and_variant() -> None:
+    assert ROWS.keys() == SAMPLES_BY_NAME.keys()
+    variants = {one.name: {variant.name for variant in one.variants} for one in workloads()}
+    for name, sample in SAMPLES_BY_NAME.items():
+        workload, *words = ROWS[name].split()
+        variant = words[words.index("--variant") + 1]
+        assert variant in variants[workload], name
+        assert re.fullmatch(rf"{workload}-{variant}(-\w+)*", name)
+        assert sample.stat().st_size <= SAMPLE_MAX_BYTES, name

@@ -1,11 +1,17 @@
 import runpy
 from math import e
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+import nsysflow
 from benchmarks.apart import apart
 from benchmarks.gap_report_stability import changes, noise, share_pct, shifted_pct
+from benchmarks.many_ranks.__main__ import Wanted, make_run
+from benchmarks.many_ranks.compared import found_beside
+from benchmarks.many_ranks.simulated import Delay, Kind
 from nsysflow.analysis.load import load
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.gap_report import Place
@@ -82,3 +88,85 @@ def test_calls_and_operations_meet_only_within_a_repetition(traces: tuple[Trace,
         for trace in traces
     ]
     assert met[1].height == 3 * met[0].height
+
+
+RANKS = 4
+LATE = 2
+
+
+def small(
+    *, delay: Delay | None = None, tp: int = 1, kernels: int = 240, communicators: bool = True
+) -> Wanted:
+    """A run of a few ranks and steps."""
+    return Wanted(ranks=RANKS, kernels=kernels, tp=tp, communicators=communicators, delay=delay)
+
+
+def collectives(folder: Path, rank: int) -> pl.DataFrame:
+    """The collectives of a rank in order, plus `lasted_ns`."""
+    trace = nsysflow.load(folder / f"rank{rank}.sqlite", shapes=False)
+    return (
+        nsysflow.analyze(trace)
+        .collectives.sort("start_ns")
+        .with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("lasted_ns"))
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without a delay."""
+    folder = tmp_path_factory.mktemp("plain")
+    make_run(folder, small())
+    return folder
+
+
+def test_collectives_end_together_but_for_the_clocks(plain: Path) -> None:
+    first, other = (collectives(plain, rank)["end_ns"].to_list() for rank in (0, 1))
+    clocks = [there - here for here, there in zip(first, other, strict=True)]
+    assert max(clocks) - min(clocks) < 2_000 < 1_000_000 < abs(clocks[0])
+
+
+@pytest.mark.parametrize("kind", ["host", "copies"])
+def test_a_delayed_rank_is_last_and_costs_at_most_its_delay(tmp_path: Path, kind: Kind) -> None:
+    truth = make_run(tmp_path, small(delay=Delay(kind, LATE, ns=2_000_000)))
+    lasted = [collectives(tmp_path, rank)["lasted_ns"].sum() for rank in range(RANKS)]
+    assert min(range(RANKS), key=lasted.__getitem__) == LATE
+    assert 500_000 < truth["cost_step_ns"] <= 2_000_000
+
+
+def test_groups_have_their_communicators_and_maybe_a_slow_link(tmp_path: Path) -> None:
+    truth = make_run(tmp_path, small(tp=2, delay=Delay("link", group=("tp", 1), factor=4.0)))
+    assert truth["groups"] == {"dp": [[0, 2], [1, 3]], "tp": [[0, 1], [2, 3]]}
+    assert truth["cost_step_ns"] > 0
+    ranks = [collectives(tmp_path, rank) for rank in range(RANKS)]
+    usual, slow = (
+        ranks[rank].filter(pl.col("bytes") == 8 << 20)["lasted_ns"].to_list() for rank in (0, 2)
+    )
+    assert min(slow) > 2 * min(usual)
+    of_rank = [set(rank["communicator"]) for rank in ranks]
+    assert [len(numbers) for numbers in of_rank] == [2] * RANKS
+    assert len(of_rank[0] & of_rank[1]) == len(of_rank[0] & of_rank[2]) == 1
+    assert not of_rank[0] & of_rank[3]
+
+
+def tables(folder: Path, saved_step_ns: int | None) -> Path:
+    """What was found of a run of four steps: rank 2 saves so much of each."""
+    group = {"rank": LATE, "report": "rank2", "cost_ns": 8_000_000, "cost_step_ns": 2_000_000}
+    late = {"saved_step_ns": saved_step_ns, "cost_host_ns": 6_000_000}
+    pl.DataFrame([group | late]).write_csv(folder / "rank_groups.csv")
+    steps = [{"rank": rank, "step": step} for rank in range(RANKS) for step in range(4)]
+    pl.DataFrame(steps).write_csv(folder / "rank_steps.csv")
+    return folder
+
+
+def truth_of_steps(without_ns: int) -> dict[str, Any]:
+    """Four steps of 10 ms, of which 1 and 3 are delayed."""
+    steps = {"steps": 4, "steps_ns": [10_000_000] * 4, "steps_without_ns": [without_ns] * 4}
+    return steps | {"delay": {"kind": "host", "rank": LATE}, "delayed_steps": [1, 3]}
+
+
+def test_costs_are_compared_per_delayed_step_of_those_that_another_follows(tmp_path: Path) -> None:
+    said = found_beside(tables(tmp_path, 1_100_000), truth_of_steps(9_000_000))
+    assert said == (
+        "rank2, 3 steps: found 3,300 us, true 3,000 us (+10.0 %);"
+        " the others wait 2,000 us a step; 75 % host"
+    )

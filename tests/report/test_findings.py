@@ -1,13 +1,21 @@
+import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import polars as pl
 import pytest
 
+from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.saving import PlainEstimate
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.changes import CallKey, Changes, Removal
+from nsysflow.analysis.tables.gaps import GAP_SUMMARY, GAPS
+from nsysflow.analysis.tables.kernels import KERNELS
+from nsysflow.analysis.tables.syncs import SYNCS
+from nsysflow.report.explain.finding import command_lines, gaps_behind, reckoned, rows_behind
 from nsysflow.report.findings import saving_of, suggestions
+from nsysflow.report.layout import Block
 from nsysflow.report.results import Origin
 from tests.report.handmade import MS, Handmade, Results, found_of, stepped, valued, with_findings
 
@@ -81,3 +89,139 @@ def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
     covered = replace(valued(1_710), alone_ns=2 * MS)
     (row,) = suggestions(Results([stepped(found_of(covered))]), 1).rows
     assert row.saving == "nothing more (alone 2.00 ms)"
+
+
+def finding(**fields: Any) -> Finding:
+    common: dict[str, Any] = {"rule": "r", "title": "t", "change": (), "evidence": ()}
+    return Finding(**common | {"table": "syncs", "size_ns": 1, "steps": 1} | fields)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (Changes(removed=(Removal(kind="sync", at="step"),)), "without this wait"),
+        (Changes(removed_calls=(CallKey(1, 2, 3),)), "without this wait"),
+        (Changes(removed=(Removal(kind="alloc"),)), "without allocating and freeing"),
+        (Changes(async_copies=True), "with copies that do not block the host"),
+        (Changes(graphs=("step",)), "with the phase step launched as one CUDA graph"),
+        (Changes(scaled=(("gemm", 0.5),)), "with the kernel gemm at 50 % of the time"),
+        (Changes(scaled=(("a", 0.0), ("b", 0.0))), "with 2 kernels taking no time"),
+        (Changes(scaled=(("a", 0.3), ("b", 0.7), ("c", 0.5))),
+         "with 3 kernels at 30 % to 70 % of the time"),
+        (Changes(faster_host=(("data", 0.0),)), "with the host's code in data taking no time"),
+        (Changes(no_profiler=True), "without the profiler's own work"),
+        (Changes(removed=(Removal(kind="sync"), Removal(kind="copy"))),
+         "without this wait and with copies that do not block the host"),
+    ],
+)  # fmt: skip
+def test_a_replay_says_what_is_different_in_it(changes: Changes, said: str) -> None:
+    assert reckoned(finding(changes=changes)) == f"replayed: the steps {said}"
+
+
+def test_a_long_command_has_a_line_for_each_option_and_is_the_same_to_a_shell() -> None:
+    options = ["--async-copies", "--scale", "void f<int>()=0.5", "--graph", "a" * 100]
+    lines = [*command_lines(["nsysflow", "whatif", "r"], options)]
+    assert lines[1:3] == ["    --async-copies \\", "    --scale 'void f<int>()=0.5' \\"]
+    typed = "\n".join(["printf '%s\\n' \\", *lines])
+    done = subprocess.run(["sh", "-c", typed], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["nsysflow", "whatif", "r", *options]
+
+
+def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(list(given), schema=dict(schema))
+
+
+def gaps(one: Finding, *slices: pl.DataFrame, causes: tuple[str, ...] = ("sync",)) -> list[Block]:
+    return [*gaps_behind({1: (one, causes)}, slices).values()]
+
+
+LINE: Final = "x.py:1 in f"
+
+
+def gap(us: int, **fields: Any) -> dict[str, Any]:
+    at = {"start_ns": 0, "duration_ns": 1000 * us, "cause": "sync", "phase": "step", "device": 0}
+    return at | {"prev_op": "a", "next_op": "b", "source": LINE} | fields
+
+
+def lengths(*blocks: Block) -> list[str]:
+    return [row[1] for block in blocks for row in block.rows]
+
+
+def test_gaps_of_all_slices_come_largest_first_and_the_rest_is_counted() -> None:
+    slices = (rows(GAPS, *map(gap, some)) for some in ((1, 5, 3), (2, 6, 4)))
+    (block,) = gaps(finding(source=LINE), *slices)
+    assert lengths(block) == ["6.00 us", "5.00 us", "4.00 us", "3.00 us", "2.00 us"]
+    assert block.rest == "1 more: --table gaps"
+
+
+@pytest.mark.parametrize(
+    ("fields", "causes", "shown"),
+    [
+        # of its line, cause and device
+        ({"source": LINE, "device": 0}, ("sync",), ["5.00 us", "1.00 us"]),
+        # without a line, of its phase and what is nested in it
+        ({"phase": "step/data"}, ("sync",), ["5.00 us"]),
+        ({"phase": "step"}, ("host",), ["2.00 us"]),
+        ({"phase": "none"}, ("sync",), []),
+        ({}, (), []),  # of a busy GPU
+    ],
+)
+def test_gaps_of_another_place_or_cause_are_not_behind_it(
+    fields: dict[str, Any], causes: tuple[str, ...], shown: list[str]
+) -> None:
+    table = rows(
+        GAPS,
+        gap(1),
+        gap(2, cause="host"),
+        gap(3, source="x.py:2 in f", phase="step_2"),
+        gap(4, device=1, phase="step_2"),
+        gap(5, phase="step/data"),
+        gap(6, cause="host", phase="step_2"),
+    )
+    assert lengths(*gaps(finding(**fields), table, causes=causes)) == shown
+
+
+STEP: Final = {"phase": "step", "source": LINE}
+TABLES: Final = Handmade(
+    tables={
+        "syncs": rows(
+            SYNCS,
+            STEP | {"api": "cudaStreamSynchronize", "induced_idle_ns": 1000},
+            STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 2000},
+            STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
+            STEP | {"api": "cudaFree", "induced_idle_ns": 0},  # costs nothing
+        ),
+        "gap_summary": rows(
+            GAP_SUMMARY,
+            {"phase": "step/data", "total_ns": 1000, "cause": "host"},
+            {"phase": "step", "total_ns": 2000, "cause": "sync"},
+        ),
+        "kernels": rows(
+            KERNELS,
+            {"name": "sgemm<1>", "short_name": "sgemm", "class": "matmul", "total_ns": 1000},
+            {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
+            {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
+        ),
+    }
+)
+SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
+
+
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        # all calls of a line; without a line only its own call
+        ({"source": LINE, "culprit": "cudaMemcpyAsync"},
+         ["cudaMemcpyAsync", "cudaStreamSynchronize"]),
+        ({"phase": "step", "culprit": "cudaStreamSynchronize"}, ["cudaStreamSynchronize"]),
+        ({"table": "gap_summary", "phase": "step"}, ["step/data"]),  # of its cause
+        # the kernels that the change scales, else those of its kernel or class
+        ({"table": "kernels", "changes": SCALED, "culprit": "matmul"}, ["sgemm"]),
+        ({"table": "kernels", "culprit": "matmul"}, ["hgemm", "sgemm"]),
+        ({"table": "kernels", "culprit": "softmax"}, ["softmax"]),
+        ({"table": "kernels"}, ["softmax", "hgemm", "sgemm"]),
+    ],
+)  # fmt: skip
+def test_the_largest_rows_are_behind_it(fields: dict[str, Any], shown: list[str]) -> None:
+    blocks = [*rows_behind(finding(**fields), TABLES, ("host",), 200)]
+    assert [row[0] for block in blocks for row in block.rows] == shown

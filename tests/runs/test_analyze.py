@@ -28,7 +28,7 @@ from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import Source
 from nsysflow.runtime.durations import LaterSteps
 from tests.analyses import analysed
-from tests.analysis.steps.test_loops import TRAIN, program
+from tests.analysis.steps.test_kinds import TRAIN, program
 from tests.exports import write_export
 from tests.reports import PACKED, sqlite_report
 from tests.runs.runs import CHILD, RUN

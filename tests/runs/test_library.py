@@ -1,15 +1,19 @@
-"""`nsysflow.analyze` and the names of the package."""
+"""`nsysflow.analyze`, the names of the package, and the documents that commands print."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nsysflow
+from nsysflow.analysis.options import Options, StepPart
 from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.runs.manifest import write_manifest
 from nsysflow.runs.sources import load
 from tests.analyses import analysed, loaded
+from tests.cli.running import run
 from tests.reports import DATA, SAMPLES
 from tests.runs.runs import RUN
 
@@ -47,9 +51,9 @@ def test_open_gives_what_analyze_gives_and_ranks_are_given_in_a_list(tmp_path: P
         found = nsysflow.open(path)
         assert isinstance(found, nsysflow.Analysis)
         assert found.gap_summary.drop("report").equals(summary)
-    for run in (nsysflow.open(several), nsysflow.analyze([several])):
-        assert isinstance(run, nsysflow.Results)
-        assert run.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
+    for results in (nsysflow.open(several), nsysflow.analyze([several])):
+        assert isinstance(results, nsysflow.Results)
+        assert results.reports == ("ddp-no_overlap-rank0", "ddp-no_overlap-rank1")
     with pytest.raises(NotAReport, match="is a run of 2 ranks"):
         nsysflow.analyze(several)
 
@@ -84,3 +88,54 @@ def test_every_loader_leaves_out_the_shapes_that_were_not_asked_for() -> None:
     shapes = load(DATA / "h200-kineto.pt.trace.json.gz", shapes="grid").shapes
     assert shapes["grid_x"].null_count() == 0 < len(shapes)
     assert shapes["registers"].null_count() == len(shapes)
+
+
+NAMES = ("nan_check-sync", "h2d-pageable")
+SYNC, COPIES = (SAMPLES / f"{name}.sqlite.xz" for name in NAMES)
+
+
+@pytest.mark.parametrize("report", [SYNC, COPIES])
+def test_python_gets_the_documents_that_the_commands_print(report: Path) -> None:
+    asked = run("whatif", report, "--remove", "sync", "--async-copies", "--json")
+    answered = nsysflow.whatif(report, remove=["sync"], async_copies=True)
+    assert answered == json.loads(asked.stdout)
+    asked = run("diff", report, SYNC, "--json", "--force")
+    assert nsysflow.diff([report], [SYNC], force=True) == json.loads(asked.stdout)
+    budgets = ["step_ms<=99", "finding:launch-bound=none"]
+    typed = [word for text in budgets for word in ("--max", text)]
+    asked = run("check", report, "--json", *typed, code=4)  # one capture is too few to tell
+    assert nsysflow.check([report], budgets) == json.loads(asked.stdout)
+    asked = run("explain", "1", report)
+    assert nsysflow.explain(1, report, width=110).split() == asked.stdout.split()
+
+
+def test_options_can_be_given_by_name() -> None:
+    typed = nsysflow.analyze(SYNC, step="step", steps="1:3", range="forward")
+    options = Options(step="step", steps=(StepPart(1, 3),), range="forward")
+    assert typed.accounting.equals(nsysflow.analyze(SYNC, options).accounting)
+
+
+def test_python_replays_the_ranks_of_a_run_together(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        name = f"ddp-bucketed-rank{rank}.sqlite.xz"
+        (tmp_path / name).symlink_to(SAMPLES / name)
+    asked = run("whatif", tmp_path, "--remove", "sync", "--json")
+    answered = nsysflow.whatif(tmp_path, remove=["sync"])
+    assert answered == json.loads(asked.stdout)
+    assert answered["ranks"] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"remove": ["snyc"]}, "Did you mean sync?"),
+        ({"remove": ["sync@"]}, "names no place"),
+        ({"scale": {"gemm": -1}}, "-1 is no factor for 'gemm'"),
+        ({"faster_host": {"step": float("nan")}}, "nan is no factor for 'step'"),
+    ],
+)
+def test_a_wrong_change_is_refused_before_the_report_is_read(
+    change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SelectionError, match=said):
+        nsysflow.whatif("no such report", **change)

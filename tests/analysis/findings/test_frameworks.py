@@ -1,20 +1,25 @@
-"""Advice is for the frameworks that a program uses (spec §16.13)."""
+"""What is said of each rule is complete, and advice is for a program's frameworks (spec §16.13)."""
 
+import ast
 from dataclasses import replace
+from typing import Final
 
 import polars as pl
 import pytest
 
 import nsysflow
+from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.frameworks import PYTORCH, frameworks_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.analysis.tables.index import ABOUT
 from tests import tiny
 from tests.analyses import KINDS, analysed, loaded
 from tests.oracle.model import Frame, Sample
+from tests.reports import ROOT
 
 OF_PYTORCH = (
     r"(?i)torch|\baten\b|DataLoader|\.item\(\)|autocast|channels_last|num_workers|\.cpu\(\)"
@@ -121,3 +126,44 @@ def test_pytorch_that_is_only_imported_gives_no_advice() -> None:
 def test_a_real_report_names_its_framework(name: str) -> None:
     expected = "jax" if "jax" in name else PYTORCH
     assert {expected, "cuda"} & {*frameworks_of(analysed(name).timeline).names}
+
+
+EXPLAINED: Final = explanations()
+WIDEST: Final = 94
+"""So that code fits, indented, on a terminal of 100 columns."""
+
+
+def rules_in_the_code() -> set[str]:
+    """The names that `Finding(rule=...)` has in the rules' files."""
+    names: set[str] = set()
+    for file in (ROOT / "analysis" / "findings" / "rules").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "rule":
+                texts = (each for each in ast.walk(node.value) if isinstance(each, ast.Constant))
+                names |= {each.value for each in texts if isinstance(each.value, str)}
+    return names
+
+
+def test_every_rule_is_explained() -> None:
+    rules = rules_in_the_code()
+    assert {"sync-in-loop", "launch-bound"} <= rules
+    assert rules <= {*EXPLAINED}
+
+
+@pytest.mark.parametrize("rule", EXPLAINED)
+def test_an_explanation_is_complete_and_names_what_there_is(rule: str) -> None:
+    explained = EXPLAINED[rule]
+    assert all((explained.about, explained.why, explained.signs, explained.leave))
+    assert {*explained.causes} <= {*CAUSES}
+    assert explained.tables
+    assert {*explained.tables} <= {*ABOUT}
+
+
+@pytest.mark.parametrize("rule", EXPLAINED)
+def test_an_example_is_short_python_and_changes_something(rule: str) -> None:
+    codes = EXPLAINED[rule].before, EXPLAINED[rule].after
+    for code in codes:
+        compile(code, rule, "exec")
+        assert len(code.splitlines()) <= 12
+        assert max(map(len, code.splitlines())) <= WIDEST
+    assert len({*codes}) == 2

@@ -1,6 +1,8 @@
-"""Rows and names by number; means, medians and percentiles against Python's exact fractions."""
+"""Rows and names by number, statistics against Python's fractions, and work side by side."""
 
+import time
 from fractions import Fraction
+from functools import partial
 
 import polars as pl
 import pytest
@@ -23,6 +25,7 @@ from nsysflow.analysis.frames.columns import (
     std_ns,
     whole_ns,
 )
+from nsysflow.analysis.frames.parallel import side_by_side
 from tests.oracle.stats import mean, percentile, whole
 
 
@@ -116,3 +119,28 @@ def test_the_spread_names_its_six_columns() -> None:
         "std_ns": 1,
         "p95_ns": whole(Fraction(29, 10)),
     }
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_results_come_in_order_and_each_piece_is_counted(at_once: int) -> None:
+    counted: list[None] = []
+    pieces = [partial(int, at) for at in range(20)]
+    found = side_by_side(pieces, lambda: counted.append(None), at_once=at_once)
+    assert found == list(range(20))
+    assert len(counted) == 20
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_after_a_failure_what_has_not_begun_does_not_begin(at_once: int) -> None:
+    ran: list[float] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    def work() -> None:
+        time.sleep(0.01)
+        ran.append(1)
+
+    with pytest.raises(ZeroDivisionError):
+        side_by_side([fail, *[work] * 1000], at_once=at_once)
+    assert len(ran) < 1000

@@ -1,6 +1,9 @@
 """The loader for a path, and reports that nsys exports first."""
 
+import shlex
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from nsysflow.base.names import report_name
 from nsysflow.cli.main import main
 from tests.exports import write_export
 from tests.nsys.fakes import fake_nsys
+from tests.nsys.real import real_nsys, record
 from tests.reports import DATA
 
 
@@ -110,3 +114,51 @@ def test_a_missing_nsys_is_named_and_one_that_fails_quoted(report: Path, tmp_pat
 def test_an_sqlite_file_named_nsys_rep_needs_no_nsys(report: Path, nsys: Path) -> None:
     shutil.copy(nsys.parent / "export.sqlite", report)
     assert load(report, export=no_nsys).ops.height == 1
+
+
+PROGRAM = """
+import nvtx
+for _ in range(4):
+    with nvtx.annotate("step"), nvtx.annotate("forward"):
+        sum(range(10_000))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An `.nsys-rep` of a program that marks four steps."""
+    return record([sys.executable, "-c", PROGRAM], tmp_path_factory.mktemp("nsys"))
+
+
+def test_an_nsys_rep_is_exported_and_its_ranges_are_phases(recorded: Path) -> None:
+    before = recorded.read_bytes(), {*recorded.parent.iterdir()}  # nsys may leave a .qdstrm there
+    analysis = nsysflow.analyze(nsysflow.load(recorded))
+    phases = dict(analysis.phases.select("path", "instances").rows())
+    assert phases == {"step": 4, "step/forward": 4}
+    assert (recorded.read_bytes(), {*recorded.parent.iterdir()}) == before
+
+
+def test_the_command_for_a_damaged_export_makes_it_again(recorded: Path, tmp_path: Path) -> None:
+    beside = Path(shutil.copy(recorded, tmp_path / "my steps.nsys-rep"))
+    export = beside.with_suffix(".sqlite")
+    export.write_bytes(b"SQLite format 3\0")
+    with pytest.raises(Damaged) as caught:
+        nsysflow.load(export)
+    program, *arguments = shlex.split(caught.value.command)
+    assert program == "nsys"
+    subprocess.run([str(real_nsys().path), *arguments], check=True, capture_output=True)
+    assert nsysflow.load(export).ranges.height == 8
+
+
+def test_a_parquetdir_of_a_real_nsys_loads_as_its_sqlite_does(
+    recorded: Path, tmp_path: Path
+) -> None:
+    nsys, folder = str(real_nsys().path), tmp_path / "steps_pqtdir"
+    argv = [nsys, "export", "--type", "parquetdir", "--output", str(folder), str(recorded)]
+    subprocess.run(argv, check=True, capture_output=True)
+    exported = nsysflow.load(folder)
+    assert exported.ranges.drop("row").rows() == nsysflow.load(recorded).ranges.drop("row").rows()
+    assert (
+        exported.threads.sort("thread").rows()
+        == nsysflow.load(recorded).threads.sort("thread").rows()
+    )

@@ -15,7 +15,7 @@ from nsysflow.report.html.page import MOST_LOOPS
 from nsysflow.report.ledger import other_loops
 from nsysflow.report.page import opening
 from tests.analyses import analysed, run_of
-from tests.analysis.selection.test_loop_timeline import many_loops
+from tests.analysis.selection.test_view import many_loops
 from tests.browser import opened
 from tests.report.html.made import made
 from tests.report.html.unpacked import page_of, run_of_these

@@ -1,5 +1,6 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -7,14 +8,17 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as classes
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.schema import CAUSE
+from nsysflow.report.perfetto import packets as wire
+from nsysflow.report.perfetto.packets import PacketColumns, Packets
 from nsysflow.report.perfetto.trace import bin_ns, busy_share, gap_parts, run_ahead, shifts_ns
 from nsysflow.report.results import Results
 from tests.analyses import analysed, few_reports, run_of
-from tests.report.perfetto.reader import Read, read_results
+from tests.report.perfetto.reader import Read, Slice, read_results, read_trace
 
 EVERY: Final = (
     "h200-ddp-rank0",  # communication
@@ -241,3 +245,61 @@ def test_the_parts_of_a_gap_follow_each_other(
     schema = pl.Schema({"start_ns": ns, "end_ns": ns, "cause": CAUSE, **dict.fromkeys(NONE, ns)})
     rows = pl.DataFrame([NONE | gap for gap in gaps], schema=schema)
     assert gap_parts(rows).rows() == parts
+
+
+ODD_NAMES = (
+    *("<script>alert('1')</script>", '"quoted" \\ {0} %s', "שלום עולם"),
+    *("x" * 5_000, "line\nbreak", ""),
+)
+
+
+@given(
+    st.integers(0, 2**40),
+    st.integers(1, 2**32 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+    st.lists(st.integers(0, 2**64 - 1)),
+)
+def test_an_event_is_what_the_package_makes_of_it(
+    time_ns: int, iid: int, value: int, flows: list[int]
+) -> None:
+    content = wire.event_packet(
+        classes.TracePacket(trusted_packet_sequence_id=1).SerializeToString(),
+        wire.number_argument(iid, value) + b"".join(map(wire.flow_start, flows)) + wire.flow_end(7),
+    )
+    written = b"".join(wire.timed_packets([time_ns], [content]))
+    event = classes.TrackEvent(
+        debug_annotations=[classes.DebugAnnotation(name_iid=iid, int_value=value)],
+        flow_ids=flows,
+        terminating_flow_ids=[7],
+    )
+    packet = classes.TracePacket(timestamp=time_ns, trusted_packet_sequence_id=1, track_event=event)
+    assert classes.Trace.FromString(written) == classes.Trace(packet=[packet])
+
+
+def read_back(*names: str | None, track: str = "track") -> tuple[bytes, list[Slice]]:
+    """Slices without length of these names, which are also a text of each: written, and read."""
+    out = BytesIO()
+    packets = Packets(out)
+    uuid = packets.uuids(1)
+    packets.describe(uuid, name=track)
+    words, times = pl.Series(names, dtype=pl.String), range(len(names))
+    columns = {"start_ns": times, "end_ns": times, "name": words, "source": words}
+    rows = pl.DataFrame(columns).with_columns(pl.lit(uuid, pl.UInt64).alias("track"))
+    packets.write_slices(rows, PacketColumns(texts=("source",)))
+    return out.getvalue(), read_trace(out.getvalue()).slices
+
+
+def test_names_are_shown_as_they_are() -> None:
+    _, found = read_back(*ODD_NAMES, track=ODD_NAMES[0])
+    assert tuple(each.name for each in found) == ODD_NAMES
+    assert tuple(each.arguments["source"] for each in found) == ODD_NAMES
+    assert [(each.start_ns, each.ns) for each in found] == [(at, 0) for at in range(len(found))]
+    assert found[0].path == (ODD_NAMES[0],)
+
+
+def test_a_name_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nsysflow.report.perfetto.packets._ROWS", 2)
+    names = ["a long name", "other", "a long name", "a long name", "last"]
+    content, found = read_back(*names)
+    assert content.count(b"a long name") == 2  # as a name and as a text
+    assert [each.name for each in found] == names

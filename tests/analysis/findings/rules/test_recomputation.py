@@ -1,5 +1,7 @@
-"""Kernels of the forward pass that run again in the backward pass."""
+"""What is done again: kernels of the forward pass in the backward pass, and a step's compiling."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -8,10 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.compilation import recompile
 from nsysflow.analysis.findings.rules.extra_kernels import recomputation, recomputed
 from tests import tiny
 from tests.analyses import EXAMPLES
-from tests.analysis.findings.subjects import US, Kernels, found, left_of, subject_of
+from tests.analysis.findings.subjects import (
+    MS,
+    US,
+    Kernels,
+    Row,
+    found,
+    judged,
+    launched,
+    left_of,
+    subject_of,
+)
+from tests.oracle.model import Op, Shape
 from tests.oracle.recomputed import Kernel
 from tests.oracle.recomputed import recomputed as again
 
@@ -83,3 +98,56 @@ def test_only_runs_of_the_forward_pass_in_the_backward_pass_are_found(
         assert "4 kernels, 50.0 us, 25 % of kernel time" in one.evidence[0]
         assert set(left_of(one).values()) == {0.5}
         assert "recomputation" in {each.finding.rule for each in find(subject).valued}
+
+
+KERNEL: Final = "k"
+
+
+def building_in(
+    slow: int | None, steps: int = 20, *, built: str = KERNEL, grid: int = 1
+) -> JudgedReport:
+    """Steps of 2 ms with two kernels each; in one of them code is built and loaded between these,
+    which takes 50 ms. Its second kernel has another name or grid."""
+
+    shape = Shape(grid_x=grid)
+
+    def rows() -> Iterator[Row]:
+        start = 0
+        for i in range(steps):
+            late = 50_000 if i == slow else 0
+            yield tiny.opened(start, start + (1_990 + late) * US, "step")
+            yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=900 * US)
+            if late:
+                yield tiny.call(start + 49_000 * US, start + 49_100 * US, "cuModuleLoadData")
+            for row in launched(start, 100 * i + 2, at=late + 700, took=5, kernel_ns=900 * US):
+                if late and isinstance(row, Op):
+                    yield replace(row, name=built, short_name=built, shape=shape)
+                else:
+                    yield row
+            start += (2_000 + late) * US
+
+    return judged(*rows())
+
+
+def test_one_step_of_many_that_builds_code_is_a_finding_with_its_step() -> None:
+    (one,) = found(recompile, building_in(12))
+    assert one.title.startswith("step 12 compiles GPU code again: 5")
+    first = find(building_in(12)).valued[0]
+    assert first.finding.rule == "recompile"
+    assert 2 * MS < first.high_ns < 3.2 * MS  # 50 ms over 20 steps
+
+
+@pytest.mark.parametrize(
+    ("built", "grid", "reason"),
+    [
+        ("new_kernel", 1, "1 kernel runs for the first time: new_kernel"),
+        (KERNEL, 9, "a shape is new: the grid of k is 9x1x1, 1x1x1 before"),
+    ],
+)
+def test_new_kernels_and_new_shapes_are_named(built: str, grid: int, reason: str) -> None:
+    (one,) = found(recompile, building_in(12, built=built, grid=grid))
+    assert reason in one.evidence
+
+
+def test_loops_that_build_nothing_compile_nothing() -> None:
+    assert not found(recompile, building_in(None))
