@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -211,15 +211,8 @@ class EventRecord:
     record: int | None
 
 
-@dataclass(frozen=True)
-class EventWait:
+class EventWait(EventRecord):
     """§1: a wait, of a stream or of the host, for the record of an event."""
-
-    process: int
-    device: int
-    correlation: int | None
-    stream: int | None
-    record: int | None
 
 
 @dataclass(frozen=True)
@@ -267,6 +260,30 @@ class PlainTrace:
         )
 
 
+ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
+    "calls": (Call, schema.CALLS),
+    "ranges": (Range, schema.RANGES),
+    "overhead": (Overhead, schema.OVERHEAD),
+    "threads": (Thread, schema.THREADS),
+    "devices": (Device, schema.DEVICES),
+    "diagnostics": (Diagnostic, schema.DIAGNOSTICS),
+    "gpu_samples": (GpuSample, schema.GPU_SAMPLES),
+    "captures": (Capture, schema.CAPTURES),
+    "messages": (Message, schema.MESSAGES),
+    "flops": (Flops, schema.FLOPS),
+    "event_records": (EventRecord, schema.EVENT_RECORDS),
+    "waits": (EventWait, schema.WAITS),
+    "graph_nodes": (GraphNode, schema.GRAPH_NODES),
+    "graph_ranges": (Range, schema.RANGES),
+}
+STACKED: Final[dict[str, tuple[type, pl.Schema]]] = {
+    "backtraces": (Backtrace, schema.BACKTRACES),
+    "samples": (Sample, schema.SAMPLES),
+    "running": (Running, schema.RUNNING),
+}
+"""By frame of a `Trace` its rows here and its schema; `STACKED` end with the number of a stack."""
+
+
 def side_by_side(models: Iterable[PlainTrace]) -> PlainTrace:
     """All of them in one report, each in processes and on GPUs of its own."""
     rows: dict[str, Any] = defaultdict(tuple)
@@ -290,9 +307,9 @@ def _apart(row: Any, number: int) -> Any:
     return replace(row, **moved)
 
 
-def _frame(rows: list[Any], of: pl.Schema) -> pl.DataFrame:
-    columns = {name: [getattr(row, name) for row in rows] for name in of}
-    return pl.DataFrame(columns, schema=of)
+def _frame(rows: Iterable[Any], of: pl.Schema) -> pl.DataFrame:
+    values = [tuple(getattr(row, name) for name in of) for row in rows]
+    return pl.DataFrame(values, schema=of, orient="row")
 
 
 def to_trace(trace: PlainTrace) -> Trace:
@@ -311,29 +328,19 @@ def to_trace(trace: PlainTrace) -> Trace:
         for name, values in ops.items():
             values.append(detail if name == "detail" else getattr(op, name))
     distinct = {frames: number for number, frames in enumerate(dict.fromkeys(trace.stacks))}
+    frames: dict[str, Any] = {
+        **{name: _frame(getattr(trace, name), of) for name, (_, of) in ROWS.items()},
+        **{
+            name: _numbered(getattr(trace, name), of, distinct) for name, (_, of) in STACKED.items()
+        },
+    }
     return Trace(
         report=trace.report,
         ops=pl.DataFrame(ops, schema=schema.OPS),
         shapes=_frame(shapes, schema.SHAPES),
         copy_details=_frame(copies, schema.COPY_DETAILS),
-        calls=_frame(list(trace.calls), schema.CALLS),
-        ranges=_frame(list(trace.ranges), schema.RANGES),
-        overhead=_frame(list(trace.overhead), schema.OVERHEAD),
-        threads=_frame(list(trace.threads), schema.THREADS),
-        devices=_frame(list(trace.devices), schema.DEVICES),
-        diagnostics=_frame(list(trace.diagnostics), schema.DIAGNOSTICS),
-        backtraces=_numbered(trace.backtraces, schema.BACKTRACES, distinct),
-        samples=_numbered(trace.samples, schema.SAMPLES, distinct),
-        running=_numbered(trace.running, schema.RUNNING, distinct),
         frames=_frames(distinct),
-        gpu_samples=_frame(list(trace.gpu_samples), schema.GPU_SAMPLES),
-        captures=_frame(list(trace.captures), schema.CAPTURES),
-        messages=_frame(list(trace.messages), schema.MESSAGES),
-        flops=_frame(list(trace.flops), schema.FLOPS),
-        event_records=_frame(list(trace.event_records), schema.EVENT_RECORDS),
-        waits=_frame(list(trace.waits), schema.WAITS),
-        graph_nodes=_frame(list(trace.graph_nodes), schema.GRAPH_NODES),
-        graph_ranges=_frame(list(trace.graph_ranges), schema.RANGES),
+        **frames,
     )
 
 
@@ -375,28 +382,11 @@ def from_trace(trace: Trace) -> PlainTrace:
     stacks: dict[int, tuple[Frame, ...]] = defaultdict(tuple)
     for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():
         stacks[stack] += (Frame(*frame),)
-    return PlainTrace(
-        report=trace.report,
-        ops=tuple(ops),
-        calls=rows(Call, trace.calls),
-        ranges=rows(Range, trace.ranges),
-        overhead=rows(Overhead, trace.overhead),
-        threads=rows(Thread, trace.threads),
-        devices=rows(Device, trace.devices),
-        diagnostics=rows(Diagnostic, trace.diagnostics),
-        backtraces=tuple(
-            Backtrace(at, on, stacks[s]) for at, on, s in trace.backtraces.iter_rows()
-        ),
-        samples=tuple(Sample(at, on, stacks[s]) for at, on, s in trace.samples.iter_rows()),
-        running=tuple(
-            Running(start, end, on, stacks[s]) for start, end, on, s in trace.running.iter_rows()
-        ),
-        gpu_samples=rows(GpuSample, trace.gpu_samples),
-        captures=rows(Capture, trace.captures),
-        messages=rows(Message, trace.messages),
-        flops=rows(Flops, trace.flops),
-        event_records=rows(EventRecord, trace.event_records),
-        waits=rows(EventWait, trace.waits),
-        graph_nodes=rows(GraphNode, trace.graph_nodes),
-        graph_ranges=rows(Range, trace.graph_ranges),
-    )
+    given: dict[str, Any] = {
+        **{name: rows(kind, getattr(trace, name)) for name, (kind, _) in ROWS.items()},
+        **{
+            name: tuple(kind(*row, stacks[s]) for *row, s in getattr(trace, name).iter_rows())
+            for name, (kind, _) in STACKED.items()
+        },
+    }
+    return PlainTrace(report=trace.report, ops=tuple(ops), **given)
