@@ -1,6 +1,5 @@
 """Captures made by hand: rows in, a capture whose steps are their sums out."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from nsysflow.compare.captures import Capture, Row, Track
@@ -53,8 +52,3 @@ def capture(*rows: Row, name: str = "run", **other: Any) -> Capture:
 def ranks(*tracks: Track, name: str = "run") -> Capture:
     """A capture of several ranks."""
     return Capture(name, tracks)
-
-
-def repeated(ns: Sequence[int], times: int = 4) -> tuple[int, ...]:
-    """The same figures several times over."""
-    return tuple(ns) * times

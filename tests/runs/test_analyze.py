@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.options import Options, StepPart
-from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
@@ -32,6 +31,7 @@ from tests.analysis.steps.test_kinds import TRAIN, program
 from tests.exports import write_export
 from tests.reports import PACKED, sqlite_report
 from tests.runs.runs import CHILD, RUN
+from tests.tiny import analysis_of
 
 
 @pytest.mark.parametrize("on", ["cpu", "cuda"])
@@ -211,7 +211,7 @@ def test_savings_are_of_plain_steps_where_the_run_timed_them(tmp_path: Path) -> 
 def test_steps_are_compared_with_plain_ones_unless_other_loops_may_be_in_these(
     loops: int, evaluations: int, timed: bool
 ) -> None:
-    analysis = program(*TRAIN, *["validate"] * loops, *TRAIN, busy={"validate": 10})
+    analysis = analysis_of(*program(*TRAIN, *["validate"] * loops, *TRAIN))
     child = replace(CHILD, plain_step_ns=100, evaluations=evaluations)
     assert loops_are_timed(replace(RUN, children=(child,)), analysis) == timed
     assert not loops_are_timed(RUN, analysis)  # none was timed
@@ -224,17 +224,6 @@ def test_later_steps_are_recorded_from_where_they_were_timed() -> None:
     source = Source(path=Path("report.sqlite"), name="report", manifest=manifest)
     command = "nsysflow profile --capture 81:2:30 --nproc 2 -- python train.py"
     assert origin_of([source], []).record_later == command
-
-
-def assert_same(found: Trace, expected: Trace) -> None:
-    """Every frame, type and word of the two is equal."""
-    for field in fields(Trace):
-        one, other = getattr(found, field.name), getattr(expected, field.name)
-        if isinstance(other, pl.DataFrame):
-            assert one.schema == other.schema, field.name
-            assert one.equals(other), field.name
-        else:
-            assert one == other, field.name
 
 
 def test_a_report_on_disk_is_analysed_as_in_memory(

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from tests.oracle.model import Call, Op, PlainTrace, Shape
-from tests.tiny import AUTOGRAD, MAIN, PROCESS, call, copy, kernel, launch, plain_of
+from tests.tiny import AUTOGRAD, MAIN, call, copy, kernel, launch, plain_of
 
 ADAM: Final = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>"
 SYNC: Final = "cudaStreamSynchronize"
@@ -215,8 +215,3 @@ LOOPING: Final = (
     "a solver in each step",
     "two devices",
 )
-
-
-def begins_of(trace: PlainTrace) -> list[int]:
-    """When each call of the process began."""
-    return sorted(one.start_ns for one in trace.calls if one.process == PROCESS)

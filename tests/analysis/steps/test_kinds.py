@@ -12,6 +12,7 @@ from nsysflow.analysis.events import activity as lost_stretches
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.steps.kinds import with_excess
 from nsysflow.runtime.protocol import AUTO_DOMAIN
+from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import EXAMPLES, rows_of
 from tests.oracle import lost
 from tests.oracle.model import Call, Capture, Op, PlainTrace, Range, to_trace
@@ -38,87 +39,87 @@ def regular(count: int, *, first: int = 0) -> list[Row]:
     ]
 
 
-def kinds(*rows: Row, options: Options | None = None) -> list[str]:
-    return analysis_of(*rows, options=options).steps["kind"].cast(pl.String).to_list()
-
-
-def captured(*rows: Row) -> list[str]:
-    """The kinds where the process captured a window of its steps."""
-    window = (Capture(PROCESS, "3:2:5", None),)
-    trace = to_trace(replace(plain_of(*rows), captures=window))
-    return nsysflow.analyze(trace).steps["kind"].cast(pl.String).to_list()
-
-
-@pytest.mark.parametrize(("count", "skipped"), [(3, 2), (4, 2), (5, 0), (6, 1), (7, 2), (20, 2)])
-def test_the_first_two_steps_are_start_up_where_five_remain(count: int, skipped: int) -> None:
-    assert kinds(*regular(count)) == ["start-up"] * skipped + ["steady"] * (count - skipped)
-
-
 @pytest.mark.parametrize("skip", [0, 3])
 def test_skip_says_how_many_steps_are_start_up(skip: int) -> None:
-    found = kinds(*regular(4), options=Options(skip=skip))
-    assert found == ["start-up"] * skip + ["steady"] * (4 - skip)
+    found = analysis_of(*regular(4), options=Options(skip=skip)).steps["kind"].cast(pl.String)
+    assert found.to_list() == ["start-up"] * skip + ["steady"] * (4 - skip)
 
 
-def test_the_only_step_after_start_up_is_typical_without_its_tail() -> None:
-    assert kinds(*regular(2), *step(3, at=2_000, busy=10)) == ["start-up"] * 2 + ["steady"]
+def captured(*rows: Row) -> PlainTrace:
+    """The same of a process that captured a window of its steps."""
+    return replace(plain_of(*rows), captures=(Capture(PROCESS, "3:2:5", None),))
 
 
 def loading(at: int) -> Row:
     return call(at, at + 50, "cuLibraryLoadData")
 
 
-CAPTURED: dict[str, tuple[list[Row], list[str]]] = {
-    "no start-up": (regular(8), ["steady"] * 8),
-    # in the gap at the end of the step
-    "leading steps that load code": (
-        [*regular(8), loading(920), loading(1_920)],
-        ["start-up"] * 2 + ["steady"] * 6,
-    ),
-    "a later step that loads code": ([*regular(8), loading(4_920)], ["steady"] * 8),
-    "a step that the recording cut off": (
-        [*regular(5), *step(6, at=5_000, end=None)],
-        ["steady"] * 5 + ["cut-off"],
-    ),
-    "a last step without its tail": (
-        [*regular(5), *step(6, at=5_000, busy=989)],
-        ["steady"] * 5 + ["cut-off"],
-    ),
-    "a last step with its tail": ([*regular(5), *step(6, at=5_000, busy=990)], ["steady"] * 6),
-    "a lost launch": ([*regular(6), launch(3_020, 3_030, 99)], ["steady"] * 6),
-}
-"""What a process captured of its steps, and their kinds."""
-
-
-@pytest.mark.parametrize("name", CAPTURED)
-def test_steps_of_a_captured_window_have_their_kinds(name: str) -> None:
-    rows, expected = CAPTURED[name]
-    assert captured(*rows) == expected
-
-
 def lost_launches(at: int) -> list[Row]:
     return [launch(at + 20 * n, at + 20 * n + 5, 1_000 + n) for n in range(20)]
 
 
-def test_a_step_that_lost_its_operations_is_incomplete() -> None:
-    rows = [*regular(3), *step(4, at=3_000, end=3_900), *regular(4, first=4)]
-    assert captured(*rows, *lost_launches(3_100))[3] == "incomplete"
+LONG = kernel(3_010, 4_110, 4)
+"""Runs into the kernel of the next step, on the same stream."""
+WITH_LONG = *regular(3), *step(4, at=3_000)[:2], *regular(4, first=4)
+MODELS = ("forward", "eval")
+"""The ranges that are automatic."""
+TRAIN = ["train"] * 8
 
 
-def test_a_step_that_swallows_one_without_operations_is_incomplete() -> None:
+def instance(name: str, number: int, *, at: int, busy: int) -> list[Row]:
+    """A range of 90 ns with a launch and its kernel."""
+    domain = AUTO_DOMAIN if name in MODELS else None
+    range_ = replace(opened(at, at + 90, name), domain=domain)
+    return [range_, launch(at + 5, at + 8, number), kernel(at + 10, at + 10 + busy, number)]
+
+
+def program(*names: str) -> list[Row]:
+    """A program that opens these ranges one after the other, of which `train` is busy longest."""
+    return [
+        row
+        for number, name in enumerate(names)
+        for row in instance(
+            name, number + 1, at=100 * number, busy=80 if name in ("train", "log") else 10
+        )
+    ]
+
+
+PICTURES: dict[str, Picture] = {
+    **{f"{count} steps, of which start-up leaves five": regular(count) for count in range(3, 8)},
+    "twenty steps": regular(20),
+    "a step after start-up, without its tail": [*regular(2), *step(3, at=2_000, busy=10)],
+    "a captured window without start-up": captured(*regular(8)),
+    # in the gap at the end of the step
+    "leading steps that load code": captured(*regular(8), loading(920), loading(1_920)),
+    "a later step that loads code": captured(*regular(8), loading(4_920)),
+    "a step that the recording cut off": captured(*regular(5), *step(6, at=5_000, end=None)),
+    "a last step without its tail": captured(*regular(5), *step(6, at=5_000, busy=989)),
+    "a last step with its tail": captured(*regular(5), *step(6, at=5_000, busy=990)),
+    "a lost launch": captured(*regular(6), launch(3_020, 3_030, 99)),
+    "a step that lost its operations": captured(
+        *(*regular(3), *step(4, at=3_000, end=3_900), *regular(4, first=4), *lost_launches(3_100))
+    ),
     # the fifth range has launches alone, so that the fourth step lasts until the sixth
-    rows = [*regular(4), opened(4_000, 4_900, "step"), *regular(4, first=5)]
-    found = captured(*rows, *lost_launches(4_100))
-    assert found == ["steady"] * 3 + ["incomplete"] + ["steady"] * 4
+    "a step that swallows one without operations": captured(
+        *(*regular(4), opened(4_000, 4_900, "step"), *regular(4, first=5), *lost_launches(4_100))
+    ),
+    "a long kernel": captured(*WITH_LONG, LONG),
+    "a wrong time in a graph": captured(*WITH_LONG, replace(LONG, graph_node=1)),
+    # the step before it ends with its own operation
+    "a validation between steps": program(*TRAIN, *["validate"] * 4, *TRAIN),
+    "twelve loops": program(*(name for name in "abcdefghijkl" for _ in range(5))),
+    "two in a row, which are no loop": program(*TRAIN, *["log"] * 2, *TRAIN),
+    # too few calls of a model in training are a part of the step before
+    **{
+        f"{count} of {name}": program(*TRAIN, *[name] * count, *TRAIN)
+        for name, count in (("forward", 9), ("forward", 10), ("eval", 2), ("eval", 3))
+    },
+    "what repeats between the steps": program(*["train", *["act"] * 4] * 8),
+}
 
 
-def test_a_step_with_a_wrong_time_in_a_graph_is_a_one_off() -> None:
-    # its kernel runs into that of the next step, on the same stream
-    range_, launched, long = step(4, at=3_000, busy=1_100)
-    assert isinstance(long, Op)
-    rows = [*regular(3), range_, launched, *regular(4, first=4)]
-    assert captured(*rows, long)[3] == "steady"
-    assert captured(*rows, replace(long, graph_node=1))[3] == "one-off"
+def test_pictures_of_steps_and_loops_agree_with_the_oracle() -> None:
+    assert_pictures_agree(PICTURES)
 
 
 @given(model=several(traces()))
@@ -184,78 +185,3 @@ def test_the_last_step_of_ranks_in_one_report_is_cut_off_on_all_or_none(
     assert last == [kind, kind]
     wanted = [row["kind"] for row in steps(Report(plain_of(*rows)))]
     assert found["kind"].cast(pl.String).to_list() == wanted
-
-
-MODELS = ("forward", "eval")
-"""The ranges that are automatic."""
-
-
-def instance(name: str, number: int, *, at: int, busy: int = 80) -> list[Row]:
-    """A range of 90 ns with a launch and its kernel."""
-    domain = AUTO_DOMAIN if name in MODELS else None
-    range_ = replace(opened(at, at + 90, name), domain=domain)
-    return [range_, launch(at + 5, at + 8, number), kernel(at + 10, at + 10 + busy, number)]
-
-
-def program(*names: str, busy: dict[str, int] | None = None) -> nsysflow.Analysis:
-    """A program that opens these ranges one after the other."""
-    rows = [
-        row
-        for number, name in enumerate(names)
-        for row in instance(name, number + 1, at=100 * number, busy=(busy or {}).get(name, 80))
-    ]
-    return analysis_of(*rows)
-
-
-def parts(analysis: nsysflow.Analysis) -> list[tuple[str, str | None, int]]:
-    """Part, phase of a loop, and count of each row of the ledger with steps."""
-    rows = analysis.run.filter(pl.col("count") > 0)
-    part = pl.col("part").cast(pl.String)
-    phase = pl.when(part == "loop").then("phase")
-    return rows.select(part, phase.alias("phase"), "count").rows()
-
-
-TRAIN = ["train"] * 8
-
-
-def test_a_validation_between_steps_is_a_loop_of_its_own() -> None:
-    analysis = program(*TRAIN, *["validate"] * 4, *TRAIN, busy={"validate": 10})
-    assert ("loop", "validate", 4) in parts(analysis)
-    assert analysis.step_name == "train"
-    # the step before it ends with its own operation, and lasts no longer than the others
-    assert analysis.steps["duration_ns"].max() == 100
-
-
-def test_twelve_phases_one_after_the_other_are_twelve_loops() -> None:
-    names = [f"phase_{letter}" for letter in "abcdefghijkl"]
-    analysis = program(*(name for name in names for _ in range(5)))
-    loops = {phase for part, phase, _ in parts(analysis) if part == "loop"}
-    assert len(loops) == 11
-    assert loops | {analysis.step_name} == set(names)
-
-
-def test_two_in_a_row_are_no_loop() -> None:
-    assert all(part != "loop" for part, *_ in parts(program(*TRAIN, *["log"] * 2, *TRAIN)))
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "is_loop"),
-    [("forward", 9, False), ("forward", 10, True), ("eval", 2, False), ("eval", 3, True)],
-)
-def test_a_few_calls_of_a_model_in_training_are_a_part_of_the_step_before(
-    name: str, count: int, *, is_loop: bool
-) -> None:
-    analysis = program(*TRAIN, *[name] * count, *TRAIN, busy=dict.fromkeys(MODELS, 10))
-    assert (("loop", name, count) in parts(analysis)) == is_loop
-    longest = 100 if is_loop else 100 * (count + 1)
-    assert analysis.steps["duration_ns"].max() == longest
-
-
-def test_what_repeats_between_the_steps_is_a_part_of_them() -> None:
-    rollout = [name for _ in range(8) for name in ("train", *["act"] * 4)]
-    assert all(part != "loop" for part, *_ in parts(program(*rollout, busy={"act": 10})))
-
-
-def test_the_rows_of_the_ledger_are_the_recorded_time() -> None:
-    analysis = program(*TRAIN, *["validate"] * 4, *TRAIN, busy={"validate": 10})
-    assert analysis.run["time_ns"].sum() == 100 * 20 - 10
