@@ -87,7 +87,7 @@ NOT_IDLE: Final = {
     "overlap": "the GPU copies meanwhile: exposed copies",
     "ddp": "the GPU communicates meanwhile: exposed communication",
 }
-"""Workloads whose bottleneck is not idle time; each has its own test."""
+"""Workloads whose bottleneck is not idle time: findings/rules/test_real_reports.py has them."""
 
 
 @cache
@@ -129,17 +129,6 @@ def share(name: str, *parts: str) -> float:
 def step_ns(name: str) -> float:
     """The mean GPU time of a steady step."""
     return int(accounted(name)["window_ns"]) / len(steady(name).steps)
-
-
-def phase(name: str, path: str) -> dict[str, Any]:
-    """A phase in all steps; `median_ns` is of its span."""
-    return analysed(name).phases.row(by_predicate=pl.col("path") == path, named=True)
-
-
-def per_step(name: str, path: str, column: str) -> float:
-    """A phase's mean per step."""
-    row = phase(name, path)
-    return int(row[column]) / int(row["instances"])
 
 
 def charged(name: str, causes: tuple[str, ...]) -> pl.DataFrame:
