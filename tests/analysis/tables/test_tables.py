@@ -301,13 +301,6 @@ def test_idle_samples_around_the_work_change_nothing() -> None:
     assert not metrics[0].is_empty()
 
 
-def test_a_matmul_fills_the_tensor_cores_and_the_optimizer_does_not() -> None:
-    found = {row["name"]: row for row in analysed("h200-gpu-metrics").gpu_metrics.to_dicts()}
-    assert found["matmul"]["tensor_active_pct"] > 60 > 5 > found["optimizer"]["tensor_active_pct"]
-    assert found["matmul"]["bound"] == "compute"
-    assert found["step"]["bound"] == "overhead"
-
-
 def test_the_parts_of_a_trace_of_torch_agree_with_the_oracle() -> None:
     trace = nsysflow.load(DATA / "h200-kineto.pt.trace.json.gz")
     columns = list(SCHEMAS["step_parts"])
@@ -333,12 +326,3 @@ def test_a_gpu_that_is_not_selected_has_no_rows() -> None:
     for device in (0, 1):
         analysis = analysis_of(*rows, options=Options(device=device))
         assert set(analysis.step_parts["device"]) == {device}
-
-
-def test_a_loop_of_known_parts_is_found_within_three_points() -> None:
-    """Its host spends 60 % in `tokenize`, 30 % in `collate` and 10 % elsewhere."""
-    rows = analysed("h200-host-split").host_stacks.select("function", "share_pct").rows()
-    share = {name: sum(pct for of, pct in rows if of == name) for name, _ in rows}
-    assert share.pop("tokenize") == pytest.approx(60, abs=3)
-    assert share.pop("collate") == pytest.approx(30, abs=3)
-    assert sum(share.values()) == pytest.approx(10, abs=3)

@@ -109,11 +109,6 @@ def test_the_real_trace_agrees_with_the_oracle() -> None:
     for name, expected in oracle.items():
         columns = list(SCHEMAS[name])
         assert rows_of(getattr(analysis, name).to_dicts(), columns) == rows_of(expected, columns)
-    # most host time is in the operator that draws numbers
-    first = analysis.host_stacks.row(0, named=True)
-    assert (first["phase"], first["function"]) == ("ProfilerStep/data", "aten::normal_")
-    assert first["samples"] is None
-    assert first["share_pct"] == pytest.approx(68.7, abs=0.1)
 
 
 def test_autograd_threads_are_known_by_name_and_the_main_thread_by_its_id() -> None:
