@@ -1,7 +1,7 @@
-"""What a run saves if nobody waits for one of its ranks (spec §9.19). All its reports are replayed
-again and again, until no collective ends any earlier."""
+"""What a run saves if nobody waits for one of its ranks (spec §9.19), and ranks replayed together
+(§14.18, §14.19): reports are replayed again and again, until no collective ends at another time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 
 from tests.oracle.ranks import Collective, Met, RankKey, Run
@@ -100,3 +100,129 @@ def first_ops(replay: Replay, rank: RankKey) -> dict[int, int]:
         if (os_pid(op.process), op.device) == (process, device):
             found.setdefault(op.start_ns, number)
     return found
+
+
+Ends = dict[tuple[int, int], int]
+"""By number of a collective and rank, when its kernel starts or ends on the common clock."""
+
+
+class JointReplay:
+    """A run; of some of its reports the program is known, of the others outlines arrive."""
+
+    def __init__(self, run: Run, replays: Mapping[int, Replay]) -> None:
+        self.run, self.replays = run, replays
+        self.known = {
+            met.number: [rank for rank in met.of if run.ranks[rank][0] in replays]
+            for met in run.met
+        }
+        self.met = [met for met in run.met if self.known[met.number]]
+        self.op = {
+            (met.number, rank): op_of(replays[met.of[rank].report_no], met.of[rank])
+            for met in self.met
+            for rank in self.known[met.number]
+        }
+        recorded = {(met.number, rank): met.end(rank) for met in self.met for rank in met.of}
+        arrivals = self._outlines(recorded, 1.0)
+        arrivals |= {
+            (met.number, rank): met.start(rank)
+            for met in self.met
+            for rank in self.known[met.number]
+        }
+        self.transfer = {
+            (met.number, rank): met.end(rank) - max(arrivals[met.number, other] for other in met.of)
+            for met in self.met
+            for rank in met.of
+        }
+        self.recorded = recorded
+
+    def replay(
+        self, less_ns: Mapping[int, int], unawaited: Collection[int] = (), compute: float = 1.0
+    ) -> dict[int, tuple[list[int], list[int]]]:
+        """By report, when its operations start and end.
+
+        Args:
+            less_ns: by report, what each call takes less of the host's time.
+            unawaited: ranks that no other rank waits for.
+            compute: the factor on the compute of outlines.
+        """
+        ends = self.recorded
+        while True:
+            times = {
+                report: replay.run(
+                    set(), self._of_report(ends, report), replay.shares(less_ns.get(report, 0))
+                )
+                for report, replay in self.replays.items()
+            }
+            arrivals = self._outlines(ends, compute)
+            for met in self.met:
+                for rank in self.known[met.number]:
+                    begun = times[met.of[rank].report_no][0][self.op[met.number, rank]]
+                    arrivals[met.number, rank] = begun - met.clock[rank]
+            now: Ends = {}
+            for met in self.met:
+                last = max(
+                    arrivals[met.number, one] for one in met.of if met.pair or one not in unawaited
+                )
+                for rank in met.of:
+                    own = arrivals[met.number, rank] if rank in unawaited and not met.pair else last
+                    now[met.number, rank] = max(last, own) + self.transfer[met.number, rank]
+            if now == ends:
+                return times
+            ends = now
+
+    def _of_report(self, ends: Ends, report: int) -> dict[int, int]:
+        """The ends of a report's kernels of collectives on its own clock, by operation."""
+        return {
+            self.op[met.number, rank]: ends[met.number, rank] + met.clock[rank]
+            for met in self.met
+            for rank in self.known[met.number]
+            if met.of[rank].report_no == report
+        }
+
+    def _outlines(self, ends: Ends, compute: float) -> Ends:
+        """Rule 17: when ranks without a program arrive."""
+        found: Ends = {}
+        for rank in range(len(self.run.ranks)):
+            mine = [
+                met for met in self.met if rank in met.of and rank not in self.known[met.number]
+            ]
+            mine.sort(key=lambda met: (met.start(rank), met.number))
+            for place, met in enumerate(mine):
+                ahead = self._queued_behind(rank, met, mine[:place])
+                if place == 0:
+                    found[met.number, rank] = met.start(rank)
+                    free = met
+                elif ahead:
+                    found[met.number, rank] = ends[ahead.number, rank]
+                else:
+                    spent = met.of[rank].before[0] - free.of[rank].before[0]
+                    bounds = [found[free.number, rank] + round(spent * compute)]
+                    free = met
+                    waited = self._waited_for(rank, met, mine)
+                    if waited:
+                        spent = met.of[rank].before[0] - waited.of[rank].until[0]
+                        bounds.append(ends[waited.number, rank] + round(spent * compute))
+                    found[met.number, rank] = max(bounds)
+        return found
+
+    @staticmethod
+    def _queued_behind(rank: int, met: Met, earlier: Sequence[Met]) -> Met | None:
+        """The collective before it on its stream, if it starts at most 10 us after its end."""
+        same = [one for one in earlier if one.of[rank].stream == met.of[rank].stream]
+        near = same and met.start(rank) - same[-1].end(rank) <= 10_000
+        return same[-1] if near else None
+
+    def _waited_for(self, rank: int, met: Met, mine: Sequence[Met]) -> Met | None:
+        """The last collective that ended before this one started, and that compute waited for."""
+        ended = [
+            one
+            for one in mine
+            if one.end(rank) <= met.start(rank) and self._awaited(one, one.of[rank])
+        ]
+        return max(ended, key=lambda one: one.end(rank), default=None)
+
+    def _awaited(self, met: Met, kernel: Collective) -> bool:
+        """§9.12: at least a tenth of the transfer is exposed."""
+        exposed = self.run.exposed_ns[id(kernel)]
+        all_there = met.all_there_ns + met.clock[self.run.ranks.index(kernel.rank_key)]
+        return exposed > 0 and 10 * exposed >= kernel.end_ns - all_there

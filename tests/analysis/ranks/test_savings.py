@@ -22,9 +22,8 @@ from tests.analyses import analysed
 from tests.analysis.replay.replays import Row, kernel, launch, opened
 from tests.analysis.replay.test_replay import PROGRAMS, plain
 from tests.oracle.export import read_export
-from tests.oracle.joint_replay import JointReplay
 from tests.oracle.model import PlainTrace, to_trace
-from tests.oracle.rank_savings import saved_step_ns
+from tests.oracle.rank_savings import JointReplay, saved_step_ns
 from tests.oracle.ranks import matched
 from tests.oracle.replay import Replay
 from tests.reports import sqlite_report

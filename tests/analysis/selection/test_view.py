@@ -19,6 +19,7 @@ from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import CAPTURES
 from nsysflow.analysis.selection.view import judged_view
+from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.base.errors import SelectionError
 from tests.analyses import CAUSE_COLUMNS, EXAMPLES, OF_REPORT, PARTS, analysed, loaded
 from tests.breaking import MIDDLE_THIRD_GONE, broken
@@ -28,7 +29,7 @@ from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.run import judged
 from tests.oracle.strategies import several, traces
-from tests.tiny import Row, kernel, launch, opened, trace_of
+from tests.tiny import Row, analysis_of, call, kernel, launch, opened, trace_of
 
 COLUMNS = ["device", "start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS]
 
@@ -241,3 +242,36 @@ def test_what_does_not_depend_on_steps_is_not_computed_again() -> None:
 def test_a_range_that_is_not_there_is_refused() -> None:
     with pytest.raises(SelectionError, match="validation"):
         assert analysed("nan_check-sync").of_loop("validation").steps.is_empty()
+
+
+STALL = (
+    launch(0, 10, 1),
+    kernel(10, 1_000, 1),
+    call(20, 5_000, "cudaDeviceSynchronize"),
+    launch(5_100, 5_200, 2),
+    kernel(5_300, 6_000, 2),
+)
+
+
+def tracks_of(*rows: Row) -> Tracks:
+    return analysis_of(*rows).tracks
+
+
+def test_a_trace_without_rows_has_no_lanes() -> None:
+    tracks = tracks_of()
+    assert tracks.lanes.is_empty()
+    assert tracks.gaps.is_empty()
+
+
+def test_a_kernel_without_a_name_has_a_class() -> None:
+    nameless = replace(kernel(6, 9, 1), name=None, short_name=None)  # type: ignore[arg-type]
+    (op,) = tracks_of(launch(0, 5, 1), nameless).operations.to_dicts()
+    assert op["class"] == "other"
+
+
+def test_what_is_selected_does_not_change_the_picture() -> None:
+    whole, part = (
+        analysis_of(*STALL, options=options).tracks for options in (None, Options(to_ns=1_500))
+    )
+    assert whole.gaps.equals(part.gaps)
+    assert whole.operations.equals(part.operations)

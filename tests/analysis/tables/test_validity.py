@@ -28,7 +28,7 @@ from tests.breaking import (
     ONE_GRAPH_KERNEL_STRETCHED,
     broken,
 )
-from tests.oracle import lost, replays
+from tests.oracle import lost, validity
 from tests.oracle.export import read_export
 from tests.oracle.model import Capture, PlainTrace, to_trace
 from tests.oracle.report import Report
@@ -64,7 +64,7 @@ def failed(analysis: nsysflow.Analysis) -> Failures:
 def test_a_report_that_nobody_broke_passes(name: str) -> None:
     assert analysed(name).failed_checks == ()
     assert failures(oracle_of(name)) == {}
-    assert found(analysed(name)) == replays.recorded_idle(oracle_of(name))
+    assert found(analysed(name)) == validity.recorded_idle(oracle_of(name))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def found(analysis: nsysflow.Analysis) -> tuple[int, int] | None:
 def test_idle_time_inside_graphs_of_any_trace_agrees_with_the_oracle(model: PlainTrace) -> None:
     processes = {op.process for op in model.ops}
     marked = replace(model, captures=tuple(Capture(each, "1:1:1", 1) for each in processes))
-    assert found(nsysflow.analyze(to_trace(marked))) == replays.recorded_idle(Report(marked))
+    assert found(nsysflow.analyze(to_trace(marked))) == validity.recorded_idle(Report(marked))
 
 
 def test_a_note_says_how_much_idle_time_inside_graphs_is_the_recordings() -> None:
