@@ -267,6 +267,10 @@ def test_a_real_run_reaches_half_of_nvlink_s_peak() -> None:
     assert 40 < row["peak_pct"] < 60
 
 
+def test_without_reports_there_are_no_ranks() -> None:
+    assert Ranks.of([]).ranks.is_empty()
+
+
 def test_members_are_written_as_short_as_they_can_be() -> None:
     assert numbers([0, 1]) == "0,1"
     assert numbers([4, 5, 6, 7]) == "4-7"

@@ -120,6 +120,12 @@ def test_no_steps_are_refused_as_they_were_typed(steps: tuple[StepPart, ...], ty
     assert refused.value.advice == "Choose some of them, e.g. --steps 0:5"
 
 
+def test_of_a_report_without_steps_none_can_be_chosen() -> None:
+    options = Options(steps=(StepPart(0, 1),))
+    with pytest.raises(SelectionError, match="has no steps to choose from"):
+        _ = analysis_of(launch(0, 5, 1), kernel(7, 9, 1), options=options).accounting
+
+
 @given(
     several(traces()),
     st.sampled_from((None, {0}, {1, 2}, {0, 3})),
