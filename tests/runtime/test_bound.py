@@ -105,12 +105,29 @@ def test_steps_are_timed_once_nsys_has_written_its_report(
     assert [TIMED_HERE in each for each in said_when_saved] == [False]  # it may be ended then
     take(bound, clock, 1_000)
     assert THIS_PROCESS.plain_step_ns == 20
-    assert synchronize.call_count == 2  # the GPU may be steps behind
+    assert synchronize.call_count == 4  # at the start, and after 2, 4 and 5 steps
     assert THIS_PROCESS.later is not None
     later = THIS_PROCESS.later.summary()
     assert later is not None
     assert (later.first, later.count, later.total_ns) == (4, 6, 17 + 19 + 18 + 18 + 28 + 1_000)
     assert later.longest[-1] == (9, 1_000)
+
+
+def test_a_host_that_runs_ahead_of_the_gpu_makes_no_step_shorter(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host takes 1 ns a step, the GPU 30, and the program ends before enough are timed."""
+
+    def synchronize() -> None:
+        clock.now_ns = max(clock.now_ns, 5_000 + 30 * (bound._steps - 1))
+
+    bound = Bound(tmp_path)
+    (tmp_path / WRITTEN).touch()
+    take(bound, clock, 0)
+    monkeypatch.setattr(bound_module, "synchronize", synchronize)
+    take(bound, clock, 1, 1, 1)
+    assert THIS_PROCESS.plain_step_ns == 30
+    assert TIMED_HERE not in said(tmp_path)
 
 
 @pytest.mark.parametrize(
