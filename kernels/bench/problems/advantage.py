@@ -3,18 +3,8 @@
 from typing import Final
 
 from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
-from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
-    Benchmark,
-    Cost,
-    Problem,
-    Random,
-    Shape,
-    Tolerance,
-    only,
-    steps_of,
-)
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only, steps_of
 
 FLOPS: Final = 12
 """Per step: n, two clips, five for delta, four for A."""
@@ -37,7 +27,7 @@ def make(shape: Shape, random: Random) -> Problem:
 
 BENCHMARK: Final = Benchmark(
     make=make,
-    shape=only(ROLLOUT_SHAPE, "S", "T"),
-    toy=only(ROLLOUT_TOY, "S", "T"),
+    shape=only(SHAPE, "S", "T"),
+    toy=only(TOY, "S", "T"),
     swept=(("S",), ("T",)),
 )

@@ -2,17 +2,8 @@
 
 from typing import Final
 
-from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
-    Benchmark,
-    Cost,
-    Problem,
-    Random,
-    Shape,
-    Tolerance,
-    only,
-)
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.mingru_scan import (
     mingru_scan,
     mingru_scan_backward_bytes,
@@ -49,9 +40,9 @@ def make(shape: Shape, random: Random) -> Problem:
 
 BENCHMARK: Final = Benchmark(
     make=make,
-    shape=only(ROLLOUT_SHAPE, "mb", "T", "H"),
+    shape=only(SHAPE, "mb", "T", "H"),
     # 11 steps are two chunks of bf16 and three of float32; the interpreter runs them one by one
-    toy={**only(ROLLOUT_TOY, "T", "H"), "mb": 2},
+    toy={**only(TOY, "T", "H"), "mb": 2},
     swept=(("mb",), ("T",)),
     directions=("fwd", "bwd", "fwd+bwd"),
 )

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
     Benchmark,
     Cost,
     Outputs,
@@ -15,8 +13,8 @@ from nsysflow.kernels.bench.problem import (
     Random,
     Shape,
     Tolerance,
-    only,
 )
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.muon import muon, muon_bytes, muon_flops, muon_ref, muon_table
 
 LR: Final = 0.0025
@@ -62,7 +60,7 @@ def make(shape: Shape, random: Random) -> Problem:
 
 BENCHMARK: Final = Benchmark(
     make=make,
-    shape=only(ROLLOUT_SHAPE, "D", "A", "H"),
-    toy=only(ROLLOUT_TOY, "D", "A", "H"),
+    shape=only(SHAPE, "D", "A", "H"),
+    toy=only(TOY, "D", "A", "H"),
     swept=(("D",),),  # the kernel takes at most 128 columns
 )

@@ -2,17 +2,8 @@
 
 from typing import Final
 
-from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
-    Benchmark,
-    Cost,
-    Problem,
-    Random,
-    Shape,
-    Tolerance,
-    only,
-)
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.narrow_linear import (
     narrow_linear,
     narrow_linear_backward_bytes,
@@ -43,8 +34,8 @@ def make(shape: Shape, random: Random) -> Problem:
 
 BENCHMARK: Final = Benchmark(
     make=make,
-    shape=only(ROLLOUT_SHAPE, "mb", "T", "A", "H"),
-    toy=only(ROLLOUT_TOY, "mb", "T", "A", "H"),
+    shape=only(SHAPE, "mb", "T", "A", "H"),
+    toy=only(TOY, "mb", "T", "A", "H"),
     swept=(("mb",), ("T",)),
     directions=("fwd", "bwd", "fwd+bwd"),
 )

@@ -9,17 +9,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
-    Benchmark,
-    Cost,
-    Problem,
-    Random,
-    Shape,
-    Tolerance,
-    only,
-)
+from nsysflow.kernels.bench.problem import Benchmark, Cost, Problem, Random, Shape, Tolerance
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.ppo_loss import (
     ppo_loss,
     ppo_loss_backward_bytes,
@@ -79,8 +70,8 @@ def make(shape: Shape, random: Random) -> Problem:
 
 BENCHMARK: Final = Benchmark(
     make=make,
-    shape=only(ROLLOUT_SHAPE, "mb", "T", "A"),
-    toy=only(ROLLOUT_TOY, "mb", "T", "A"),
+    shape=only(SHAPE, "mb", "T", "A"),
+    toy=only(TOY, "mb", "T", "A"),
     swept=(("mb",), ("T",)),
     directions=("fwd", "fwd+bwd"),
 )

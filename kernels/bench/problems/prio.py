@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
     Benchmark,
     Cost,
     Outputs,
@@ -17,8 +15,8 @@ from nsysflow.kernels.bench.problem import (
     Random,
     Shape,
     Tolerance,
-    only,
 )
+from nsysflow.kernels.bench.problems.rollout import SHAPE, TOY, only
 from nsysflow.kernels.prio import Draws, prio, prio_bytes, prio_ref, probabilities_ref
 
 ALPHA: Final = 0.6
@@ -77,7 +75,7 @@ def make(shape: Shape, random: Random) -> Problem:
 
 BENCHMARK: Final = Benchmark(
     make=make,
-    shape=only(ROLLOUT_SHAPE, "S", "T", "mb"),
-    toy=only(ROLLOUT_TOY, "S", "T", "mb"),
+    shape=only(SHAPE, "S", "T", "mb"),
+    toy=only(TOY, "S", "T", "mb"),
     swept=(("S", "mb"), ("T",)),
 )

@@ -6,9 +6,6 @@ from torch import Tensor
 
 from nsysflow.kernels.advantage import advantage, advantage_bytes, advantage_ref
 from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SEGMENTS,
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
     Benchmark,
     Cost,
     Outputs,
@@ -16,11 +13,10 @@ from nsysflow.kernels.bench.problem import (
     Random,
     Shape,
     Tolerance,
-    rollout_of,
-    steps_of,
 )
 from nsysflow.kernels.bench.problems.advantage import FLOPS
 from nsysflow.kernels.bench.problems.prio import drawing, drawn_ref, expected_draws
+from nsysflow.kernels.bench.problems.rollout import SEGMENTS, SHAPE, TOY, rollout_of, steps_of
 from nsysflow.kernels.bench.problems.select_copy import tensors_of
 from nsysflow.kernels.prio import Draws, prio_bytes
 from nsysflow.kernels.select_copy import (
@@ -74,6 +70,4 @@ def make(shape: Shape, random: Random) -> Problem:
     )
 
 
-BENCHMARK: Final = Benchmark(
-    make=make, shape=ROLLOUT_SHAPE, toy=ROLLOUT_TOY, swept=(ROLLOUT_SEGMENTS, ("T",))
-)
+BENCHMARK: Final = Benchmark(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))

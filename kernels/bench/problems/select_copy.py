@@ -3,9 +3,6 @@
 from typing import Final
 
 from nsysflow.kernels.bench.problem import (
-    ROLLOUT_SEGMENTS,
-    ROLLOUT_SHAPE,
-    ROLLOUT_TOY,
     Benchmark,
     Cost,
     Outputs,
@@ -13,8 +10,8 @@ from nsysflow.kernels.bench.problem import (
     Random,
     Shape,
     Tolerance,
-    rollout_of,
 )
+from nsysflow.kernels.bench.problems.rollout import SEGMENTS, SHAPE, TOY, rollout_of
 from nsysflow.kernels.prio import Draws
 from nsysflow.kernels.select_copy import (
     Minibatch,
@@ -57,6 +54,4 @@ def tensors_of(minibatch: Minibatch) -> Outputs:
     return (*copied, *made)
 
 
-BENCHMARK: Final = Benchmark(
-    make=make, shape=ROLLOUT_SHAPE, toy=ROLLOUT_TOY, swept=(ROLLOUT_SEGMENTS, ("T",))
-)
+BENCHMARK: Final = Benchmark(make=make, shape=SHAPE, toy=TOY, swept=(SEGMENTS, ("T",)))
