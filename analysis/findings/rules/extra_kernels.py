@@ -155,7 +155,7 @@ step's kernel time (H100, 2026-11-26)."""
 
 CHANGE_OF_INDEX: Final = (
     "tensor.index_select(0, index) instead of tensor[index]: its gradient is added in parallel",
-    "of equal parts: tensor.repeat_interleave or an expanded view instead of an index",
+    "where each row comes equally often: tensor.expand, whose gradient is one sum",
 )
 NOT_THE_SAME_SUM: Final = "floats added in another order: the last digits differ from run to run"
 
