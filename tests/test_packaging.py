@@ -86,7 +86,11 @@ def test_the_wheel_alone_in_an_empty_venv_analyses_the_sample(wheel: Path, tmp_p
     ("code", "others"),
     [
         ("import nsysflow", {"polars", "torch", "rich", "click"}),
-        ("import nsysflow.cli.main", {"torch", "triton", "polars", "numpy", "pandas", "rich"}),
+        ("import nsysflow.cli.main", {"dataclasses", "nsysflow.cli.analyze", "polars", "rich"}),
+        (
+            "from tests.cli.running import COMMANDS",
+            {"torch", "triton", "polars", "numpy", "pandas", "rich"},
+        ),
         (
             "import nsysflow.runs.files",  # writes the tables
             {"nsysflow.report.html.page", "nsysflow.report.perfetto.trace", "matplotlib"},

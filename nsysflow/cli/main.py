@@ -1,14 +1,13 @@
-"""The command line: parse, call, print. Polars and rich load inside the commands."""
+"""The command line: parse, call, print. A command is imported when it is called or asked for its
+options; polars and rich load inside the commands."""
 
 import atexit
 import codecs
 import gc
-import json
 import sys
-from dataclasses import asdict
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, Final, TextIO
 
 import click
@@ -17,18 +16,6 @@ import nsysflow
 from nsysflow.base.endings import in_one_message
 from nsysflow.base.errors import ExitCode, near_or_all
 from nsysflow.base.progress import progress
-from nsysflow.catalog.catalog import kernels, workloads
-from nsysflow.cli.agents import mcp, skill
-from nsysflow.cli.analyze import analyze
-from nsysflow.cli.bench import bench
-from nsysflow.cli.cache import cache
-from nsysflow.cli.check import check
-from nsysflow.cli.completion import completion
-from nsysflow.cli.diff import diff
-from nsysflow.cli.explain import explain
-from nsysflow.cli.profile import profile
-from nsysflow.cli.show import show
-from nsysflow.cli.whatif import whatif
 from nsysflow.runs.memory import keep_memory
 
 _HANDLER: Final = "nsysflow.plain"
@@ -58,9 +45,41 @@ as the 100,000 objects of a page are nearly all modules and what they define.
 
 _PATH = click.Path(path_type=Path, readable=False)  # the loader says it better, with exit code 1
 
+SUMMARIES: Final = {
+    "demo": "Analyse a real report that comes with nsysflow.",
+    "profile": "Record a program and show what the GPU waited for.",
+    "analyze": "Show what each GPU waited for in a report.",
+    "show": "Open a report in the browser: its timeline, findings and tables.",
+    "explain": "Explain a finding of a report, or a name.",
+    "whatif": "Show what a change to a program would save.",
+    "diff": "Show whether a step got faster, and what made the difference.",
+    "check": "Check that a program is within its budgets.",
+    "doctor": "Show what works here, and what to type for the rest.",
+    "list": "List the built-in workloads and kernels.",
+    "pack": "Make a copy of a report that is safe to share.",
+    "cache": "List the reports whose answers are kept.",
+    "mcp": "Let coding agents read the reports in FOLDER.",
+    "skill": "Print a guide for coding agents.",
+    "bench": "Check the fused kernels, and time them on a GPU.",
+    "completion": "Print a script that makes your shell complete names.",
+}
+"""Each command and the first sentence of its help, in the order in which a newcomer needs them. The
+sentences stand here too, so that `-h` imports no command: that would double its time."""
+
+_HOMES: Final = {
+    "demo": ("main", "demo"),
+    "doctor": ("main", "doctor"),
+    "list": ("main", "list_all"),
+    "pack": ("main", "pack"),
+    "mcp": ("agents", "mcp"),
+    "skill": ("agents", "skill"),
+}
+"""Where a command is that has no module of its own name: in `nsysflow.cli`, and by what name
+there."""
+
 
 class _Group(click.Group):
-    """Commands that end alike, listed as they were added. A bug keeps its traceback."""
+    """Commands that end alike, imported when they are looked up. A bug keeps its traceback."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with in_one_message():
@@ -71,15 +90,26 @@ class _Group(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*self.commands]
+        return [*SUMMARIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUMMARIES:
+            return None
+        module, attribute = _HOMES.get(cmd_name, (cmd_name, cmd_name))
+        command: click.Command = getattr(import_module(f"nsysflow.cli.{module}"), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([*SUMMARIES.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+        if name in SUMMARIES or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        msg = f"no command {name!r}. {near_or_all(name, self.commands, where='nsysflow -h')}"
+        msg = f"no command {name!r}. {near_or_all(name, SUMMARIES, where='nsysflow -h')}"
         raise click.UsageError(msg, ctx)
 
 
@@ -223,6 +253,13 @@ def list_all(*, as_json: bool) -> None:
         nsysflow list
         nsysflow list --json
     """
+    import json
+    from dataclasses import asdict
+    from textwrap import wrap
+
+    from nsysflow.base.screen import line_width
+    from nsysflow.catalog.catalog import kernels, workloads
+
     summaries = {kernel.name: kernel.summary for kernel in kernels()}
     if as_json:
         held = {"workloads": [asdict(workload) for workload in workloads()], "kernels": summaries}
@@ -233,18 +270,9 @@ def list_all(*, as_json: bool) -> None:
         for workload in workloads()
         for variant in (None, *workload.variants)
     ]
-    from nsysflow.base.screen import line_width
-
     indent = max(len(name) for name, _ in (*rows, *summaries.items())) + 4
     for title, named in (("Workloads", rows), ("Kernels", summaries.items())):
         click.echo(f"{title}:")
         for name, summary in named:
             for number, line in enumerate(wrap(summary, line_width() - indent)):
                 click.echo(f"{'' if number else f'  {name}':{indent}}{line}")
-
-
-for _command in (
-    *(demo, profile, analyze, show, explain, whatif, diff, check),
-    *(doctor, list_all, pack, cache, mcp, skill, bench, completion),
-):
-    main.add_command(_command)

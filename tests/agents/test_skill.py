@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from nsysflow.agents.skill import skill
 from nsysflow.cli.main import main
+from tests.cli.running import command_of
 from tests.reports import SAMPLES
 from tests.sharing import shared_analyses
 
@@ -51,7 +52,7 @@ def test_the_guide_is_short_and_shows_how_to_record_read_check_and_verify() -> N
 def test_a_command_parses(command: str) -> None:
     name, *rest = words(command)
     parent = click.Context(main, **main.context_settings)
-    main.commands[name].make_context(name, rest, parent=parent)
+    command_of(name).make_context(name, rest, parent=parent)
 
 
 @pytest.mark.usefixtures("here")

@@ -2,9 +2,21 @@
 
 from pathlib import Path
 
+import click
 from click.testing import CliRunner, Result
 
-from nsysflow.cli.main import main
+from nsysflow.cli.main import SUMMARIES, main
+
+
+def command_of(name: str) -> click.Command:
+    """The command of that name."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+COMMANDS = {name: command_of(name) for name in SUMMARIES}
+"""All commands by name."""
 
 
 def run(*words: str | Path, code: int = 0) -> Result:

@@ -8,24 +8,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysflow.base.errors import ExitCode, WrongResult
-from nsysflow.cli.main import main
+from nsysflow.cli.main import SUMMARIES, main
 from nsysflow.cli.options import Option
-from tests.cli.running import refused, run
+from tests.cli.running import COMMANDS, refused, run
 from tests.reports import SAMPLES
 
 pytestmark = pytest.mark.usefixtures("shared")
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
-ORDER = (
-    "demo profile analyze show explain whatif diff check"
-    " doctor list pack cache mcp skill bench completion"
-)
-"""The commands in the order in which a newcomer needs them."""
-
-every_command = pytest.mark.parametrize("command", ORDER.split())
+every_command = pytest.mark.parametrize("command", COMMANDS)
 OPTIONS = [
     pytest.param(command, option, id=f"{name} {option.opts[-1]}")
-    for name, command in main.commands.items()
+    for name, command in COMMANDS.items()
     for option in command.params
     if isinstance(option, click.Option)
 ]
@@ -37,7 +31,7 @@ def page(*words: str) -> str:
 
 def test_the_commands_are_listed_in_order_and_none_is_cut() -> None:
     listed = page().partition("Commands:")[2]
-    assert re.findall(r"^  (\w+)  ", listed, re.MULTILINE) == ORDER.split()
+    assert re.findall(r"^  (\w+)  ", listed, re.MULTILINE) == [*COMMANDS]
     assert "..." not in listed
 
 
@@ -45,6 +39,7 @@ def test_the_commands_are_listed_in_order_and_none_is_cut() -> None:
 def test_a_command_explains_itself_with_an_example(command: str) -> None:
     shown = run(command, "-h").stdout
     assert "Usage:" in shown
+    assert " ".join(shown.split("\n\n")[1].split()).startswith(SUMMARIES[command])
     assert "Example:" in shown
 
 
@@ -72,7 +67,7 @@ NEEDED = {
 
 def stopped(command: str, by: BaseException, monkeypatch: pytest.MonkeyPatch) -> Result:
     """A command that is stopped in the middle of its work."""
-    monkeypatch.setattr(main.commands[command], "callback", Mock(side_effect=by))
+    monkeypatch.setattr(COMMANDS[command], "callback", Mock(side_effect=by))
     return CliRunner().invoke(main, [command, *NEEDED.get(command, [])])
 
 

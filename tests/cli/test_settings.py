@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nsysflow.base.errors import SettingsError
-from nsysflow.cli.main import main
+from nsysflow.cli.main import SUMMARIES
 from nsysflow.cli.options import seconds
 from nsysflow.cli.settings import COMMANDS, configured, settings_of
-from tests.cli.running import refused, run
+from tests.cli.running import command_of, refused, run
 
 Given = Callable[..., Result]
 """Writes nsysflow.toml, and runs `analyze` below with the words typed."""
@@ -128,14 +128,14 @@ def test_only_these_commands_read_the_file(tmp_path: Path, monkeypatch: pytest.M
 
     def reads_it(name: str) -> bool:
         try:
-            main.commands[name].make_context(name, [])
+            command_of(name).make_context(name, [])
         except SettingsError:
             return True
         except click.UsageError:
             return False  # no argument is typed
         return False
 
-    assert tuple(filter(reads_it, sorted(main.commands))) == COMMANDS
+    assert tuple(filter(reads_it, sorted(SUMMARIES))) == COMMANDS
 
 
 def values_in(folder: Path) -> dict[str, Any]:

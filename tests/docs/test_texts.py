@@ -9,8 +9,8 @@ import pytest
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.tables.index import ABOUT, declarations
-from nsysflow.cli.main import main
 from tests.analyses import analysed
+from tests.cli.running import COMMANDS
 from tests.reports import ROOT
 
 README, DESIGN, READING, TOUR, USAGE = (
@@ -20,7 +20,7 @@ README, DESIGN, READING, TOUR, USAGE = (
 TOPS: Final = ("action", "benchmarks", "docs", "samples", "tests")
 OPTIONS: Final = [
     pytest.param(option, id=f"{name} {option.opts[-1]}")
-    for name, command in main.commands.items()
+    for name, command in COMMANDS.items()
     for option in command.params
     if isinstance(option, click.Option) and not option.hidden
 ]
@@ -91,7 +91,7 @@ def test_the_row_of_the_tour_and_what_becomes_of_it_are_as_it_says() -> None:
     assert f"{first['saving_high_ns'] / 1e3:.0f} us shorter" in TOUR
 
 
-@pytest.mark.parametrize("command", sorted(main.commands))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_is_described(command: str) -> None:
     assert f"`nsysflow {command}" in USAGE
 
