@@ -9,9 +9,9 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.load import parquetdir
 from nsysflow.analysis.load.canonical import trace_of
 from nsysflow.analysis.load.export_tables import Shapes
+from nsysflow.analysis.load.folders import folder_export, read_folder
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.load.unpacking import (
     MAGICS,
@@ -55,8 +55,8 @@ def load(
     """A report as canonical frames, whatever kind of report it is.
 
     Args:
-        path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
-            export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
+        path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir` or
+            `arrowdir` export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
         export: exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
         shapes: also read how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
@@ -78,8 +78,8 @@ def load(
 
 
 def is_report(folder: Path) -> bool:
-    """Whether a folder is read as one report: a parquetdir, or the folder of a run."""
-    return parquetdir.is_parquetdir(folder) or any((folder / name).is_file() for name in _IN_A_RUN)
+    """Whether a folder is read as one report: an export of nsys, or the folder of a run."""
+    return folder_export(folder) is not None or any((folder / name).is_file() for name in _IN_A_RUN)
 
 
 def is_json(head: bytes) -> bool:
@@ -118,7 +118,7 @@ def report_at(path: Path) -> Path:
     Raises:
         NotAReport: it is a folder of something else.
     """
-    if path.is_dir() and not parquetdir.is_parquetdir(path):
+    if path.is_dir() and folder_export(path) is None:
         return _report_in(path)
     return path
 
@@ -130,7 +130,7 @@ def _report_in(folder: Path) -> Path:
             return folder / name
     names = [file.name for file in folder.iterdir()]
     endings = [ending for ending in ENDINGS if any(name.endswith(ending) for name in names)]
-    what = f"{folder} is neither a parquetdir export nor the folder of a run (with report.sqlite)"
+    what = f"{folder} is neither an export of nsys nor the folder of a run (with report.sqlite)"
     if endings:
         raise NotAReport(
             what,
@@ -156,8 +156,9 @@ def _plain(path: Path, shown: str, export: Export | None, temporary: ExitStack) 
 
 
 def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scratch | None) -> Trace:
-    if path.is_dir():
-        return trace_of(parquetdir.read_parquetdir(path, shown), report)
+    export = folder_export(path)
+    if export is not None:
+        return trace_of(read_folder(path, export, shown), report)
     head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
         return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
@@ -173,7 +174,7 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
         )
     raise NotAReport(
         f"{shown} is not an SQLite file, nor another report that nsysflow reads (.nsys-rep,"
-        " parquetdir, torch.profiler trace)",
+        " parquetdir, arrowdir, torch.profiler trace)",
         "Export a report",
         "nsys export --type sqlite REPORT.nsys-rep",
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 from rich.text import Text
 
 from nsysflow.analysis.load.dispatch import ENDINGS
-from nsysflow.analysis.load.parquetdir import is_parquetdir
+from nsysflow.analysis.load.folders import table_files
 from nsysflow.analysis.options import Options
 from nsysflow.base.errors import NsysflowError, SelectionError
 from nsysflow.base.units import size
@@ -327,8 +327,8 @@ def _of_folder(folder: Folder, here: Path) -> Listed | None:
             reports=manifest.reports,
             command=manifest.command,
         )
-    if is_parquetdir(here):
-        return _listed(folder, here, "report", sorted(here.glob("*.parquet")))
+    if tables := table_files(here):
+        return _listed(folder, here, "report", tables)
     document = here / DOCUMENT
     if document.is_file() and folder.holds(document):
         return _listed(folder, document, "report.json", [document])

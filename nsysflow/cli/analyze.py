@@ -172,10 +172,10 @@ class AnalyzeCommand:
 def analyze(**typed: Any) -> None:
     """Show what each GPU waited for in a report.
 
-    A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir), an .nsys-rep, a
-    torch.profiler trace, or the folder of a run. Without one, the newest run in this folder is
-    taken. Several reports are the ranks of one run, and need -o: name them, a folder that holds
-    them, or a pattern in quotes.
+    A REPORT is an nsys export (.sqlite, also .xz, .gz or .zst; a parquetdir or arrowdir), an
+    .nsys-rep, a torch.profiler trace, or the folder of a run. Without one, the newest run in this
+    folder is taken. Several reports are the ranks of one run, and need -o: name them, a folder
+    that holds them, or a pattern in quotes.
 
     Prints a page, and writes all tables to REPORT.nsysflow/. With --table, --json, --gaps-csv or
     --flamegraph it gives only that, and writes the tables only with -o.

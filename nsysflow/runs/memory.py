@@ -156,11 +156,12 @@ def _left(group: Path, limit: str, taken: str, droppable: str) -> Iterator[int]:
 
 
 def _unpacked_bytes(report: Path) -> int:
-    """The bytes of a file; of a parquetdir those of all tables, of a run's folder the largest."""
+    """The bytes of a file; of a folder with tables those of all, of a run's folder the largest."""
     try:
         if not report.is_dir():
             return _bytes(report)
-        return sum(map(_bytes, report.glob("*.parquet"))) or max(map(_bytes, report.iterdir()))
+        tables = [*report.glob("*.parquet"), *report.glob("*.arrow")]
+        return sum(map(_bytes, tables)) or max(map(_bytes, report.iterdir()))
     except (OSError, ValueError):  # whoever opens it says so
         return 0
 

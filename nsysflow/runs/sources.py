@@ -154,8 +154,8 @@ def load(
     """A report as canonical frames, whatever kind of report it is.
 
     Args:
-        path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir`
-            export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
+        path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir` or
+            `arrowdir` export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
         nsys: the nsys to export an `.nsys-rep` with; the one found on this machine when None.
         shapes: also give how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a

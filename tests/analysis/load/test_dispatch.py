@@ -150,11 +150,12 @@ def test_the_command_for_a_damaged_export_makes_it_again(recorded: Path, tmp_pat
     assert nsysflow.load(export).ranges.height == 8
 
 
-def test_a_parquetdir_of_a_real_nsys_loads_as_its_sqlite_does(
-    recorded: Path, tmp_path: Path
+@pytest.mark.parametrize("kind", ["parquetdir", "arrowdir"])
+def test_a_folder_of_a_real_nsys_loads_as_its_sqlite_does(
+    recorded: Path, tmp_path: Path, kind: str
 ) -> None:
-    nsys, folder = str(real_nsys().path), tmp_path / "steps_pqtdir"
-    argv = [nsys, "export", "--type", "parquetdir", "--output", str(folder), str(recorded)]
+    nsys, folder = str(real_nsys().path), tmp_path / "steps"
+    argv = [nsys, "export", "--type", kind, "--output", str(folder), str(recorded)]
     subprocess.run(argv, check=True, capture_output=True)
     exported = nsysflow.load(folder)
     assert exported.ranges.drop("row").rows() == nsysflow.load(recorded).ranges.drop("row").rows()

@@ -16,7 +16,7 @@ from nsysflow.analysis.load.export_tables import SAMPLED, TABLES
 from nsysflow.base.errors import Damaged, ReportError
 from tests.analyses import tables_of, tables_of_report
 from tests.analysis.load.kineto.traces import event, kernel, write
-from tests.analysis.load.test_parquetdir import as_parquetdir
+from tests.analysis.load.test_folders import as_folder
 from tests.exports import change, thread, write_export
 from tests.reports import sqlite_report
 
@@ -123,7 +123,7 @@ def test_correlation_ids_may_be_any_numbers(report: Path) -> None:
 
 @pytest.mark.parametrize("value", [2**62, 2**63, 2**64 - 1])
 def test_unsigned_ids_of_a_parquetdir_wrap(report: Path, tmp_path: Path, value: int) -> None:
-    folder = as_parquetdir(report, tmp_path / "folder")
+    folder = as_folder(report, tmp_path / "folder", "parquetdir")
     file = folder / f"{KERNELS}.parquet"
     correlated = pl.lit(value, pl.UInt64).alias("correlationId")
     pl.read_parquet(file).with_columns(correlated).write_parquet(file)

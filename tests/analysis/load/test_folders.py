@@ -1,4 +1,4 @@
-"""Both exports are read completely: rows of any order and type, and parquetdir as SQLite."""
+"""All exports are read completely: rows of any order and type, and folders of tables as SQLite."""
 
 import random
 import sqlite3
@@ -10,6 +10,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
+from nsysflow.analysis.load.export_tables import TABLES
 from nsysflow.base.errors import Damaged, Incomplete
 from tests.analysis.load.frames import FRAMES, assert_schemas
 from tests.exports import add_rows, change, write_export
@@ -22,22 +23,36 @@ UNSIGNED = {
 }
 
 
-def as_parquetdir(database: Path, folder: Path) -> Path:
-    """The tables of an SQLite export as nsys's other export has them: ids unsigned."""
+ENDINGS = {"parquetdir": ".parquet", "arrowdir": ".arrow"}
+
+each_kind = pytest.mark.parametrize("kind", ENDINGS)
+
+
+def write_table(table: pl.DataFrame, kind: str, file: Path) -> None:
+    """A file of that kind of folder."""
+    if kind == "parquetdir":
+        table.write_parquet(file)
+    else:
+        table.write_ipc_stream(file)
+
+
+def as_folder(database: Path, folder: Path, kind: str) -> Path:
+    """The tables of an SQLite export as nsys's other exports have them: ids unsigned."""
     folder.mkdir()
     with closing(sqlite3.connect(database)) as db:
         for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall():
             frame = pl.read_database(f"SELECT * FROM {name}", db, infer_schema_length=None)
             wide = [column for column in UNSIGNED if frame.schema.get(column) == pl.Int64]
             frame = frame.with_columns(pl.col(wide).cast(pl.UInt64, wrap_numerical=True))
-            frame.write_parquet(folder / f"{name}.parquet")
+            write_table(frame, kind, folder / f"{name}{ENDINGS[kind]}")
     return folder
 
 
+@each_kind
 @pytest.mark.parametrize("name", NAMES)
-def test_both_exports_of_a_report_are_the_same_trace(tmp_path: Path, name: str) -> None:
+def test_all_exports_of_a_report_are_the_same_trace(tmp_path: Path, name: str, kind: str) -> None:
     database = sqlite_report(tmp_path, name)
-    folder = as_parquetdir(database, tmp_path / "folder")
+    folder = as_folder(database, tmp_path / "folder", kind)
     one, other = load(database), load(folder)
     for frame in FRAMES:
         assert_frame_equal(getattr(one, frame), getattr(other, frame))
@@ -54,23 +69,28 @@ def test_a_real_parquetdir_loads(tmp_path: Path) -> None:
     assert trace.notes == ()
 
 
-def test_a_parquetdir_without_strings_is_incomplete(tmp_path: Path) -> None:
-    folder = parquetdir_report(tmp_path)
-    (folder / "StringIds.parquet").unlink()
+@each_kind
+def test_a_folder_without_strings_is_incomplete(tmp_path: Path, kind: str) -> None:
+    folder = as_folder(sqlite_report(tmp_path), tmp_path / "folder", kind)
+    (folder / f"StringIds{ENDINGS[kind]}").unlink()
     with pytest.raises(Incomplete, match="StringIds") as caught:
         load(folder)
-    assert "--type parquetdir" in caught.value.command
+    assert f"--type {kind}" in caught.value.command
 
 
-def test_a_truncated_table_is_named_and_text_where_numbers_belong_is_damage(tmp_path: Path) -> None:
-    folder = parquetdir_report(tmp_path)
-    table = folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet"
-    content, rows = table.read_bytes(), pl.read_parquet(table)
-    for size in (0, 3, 100, 10_000):
+@each_kind
+def test_a_truncated_table_is_named_and_text_where_numbers_belong_is_damage(
+    tmp_path: Path, kind: str
+) -> None:
+    folder = as_folder(sqlite_report(tmp_path), tmp_path / "folder", kind)
+    table = folder / f"CUPTI_ACTIVITY_KIND_KERNEL{ENDINGS[kind]}"
+    content = table.read_bytes()
+    for size in (0, 3, 100, 10_000, len(content) - 8, len(content) - 1):
         table.write_bytes(content[:size])
-        with pytest.raises(Damaged, match=r"CUPTI_ACTIVITY_KIND_KERNEL\.parquet"):
+        with pytest.raises(Damaged, match=f"CUPTI_ACTIVITY_KIND_KERNEL{ENDINGS[kind]}"):
             load(folder)
-    rows.with_columns(pl.col("start").cast(pl.String)).write_parquet(table)
+    text = {name: ["soon"] for name in TABLES["kernels"].required}
+    write_table(pl.DataFrame(text), kind, table)
     with pytest.raises(Damaged, match="text where numbers belong"):
         load(folder)
 

@@ -1,0 +1,126 @@
+"""nsys's exports that are a folder with a file per table, as `Raw` frames: `parquetdir` and
+`arrowdir`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.load.export_tables import TABLES, Raw, Table, assemble, check_tables
+from nsysflow.analysis.load.sampled import Where, read_sampled
+from nsysflow.analysis.load.unpacking import export_of
+from nsysflow.base.errors import Damaged, Remedy
+
+_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
+"""The last bytes of an Arrow stream. One that is cut between two batches reads as a shorter one."""
+
+
+@dataclass(frozen=True)
+class FolderExport:
+    """A kind of export that is a folder.
+
+    Attributes:
+        kind: as `nsys export --type` calls it.
+        ending: of the files.
+        columns: the names of the columns of a file.
+        rows: those columns of a file.
+    """
+
+    kind: str
+    ending: str
+    columns: Callable[[Path], list[str]]
+    rows: Callable[[Path, list[str]], pl.LazyFrame]
+
+
+def _arrow_columns(file: Path) -> list[str]:
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - len(_END_OF_STREAM)))
+        if stream.read() != _END_OF_STREAM:
+            raise OSError("its end is missing")
+    return pl.read_ipc_stream(file, n_rows=0).columns
+
+
+EXPORTS: Final = (
+    FolderExport(
+        "parquetdir",
+        ".parquet",
+        lambda file: [*pl.read_parquet_schema(file)],
+        lambda file, names: pl.scan_parquet(file).select(names),
+    ),
+    FolderExport(
+        "arrowdir",
+        ".arrow",
+        _arrow_columns,
+        lambda file, names: pl.read_ipc_stream(file, columns=names).lazy(),
+    ),
+)
+"""The first that a folder holds a table of is read."""
+
+
+def folder_export(folder: Path) -> FolderExport | None:
+    """The kind of export in a folder; None if it holds none of nsys's tables."""
+    for export in EXPORTS:
+        if any((folder / f"{table.name}{export.ending}").is_file() for table in TABLES.values()):
+            return export
+    return None
+
+
+def table_files(folder: Path) -> list[Path]:
+    """The files of the export in a folder, sorted; none if it holds no export."""
+    export = folder_export(folder)
+    return [] if export is None else sorted(folder.glob(f"*{export.ending}"))
+
+
+def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
+    """The tables of the export in `folder`, which messages call `shown`.
+
+    Raises:
+        Damaged: a file is truncated, corrupt or holds text where numbers belong.
+        Incomplete: the export lacks a table or column that every export has.
+    """
+    again = export_of(shown, kind=export.kind)
+    present = {file.stem: _columns(file, export, shown) for file in table_files(folder)}
+    unknown = check_tables(shown, present, again)
+
+    def read(table: Table, where: Where = MappingProxyType({})) -> pl.DataFrame:
+        names = [name for name in present.get(table.name, ()) if name in table.columns]
+        if table.name not in present:
+            return table.columns.to_frame()
+        file = folder / f"{table.name}{export.ending}"
+        wanted = [pl.col(name).is_in(values) for name, values in where.items() if name in names]
+        try:
+            rows = export.rows(file, names).filter(*wanted).collect()
+            return rows.select(_typed(rows, table, shown, again))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise _damaged(file, shown, error, again) from error
+
+    frames = {field: read(table) for field, table in TABLES.items()}
+    return assemble(shown, present, unknown, frames | read_sampled(frames, read))
+
+
+def _columns(file: Path, export: FolderExport, shown: str) -> tuple[str, ...]:
+    try:
+        return tuple(export.columns(file))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _damaged(file, shown, error, export_of(shown, kind=export.kind)) from error
+
+
+def _typed(rows: pl.DataFrame, table: Table, shown: str, again: Remedy) -> Iterator[pl.Expr]:
+    for name, dtype in table.columns.items():
+        if name not in rows.columns or rows[name].null_count() == len(rows):  # then of any type
+            yield pl.lit(None, dtype).alias(name)
+            continue
+        text = rows.schema[name] == pl.String
+        if text != (dtype in (pl.String, pl.Categorical)):
+            belong = "text where numbers" if text else "numbers where text"
+            raise Damaged(f"{shown} is corrupt: {table.name}.{name} holds {belong} belong", *again)
+        # Keys of processes and threads are unsigned here and use all 64 bits; in SQLite they wrap.
+        yield pl.col(name).cast(dtype, wrap_numerical=dtype == pl.Int64)
+
+
+def _damaged(file: Path, shown: str, error: Exception, again: Remedy) -> Damaged:
+    said = str(error).partition("\n")[0]
+    return Damaged(f"{shown} is corrupt: {file.name} cannot be read ({said})", *again)
