@@ -166,3 +166,8 @@ IN_CALLS: Final = tuple(cause.name for cause in DECLARED if cause.kind == "call"
 
 WITH_CULPRIT: Final = tuple(cause.name for cause in DECLARED if cause.claim is not None)
 """The causes whose time is that of single calls, or of the profiler's work."""
+
+BY_HOST: Final = tuple(
+    cause.name for cause in DECLARED if cause.kind not in ("profiler", "queue", "unknown")
+)
+"""The causes of idle time in which the GPU waits for the host."""

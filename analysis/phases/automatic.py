@@ -8,6 +8,7 @@ from nsysflow.analysis.frames.intervals import (
     reached_before,
     sort_with_ties,
 )
+from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
 from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, STEP
 
 
@@ -28,8 +29,8 @@ def is_step() -> pl.Expr:
 
 def without_doubles(ranges: pl.DataFrame) -> pl.DataFrame:
     """`ranges`, in stack order, without the inner ones of the same name on a thread where one of
-    two was automatic: `forward` in `forward` is one."""
-    automatic = is_automatic()
+    two was automatic, or where both are engine steps: `forward` in `forward` is one."""
+    automatic = is_automatic() | (pl.col("name") == ENGINE_STEP)
     if not ranges.select(automatic.any()).item():
         return ranges
     nests = pl.col("kind") == "push_pop"

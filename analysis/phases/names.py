@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import SERIAL_NUMBERS
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.phases.engine_steps import ENGINE_FORMS, ENGINE_STEP
 
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
@@ -115,9 +116,8 @@ _NAME_PATTERNS: Final = (
     (r"(?s)^\{'Module': '([^']*)'.*\}$", "${1}"),  # vLLM and SGLang: a layer
     (r"(?s)\{[^{}]*:[^{}]*\}", ""),  # Lightning: the settings of a callback
     (r"^\[pl\]\[(?:profile|module)\]", ""),  # Lightning
-    (r"^execute_(?:[0-9]+_)?context_[0-9]+\(.*\)_generation_.*$", "execute_context_generation"),
-    (r"^execute_new_[0-9]+_cached_[0-9]+$", "execute_new_cached"),  # vLLM, both
-    (r"^step\[([A-Z_]+) bs=[^\]]*\]$", "step[${1}]"),  # SGLang
+    *((form, ENGINE_STEP) for form in ENGINE_FORMS),
+    (r"^step\[([A-Z_]+) bs=[^\]]*\]$", "step[${1}]"),  # SGLang: a step without a forward pass
     (r"^(Torch-Compiled Region: (?:![0-9]+/)?[0-9]+)/[0-9_]+$", "${1}"),  # Dynamo: recompiled
     (r"^(ProfilerStep)#[0-9]+$", "${1}"),
     (r"^(Forward|Backward) [0-9]+$", "${1}"),  # torch.distributed.pipelining: a microbatch

@@ -57,6 +57,7 @@ from nsysflow.analysis.idle.samples import INSTANTS, has_host_stacks, host_insta
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
 from nsysflow.analysis.phases.automatic import is_step
+from nsysflow.analysis.phases.engine_steps import EngineSteps, engine_steps
 from nsysflow.analysis.phases.graphs import listed_captures
 from nsysflow.analysis.phases.stacks import OpenRanges, StacksFound
 from nsysflow.analysis.phases.work import Work, phase_work
@@ -351,10 +352,18 @@ class Timeline:
             compiling=self.attribution.ranges.filter("compiling", pl.col("captured_ns") == 0),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],
+            engines=self.engine_steps,
             communicating=ops.filter(pl.col("part") == "comm")["process"].unique(),
             skip=self.options.skip,
             axis=self.events.axis,
         )
+
+    @computed_once
+    def engine_steps(self) -> EngineSteps:
+        """The steps that are a serving engine's, with the numbers in their names."""
+        of_steps = self.instances.filter(pl.col("loop") == MAIN)
+        ranges = self.attribution.ranges.join(of_steps, on="range", how="semi")
+        return engine_steps(ranges, self.events.ranges)
 
     @computed_once
     def launches(self) -> Launches:

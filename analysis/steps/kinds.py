@@ -10,6 +10,7 @@ from nsysflow.analysis.events.activity import MARKED_LAUNCHES
 from nsysflow.analysis.frames.columns import median_ns, repeated, whole_ns
 from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
 from nsysflow.analysis.options import StepPart, typed_steps
+from nsysflow.analysis.phases.engine_steps import EngineSteps
 from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.analysis.steps.ranges import STEP_TIMES, StepTimes
 from nsysflow.base.errors import SelectionError
@@ -47,6 +48,7 @@ def with_kinds(
     compiling: pl.DataFrame,
     launches: Annotated[pl.DataFrame | None, MARKED_LAUNCHES],
     captured: pl.Series,
+    engines: EngineSteps,
     communicating: pl.Series,
     skip: int | None,
     axis: Axis,
@@ -60,6 +62,7 @@ def with_kinds(
         compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
         launches: all kernel launches; None where none lost its operation.
         captured: the processes that captured a window of their steps.
+        engines: the steps of serving engines.
         communicating: the processes that run communication kernels.
         skip: how many leading steps are never steady; None takes the default.
         axis: of the devices.
@@ -73,8 +76,9 @@ def with_kinds(
         _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
         _ends_early(steps, communicating).alias("ends_early"),
     )
-    steps = steps.with_row_index("row").with_columns(_apart(captured, skip).alias("apart"))
-    compared = with_excess(steps.filter(pl.col("apart").is_null()))
+    in_midst = pl.concat([captured, engines["process"]])
+    steps = steps.with_row_index("row").with_columns(_apart(in_midst, skip).alias("apart"))
+    compared = _compared(steps.filter(pl.col("apart").is_null()), engines)
     # a window begins on an idle GPU
     windowed = pl.col("process").is_in(captured.implode())
     tail_missing = pl.col("ends_early") & (pl.len().over(_TRACK) > 1)
@@ -99,10 +103,21 @@ def with_kinds(
     )
 
 
-def _apart(captured: pl.Series, skip: int | None) -> pl.Expr:
+def _compared(steps: pl.DataFrame, engines: EngineSteps) -> pl.DataFrame:
+    """`steps` as of `with_excess`. Steps of an engine that read prompts take as long as these are:
+    they are not compared."""
+    unlike = engines.filter(pl.col("kind").ne_missing("decode"))["range"]
+    alone = pl.col("range").is_in(unlike.implode())
+    lone = steps.filter(alone).with_columns(
+        pl.lit(None, pl.Int64).alias("excess_ns"), pl.lit(value=False).alias("outlier")
+    )
+    return pl.concat([with_excess(steps.filter(~alone)), lone])
+
+
+def _apart(in_midst: pl.Series, skip: int | None) -> pl.Expr:
     """The kind of the steps that are not compared with others; null for those that are."""
     begins = _much("loading_ns") | _much("compiling_ns")
-    skipped = _skipped(captured, skip)
+    skipped = _skipped(in_midst, skip)
     early = (pl.col("step") < skipped) | begins | pl.col("incomplete")
     leading = early.cast(pl.UInt8).cum_min().over(_TRACK) == 1
     return (
@@ -142,8 +157,9 @@ def _compiling_ns(steps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis) -> p
     return covered.between(asked["start"], asked["end"])
 
 
-def _skipped(captured: pl.Series, skip: int | None) -> pl.Expr:
-    """How many leading steps are warm-up: none of a captured window, which leaves them out, else 2.
+def _skipped(in_midst: pl.Series, skip: int | None) -> pl.Expr:
+    """How many leading steps are warm-up: none of a process that was recorded in the midst of its
+    steps (a captured window, a serving engine), else 2.
 
     Of 5 or 6 steps, as many as leave 5: that many are enough to see which of them are slow.
     """
@@ -152,7 +168,7 @@ def _skipped(captured: pl.Series, skip: int | None) -> pl.Expr:
     count = pl.len().over(_TRACK).cast(pl.Int64)
     few = pl.when(count >= LEAST_STEPS).then(count - LEAST_STEPS).otherwise(SKIPPED)
     skipped = pl.min_horizontal(few, pl.lit(SKIPPED))
-    return pl.when(pl.col("process").is_in(captured.implode())).then(0).otherwise(skipped)
+    return pl.when(pl.col("process").is_in(in_midst.implode())).then(0).otherwise(skipped)
 
 
 def _incomplete(

@@ -8,6 +8,7 @@ from nsysflow.analysis.frames.columns import distinct, number_in
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, on_axis
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
+from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
 from nsysflow.analysis.phases.names import without_numbers
 from nsysflow.analysis.phases.stacks import PhaseRanges
 from nsysflow.analysis.phases.work import Work
@@ -65,7 +66,8 @@ def step_paths(
             is a step even if it repeats less than 3 times.
         name: the name or joined path given with `--step`. None takes each process's outermost range
             that repeats and has the most GPU time, without operators, compiling and automatic
-            ranges; or the automatic steps, unless one begins in it and it has most of the GPU time.
+            ranges; or the automatic steps, unless one begins in it and it has most of the GPU time;
+            but always the steps of a serving engine where there are any.
         ops: all operations.
         axis: of the operations.
         report: for the message.
@@ -75,6 +77,7 @@ def step_paths(
     """
     if name is not None:
         return paths_named(attribution, name, report)
+    engines = _of_engines(attribution, work)
     automatic, named = _automatic(attribution), paths_by_hand(attribution)
     if not automatic.is_empty():
         busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
@@ -89,10 +92,19 @@ def step_paths(
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
         .unique("process", keep="first", maintain_order=True)
     )
+    best = best.join(engines, on="process", how="anti")
     own = _paths(attribution).join(best, on=["process", "path"], how="semi")
+    own = pl.concat([engines, own])
     return pl.concat([own, automatic.join(own, on="process", how="anti")]).sort(
         "process", maintain_order=True
     )
+
+
+def _of_engines(attribution: Attribution, work: Work) -> StepPaths:
+    """The paths of the steps of serving engines, as far as they launched operations."""
+    working = work.filter(pl.col("ops") > 0)
+    paths = _paths(attribution).filter(pl.col("name") == ENGINE_STEP)
+    return paths.join(working, on=["process", "path"], how="semi", maintain_order="left")
 
 
 def _automatic(attribution: Attribution) -> StepPaths:

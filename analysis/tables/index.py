@@ -66,6 +66,10 @@ class TablesOfWork(TableHolder):
         "tables.accounting",
         "per GPU, where its time went: compute, exposed communication and copies, idle",
     )
+    serving = TableProperty(
+        "tables.serving",
+        "per kind of step of a serving engine: tokens a second, time between tokens, padding",
+    )
     kernels = TableProperty(
         "tables.kernels", "kernels by full name, with class, time, grid and block"
     )
@@ -94,6 +98,9 @@ class TablesOfWork(TableHolder):
         "tables.gaps", "every gap, with its cause, place, source line and neighbours"
     )
     steps = TableProperty("tables.steps", "every step, with its time split as in accounting")
+    serving_steps = TableProperty(
+        "tables.serving", "every step of a serving engine, with its requests and tokens"
+    )
     step_parts = TableProperty(
         "tables.step_parts",
         "each step, part by part: kernels, copies, and idle time by cause and place",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tests.oracle.engine_names import ENGINE_STEP
 from tests.oracle.model import LOW_24_BITS, Call, Op, Overhead, PlainTrace, Range
 from tests.oracle.range_names import grouped, is_compiling, is_operator, may_be_tuning
 
@@ -108,7 +109,8 @@ def automatic_steps(borders: list[Open]) -> dict[int, list[Open]]:
 
 
 def without_doubles(ranges: list[Open]) -> list[Open]:
-    """§7.13: of ranges of one name in each other, the inner one is none if one is automatic.
+    """§7.19, §7.21: of ranges of one name in each other, the inner one is none if one is automatic,
+    or if both are steps of an engine.
 
     `ranges` are those of a thread, in stack order.
     """
@@ -116,7 +118,8 @@ def without_doubles(ranges: list[Open]) -> list[Open]:
     any_until_ns: dict[str, int] = {}
     automatic_until_ns: dict[str, int] = {}
     for inner in ranges:
-        until_ns = any_until_ns if inner.automatic else automatic_until_ns
+        joins = inner.automatic or inner.name == ENGINE_STEP
+        until_ns = any_until_ns if joins else automatic_until_ns
         if until_ns.get(inner.name, inner.start_ns) <= inner.start_ns:
             found.append(inner)
         for ends in (any_until_ns, automatic_until_ns)[: 1 + inner.automatic]:

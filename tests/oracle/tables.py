@@ -14,6 +14,7 @@ from tests.oracle.mfu import mfu
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
 from tests.oracle.run import run
+from tests.oracle.serving import serving, serving_steps
 from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
 from tests.oracle.unmeasured import unmeasured
@@ -36,6 +37,8 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "comm": comm,
     "steps": steps,
     "run": run,
+    "serving": serving,
+    "serving_steps": serving_steps,
     "step_parts": step_parts,
     "gpu_metrics": gpu_metrics,
     "mfu": mfu,

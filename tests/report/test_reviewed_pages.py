@@ -88,6 +88,22 @@ def reviewed() -> Results:
     return Results([training_with_findings()])
 
 
+SERVED: Final = {
+    "kind": "decode",
+    "steps": 80,
+    "requests_per_step": 117.0,
+    "tokens_per_s": 7312.5,
+    "median_ns": 15_800_000,
+    "p95_ns": 17_100_000,
+    "between_tokens_ns": 16_000_000,
+    "between_tokens_p95_ns": 41_700_000,
+    "host_wait_pct": 18.6,
+    "padding_pct": 8.6,
+}
+UNKNOWN: Final = dict.fromkeys(("between_tokens_ns", "between_tokens_p95_ns", "padding_pct"))
+PROMPTS: Final = {**SERVED, "kind": "prefill", "steps": 10, "tokens_per_s": 61440.0, **UNKNOWN}
+
+
 @cache
 def everything() -> Results:
     """Runs that have rows in every table together."""
@@ -96,6 +112,7 @@ def everything() -> Results:
         comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
         run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
+        serving=[PROMPTS, SERVED, {**SERVED, "kind": "all", "steps": 90, "tokens_per_s": 9.87}],
     )
     runs = (training_with_findings(), sampled(), measured(), more)
     named = [renamed(run, f"run{index}.sqlite") for index, run in enumerate(runs)]

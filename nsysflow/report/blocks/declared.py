@@ -212,7 +212,39 @@ def _part_of_step(column: str) -> Callable[[Row], str]:
     return lambda row: time_and_share(row[column], row["duration_ns"])
 
 
+def _kinds_of_steps(results: RunTables, _: Limits) -> Rows:
+    """Each kind of step; all together only where there are several."""
+    table = results.table("serving")
+    kinds = pl.len().over("report", "process", "device")
+    rows = table.filter((pl.col("kind").cast(pl.String) != "all") | (kinds != 2))
+    return Rows(rows, len(rows))
+
+
+def _mean(value: float) -> str:
+    return number(round(value)) if value >= 10 else f"{value:.3g}"
+
+
 _BLOCKS: Final = (
+    BlockDeclaration(
+        table="serving",
+        title="Serving",
+        caption="By kind of step; GPU waits: for the scheduler, the sampler and launches",
+        rows=_kinds_of_steps,
+        fields=(
+            gpu_fields,
+            text("kind"),
+            measure("steps", "steps"),
+            measure("requests", "requests_per_step", _mean),
+            measure("tokens/s", "tokens_per_s", _mean),
+            measure("step", "median_ns", duration),
+            measure("95 % within", "p95_ns", duration),
+            measure("between tokens", "between_tokens_ns", duration),
+            measure("95 % within", "between_tokens_p95_ns", duration),
+            measure("GPU waits", "host_wait_pct", percent),
+            measure("padding", "padding_pct", percent),
+        ),
+        hides_empty=True,
+    ),
     BlockDeclaration(
         table="kernels",
         title="Kernels",

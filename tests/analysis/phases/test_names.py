@@ -162,7 +162,7 @@ NAMES = {
     ),
     # vLLM: vllm/v1/worker/gpu_worker.py, v1/core/sched/scheduler.py, utils/nvtx_pytorch_hooks.py
     ("execute_context_1(1024)_generation_64(64)", "execute_context_0(0)_generation_65(65)"): (
-        "execute_context_generation"
+        "engine step"
     ),
     (_LAYER,): "model.layers.0.self_attn",
     ("prefill bs=1 tok=512", "prefill bs=2 tok=900"): "prefill bs tok",
@@ -171,9 +171,10 @@ NAMES = {
     (
         "[Executor] _forward_step 13: 0 ctx reqs, 0 ctx tokens, 32 gen reqs",
         "[Executor] _forward_step 14: 2 ctx reqs, 96 ctx tokens, 31 gen reqs",
-    ): "[Executor] _forward_step: ctx reqs, ctx tokens, gen reqs",
+    ): "engine step",
     # SGLang: python/sglang/srt/utils/profile_utils.py
-    ("step[EXTEND bs=1 toks=8192]", "step[EXTEND bs=2 toks=9 c_sq=9 c_sk=10]"): "step[EXTEND]",
+    ("step[EXTEND bs=1 toks=8192]", "step[EXTEND bs=2 toks=9 c_sq=9 c_sk=10]"): "engine step",
+    ("step[IDLE bs=0]",): "step[IDLE]",
     # RAPIDS: cpp/include/raft/neighbors, cuml/cpp/src/glm
     ("cagra::build_graph(1000, 96, 64)", "cagra::build_graph(2000, 96, 64)"): "cagra::build_graph",
     # programs of which the source is public, found by their NVTX calls

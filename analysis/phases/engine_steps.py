@@ -1,0 +1,174 @@
+"""The steps of serving engines, by the names of their ranges (spec §23).
+
+vLLM, SGLang, TensorRT-LLM and ATOM open a range around each step and write its numbers into the
+name: `execute_context_2(6144)_generation_3(3)` prefills 6144 tokens of two requests and decodes one
+token of each of three others.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+import polars as pl
+
+ENGINE_STEP: Final = "engine step"
+"""What all these ranges are called, whatever they do."""
+
+KIND: Final = pl.Enum(["prefill", "mixed", "decode"])
+"""What a step does: it reads prompts, both, or it makes one token more of each request."""
+
+ENGINE_NUMBERS: Final = pl.Schema(
+    {
+        "kind": KIND,
+        "requests": pl.Int64(),
+        "prefill_requests": pl.Int64(),
+        "decode_requests": pl.Int64(),
+        "tokens": pl.Int64(),
+        "prefill_tokens": pl.Int64(),
+        "decode_tokens": pl.Int64(),
+        "context_tokens": pl.Int64(),
+        "padded_requests": pl.Int64(),
+    }
+)
+"""What the name of a step says: how many requests and tokens it has, how many tokens its attention
+looks at, and for how many requests it has room (a CUDA graph's size). What a name does not say is
+null; the kind is null where a step has no requests."""
+EngineNumbers = Annotated[pl.DataFrame, ENGINE_NUMBERS]
+
+ENGINE_STEPS: Final = pl.Schema({"range": pl.UInt32(), "process": pl.Int64(), **ENGINE_NUMBERS})
+"""A row per step of a serving engine."""
+EngineSteps = Annotated[pl.DataFrame, ENGINE_STEPS]
+
+_N: Final = "([0-9]{1,12})"
+_GROUP: Final = rf"\((?:sq)?{_N}(?:sk{_N})?[^)]*\)"
+ENGINE_FORMS: Final = (
+    # vLLM: requests and tokens of prompts, then those that generate
+    rf"^execute_(?:[0-9]+_)?context_{_N}{_GROUP}_generation_{_N}{_GROUP}$",
+    rf"^execute_new_{_N}_cached_{_N}$",  # vLLM before 0.10
+    r"^(?:\[Executor\] )?_forward_step [0-9]+:"  # TensorRT-LLM
+    rf" {_N} ctx reqs, (?:{_N} ctx tokens, )?{_N} gen reqs$",
+    rf"^step\[(EXTEND|SPLIT_PREFILL|MIXED|DECODE|TARGET_VERIFY) bs={_N}(?: [^\]]*)?\]$",  # SGLang
+    rf"^(prefill|decode)\[bs={_N}(?:/{_N})?(?: .*)?\]$",  # ATOM
+)
+"""How these names are written."""
+
+_VLLM, _VLLM_BEFORE, _TENSORRT, _SGLANG, _ATOM = ENGINE_FORMS
+
+_READS_PROMPTS: Final = ("EXTEND", "SPLIT_PREFILL", "prefill")
+_ONE_TOKEN_EACH: Final = ("DECODE", "decode")
+"""Unless the name says how many."""
+
+
+def engine_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
+    """Those of `ranges` that are steps of an engine, with their numbers.
+
+    Args:
+        ranges: `range`, `process`, `row`, and their plain `name`.
+        raw: the report's ranges, `process`, `row` and `name`.
+    """
+    key = ["process", "row"]
+    steps = ranges.filter(pl.col("name") == ENGINE_STEP)[["range", *key]]
+    names = steps.join(raw[[*key, "name"]], on=key, how="left", maintain_order="left")["name"]
+    return steps.hstack(engine_numbers(names).get_columns()).match_to_schema(
+        ENGINE_STEPS, extra_columns="ignore"
+    )
+
+
+def engine_numbers(raw: pl.Series) -> EngineNumbers:
+    """The numbers in raw names of ranges, row by row; all null where no engine wrote a name."""
+    names = raw.alias("name").cast(pl.String).to_frame()
+    forms = [_counted(names), _listed(names)]
+    columns = [pl.coalesce(form[name] for form in forms) for name in _COUNTED]
+    numbers = pl.select(columns).with_columns(
+        pl.coalesce("said_tokens", pl.col("prefill_tokens") + pl.col("decode_tokens")).alias(
+            "tokens"
+        ),
+        pl.coalesce("said_requests", pl.col("prefill_requests") + pl.col("decode_requests")).alias(
+            "requests"
+        ),
+    )
+    return numbers.with_columns(_kind().alias("kind")).match_to_schema(
+        ENGINE_NUMBERS, extra_columns="ignore"
+    )
+
+
+_COUNTED: Final = (
+    *("prefill_requests", "decode_requests", "prefill_tokens", "decode_tokens"),
+    *("context_tokens", "padded_requests", "said_requests", "said_tokens"),
+)
+"""What is read out of a name, before what follows from that."""
+
+
+def _kind() -> pl.Expr:
+    prompts, generates = pl.col("prefill_requests") > 0, pl.col("decode_requests") > 0
+    unknown = pl.col("prefill_requests").is_null() & (pl.col("requests") > 0)
+    return (
+        pl.when(unknown | (prompts & generates))
+        .then(pl.lit("mixed"))
+        .when(prompts)
+        .then(pl.lit("prefill"))
+        .when(generates)
+        .then(pl.lit("decode"))
+        .cast(KIND)
+    )
+
+
+def _number(pattern: str, group: int) -> pl.Expr:
+    """A group of the pattern as a whole number; null where it is none of 64 bits."""
+    return pl.col("name").str.extract(pattern, group).cast(pl.Int64, strict=False)
+
+
+def _counted(names: pl.DataFrame) -> pl.DataFrame:
+    """The numbers in names that count requests of prompts and others one after the other."""
+    context = _number(_VLLM, 3) + _number(_VLLM, 6)
+    return names.select(
+        pl.coalesce(_number(form, 1) for form in (_VLLM, _VLLM_BEFORE, _TENSORRT)).alias(
+            "prefill_requests"
+        ),
+        pl.coalesce(_number(_VLLM, 4), _number(_VLLM_BEFORE, 2), _number(_TENSORRT, 3)).alias(
+            "decode_requests"
+        ),
+        pl.coalesce(_number(_VLLM, 2), _number(_TENSORRT, 2)).alias("prefill_tokens"),
+        pl.coalesce(_number(_VLLM, 5), _number(_TENSORRT, 3)).alias("decode_tokens"),
+        context.alias("context_tokens"),
+        *_unknown(("padded_requests", "said_requests", "said_tokens")),
+    )
+
+
+def _unknown(columns: Iterable[str]) -> list[pl.Expr]:
+    return [pl.lit(None, pl.Int64).alias(name) for name in columns]
+
+
+def _listed(names: pl.DataFrame) -> pl.DataFrame:
+    """The numbers in names that list them by key: `bs=2 toks=96`."""
+    said = {key: _said(key) for key in ("c", "g", "c_sq", "g_sq", "c_sk", "g_sk", "sk")}
+    tokens = pl.coalesce(_said("toks"), _said("tok"))
+    mode = pl.coalesce(pl.col("name").str.extract(form, 1) for form in (_SGLANG, _ATOM))
+    size = pl.coalesce(_number(_SGLANG, 2), _number(_ATOM, 2))
+    mixed, prompts = mode == "MIXED", mode.is_in(_READS_PROMPTS)
+    one_each = pl.when(mode.is_in(_ONE_TOKEN_EACH)).then(size)
+    generated = pl.coalesce(said["g_sq"], tokens, one_each)
+
+    def by_mode(of_mixed: pl.Expr, of_prompts: pl.Expr, of_others: pl.Expr) -> pl.Expr:
+        """Null where the name has no mode."""
+        cases = pl.when(mixed).then(of_mixed).when(prompts).then(of_prompts)
+        return cases.when(mode.is_not_null()).then(of_others)
+
+    none = pl.lit(0, pl.Int64)
+    in_all = pl.coalesce(
+        said["sk"], by_mode(said["c_sk"] + said["g_sk"], said["c_sk"], said["g_sk"])
+    )
+    return names.select(
+        by_mode(said["c"], size, none).alias("prefill_requests"),
+        by_mode(said["g"], none, size).alias("decode_requests"),
+        by_mode(said["c_sq"], pl.coalesce(said["c_sq"], tokens), none).alias("prefill_tokens"),
+        by_mode(said["g_sq"], none, generated).alias("decode_tokens"),
+        pl.when(mode.is_not_null()).then(in_all).alias("context_tokens"),
+        _number(_ATOM, 3).alias("padded_requests"),
+        size.alias("said_requests"),
+        pl.when(mixed).then(tokens).alias("said_tokens"),
+    )
+
+
+def _said(key: str) -> pl.Expr:
+    """What follows `key=` in a list; null where nothing does."""
+    return _number(rf"(?s)^(?:step|prefill|decode)\[.* {key}={_N}[ \]]", 1)

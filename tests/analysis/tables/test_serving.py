@@ -1,0 +1,225 @@
+"""Steps of serving engines: their names, and what the tables make of them."""
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import Final
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nsysflow
+from nsysflow.analysis.phases.engine_steps import ENGINE_NUMBERS, engine_numbers
+from tests.agreement import Picture, assert_agrees, assert_pictures_agree
+from tests.analyses import EXAMPLES
+from tests.oracle import engine_names
+from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.report import Report
+from tests.oracle.strategies import several, traces
+from tests.tiny import Row, analysis_of, call, kernel, launch, opened
+
+NUMBERS_IN_NAMES: Final = {
+    # kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, padded
+    "execute_context_2(6144)_generation_3(3)": ("mixed", 5, 2, 3, 6147, 6144, 3, None, None),
+    "execute_context_0(0)_generation_64(64)": ("decode", 64, 0, 64, 64, 0, 64, None, None),
+    "execute_context_0(0)_generation_0(0)": (None, 0, 0, 0, 0, 0, 0, None, None),
+    "execute_6147_context_2(sq6144sk7144sqsq20sqsk23)_generation_3(sq3sk6000sqsq3sqsk6000)": (
+        *("mixed", 5, 2, 3, 6147, 6144, 3, 13144, None),
+    ),
+    "execute_new_2_cached_0": ("prefill", 2, 2, 0, None, None, None, None, None),
+    "step[EXTEND bs=15 toks=15360]": ("prefill", 15, 15, 0, 15360, 15360, 0, None, None),
+    "step[EXTEND bs=2 toks=9 c_sq=9 c_sqsq=41 c_sqsk=50 c_sk=10]": (
+        *("prefill", 2, 2, 0, 9, 9, 0, 10, None),
+    ),
+    "step[DECODE bs=64]": ("decode", 64, 0, 64, 64, 0, 64, None, None),
+    "step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=900 g_sk=700]": (
+        *("decode", 64, 0, 64, 128, 0, 128, 700, None),
+    ),
+    "step[TARGET_VERIFY bs=4]": ("decode", 4, 0, 4, None, 0, None, None, None),
+    "step[MIXED bs=2]": ("mixed", 2, None, None, None, None, None, None, None),
+    "step[MIXED bs=3 c=1 g=2 c_sq=5 c_sk=8 g_sq=2 g_sk=12]": (
+        *("mixed", 3, 1, 2, 7, 5, 2, 20, None),
+    ),
+    "step[IDLE bs=0]": (None,) * 9,
+    "prefill[bs=2 tok=14721 ctx=[7803, 6918]]": (
+        *("prefill", 2, 2, 0, 14721, 14721, 0, None, None),
+    ),
+    "prefill[bs=6 tok=17408 ctx=[4096, 4096]...+4 sqsq=1 sqsk=2 sk=99]": (
+        *("prefill", 6, 6, 0, 17408, 17408, 0, 99, None),
+    ),
+    "decode[bs=117/128 tok=117 d=117]": ("decode", 117, 0, 117, 117, 0, 117, None, 128),
+    "decode[bs=32 tok=128 d=32 spec=3 sqsq=512 sqsk=2 sk=65]": (
+        *("decode", 32, 0, 32, 128, 0, 128, 65, None),
+    ),
+    "_forward_step 13: 1 ctx reqs, 3 gen reqs": ("mixed", 4, 1, 3, None, None, 3, None, None),
+    "[Executor] _forward_step 14: 0 ctx reqs, 0 ctx tokens, 31 gen reqs": (
+        *("decode", 31, 0, 31, 31, 0, 31, None, None),
+    ),
+    # no engine writes these
+    "decode bs=64": (None,) * 9,
+    "execute_context_1234567890123(1)_generation_3(3)": (None,) * 9,
+    "step[DECODE bs=\n]": (None,) * 9,
+    "": (None,) * 9,
+}
+
+
+def test_the_numbers_in_a_name_become_columns() -> None:
+    names = [*NUMBERS_IN_NAMES]
+    found = engine_numbers(pl.Series(names, dtype=pl.String))
+    assert dict(zip(names, found.rows(), strict=True)) == NUMBERS_IN_NAMES
+    assert engine_numbers(pl.Series([], dtype=pl.String)).schema == ENGINE_NUMBERS
+
+
+PIECES = (
+    *("execute_", "context_", "2", "(6)", "(sq2sk3x)", "_generation_", "new_1_cached_2", "step["),
+    *("EXTEND", "MIXED", " bs=3", " toks=4", " c=1", " g=2", " c_sq=5", " g_sk=6", " sk=7", "]"),
+    *("decode[", "bs=3", "/8", " tok=9", "\n", "prefill[", "[Executor] ", "_forward_step 1: "),
+    *("1 ctx reqs, ", "2 ctx tokens, ", "3 gen reqs", "é", "_", "DECODE", "bs=", "=[1, 2]"),
+)
+
+
+@settings(max_examples=50 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.lists(st.sampled_from(PIECES), max_size=9).map("".join)
+        | st.sampled_from([*NUMBERS_IN_NAMES]).flatmap(
+            lambda name: st.tuples(
+                st.integers(0, len(name)), st.sampled_from(PIECES), st.booleans()
+            ).map(lambda cut: name[: cut[0]] + cut[1] + name[cut[0] :] * cut[2])
+        ),
+        max_size=30,
+    )
+)
+def test_names_are_read_as_the_oracle_reads_them(names: list[str]) -> None:
+    found = engine_numbers(pl.Series(names, dtype=pl.String)).to_dicts()
+    expected = [engine_names.engine_numbers(name) for name in names]
+    assert found == [{column: row[column] for column in ENGINE_NUMBERS} for row in expected]
+
+
+PREFILL, DECODE, MIXED, NOTHING = (
+    *("step[EXTEND bs=1 toks=100]", "decode[bs=3/4 tok=3 d=3]"),
+    *("execute_context_1(90)_generation_3(3)", "execute_context_0(0)_generation_0(0)"),
+)
+
+
+def engine(*steps: tuple[str, int], sampler: bool = True) -> list[Row]:
+    """Steps of an engine, one after the other: name and ns of the GPU. The host launches 10 ns
+    after the GPU is done; after the range the sampler runs for 5 ns."""
+    ends = [*accumulate((busy + 40 for _, busy in steps), initial=0)]
+    rows: list[Row] = []
+    for number, (at, (name, busy)) in enumerate(zip(ends, steps, strict=False)):
+        rows += [
+            opened(at, at + 12, name),
+            launch(at, at + 10, 2 * number + 1),
+            kernel(at + 10, at + 10 + busy, 2 * number + 1),
+        ]
+        if sampler:
+            done = at + 10 + busy
+            rows += [
+                launch(at + 14, at + 16, 2 * number + 2),
+                kernel(done, done + 5, 2 * number + 2, name="sample"),
+                call(at + 20, done + 5, "cudaStreamSynchronize"),
+            ]
+    return rows
+
+
+def waits(*steps: tuple[str, int]) -> list[int | None]:
+    """The time between tokens of each step."""
+    return analysis_of(*engine(*steps)).serving_steps["between_tokens_ns"].to_list()
+
+
+def test_a_request_waits_from_the_end_of_a_step_to_the_end_of_the_next() -> None:
+    assert waits((DECODE, 100), (DECODE, 200), (DECODE, 100)) == [None, 240, None]
+
+
+def test_a_prefill_between_two_decodes_holds_the_running_requests_up() -> None:
+    """Three decode; one more comes in, whose prompt is read first."""
+    assert waits((DECODE, 100), (PREFILL, 500), (DECODE, 100), (DECODE, 60)) == [
+        *(None, None, 540 + 140, None),
+    ]
+
+
+def test_new_requests_wait_since_their_prompt_was_read() -> None:
+    """One request after the other: the first decode of the second is not held up by its prompt."""
+    alone = "step[DECODE bs=1]"
+    found = waits(
+        (PREFILL, 500), (alone, 100), (alone, 90), (PREFILL, 400), (alone, 80), (alone, 9)
+    )
+    assert found == [None, 140, 130, None, 120, None]
+
+
+def test_mixed_steps_give_tokens_and_steps_without_requests_do_not() -> None:
+    assert waits((MIXED, 300), (NOTHING, 50), (DECODE, 100), (DECODE, 60)) == [
+        *(None, None, 90 + 140, None),
+    ]
+
+
+def test_kinds_are_summed_by_themselves_and_together() -> None:
+    table = analysis_of(*engine((PREFILL, 500), *[(DECODE, 100)] * 3)).serving
+    columns = (
+        "kind",
+        "steps",
+        "tokens",
+        "time_ns",
+        "median_ns",
+        "padding_pct",
+        "requests_per_step",
+    )
+    assert table.select(columns).rows() == [
+        ("prefill", 1, 100, 540, 540, None, 1.0),
+        ("decode", 3, 9, 380, 140, 25.0, 3.0),
+        ("all", 4, 109, 920, 140, 25.0, 2.5),
+    ]
+    assert table["tokens_per_s"].to_list() == pytest.approx([100e9 / 540, 9e9 / 380, 109e9 / 920])
+    # between two steps the host needs 25 ns after its wait, and 10 ns to launch
+    assert table["host_wait_ns"].to_list() == [35, 70, 105]
+
+
+def test_all_steps_of_an_engine_are_one_kind_of_step_and_judged() -> None:
+    """Prompts take as long as they are; a decode that takes four times as long is a one-off."""
+    steps = [(PREFILL, 900), *[(DECODE, 100)] * 9, (MIXED, 700), (DECODE, 400), (DECODE, 100)]
+    analysis = analysis_of(*engine(*steps))
+    assert analysis.phases["path"].to_list() == ["engine step"]
+    kinds = analysis.steps["kind"].cast(pl.String).to_list()
+    assert kinds[:-1] == [*["steady"] * 11, "one-off"]
+
+
+PICTURES: Final[dict[str, Picture]] = {
+    "one step": engine((DECODE, 100)),
+    "no sampler": engine((PREFILL, 50), (DECODE, 100), (DECODE, 90), sampler=False),
+    "all kinds": engine(
+        (PREFILL, 900), *[(DECODE, 100)] * 6, (NOTHING, 10), (MIXED, 70), (DECODE, 400), (DECODE, 9)
+    ),
+    "two mixed without numbers": engine(*[("step[MIXED bs=2]", 40)] * 4),
+    "one in the other": [
+        *engine((DECODE, 100), (DECODE, 90)),
+        opened(1, 8, "step[DECODE bs=9]"),
+        opened(2, 6, "attention"),
+    ],
+    "around others": [*engine(*[(DECODE, 100)] * 4), replace(opened(0, 600, "worker"), row=10**6)],
+    "an engine's name by hand": engine(*[("engine step", 100)] * 4),
+    "nothing launched": [opened(5, 9, DECODE), launch(20, 22, 1), kernel(30, 40, 1)],
+}
+
+
+def test_small_traces_agree_with_the_oracle() -> None:
+    assert_pictures_agree(PICTURES)
+
+
+def with_engine_steps(model: PlainTrace, names: list[str]) -> PlainTrace:
+    """The same trace with the ranges `a` and `b` called as an engine calls its steps."""
+    ranges = (
+        replace(one, name=names[one.row % len(names)]) if one.name in ("a", "b") else one
+        for one in model.ranges
+    )
+    return replace(model, ranges=tuple(ranges))
+
+
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
+@given(several(traces()), st.lists(st.sampled_from([*NUMBERS_IN_NAMES]), min_size=1, max_size=6))
+def test_random_traces_with_steps_of_engines_agree_with_the_oracle(
+    model: PlainTrace, names: list[str]
+) -> None:
+    model = with_engine_steps(model, names)
+    assert_agrees(nsysflow.analyze(to_trace(model)), Report(model))

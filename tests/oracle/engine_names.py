@@ -1,0 +1,118 @@
+"""The names that serving engines give to the ranges of their steps (spec §23)."""
+
+import re
+from typing import Any
+
+ENGINE_STEP = "engine step"
+NUMBERS = (
+    *("kind", "requests", "prefill_requests", "decode_requests", "tokens", "prefill_tokens"),
+    *("decode_tokens", "context_tokens", "padded_requests"),
+)
+N = r"([0-9]{1,12})"
+
+
+def is_engine_step(name: str) -> bool:
+    """§23.1: whether a serving engine wrote this name."""
+    return counted(name) is not None or listed(name) is not None
+
+
+def plus(*parts: int | None) -> int | None:
+    """The sum, None where a part is not known."""
+    return None if None in parts else sum(part for part in parts if part is not None)
+
+
+def counted(name: str) -> dict[str, int | None] | None:
+    """§23.2: names that count two groups of requests; None for others."""
+    group = rf"\((?:sq)?{N}(?:sk{N})?[^)]*\)"
+    vllm = re.fullmatch(
+        rf"execute_(?:[0-9]+_)?context_{N}{group}_generation_{N}{group}", name, re.DOTALL
+    )
+    before = re.fullmatch(rf"execute_new_{N}_cached_{N}", name)
+    tensorrt = re.fullmatch(
+        rf"(?:\[Executor\] )?_forward_step [0-9]+: {N} ctx reqs, (?:{N} ctx tokens, )?{N} gen reqs",
+        name,
+    )
+    if vllm:
+        reads, reading, seen, makes, making, looked = numbers(vllm)
+        context = plus(seen, looked)
+    elif before:
+        (reads, makes), (reading, making, context) = numbers(before), (None,) * 3
+    elif tensorrt:
+        (reads, reading, makes), context = numbers(tensorrt), None
+        making = makes
+    else:
+        return None
+    return {
+        "requests": plus(reads, makes),
+        "prefill_requests": reads,
+        "decode_requests": makes,
+        "tokens": plus(reading, making),
+        "prefill_tokens": reading,
+        "decode_tokens": making,
+        "context_tokens": context,
+        "padded_requests": None,
+    }
+
+
+def numbers(found: re.Match[str]) -> list[int | None]:
+    """The groups of a match."""
+    return [None if group is None else int(group) for group in found.groups()]
+
+
+def listed(name: str) -> dict[str, int | None] | None:
+    """§23.2: names that list numbers by key; None for others."""
+    modes = "EXTEND|SPLIT_PREFILL|MIXED|DECODE|TARGET_VERIFY"
+    sglang = re.fullmatch(rf"step\[({modes}) bs={N}()((?: [^\]]*)?)\]", name, re.DOTALL)
+    atom = re.fullmatch(rf"(prefill|decode)\[bs={N}(?:/{N})?((?: [^\n]*)?)\]", name)
+    found = sglang or atom
+    if not found:
+        return None
+    mode, size, rest = found[1], int(found[2]), found[4]
+    room: str | None = found[3]
+
+    def said(key: str) -> int | None:
+        values = re.findall(rf"(?<= ){key}={N}(?=[ \]])", f"{rest}]")
+        return int(values[-1]) if values else None
+
+    tokens = said("toks") if said("toks") is not None else said("tok")
+    row: dict[str, int | None] = {
+        "requests": size,
+        "padded_requests": int(room) if room else None,
+        "context_tokens": said("sk"),
+    }
+    if mode == "MIXED":
+        row |= {"prefill_requests": said("c"), "decode_requests": said("g")}
+        row |= {"prefill_tokens": said("c_sq"), "decode_tokens": said("g_sq")}
+        together = plus(said("c_sq"), said("g_sq"))
+        row["tokens"] = tokens if tokens is not None else together
+        context = plus(said("c_sk"), said("g_sk"))
+    elif mode in ("EXTEND", "SPLIT_PREFILL", "prefill"):
+        read = said("c_sq") if said("c_sq") is not None else tokens
+        row |= {"prefill_requests": size, "decode_requests": 0}
+        row |= {"prefill_tokens": read, "decode_tokens": 0, "tokens": read}
+        context = said("c_sk")
+    else:
+        made = said("g_sq") if said("g_sq") is not None else tokens
+        if made is None and mode != "TARGET_VERIFY":
+            made = size
+        row |= {"prefill_requests": 0, "decode_requests": size}
+        row |= {"prefill_tokens": 0, "decode_tokens": made, "tokens": made}
+        context = said("g_sk")
+    if row["context_tokens"] is None:
+        row["context_tokens"] = context
+    return row
+
+
+def engine_numbers(name: str) -> dict[str, Any]:
+    """§23.2: what the name of a step says."""
+    row: dict[str, Any] = counted(name) or listed(name) or dict.fromkeys(NUMBERS)
+    reads, makes = row["prefill_requests"], row["decode_requests"]
+    unknown = reads is None and (row["requests"] or 0) > 0
+    row["kind"] = None
+    if unknown or (reads or 0) > 0 < (makes or 0):
+        row["kind"] = "mixed"
+    elif (reads or 0) > 0:
+        row["kind"] = "prefill"
+    elif (makes or 0) > 0:
+        row["kind"] = "decode"
+    return row

@@ -1,0 +1,126 @@
+"""Steps of serving engines: the numbers in their names, and what follows from them (spec §23)."""
+
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+
+from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, engine_numbers, plus
+from tests.oracle.once import once
+from tests.oracle.report import Report, Row, os_pid
+from tests.oracle.stats import percentile, std, whole
+from tests.oracle.steps import Step, steps, steps_of
+
+BY_HOST = ("sync", "blocking_copy", "alloc", "module_load", "api", "host", "launch")
+
+
+@once
+def engine_steps(report: Report) -> dict[Step, dict[str, Any]]:
+    """The steps that are an engine's, with their numbers."""
+    raw = {(one.process, one.row): one.name for one in report.trace.ranges}
+    return {
+        step: engine_numbers(raw[step.process, step.range_.row])
+        for step in steps_of(report)
+        if step.range_.name == ENGINE_STEP
+    }
+
+
+def token_end(report: Report, step: Step) -> int | None:
+    """§23.5: the end of the last operation launched from the begin of its range to the next
+    one's."""
+    ranges = {one.range_ for one in engine_steps(report) if one.process == step.process}
+    later = [
+        one.start_ns
+        for one in ranges
+        if (one.start_ns, one.row) > (step.range_.start_ns, step.range_.row)
+    ]
+    until = min(later, default=step.range_.end_ns)
+    ends = []
+    for index in report.on(step.device):
+        launch = report.calls.launch[index]
+        if launch is None or report.ops[index].process != step.process:
+            continue
+        if step.range_.start_ns <= report.calls.calls[launch].start_ns < until:
+            ends.append(report.ops[index].end_ns)
+    return max(ends, default=None)
+
+
+def between_tokens(report: Report, step: Step) -> int | None:
+    """§23.6: what its requests waited for this token."""
+    known = engine_steps(report)
+    mine = [one for one in known if (one.process, one.device) == (step.process, step.device)]
+    if known[step]["kind"] not in ("mixed", "decode") or step == mine[-1]:
+        return None
+    before = [one for one in mine if one.index < step.index and known[one]["kind"] is not None]
+    decoding = [one for one in before if known[one]["kind"] != "prefill"]
+    since = [one for one in before if not decoding or one.index > decoding[-1].index]
+    fresh = sum(known[one]["prefill_requests"] or 0 for one in since)
+    makes = known[step]["decode_requests"]
+    giving = before if makes is not None and makes <= fresh else decoding
+    if not giving:
+        return None
+    end, begin = token_end(report, step), token_end(report, giving[-1])
+    return None if end is None or begin is None else end - begin
+
+
+def serving_steps(report: Report) -> list[Row]:
+    """§23.3 to §23.6: a row per step of an engine."""
+    by_step = {(row["process"], row["device"], row["step"]): row for row in steps(report)}
+    rows = []
+    for step, said in engine_steps(report).items():
+        row = by_step[os_pid(step.process), step.device, step.index]
+        rows.append(
+            {
+                **{name: row[name] for name in ("report", "process", "device", "step")},
+                **{name: said[name] for name in NUMBERS},
+                "start_ns": row["start_ns"],
+                "duration_ns": row["duration_ns"],
+                "time_ns": row["duration_ns"] - row["unknown_ns"],
+                "idle_ns": row["idle_ns"],
+                "host_wait_ns": sum(row[f"{cause}_ns"] for cause in BY_HOST),
+                "between_tokens_ns": between_tokens(report, step),
+            }
+        )
+    return rows
+
+
+def serving(report: Report) -> list[Row]:
+    """§23.7: a row per kind, and one for all."""
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in serving_steps(report):
+        for kind in (row["kind"], "all"):
+            if kind is not None:
+                groups[row["report"], row["process"], row["device"], kind].append(row)
+    return [
+        {**dict(zip(("report", "process", "device", "kind"), key, strict=True)), **sums(rows)}
+        for key, rows in groups.items()
+    ]
+
+
+def sums(rows: list[Row]) -> Row:
+    """What the steps of a kind have together."""
+    times = [row["time_ns"] for row in rows]
+    waits = [row["between_tokens_ns"] for row in rows if row["between_tokens_ns"] is not None]
+    requests = [row["requests"] for row in rows if row["requests"] is not None]
+    padded = [row for row in rows if row["padded_requests"] is not None]
+    room = sum(row["padded_requests"] for row in padded)
+    filled = sum(row["requests"] for row in padded)
+    tokens = plus(*(row["tokens"] for row in rows))
+    waiting = sum(row["host_wait_ns"] for row in rows)
+    total = sum(times)
+    return {
+        "steps": len(rows),
+        "requests_per_step": float(Fraction(sum(requests), len(requests))) if requests else None,
+        "tokens": tokens,
+        "prefill_tokens": plus(*(row["prefill_tokens"] for row in rows)),
+        "decode_tokens": plus(*(row["decode_tokens"] for row in rows)),
+        "time_ns": total,
+        "tokens_per_s": tokens * 1e9 / total if tokens is not None and total > 0 else None,
+        "median_ns": whole(percentile(times, 50)),
+        "p95_ns": whole(percentile(times, 95)),
+        "std_ns": std(times),
+        "between_tokens_ns": whole(percentile(waits, 50)),
+        "between_tokens_p95_ns": whole(percentile(waits, 95)),
+        "host_wait_ns": waiting,
+        "host_wait_pct": 100.0 * waiting / total if total else None,
+        "padding_pct": 100.0 * (room - filled) / room if room else None,
+    }
