@@ -147,7 +147,7 @@ DECLARED: Final = (
     Cause(
         name="unknown",
         kind="unknown",
-        meaning="the launch of the work, or work before it in its CUDA graph, is not in the report",
+        meaning="the launch of the work, or what it waited for, is not in the report",
         label="not recorded",
         bound="unexplained",
         waits="waiting for what is not recorded",

@@ -197,8 +197,8 @@ real graphs the estimates were off by +10, +6, +14, -3 and -2 %."""
 LACKING_LAUNCHES: Final = pl.Schema(
     {"process": pl.Int64(), "correlation": pl.Int64(), "lacks": pl.Int64()}
 )
-"""Launches of graphs that lack operations which other launches of the same graph have, and how
-many."""
+"""Launches of which something is not in the report: `lacks` operations that other launches of the
+same graph have; or, with `lacks` 0, what the first operation of a stream waited for."""
 LackingLaunches = Annotated[pl.DataFrame, LACKING_LAUNCHES]
 
 

@@ -17,6 +17,10 @@ from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.steps.kinds import Steps
 from nsysflow.analysis.steps.ranges import step_of_gaps
 
+QUEUE_DELAY_NS: Final = 10_000
+"""Work that starts within 10 us of being queued was only delayed; later, it depended on other work
+(spec §3)."""
+
 NEVER_NS: Final = -(2**63)
 """Earlier than any time; stands for missing times that must sort first."""
 
@@ -36,7 +40,8 @@ BARE_GAPS: Final = pl.Schema(
 )
 """A row per gap, numbered `gap`, on the device axis. `next_op` and `prev_op` are rows of the
 operations, `next_call` and `prev_call` those of their launches, null without; `lacking` where both
-are of one launch of a graph that lacks operations."""
+are of one launch of a graph that lacks operations, or the next one waited for what is not in the
+report."""
 BareGaps = Annotated[pl.DataFrame, BARE_GAPS]
 
 GAP_PLACES: Final = pl.Schema(
@@ -62,7 +67,7 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
 
     Args:
         events: the trace.
-        lacking: the launches of graphs that lack operations.
+        lacking: the launches of which something is not in the report.
     """
     axis = events.axis
     ops = events.ops.lazy().filter(pl.col("end_ns") > pl.col("start_ns"))
@@ -80,7 +85,9 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
     )
     gaps = gaps.with_columns(_previous(events.ops, walked, gaps["before"]))
     call = events.ops["call"]
-    within = _of_lacking(events.ops, lacking)
+    in_graph = events.ops["graph_node"].is_not_null()
+    within = _of_launches(events.ops, lacking.filter(pl.col("lacks") > 0)) & in_graph
+    behind = _of_launches(events.ops, lacking.filter(pl.col("lacks") == 0))[gaps["next_op"]]
     next_call, prev_call = (call[gaps[f"{side}_op"]] for side in ("next", "prev"))
     inside = within[gaps["next_op"]] & within[gaps["prev_op"]]
     return gaps.select(
@@ -92,16 +99,28 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
         "prev_op",
         next_call.alias("next_call"),
         prev_call.alias("prev_call"),
-        (inside & (next_call == prev_call)).fill_null(value=False).alias("lacking"),
+        pl.select(pl.when(next_call.eq_missing(prev_call)).then(inside).otherwise(behind))
+        .to_series()
+        .fill_null(value=False)
+        .alias("lacking"),
     )
 
 
-def _of_lacking(ops: Operations, lacking: LackingLaunches) -> pl.Series:
-    """Whether each operation is of a graph launch that lacks operations."""
-    if lacking.is_empty():
+def ended_unseen(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
+    """`op`, `end_ns`: the operations that ended a gap in which they waited for what was launched
+    before the recording, and the gap's end."""
+    asked = gaps.filter("lacking", pl.col("next_call").ne_missing(pl.col("prev_call")))
+    queued_ns = pl.col("end_ns") - pl.lit(ops["launch_end_ns"][asked["next_op"]])
+    return asked.filter(queued_ns > QUEUE_DELAY_NS).select("end_ns", op="next_op")
+
+
+def _of_launches(ops: Operations, launches: LackingLaunches) -> pl.Series:
+    """Whether each operation is of one of these launches."""
+    if launches.is_empty():
         return repeated(value=False, length=len(ops))
-    of_graphs = ops.select("op", "process", "correlation", "graph_node").drop_nulls("graph_node")
-    rows = of_graphs.join(lacking, on=["process", "correlation"], how="semi")["op"]
+    rows = ops[["op", "process", "correlation"]].join(
+        launches, on=["process", "correlation"], how="semi"
+    )["op"]
     return ops["op"].is_in(rows.implode())
 
 

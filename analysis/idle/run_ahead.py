@@ -23,13 +23,15 @@ from nsysflow.analysis.idle.charged_stalls import (
     searched_until,
     since_last_gap,
 )
-from nsysflow.analysis.idle.gaps import BARE_GAPS, GAP_PLACES, BareGaps, with_launches
+from nsysflow.analysis.idle.gaps import (
+    BARE_GAPS,
+    GAP_PLACES,
+    QUEUE_DELAY_NS,
+    BareGaps,
+    with_launches,
+)
 from nsysflow.analysis.idle.host_time import CallTime, HostTime, Span, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE
-
-QUEUE_DELAY_NS: Final = 10_000
-"""Work that starts within 10 us of being queued was only delayed; later, it depended on other work
-(spec §3)."""
 
 _OF_HOST: Final = ("profiler", "launch", "api", *IN_CALLS)
 """The host's causes other than stalls that have a culprit."""

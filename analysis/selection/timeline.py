@@ -39,12 +39,20 @@ from nsysflow.analysis.events.waits import (
     event_waits,
     producers,
     split_waits,
+    unseen_waits,
     without_unwaited,
 )
 from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.idle.gaps import BareGaps, GapPlaces, find_gaps, gap_places, host_questions
+from nsysflow.analysis.idle.gaps import (
+    BareGaps,
+    GapPlaces,
+    ended_unseen,
+    find_gaps,
+    gap_places,
+    host_questions,
+)
 from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
 from nsysflow.analysis.idle.run_ahead import (
     ExplainedGaps,
@@ -61,6 +69,7 @@ from nsysflow.analysis.phases.engine_steps import EngineSteps, engine_steps
 from nsysflow.analysis.phases.graphs import listed_captures
 from nsysflow.analysis.phases.stacks import OpenRanges, StacksFound
 from nsysflow.analysis.phases.work import Work, phase_work
+from nsysflow.analysis.steps.engines import StepSpans, TokenWaits, step_spans, token_waits
 from nsysflow.analysis.steps.inferred import (
     INFERRED_STEPS,
     InferredSteps,
@@ -70,7 +79,13 @@ from nsysflow.analysis.steps.inferred import (
 )
 from nsysflow.analysis.steps.kinds import STEPS, Steps, with_kinds
 from nsysflow.analysis.steps.loops import MAIN, Loops, find_loops
-from nsysflow.analysis.steps.ranges import StepPaths, StepTimes, find_steps, step_paths
+from nsysflow.analysis.steps.ranges import (
+    StepPaths,
+    StepTimes,
+    early_in_step,
+    find_steps,
+    step_paths,
+)
 from nsysflow.analysis.trace import Trace
 
 COMMUNICATION: Final = pl.Schema({**PLACED_OPS, **STATED_BY_NCCL, "phase": pl.String()})
@@ -104,7 +119,7 @@ class Timeline:
             events: its events; None to put its rows in order.
             steps: its steps; None to find them.
             inferred: those of them that are inferred; None to find these.
-            lacking: the launches of graphs that lack operations; None to find them.
+            lacking: the launches of which something is not in the report; None to find them.
         """
         self.trace = trace.without_rows()
         self.options = options
@@ -140,8 +155,11 @@ class Timeline:
 
     @computed_once
     def lacking_launches(self) -> LackingLaunches:
-        """The launches of graphs that lack operations."""
-        return lacking_launches(self.events.ops) if self._lacking is None else self._lacking
+        """The launches of which something is not in the report."""
+        if self._lacking is not None:
+            return self._lacking
+        unseen = unseen_waits(self.events, self.producers.latest)
+        return pl.concat([lacking_launches(self.events.ops), unseen])
 
     @computed_once
     def gap_causes(self) -> GapCauses:
@@ -327,7 +345,14 @@ class Timeline:
     @computed_once
     def instances(self) -> StepTimes:
         """When each step, and each instance of another loop, ran on each device."""
-        return find_steps(self.with_inferred, self.ops.hstack(self.loops.of_ops.get_columns()))
+        return find_steps(self.with_inferred, self._ops_of_steps)
+
+    @computed_once
+    def _ops_of_steps(self) -> pl.DataFrame:
+        """The operations, with what `find_steps` asks of them."""
+        ops = self.ops.hstack(self.loops.of_ops.get_columns())
+        early = early_in_step(ops, ended_unseen(self.bare_gaps, self.events.ops))
+        return ops.with_columns(early.alias("early"))
 
     def steps_with(self, ops: pl.DataFrame) -> StepTimes:
         """When each step would have run with the operations, in their order, at other times
@@ -335,8 +360,8 @@ class Timeline:
         if ops is self.events.ops:
             rows = self.instances
         else:
-            moved = self.ops.with_columns(ops["start_ns"], ops["end_ns"])
-            rows = find_steps(self.with_inferred, moved.hstack(self.loops.of_ops.get_columns()))
+            moved = self._ops_of_steps.with_columns(ops["start_ns"], ops["end_ns"])
+            rows = find_steps(self.with_inferred, moved)
         return rows.filter(pl.col("loop") == MAIN)
 
     @computed_once
@@ -364,6 +389,16 @@ class Timeline:
         of_steps = self.instances.filter(pl.col("loop") == MAIN)
         ranges = self.attribution.ranges.join(of_steps, on="range", how="semi")
         return engine_steps(ranges, self.events.ranges)
+
+    @computed_once
+    def engine_spans(self) -> StepSpans:
+        """When the host works on each step of a serving engine."""
+        return step_spans(self.steps, self.engine_steps)
+
+    @computed_once
+    def token_waits(self) -> TokenWaits:
+        """The calls at which the host of a serving engine waits for what a step computed."""
+        return token_waits(self.engine_spans, self.events)
 
     @computed_once
     def launches(self) -> Launches:

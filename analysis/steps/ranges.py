@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.frames.columns import distinct, number_in
+from nsysflow.analysis.frames.columns import distinct, number_in, repeated
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, on_axis
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
@@ -232,12 +232,37 @@ def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> PhaseRa
     return attribution.ranges.filter(is_step()).join(automatic, on="process", how="semi")
 
 
+EARLY_PCT: Final = 1
+"""What runs in a step before it waits for work of before the recording takes no longer."""
+
+
+def early_in_step(ops: pl.DataFrame, unseen: pl.DataFrame) -> pl.Series:
+    """Whether an operation of a step (`range`) ran while the GPU still had to do what was launched
+    before the recording, and the step begins after it.
+
+    Args:
+        ops: all operations, with `range`.
+        unseen: of `ended_unseen`.
+    """
+    if unseen.is_empty():
+        return repeated(value=False, length=len(ops))
+    key = ["range", "device_no"]
+    until = unseen.hstack(ops[key][unseen["op"]]).drop_nulls("range")
+    until = until.group_by(key).agg(pl.col("end_ns").max().alias("until_ns"))
+    rows = ops[[*key, "start_ns", "end_ns"]].join(until, on=key, how="left", maintain_order="left")
+    early = (pl.col("start_ns") < pl.col("until_ns")).fill_null(value=False)
+    length = pl.col("end_ns") - pl.col("start_ns")
+    little = 100 * length.filter(early).sum().over(key) <= EARLY_PCT * length.sum().over(key)
+    return rows.select((early & little).alias("early"))["early"]
+
+
 def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
     """When each step, and each instance of another loop, ran on each device.
 
     Args:
         attribution: nodes and paths.
-        ops: operations, with `range` and `loop` of the step or instance that launched them.
+        ops: operations, with `range` and `loop` of the step or instance that launched them, and
+            `early`: whether the step begins after them.
     """
     key = ["process", "device", "device_no"]
     ranges = attribution.ranges.select(
@@ -248,10 +273,13 @@ def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
         pl.col("end_ns").alias("done_ns"),
     )
     spans = (
-        ops[[*key, "range", "loop", "start_ns", "end_ns"]]
+        ops[[*key, "range", "loop", "start_ns", "end_ns", "early"]]
         .filter(pl.col("end_ns") > pl.col("start_ns"), pl.col("range").is_not_null())
         .group_by(*key, "loop", "range")
-        .agg(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last_ns"))
+        .agg(
+            pl.col("start_ns").filter(~pl.col("early")).min(),
+            pl.col("end_ns").max().alias("last_ns"),
+        )
         .join(ranges, on="range")
         .sort(*key, "start_ns", "begun_ns", "row")
     )

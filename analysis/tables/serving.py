@@ -188,12 +188,8 @@ def between_tokens(timeline: Timeline) -> pl.DataFrame:
 def _ends(timeline: Timeline) -> pl.DataFrame:
     """Per `range` and `device_no` of a step, `tokens_end_ns`: the end of the last operation that
     its process launched from the begin of its range to that of the next step's."""
-    ranges = timeline.steps.select("process", "range", "begun_ns", "done_ns").unique()
-    ranges = ranges.sort("process", "begun_ns", "range")
-    until = pl.coalesce(pl.col("begun_ns").shift(-1).over("process"), "done_ns")
-    spans = ranges.select("process", "range", start_ns="begun_ns", end_ns=until)
     ops = timeline.ops.select("process", "device_no", "end_ns", time_ns="launch_start_ns")
-    at = step_at(spans, ops, timeline.events.axis)
+    at = step_at(timeline.engine_spans, ops, timeline.events.axis)
     return (
         ops.with_columns(at)
         .drop_nulls("range")

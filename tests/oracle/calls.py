@@ -89,9 +89,12 @@ class Calls:
         self._marks: dict[int, list[Call]] | None = None
         self._join()
         self.lacking: dict[tuple[int | None, int | None], int]
+        self.unseen: set[tuple[int | None, int | None]] = set()
+        """§3.4: filled by `Gaps`."""
         self.classes: list[str]
         if whole is not None:  # §15.7: those of the whole trace
             self.lacking, self.classes = whole.lacking, whole.classes
+            self.unseen = whole.unseen
             return
         self.lacking = lacking_launches(self.ops)
         self.classes = [class_by_name(call.name) for call in self.calls]

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from tests.oracle.calls import STALLS, Calls
 from tests.oracle.model import Op, Overhead, PlainTrace
 from tests.oracle.phases import NOWHERE, Phases, Place
+from tests.oracle.producers import Producers
 
 CAUSES = (
     "profiler",
@@ -52,6 +53,8 @@ class Gap:
     host_place: Place = NOWHERE
     places: dict[str, Counter[tuple[str, ...] | None]] = field(default_factory=dict)
     """§3.17: by cause, kept by `idle_places`."""
+    unseen: bool = False
+    """§3.4: whether `n` waited for what was launched before the recording."""
     starts_before_launch: bool = False
     """Whether the gap starts before `L` does, so that the host was doing something else."""
 
@@ -121,6 +124,8 @@ class Gaps:
         whole: Calls | None = None,
     ) -> None:
         self.calls = Calls(trace, whole)
+        if whole is None:
+            self.calls.unseen = Producers(trace, self.calls).unseen()
         self.phases = Phases(trace)
         self.framework_gap_ns = framework_gap_ns
         self.overhead: list[Overhead] = sorted(
@@ -262,7 +267,10 @@ class Gaps:
         inside = None not in (before.graph_node, after.graph_node)
         launch = after.process, after.correlation
         one = launch == (before.process, before.correlation)
-        return "unknown" if inside and one and launch in self.calls.lacking else "dependency"
+        lost = inside and one and launch in self.calls.lacking
+        calls = (self.calls.launch[index] for index in (gap.prev_op, gap.next_op))
+        gap.unseen = launch in self.calls.unseen and len(set(calls)) > 1
+        return "unknown" if lost or gap.unseen else "dependency"
 
     def _elementary(self, threads: set[int], lo: int, hi: int) -> list[tuple[int, int]]:
         """`[lo, hi)` cut wherever anything on these threads begins or ends."""

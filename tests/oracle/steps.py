@@ -61,7 +61,7 @@ def instances_of(report: Report, name: str | None = None) -> list[Step]:
         for device in report.devices:
             bounds: list[tuple[int, int, int, Open]] = []
             for (loop, range_), ops in launched.items():
-                here = [report.ops[i] for i in ops if report.ops[i].device == device]
+                here = from_begin(report, device, ops)
                 bounds += [(first, last, loop, range_) for first, last in window(here)]
             bounds.sort(key=lambda bound: (bound[0], bound[3].start_ns, bound[3].row))
             counts: dict[int, int] = defaultdict(int)
@@ -74,6 +74,18 @@ def instances_of(report: Report, name: str | None = None) -> list[Step]:
                 found.append(Step(process, device, counts[loop], first, end, range_, is_last, loop))
                 counts[loop] += 1
     return found
+
+
+def from_begin(report: Report, device: int, ops: list[int]) -> list[Op]:
+    """§8.2: the operations of a step on a device from its begin on."""
+    here = [report.ops[i] for i in ops if report.ops[i].device == device]
+    mine = {*ops}
+    ends = [gap.end_ns for gap in report.gaps_on(device) if gap.unseen and gap.next_op in mine]
+    early = [op for op in here if op.start_ns < max(ends, default=op.start_ns)]
+    total = sum(op.end_ns - op.start_ns for op in here)
+    if 100 * sum(op.end_ns - op.start_ns for op in early) > total:
+        return here
+    return [op for op in here if op not in early]
 
 
 def launched_by(

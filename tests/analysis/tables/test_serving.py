@@ -17,7 +17,7 @@ from tests.oracle import engine_names
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces
-from tests.tiny import Row, analysis_of, call, kernel, launch, opened
+from tests.tiny import Row, analysis_of, call, kernel, launch, on_stream, opened, told
 
 NUMBERS_IN_NAMES: Final = {
     # kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, padded
@@ -185,6 +185,33 @@ def test_all_steps_of_an_engine_are_one_kind_of_step_and_judged() -> None:
     assert kinds[:-1] == [*["steady"] * 11, "one-off"]
 
 
+def late_start(before: int) -> list[Row]:
+    """A step of which the GPU begins the second operation 200 us late, as it had to do what was
+    launched before the recording; the first, on another stream, takes `before` ns."""
+    begun = 5_000 + before + 200_000
+    return [
+        opened(0, 40_000, DECODE),
+        launch(1_000, 2_000, 1),
+        on_stream(kernel(5_000, 5_000 + before, 1), 13),
+        launch(3_000, 4_000, 2),
+        kernel(begun, begun + 100_000, 2),
+        launch(6_000, 7_000, 3),
+        kernel(begun + 100_500, begun + 150_000, 3),
+    ]
+
+
+def test_a_step_begins_when_the_gpu_is_done_with_what_was_launched_before_the_recording() -> None:
+    analysis = analysis_of(*late_start(900))
+    assert analysis.steps["start_ns"].to_list() == [205_900]
+    assert analysis.serving["time_ns"].to_list() == [150_000, 150_000]
+    assert analysis.gap_summary.select(pl.col("cause").cast(pl.String), "total_ns").row(0) == (
+        "unknown",
+        200_000,
+    )
+    # more of the step ran before, so that the wait is a part of it
+    assert analysis_of(*late_start(9_000)).steps["start_ns"].to_list() == [5_000]
+
+
 PICTURES: Final[dict[str, Picture]] = {
     "one step": engine((DECODE, 100)),
     "no sampler": engine((PREFILL, 50), (DECODE, 100), (DECODE, 90), sampler=False),
@@ -199,6 +226,11 @@ PICTURES: Final[dict[str, Picture]] = {
     ],
     "around others": [*engine(*[(DECODE, 100)] * 4), replace(opened(0, 600, "worker"), row=10**6)],
     "an engine's name by hand": engine(*[("engine step", 100)] * 4),
+    "late start": late_start(900),
+    "later start": late_start(9_000),
+    "told to wait for what is recorded": told(
+        *late_start(900), launch(8_000, 8_100, 4), record=(2_100, 13), wait=(2_900, 7)
+    ),
     "nothing launched": [opened(5, 9, DECODE), launch(20, 22, 1), kernel(30, 40, 1)],
 }
 
