@@ -336,8 +336,10 @@ class JudgedReport:
 
     @computed_once
     def stalls(self) -> pl.DataFrame:
-        """Its calls that block the host: `stalls.stall_rows`."""
-        return stall_rows(self.view)
+        """Its calls that block the host: `stalls.stall_rows`; but for those at which a serving
+        engine waits for the tokens of a step, which it cannot leave out."""
+        tokens = self.timeline.token_waits["call"]
+        return stall_rows(self.view).filter(~pl.col("call").is_in(tokens.implode()))
 
     @property
     def a_step(self) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover, between, merge, on_axis, overlaps
-from nsysflow.analysis.frames.parallel import once_for_each
+from nsysflow.analysis.frames.parallel import computed_once, once_for_each
 from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import (
@@ -20,6 +20,7 @@ from nsysflow.analysis.replay.changes import (
     in_no_graph,
     with_cheaper_calls,
     with_graphs,
+    with_late_waits,
     with_less_work,
     without_calls,
     without_loops,
@@ -129,6 +130,26 @@ class Names:
         acting = acting_calls(events, self.timeline.options.kernel_classes)
         loops = read_loops(acting, reads)
         return loops.select("first", self.recorded.node_of_call[loops["call"]].alias("node"))
+
+    @computed_once
+    def token_waits(self) -> pl.DataFrame:
+        """`node`, `process`, `last` of the calls that wait for what a step of a serving engine
+        computed, in the order of the steps."""
+        timeline, calls = self.timeline, self.recorded.program.calls
+        if timeline.engine_steps.is_empty():
+            raise UnknownName(
+                f"no step of a serving engine in {timeline.trace.report}",
+                "Engines name their steps if they are told to: spec §23 has the names",
+            )
+        known = timeline.token_waits.with_columns(
+            self.recorded.node_of_call[timeline.token_waits["call"]].alias("node")
+        ).drop_nulls("node")
+        known = known.filter(calls["after"][known["node"]].is_not_null())
+        return known.select(
+            "node",
+            calls["process_no"][known["node"]].alias("process"),
+            (pl.col("range") != pl.col("range").shift(-1)).fill_null(value=True).alias("last"),
+        )
 
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
         """What to multiply each operation's time with: kernels and copies of these names,
@@ -265,6 +286,8 @@ def changed(names: Names, changes: Changes) -> Program:
     for phase, factor in changes.faster_host:
         program = with_less_work(program, names.time_in(phase), axis, factor=factor)
     program = _without(program, names, changes)
+    if changes.overlapped:
+        program = with_late_waits(program, names.token_waits)
     for phase in changes.graphs:
         waits = program.calls.filter(in_no_graph())
         whole = names.graphed_time_in(phase, waits)

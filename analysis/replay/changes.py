@@ -96,6 +96,7 @@ class Changes:
         faster_host: phases, and the factor on the host's time in them.
         async_copies: copies that block the host do so no longer.
         no_profiler: the profiler's own work takes no time.
+        overlapped: the host of a serving engine prepares a step while the GPU runs the one before.
         even_ranks: every rank of a run computes as long as they do in the mean.
         unawaited: ranks of a run that the others do not wait for.
     """
@@ -107,6 +108,7 @@ class Changes:
     faster_host: tuple[tuple[str, float], ...] = ()
     async_copies: bool = False
     no_profiler: bool = False
+    overlapped: bool = False
     even_ranks: bool = False
     unawaited: tuple[int, ...] = ()
 
@@ -126,6 +128,7 @@ class Changes:
             faster_host=_smallest(factor for changes in every for factor in changes.faster_host),
             async_copies=any(changes.async_copies for changes in every),
             no_profiler=any(changes.no_profiler for changes in every),
+            overlapped=any(changes.overlapped for changes in every),
             even_ranks=any(changes.even_ranks for changes in every),
             unawaited=tuple(dict.fromkeys(rank for changes in every for rank in changes.unawaited)),
         )
@@ -145,6 +148,8 @@ class Changes:
             yield "--async-copies"
         if self.no_profiler:
             yield "--no-profiler"
+        if self.overlapped:
+            yield "--overlap-scheduling"
 
 
 def _smallest(factors: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
@@ -186,6 +191,34 @@ def without_calls(program: Program, nodes: pl.Series) -> Program:
     soon = pl.min_horizontal("lag_ns", program.usual_lag_ns)
     ops = program.ops.with_columns(pl.when(copied).then(soon).otherwise("lag_ns").alias("lag_ns"))
     return replace(program, calls=calls, ops=ops)
+
+
+def with_late_waits(program: Program, waits: pl.DataFrame) -> Program:
+    """`program` in which the host waits for what a step computed only after it launched the next.
+
+    The last wait of a step waits for what that of the step before waited for, the others for
+    nothing. Copies block no longer.
+
+    Args:
+        program: what to change.
+        waits: `node`, `process`, `last`, in the order of the steps.
+    """
+    calls = program.calls
+    blocking = waits.filter(calls["class"][waits["node"]] == "blocking_copy")["node"]
+    program = without_calls(program, blocking)
+    last = waits.filter("last").with_columns(calls["after"][waits.filter("last")["node"]])
+    earlier = last.with_columns(pl.col("after").shift(1).over("process"))
+    none = waits.filter(~pl.col("last")).select("node", after=pl.lit(None, pl.UInt32))
+    moved = pl.concat([none, earlier.select("node", "after")])
+    gone = moved.filter(pl.col("after").is_null())["node"]
+    return_ns = calls["after_ns"].scatter(gone, None)
+    return replace(
+        program,
+        calls=program.calls.with_columns(
+            calls["after"].scatter(moved["node"], moved["after"]).alias("after"),
+            return_ns.alias("after_ns"),
+        ),
+    )
 
 
 def without_loops(program: Program, loops: pl.DataFrame, launched: pl.Series) -> Program:

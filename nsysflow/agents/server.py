@@ -202,6 +202,9 @@ class Tools:
         ] = {},  # noqa: B006
         async_copies: Annotated[bool, Field(description="Let no copy block the host.")] = False,
         no_profiler: Annotated[bool, Field(description="Remove the profiler's own work.")] = False,
+        overlapped: Annotated[
+            bool, Field(description="Let a serving engine prepare a step during the one before.")
+        ] = False,
     ) -> Annotated[CallToolResult, replaying.Replayed]:
         """Show what a change to the program would save, before you write it.
 
@@ -215,6 +218,7 @@ class Tools:
             faster_host=tuple(faster_host.items()),
             async_copies=async_copies,
             no_profiler=no_profiler,
+            overlapped=overlapped,
         )
         return _result(lambda: replaying.what_if(self._reports, report, changes))
 

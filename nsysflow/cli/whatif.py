@@ -141,6 +141,13 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     is_flag=True,
     help="Remove the profiler's own work, as far as the report records it.",
 )
+@option(
+    "--overlap-scheduling",
+    "overlapped",
+    section=_CHANGE,
+    is_flag=True,
+    help="Let the host of a serving engine prepare a step while the GPU runs the one before.",
+)
 @step_options
 @own_option
 @option("--json", "as_json", section="What to print", is_flag=True, help="Print a JSON document.")

@@ -49,6 +49,7 @@ def whatif(
     faster_host: Mapping[str, float] | None = None,
     async_copies: bool = False,
     no_profiler: bool = False,
+    overlapped: bool = False,
     options: Options | None = None,
 ) -> Document:
     """What changes to a program would save, as `nsysflow whatif --json` prints it.
@@ -63,6 +64,7 @@ def whatif(
         faster_host: factors on the time of host code in phases.
         async_copies: let no copy block the host.
         no_profiler: remove the profiler's own work.
+        overlapped: let a serving engine prepare a step while the GPU runs the one before.
         options: which steps to take; None takes those of the report.
 
     Raises:
@@ -77,6 +79,7 @@ def whatif(
         faster_host=_factors(faster_host),
         async_copies=async_copies,
         no_profiler=no_profiler,
+        overlapped=overlapped,
     )
     chosen = options or Options()
     require_valid(chosen)

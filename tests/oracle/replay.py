@@ -3,7 +3,8 @@
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from itertools import combinations, pairwise
 from statistics import median
 
@@ -270,6 +271,31 @@ class Replay:
         """When each operation ends, with the calls of these classes removed (rule 12)."""
         return self.run({c for c in self.nodes if self.classes[c] in set(classes)}, {})[1]
 
+    def ends_overlapped(self, waits: Iterable[list[list[int]]]) -> list[int]:
+        """When each operation ends, with the token waits of a step a step later (rule 24).
+
+        Args:
+            waits: per process and step, the calls.
+        """
+        after = dict(self.after)
+        taken: set[int] = set()
+        for steps in waits:
+            before: int | None = None
+            for step in steps:
+                known = [c for c in (self.holder[call] for call in step) if c in self.after]
+                taken |= {*known}
+                for c in known:
+                    del after[c]
+                if known:
+                    target, back = self.after[known[-1]]
+                    if before is not None:
+                        after[known[-1]] = (before, back)
+                    before = target
+        late = copy(self)
+        late.after = after
+        copies = {c for c in taken if self.classes[c] == "blocking_copy"}
+        return late.run(copies, {}, late=copies & {*after})[1]
+
     def ends_without_loops(self) -> list[int]:
         """When each operation ends, without all syncs and blocking copies and the loops that these
         stand in (rule 21)."""
@@ -350,6 +376,7 @@ class Replay:
         ended: Mapping[int, int],
         less: Mapping[int, tuple[int, int]] | None = None,
         loops: Iterable[list[int]] = (),
+        late: Collection[int] = (),
     ) -> tuple[list[int], list[int]]:
         """When each operation starts and ends.
 
@@ -358,6 +385,7 @@ class Replay:
             ended: the ends that other ranks decide, by operation.
             less: what a call takes less of its work, and of its own cost.
             loops: the calls of loops that go.
+            late: removed calls that wait all the same.
         """
         free = {c for loop in loops for c in loop}
         behind = {c for loop in loops for c in loop[1:]}
@@ -387,7 +415,7 @@ class Replay:
                 copies = self.classes[i] == "blocking_copy"
                 removed = min(self.cost[i], copying) if copies else 0
                 end[i] = start[i] + (removed if i in gone else cost_ns) * (i not in free)
-            elif kind == 0 and i not in gone | free:
+            elif kind == 0 and (i in late or i not in gone | free):
                 target, back = self.after[i]
                 end[i] = max(end[i], ends[target] + back)
             elif kind == 2:

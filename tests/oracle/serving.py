@@ -62,6 +62,39 @@ def between_tokens(report: Report, step: Step) -> int | None:
     return None if end is None or begin is None else end - begin
 
 
+def token_waits(report: Report) -> list[list[list[int]]]:
+    """§14.23: per process and step, the calls that wait for what the step computed."""
+    found = []
+    for process in sorted({step.process for step in engine_steps(report)}):
+        ranges = {one.range_ for one in engine_steps(report) if one.process == process}
+        ordered = sorted(ranges, key=lambda one: (one.start_ns, one.row))
+        ends = [*(one.start_ns for one in ordered[1:]), *(one.end_ns for one in ordered[-1:])]
+        spans = zip((one.start_ns for one in ordered), ends, strict=True)
+        found.append([_waits_in(report, process, begin, end) for begin, end in spans])
+    return found
+
+
+def _waits_in(report: Report, process: int, begin: int, end: int) -> list[int]:
+    calls = report.calls
+    of_op = [(op, launch) for op, launch in zip(report.ops, calls.launch, strict=True)]
+    kernels = [
+        calls.calls[launch].start_ns
+        for op, launch in of_op
+        if launch is not None and op.process == process and op.kind in ("kernel", "graph")
+    ]
+    launched = [start for start in kernels if begin <= start < end]
+    to_gpu = {launch for op, launch in of_op if op.short_name == "memcpy HtoD"}
+    return [
+        index
+        for index, call in enumerate(calls.calls)
+        if call.process == process
+        and calls.classes[index] in ("sync", "blocking_copy")
+        and index not in to_gpu
+        and launched
+        and max(launched) < call.start_ns < end
+    ]
+
+
 def serving_steps(report: Report) -> list[Row]:
     """§23.3 to §23.6: a row per step of an engine."""
     by_step = {(row["process"], row["device"], row["step"]): row for row in steps(report)}

@@ -110,6 +110,8 @@ def finding(**fields: Any) -> Finding:
          "with 3 kernels at 30 % to 70 % of the time"),
         (Changes(faster_host=(("data", 0.0),)), "with the host's code in data taking no time"),
         (Changes(no_profiler=True), "without the profiler's own work"),
+        (Changes(overlapped=True),
+         "with the host preparing each step while the GPU runs the one before"),
         (Changes(removed=(Removal(kind="sync"), Removal(kind="copy"))),
          "without this wait and with copies that do not block the host"),
     ],

@@ -31,6 +31,7 @@ from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
+from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,
     fp64_kernels,
@@ -64,6 +65,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
 """Those about the time that kernels take."""
 
 RULES: Final[tuple[Rule, ...]] = (
+    serial_scheduling,
     waits,
     blocking_copies,
     allocator_churn,
