@@ -18,6 +18,7 @@ from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.dispatch import is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark, slim_payload
+from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.sampled import (
     BACKTRACE,
     SAMPLE,
@@ -47,6 +48,7 @@ _PACKED_STACK_SQL: Final = (
     "jsonText, (SELECT value FROM src.StringIds WHERE id = jsonTextId)) AS BLOB))"
 )
 _PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
+_NAME_SQL: Final = "name(CAST(text AS BLOB))"
 _TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
 _REGISTERED_TEXT_SQL: Final = (
     "mark(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
@@ -74,6 +76,7 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
         for name, function in (
             ("stack", stacks.number),
             ("mark", slim_mark),
+            ("name", without_private),
             ("payload", slim_payload),
             ("loss", _loss),
         ):
@@ -139,6 +142,7 @@ def _copy(
         types = nvtx_event_types(raw.event_types)
         kept = (str(number) for name, number in types.items() if name != "NvtxMark")
         where = f"eventType IN ({', '.join(kept)})"
+        exprs = [_NAME_SQL if name == "text" else quoted(name) for name in columns]
         if "jsonText" in there:
             columns, exprs = [*columns, "jsonText"], [*exprs, _PAYLOAD_SQL]
     else:
@@ -196,9 +200,14 @@ def _copy_strings(
     db.executemany("INSERT INTO files (id) VALUES (?)", files)
     db.executemany("INSERT OR IGNORE INTO named VALUES (?)", functions)
     _shorten_files(db)
+    db.execute("CREATE TEMP TABLE texts (id INTEGER PRIMARY KEY)")
+    if "textId" in present.get("NVTX_EVENTS", ()):
+        ids = "SELECT textId FROM main.NVTX_EVENTS WHERE textId NOT NULL"
+        db.execute(f"INSERT OR IGNORE INTO texts {ids}")
     db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(
-        "INSERT INTO main.StringIds SELECT id, coalesce(files.value, s.value)"
+        "INSERT INTO main.StringIds SELECT id, coalesce(files.value,"
+        " CASE WHEN id IN texts THEN name(CAST(s.value AS BLOB)) END, s.value)"
         " FROM src.StringIds AS s LEFT JOIN files USING (id)"
         " WHERE id IN named OR files.value NOT NULL ORDER BY id"
     )

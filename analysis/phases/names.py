@@ -7,6 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import SERIAL_NUMBERS
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.load.private_names import LEAST_DIGITS, LONG_WORD, UUID
 from nsysflow.analysis.phases.engine_steps import ENGINE_FORMS, ENGINE_STEP
 
 _TIMES: Final = (
@@ -125,12 +126,6 @@ _NAME_PATTERNS: Final = (
 )
 """What is replaced by what, in this order."""
 
-_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-_LONG: Final = r"^(?:0x[0-9a-fA-F]{6,}|[0-9a-f]{12,}|[0-9a-z]{32,})$"
-
-_LEAST_DIGITS: Final = 2
-"""A long word without digits is a word."""
-
 _ID: Final = "\ue000"
 """Stands where an id stood; of Unicode's private use area, so in no name."""
 
@@ -152,9 +147,9 @@ def plain_names(names: pl.Series) -> pl.Series:
 
 def _without_ids(names: pl.Series) -> pl.Series:
     """Names without UUIDs, addresses and hashes."""
-    words = names.str.replace_all(_UUID, _ID).str.extract_all(r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+")
+    words = names.str.replace_all(UUID, _ID).str.extract_all(r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+")
     word = pl.element()
-    is_id = word.str.contains(_LONG) & (word.str.count_matches("[0-9]") >= _LEAST_DIGITS)
+    is_id = word.str.contains(f"^{LONG_WORD}$") & (word.str.count_matches("[0-9]") >= LEAST_DIGITS)
     marked = words.list.eval(pl.when(is_id).then(pl.lit(_ID)).otherwise(word)).list.join("")
     return marked.str.replace_all(_JOINED, "")
 

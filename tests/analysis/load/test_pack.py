@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
+from nsysflow.analysis.phases.names import group_names
 from nsysflow.base.errors import Damaged, NotAReport, OutputError
 from tests.analyses import few_reports, loaded
 from tests.analysis.load import frames
@@ -126,6 +127,56 @@ def test_a_packed_report_holds_what_the_analysis_needs_and_no_planted_secret(sha
     assert trace.captures.rows() == [(process(), "3:2:5", None)]
     assert trace.diagnostics.rows() == [(3, "CUDA events were lost in (path)")]
     assert trace.source.endswith("schema 3.20.3")
+
+
+PRIVATE_NAMES = {
+    "generate prompt='Tell me a secret'": "generate prompt=(text)",
+    "prompt: tell me": "prompt: (text)",
+    'say "hello there" now': "say (text) now",
+    "request cmpl-0f8fad5b-d9cb-469f-a165-70867728950e": "request cmpl-0",
+    "request_ids=[a1, b2] bs=2": "request_ids=0 bs=2",
+    "req 0f8fad5b-d9cb-469f-a165-70867728950e": "req 00000000-0000-0000-0000-000000000000",
+    "hash 0123456789abcdef": "hash 0000000000000000",
+    "load /home/me/llama/x.safetensors now": "load (path) now",
+    "load C:\\Users\\me\\m.bin": "load (path)",
+    "model=meta-llama/Llama-3-8B step": "model=(path) step",
+    "models--meta--llama/refs": "(path)",
+    # nobody's secrets
+    **{
+        name: name
+        for name in (
+            *(
+                "forward",
+                "/step/forward",
+                "step/forward",
+                "prompts=3",
+                "it's a dog's name",
+                "text: x",
+            ),
+            *("execute_context_2(6144)_generation_3(3)", "decode[bs=117/128 tok=117 d=117]"),
+            *("aten::mm, seq = 3, sizes = [[1, 2]]", "ivf::search(k = 10)", "query_key_value"),
+            *("{'Module': 'model.layers.0', 'Static Params': {}}", "é", "request 17", ""),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_names_of_ranges_lose_prompts_ids_and_paths(tmp_path: Path, registered: bool) -> None:
+    """Also where a name is a registered string."""
+    report, out = tmp_path / "private.sqlite", tmp_path / "shared.sqlite"
+    key = "textId" if registered else "text"
+    texts = [{"text": None, key: name} for name in PRIVATE_NAMES]
+    write_export(report, kernels=[{}], calls=[{}], nvtx=texts)
+    pack(report, out)
+    assert load(out).ranges["name"].to_list() == [*PRIVATE_NAMES.values()]
+
+
+def test_an_id_becomes_one_that_the_analysis_drops_as_well() -> None:
+    names = pl.Series([name for name, left in PRIVATE_NAMES.items() if "00000" in left])
+    left = pl.Series([PRIVATE_NAMES[name] for name in names])
+    assert len(names) == 2
+    assert group_names(left).to_list() == group_names(names).to_list()
 
 
 def test_backtraces_stay_with_shortened_paths(shared: Path) -> None:
