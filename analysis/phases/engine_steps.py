@@ -34,8 +34,15 @@ looks at, and for how many requests it has room (a CUDA graph's size). What a na
 null; the kind is null where a step has no requests."""
 EngineNumbers = Annotated[pl.DataFrame, ENGINE_NUMBERS]
 
-ENGINE_STEPS: Final = pl.Schema({"range": pl.UInt32(), "process": pl.Int64(), **ENGINE_NUMBERS})
-"""A row per step of a serving engine."""
+ENGINE_STEPS: Final = pl.Schema(
+    {
+        "range": pl.UInt32(),
+        "process": pl.Int64(),
+        "automatic": pl.Boolean(),
+        **ENGINE_NUMBERS,
+    }
+)
+"""A row per step of a serving engine; and per automatic step that is one token of `generate`."""
 EngineSteps = Annotated[pl.DataFrame, ENGINE_STEPS]
 
 _N: Final = "([0-9]{1,12})"
@@ -53,6 +60,10 @@ ENGINE_FORMS: Final = (
 
 _VLLM, _VLLM_BEFORE, _TENSORRT, _SGLANG, _ATOM = ENGINE_FORMS
 
+TOKEN: Final = "token"
+TOKEN_FORM: Final = rf"^token\[(prefill|decode) bs={_N} tok={_N}\]$"
+"""Our own annotation of one call of the model in `generate`, which is called `TOKEN`."""
+
 _READS_PROMPTS: Final = ("EXTEND", "SPLIT_PREFILL", "prefill")
 _ONE_TOKEN_EACH: Final = ("DECODE", "decode")
 """Unless the name says how many."""
@@ -68,9 +79,38 @@ def engine_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
     key = ["process", "row"]
     steps = ranges.filter(pl.col("name") == ENGINE_STEP)[["range", *key]]
     names = steps.join(raw[[*key, "name"]], on=key, how="left", maintain_order="left")["name"]
-    return steps.hstack(engine_numbers(names).get_columns()).match_to_schema(
-        ENGINE_STEPS, extra_columns="ignore"
+    return _with_numbers(steps, names, automatic=False)
+
+
+def generated_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
+    """Those automatic steps in which just one token of `generate` begins, with its numbers.
+
+    Args:
+        ranges: automatic steps: `range`, `process`, `start_ns`, `end_ns`.
+        raw: the report's automatic ranges: `process`, `start_ns`, `name`.
+    """
+    tokens = raw.filter(pl.col("name").str.contains(TOKEN_FORM)).sort("start_ns")
+    steps = ranges.select("range", "process", "end_ns", begun_ns="start_ns").sort("begun_ns")
+    inside = (
+        tokens.join_asof(
+            steps,
+            left_on="start_ns",
+            right_on="begun_ns",
+            by="process",
+            check_sortedness=False,
+        )
+        .filter(pl.col("start_ns") < pl.col("end_ns"))
+        .unique("range", keep="none")
+        .sort("range")
     )
+    return _with_numbers(inside, inside["name"], automatic=True)
+
+
+def _with_numbers(steps: pl.DataFrame, names: pl.Series, *, automatic: bool) -> EngineSteps:
+    """`steps` with the numbers in their raw names."""
+    marked = steps[["range", "process"]].with_columns(automatic=pl.lit(automatic))
+    numbers = engine_numbers(names).get_columns()
+    return marked.hstack(numbers).match_to_schema(ENGINE_STEPS)
 
 
 def engine_numbers(raw: pl.Series) -> EngineNumbers:
@@ -142,8 +182,9 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
     """The numbers in names that list them by key: `bs=2 toks=96`."""
     said = {key: _said(key) for key in ("c", "g", "c_sq", "g_sq", "c_sk", "g_sk", "sk")}
     tokens = pl.coalesce(_said("toks"), _said("tok"))
-    mode = pl.coalesce(pl.col("name").str.extract(form, 1) for form in (_SGLANG, _ATOM))
-    size = pl.coalesce(_number(_SGLANG, 2), _number(_ATOM, 2))
+    forms = (_SGLANG, _ATOM, TOKEN_FORM)
+    mode = pl.coalesce(pl.col("name").str.extract(form, 1) for form in forms)
+    size = pl.coalesce(_number(form, 2) for form in forms)
     mixed, prompts = mode == "MIXED", mode.is_in(_READS_PROMPTS)
     one_each = pl.when(mode.is_in(_ONE_TOKEN_EACH)).then(size)
     generated = pl.coalesce(said["g_sq"], tokens, one_each)
@@ -171,4 +212,4 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
 
 def _said(key: str) -> pl.Expr:
     """What follows `key=` in a list; null where nothing does."""
-    return _number(rf"(?s)^(?:step|prefill|decode)\[.* {key}={_N}[ \]]", 1)
+    return _number(rf"(?s)^(?:step|prefill|decode|token)\[.* {key}={_N}[ \]]", 1)

@@ -8,7 +8,12 @@ import polars as pl
 from nsysflow.analysis.events.activity import SERIAL_NUMBERS
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.load.private_names import LEAST_DIGITS, LONG_WORD, UUID
-from nsysflow.analysis.phases.engine_steps import ENGINE_FORMS, ENGINE_STEP
+from nsysflow.analysis.phases.engine_steps import (
+    ENGINE_FORMS,
+    ENGINE_STEP,
+    TOKEN,
+    TOKEN_FORM,
+)
 
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
@@ -118,6 +123,7 @@ _NAME_PATTERNS: Final = (
     (r"(?s)\{[^{}]*:[^{}]*\}", ""),  # Lightning: the settings of a callback
     (r"^\[pl\]\[(?:profile|module)\]", ""),  # Lightning
     *((form, ENGINE_STEP) for form in ENGINE_FORMS),
+    (TOKEN_FORM, TOKEN),
     (r"^step\[([A-Z_]+) bs=[^\]]*\]$", "step[${1}]"),  # SGLang: a step without a forward pass
     (r"^(Torch-Compiled Region: (?:![0-9]+/)?[0-9]+)/[0-9_]+$", "${1}"),  # Dynamo: recompiled
     (r"^(ProfilerStep)#[0-9]+$", "${1}"),

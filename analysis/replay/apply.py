@@ -136,7 +136,7 @@ class Names:
         """`node`, `process`, `last` of the calls that wait for what a step of a serving engine
         computed, in the order of the steps."""
         timeline, calls = self.timeline, self.recorded.program.calls
-        if timeline.engine_steps.is_empty():
+        if timeline.engine_steps["automatic"].all():
             raise UnknownName(
                 f"no step of a serving engine in {timeline.trace.report}",
                 "Engines name their steps if they are told to: spec §23 has the names",

@@ -64,8 +64,8 @@ from nsysflow.analysis.idle.run_ahead import (
 from nsysflow.analysis.idle.samples import INSTANTS, has_host_stacks, host_instants
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
-from nsysflow.analysis.phases.automatic import is_step
-from nsysflow.analysis.phases.engine_steps import EngineSteps, engine_steps
+from nsysflow.analysis.phases.automatic import is_automatic, is_step
+from nsysflow.analysis.phases.engine_steps import EngineSteps, engine_steps, generated_steps
 from nsysflow.analysis.phases.graphs import listed_captures
 from nsysflow.analysis.phases.stacks import OpenRanges, StacksFound
 from nsysflow.analysis.phases.work import Work, phase_work
@@ -385,10 +385,17 @@ class Timeline:
 
     @computed_once
     def engine_steps(self) -> EngineSteps:
-        """The steps that are a serving engine's, with the numbers in their names."""
+        """The steps that are a serving engine's, or one token of `generate`, with the numbers in
+        their names."""
         of_steps = self.instances.filter(pl.col("loop") == MAIN)
         ranges = self.attribution.ranges.join(of_steps, on="range", how="semi")
-        return engine_steps(ranges, self.events.ranges)
+        ours = self.events.ranges.filter(is_automatic())
+        return pl.concat(
+            [
+                engine_steps(ranges, self.events.ranges),
+                generated_steps(ranges.filter(is_step()), ours),
+            ]
+        )
 
     @computed_once
     def engine_spans(self) -> StepSpans:
@@ -398,7 +405,8 @@ class Timeline:
     @computed_once
     def token_waits(self) -> TokenWaits:
         """The calls at which the host of a serving engine waits for what a step computed."""
-        return token_waits(self.engine_spans, self.events)
+        named = self.engine_steps.filter(~pl.col("automatic"))
+        return token_waits(step_spans(self.steps, named), self.events)
 
     @computed_once
     def launches(self) -> Launches:

@@ -62,7 +62,7 @@ def with_kinds(
         compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
         launches: all kernel launches; None where none lost its operation.
         captured: the processes that captured a window of their steps.
-        engines: the steps of serving engines.
+        engines: the steps of serving engines, and tokens of `generate`.
         communicating: the processes that run communication kernels.
         skip: how many leading steps are never steady; None takes the default.
         axis: of the devices.
@@ -76,7 +76,7 @@ def with_kinds(
         _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
         _ends_early(steps, communicating).alias("ends_early"),
     )
-    in_midst = pl.concat([captured, engines["process"]])
+    in_midst = pl.concat([captured, engines.filter(~pl.col("automatic"))["process"]])
     steps = steps.with_row_index("row").with_columns(_apart(in_midst, skip).alias("apart"))
     compared = _compared(steps.filter(pl.col("apart").is_null()), engines)
     # a window begins on an idle GPU

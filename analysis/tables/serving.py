@@ -31,7 +31,8 @@ _MEANINGS: Final = {
 
 SERVING_STEPS: Final = TableSchema(
     """One row per process, device and step of a serving engine, with the numbers that the engine
-    writes into the name of the step's range. What a name does not say is null.""",
+    writes into the name of the step's range; and per call of the model in `generate` of
+    transformers. What a name does not say is null.""",
     [
         *shared("report process device"),
         Column("step", pl.Int64(), "the step's number on its GPU, from 0, as in steps"),
@@ -99,7 +100,7 @@ SERVING: Final = TableSchema(
 
 def serving_steps(view: View) -> pl.DataFrame:
     """The SERVING_STEPS table."""
-    numbers = view.timeline.engine_steps.drop("process").rename({"kind": "does"})
+    numbers = view.timeline.engine_steps.drop("process", "automatic").rename({"kind": "does"})
     waited = pl.sum_horizontal(f"{cause}_ns" for cause in BY_HOST).alias("host_wait_ns")
     return (
         timed_steps(view)
@@ -156,7 +157,7 @@ def between_tokens(timeline: Timeline) -> pl.DataFrame:
     """Per `range` and `device_no` of a step that decodes, `between_tokens_ns`."""
     track = ["process", "device_no"]
     steps = (
-        timeline.steps.join(timeline.engine_steps.drop("process", "kind"), on="range")
+        timeline.steps.join(timeline.engine_steps.drop("process", "automatic", "kind"), on="range")
         .join(timeline.engine_steps.select("range", does="kind"), on="range")
         .join(_ends(timeline), on=["range", "device_no"], how="left")
         .sort(*track, "step")
@@ -207,7 +208,7 @@ TABLES: Final = (
         json_key="serving",
         page_rows=8,
         full_rows=30,
-        filled_by="record a serving engine that names its steps, such as vLLM or SGLang",
+        filled_by="record an engine that names its steps, such as vLLM or SGLang, or transformers",
         shown=(
             "report process device kind steps requests_per_step tokens_per_s median_ns p95_ns "
             "between_tokens_ns between_tokens_p95_ns host_wait_pct padding_pct"
@@ -220,7 +221,7 @@ TABLES: Final = (
         csv="with rows",
         json_key=None,
         judged=False,
-        filled_by="record a serving engine that names its steps, such as vLLM or SGLang",
+        filled_by="record an engine that names its steps, such as vLLM or SGLang, or transformers",
         shown=(
             "report process device step kind requests tokens time_ns host_wait_ns "
             "between_tokens_ns context_tokens padded_requests"

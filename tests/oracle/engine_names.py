@@ -13,7 +13,12 @@ N = r"([0-9]{1,12})"
 
 def is_engine_step(name: str) -> bool:
     """§23.1: whether a serving engine wrote this name."""
-    return counted(name) is not None or listed(name) is not None
+    return not is_token(name) and (counted(name) is not None or listed(name) is not None)
+
+
+def is_token(name: str) -> bool:
+    """§23.8: whether it is our own annotation of a call of the model in `generate`."""
+    return name.startswith("token[") and listed(name) is not None
 
 
 def plus(*parts: int | None) -> int | None:
@@ -64,7 +69,8 @@ def listed(name: str) -> dict[str, int | None] | None:
     modes = "EXTEND|SPLIT_PREFILL|MIXED|DECODE|TARGET_VERIFY"
     sglang = re.fullmatch(rf"step\[({modes}) bs={N}()((?: [^\]]*)?)\]", name, re.DOTALL)
     atom = re.fullmatch(rf"(prefill|decode)\[bs={N}(?:/{N})?((?: [^\n]*)?)\]", name)
-    found = sglang or atom
+    ours = re.fullmatch(rf"token\[(prefill|decode) bs={N}()( tok={N})\]", name)
+    found = sglang or atom or ours
     if not found:
         return None
     mode, size, rest = found[1], int(found[2]), found[4]

@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tests.oracle.engine_names import ENGINE_STEP, is_engine_step
+from tests.oracle.engine_names import ENGINE_STEP, is_engine_step, is_token
 
 TIMES = {
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
@@ -74,6 +74,8 @@ def framework_form(name: str) -> str:
             break
     if is_engine_step(name):
         name = ENGINE_STEP
+    if is_token(name):
+        name = "token"
     forward = re.match(r"step\[([A-Z_]+) bs=[^\]]*\]\Z", name)
     name = f"step[{forward[1]}]" if forward else name
     region = re.match(r"(Torch-Compiled Region: (![0-9]+/)?[0-9]+)/[0-9_]+\Z", name)

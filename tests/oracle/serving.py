@@ -4,24 +4,20 @@ from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, engine_numbers, plus
+from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, plus
 from tests.oracle.once import once
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.stats import percentile, std, whole
-from tests.oracle.steps import Step, steps, steps_of
+from tests.oracle.steps import Step, step_numbers, steps, steps_of
 
 BY_HOST = ("sync", "blocking_copy", "alloc", "module_load", "api", "host", "launch")
 
 
 @once
 def engine_steps(report: Report) -> dict[Step, dict[str, Any]]:
-    """The steps that are an engine's, with their numbers."""
-    raw = {(one.process, one.row): one.name for one in report.trace.ranges}
-    return {
-        step: engine_numbers(raw[step.process, step.range_.row])
-        for step in steps_of(report)
-        if step.range_.name == ENGINE_STEP
-    }
+    """The steps that are an engine's, or a token of `generate`, with their numbers."""
+    numbers = ((step, step_numbers(report, step)) for step in steps_of(report))
+    return {step: found for step, found in numbers if found is not None}
 
 
 def token_end(report: Report, step: Step) -> int | None:
@@ -65,8 +61,9 @@ def between_tokens(report: Report, step: Step) -> int | None:
 def token_waits(report: Report) -> list[list[list[int]]]:
     """§14.23: per process and step, the calls that wait for what the step computed."""
     found = []
-    for process in sorted({step.process for step in engine_steps(report)}):
-        ranges = {one.range_ for one in engine_steps(report) if one.process == process}
+    named = [step for step in engine_steps(report) if step.range_.name == ENGINE_STEP]
+    for process in sorted({step.process for step in named}):
+        ranges = {one.range_ for one in named if one.process == process}
         ordered = sorted(ranges, key=lambda one: (one.start_ns, one.row))
         ends = [*(one.start_ns for one in ordered[1:]), *(one.end_ns for one in ordered[-1:])]
         spans = zip((one.start_ns for one in ordered), ends, strict=True)

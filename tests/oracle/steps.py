@@ -4,17 +4,18 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import median
+from typing import Any
 
 from tests.oracle import bound
 from tests.oracle.accounting import Keep, is_comm, length, parts, union, window
-from tests.oracle.engine_names import ENGINE_STEP, engine_numbers
+from tests.oracle.engine_names import ENGINE_STEP, engine_numbers, is_token
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
 from tests.oracle.loops import loops_of
 from tests.oracle.lost import in_stretches, kernel_launches
 from tests.oracle.model import Op
 from tests.oracle.once import once
-from tests.oracle.phases import Open
+from tests.oracle.phases import AUTOMATIC, Open
 from tests.oracle.report import Report, Row, causes_of, os_pid
 from tests.oracle.stats import percentile, whole
 from tests.oracle.step_paths import automatic_steps, ranges_give_none, step_paths
@@ -180,14 +181,29 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
     return found
 
 
+def step_numbers(report: Report, step: Step) -> dict[str, Any] | None:
+    """§23.3, §23.8: the numbers of a step of an engine, or of a token of `generate`; None of
+    others."""
+    mine = [one for one in report.trace.ranges if one.process == step.process]
+    if step.range_.name == ENGINE_STEP:
+        return engine_numbers(next(one.name for one in mine if one.row == step.range_.row))
+    if step.range_ not in report.phases.automatic_steps.get(step.process, []):
+        return None
+    tokens = [
+        one.name
+        for one in mine
+        if one.domain == AUTOMATIC
+        and is_token(one.name)
+        and (one.end_ns is None or one.end_ns >= one.start_ns)
+        and step.range_.start_ns <= one.start_ns < step.range_.end_ns
+    ]
+    return engine_numbers(tokens[0]) if len(tokens) == 1 else None
+
+
 def is_compared(report: Report, step: Step) -> bool:
     """§8.14: steps of an engine that do more than decode are not."""
-    if step.range_.name != ENGINE_STEP:
-        return True
-    mine = [one for one in report.trace.ranges if one.process == step.process]
-    raw = next(one.name for one in mine if one.row == step.range_.row)
-    kind: str | None = engine_numbers(raw)["kind"]
-    return kind == "decode"
+    numbers = step_numbers(report, step)
+    return numbers is None or numbers["kind"] == "decode"
 
 
 def ends_early(report: Report, step: Step, steps: list[Step]) -> bool:

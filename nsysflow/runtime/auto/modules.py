@@ -38,7 +38,7 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
         if is_compiling() or here.busy or (THIS_PROCESS.recorded and steps.trains):
             return call(self, *args, **kwargs)
         here.busy = True
-        model, close = apart(names.open, self)
+        model, close = apart(names.open, self, args, kwargs)
         try:
             result = call(self, *args, **kwargs)
         finally:
@@ -71,7 +71,7 @@ class Names:
         self._ranges = ranges
         self._own: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
-    def open(self, module: Any) -> tuple[bool, Any]:
+    def open(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
         """Open the range of a call: whether it is one of a model, and what closes the range."""
         ranges = self._ranges
         own = self._own.get(module)
@@ -81,15 +81,31 @@ class Names:
             return False, ranges.open(own)
         ranges.steps.before_call()
         if ranges.here.tokens is not None:
-            _next_token(ranges, ranges.here.tokens)
+            _next_token(ranges, ranges.here.tokens, _batch(args, kwargs))
         judged = ranges.steps.stepped and not module.training
         return True, ranges.open(EVAL if judged else FORWARD)
 
 
-def _next_token(ranges: Ranges, tokens: list[Any]) -> None:
+def _next_token(ranges: Ranges, tokens: list[Any], batch: tuple[int, int] | None) -> None:
+    """Close the range of the token before, and open one that names the batch (spec §23.8)."""
+    kind = "decode" if tokens else "prefill"
     while tokens:
         tokens.pop()()
-    tokens.append(ranges.open("token"))
+    numbers = f"[{kind} bs={batch[0]} tok={batch[0] * batch[1]}]" if batch else ""
+    tokens.append(ranges.open(f"token{numbers}"))
+
+
+_INPUTS: Final = ("input_ids", "inputs_embeds")
+
+
+def _batch(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int] | None:
+    """How many sequences a call of a language model has, and how many tokens of each; None where
+    its input does not say."""
+    for given in (*map(kwargs.get, _INPUTS), *args[:1]):
+        shape = getattr(given, "shape", None)
+        if shape is not None:
+            return (int(shape[0]), int(shape[1])) if len(shape) > 1 else None
+    return None
 
 
 def own_name(module: Any) -> str:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.phases.engine_steps import ENGINE_NUMBERS, engine_numbers
+from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_agrees, assert_pictures_agree
 from tests.analyses import EXAMPLES
 from tests.oracle import engine_names
@@ -56,6 +57,8 @@ NUMBERS_IN_NAMES: Final = {
     "[Executor] _forward_step 14: 0 ctx reqs, 0 ctx tokens, 31 gen reqs": (
         *("decode", 31, 0, 31, 31, 0, 31, None, None),
     ),
+    "token[decode bs=4 tok=4]": ("decode", 4, 0, 4, 4, 0, 4, None, None),
+    "token[prefill bs=4 tok=40]": ("prefill", 4, 4, 0, 40, 40, 0, None, None),
     # no engine writes these
     "decode bs=64": (None,) * 9,
     "execute_context_1234567890123(1)_generation_3(3)": (None,) * 9,
@@ -75,7 +78,17 @@ PIECES = (
     *("execute_", "context_", "2", "(6)", "(sq2sk3x)", "_generation_", "new_1_cached_2", "step["),
     *("EXTEND", "MIXED", " bs=3", " toks=4", " c=1", " g=2", " c_sq=5", " g_sk=6", " sk=7", "]"),
     *("decode[", "bs=3", "/8", " tok=9", "\n", "prefill[", "[Executor] ", "_forward_step 1: "),
-    *("1 ctx reqs, ", "2 ctx tokens, ", "3 gen reqs", "é", "_", "DECODE", "bs=", "=[1, 2]"),
+    *(
+        "1 ctx reqs, ",
+        "2 ctx tokens, ",
+        "3 gen reqs",
+        "é",
+        "_",
+        "DECODE",
+        "bs=",
+        "=[1, 2]",
+        "token[",
+    ),
 )
 
 
@@ -185,6 +198,43 @@ def test_all_steps_of_an_engine_are_one_kind_of_step_and_judged() -> None:
     assert kinds[:-1] == [*["steady"] * 11, "one-off"]
 
 
+def generated(*requests: int, sequences: int = 2, rollouts: bool = False) -> list[Row]:
+    """Calls of a model in `generate`, as `nsysflow profile` marks them: so many tokens of each
+    request, the first of which is its prompt. With `rollouts`, a step has all of them."""
+    rows: list[Row] = []
+    kinds = [
+        ("decode", 1) if token else ("prefill", 9) for each in requests for token in range(each)
+    ]
+    for number, (kind, length) in enumerate(kinds):
+        at, busy = 1_000 * number, 500 if kind == "prefill" else 100
+        tokens = sequences * length
+        ours = [
+            opened(at + 5, at + 90, f"token[{kind} bs={sequences} tok={tokens}]"),
+            opened(at + 6, at + 80, "forward"),
+            *([] if rollouts and number else [opened(at, at + 1, "call")]),
+        ]
+        rows += [replace(one, domain=AUTO_DOMAIN) for one in ours]
+        rows += [launch(at + 10, at + 20, number + 1), kernel(at + 30, at + 30 + busy, number + 1)]
+    last = replace(opened(1_000 * len(kinds), 1_000 * len(kinds) + 1, "call"), domain=AUTO_DOMAIN)
+    return [*rows, last]
+
+
+def test_prompts_and_tokens_of_generate_are_told_apart() -> None:
+    analysis = analysis_of(*generated(4, 3))
+    steps = analysis.serving_steps.select(pl.col("kind").cast(pl.String), "requests", "tokens")
+    prompt, token = ("prefill", 2, 18), ("decode", 2, 2)
+    assert steps.rows() == [prompt, token, token, token, prompt, token, token]
+    waits = analysis.serving_steps["between_tokens_ns"].to_list()
+    assert waits == [None, 600, 1_000, 1_000, None, 600, None]
+    assert "call/token/forward" not in analysis.phases["path"].to_list()
+    assert "token/forward" in analysis.phases["path"].to_list()
+    assert analysis.timeline.token_waits.is_empty()
+
+
+def test_a_step_with_many_tokens_is_none_of_them() -> None:
+    assert analysis_of(*generated(4, 3, rollouts=True)).serving_steps.is_empty()
+
+
 def late_start(before: int) -> list[Row]:
     """A step of which the GPU begins the second operation 200 us late, as it had to do what was
     launched before the recording; the first, on another stream, takes `before` ns."""
@@ -226,6 +276,8 @@ PICTURES: Final[dict[str, Picture]] = {
     ],
     "around others": [*engine(*[(DECODE, 100)] * 4), replace(opened(0, 600, "worker"), row=10**6)],
     "an engine's name by hand": engine(*[("engine step", 100)] * 4),
+    "generate": generated(4, 3, 5),
+    "generate in a step": generated(4, 3, rollouts=True),
     "late start": late_start(900),
     "later start": late_start(9_000),
     "told to wait for what is recorded": told(

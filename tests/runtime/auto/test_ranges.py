@@ -127,7 +127,8 @@ from transformers.generation.utils import GenerationMixin
 class Model(GenerationMixin, nn.Linear): pass
 assert Model(4, 4).generate(x) == "text"
 """,
-        "generate(call token(forward call) token(forward call))",
+        "generate(call token[prefill bs=2 tok=8](forward call)"
+        " token[decode bs=2 tok=8](forward call))",
     ),
     "the step of a DeepSpeed engine is the optimizer": (
         """
