@@ -1,7 +1,9 @@
 """Steps of serving engines: their names, and what the tables make of them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Final
 
 import polars as pl
@@ -14,6 +16,8 @@ from nsysflow.analysis.phases.engine_steps import ENGINE_NUMBERS, engine_numbers
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_agrees, assert_pictures_agree
 from tests.analyses import EXAMPLES
+from tests.analysis.load.kineto import traces as kineto
+from tests.exports import write_export
 from tests.oracle import engine_names
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
@@ -108,6 +112,47 @@ def test_names_are_read_as_the_oracle_reads_them(names: list[str]) -> None:
     found = engine_numbers(pl.Series(names, dtype=pl.String)).to_dicts()
     expected = [engine_names.engine_numbers(name) for name in names]
     assert found == [{column: row[column] for column in ENGINE_NUMBERS} for row in expected]
+
+
+IN_FILES: Final = (
+    ("execute_context_2(96)_generation_0(0)", ("prefill", 2, 96)),
+    ("execute_context_0(0)_generation_2(2)", ("decode", 2, 2)),
+    ("execute_5_context_1(sq3sk3sqsq9sqsk9)_generation_2(sq2sk99sqsq2sqsk99)", ("mixed", 3, 5)),
+)
+
+
+def kineto_file(folder: Path) -> Path:
+    """These steps in a trace of torch.profiler, each 100 us apart."""
+    events = []
+    for number, (name, _) in enumerate(IN_FILES):
+        at, args = 100 * number, {"correlation": number + 1}
+        events += [
+            kineto.event("user_annotation", name, at, 50),
+            kineto.event("cuda_runtime", "cudaLaunchKernel", at + 5, 5, args=args),
+            kineto.kernel(**args) | {"ts": at + 20, "dur": 10},
+        ]
+    return kineto.write(folder, *events)
+
+
+def nsys_file(folder: Path) -> Path:
+    """The same in an export of nsys."""
+    nvtx, calls, kernels = [], [], []
+    for number, (name, _) in enumerate(IN_FILES):
+        at, correlation = 100_000 * number, {"correlationId": number + 1}
+        nvtx.append({"start": at, "end": at + 50_000, "text": name})
+        calls.append({"start": at + 5_000, "end": at + 10_000, **correlation})
+        kernels.append({"start": at + 20_000, "end": at + 30_000, **correlation})
+    return write_export(folder / "engine.sqlite", kernels=kernels, calls=calls, nvtx=nvtx)
+
+
+@pytest.mark.parametrize("write", [kineto_file, nsys_file])
+def test_files_of_both_profilers_have_the_steps(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    steps = nsysflow.analyze(write(tmp_path)).serving_steps
+    told = steps.select(pl.col("kind").cast(pl.String), "requests", "tokens").rows()
+    assert told == [expected for _, expected in IN_FILES]
+    assert steps["duration_ns"].to_list() == [100_000, 100_000, 10_000]
 
 
 PREFILL, DECODE, MIXED, NOTHING = (
