@@ -34,6 +34,8 @@ def step_spans(steps: Steps, engines: EngineSteps) -> StepSpans:
 def token_waits(spans: StepSpans, events: Events) -> TokenWaits:
     """The syncs and blocking copies in each span that begin after the last kernel or graph was
     launched in it; but for copies to the GPU."""
+    if spans.is_empty():
+        return TOKEN_WAITS.to_frame()
     axis, ops = events.axis, events.ops
     work = ops.filter(pl.col("kind").cast(pl.String).is_in(["kernel", "graph"]))
     launched = work.select("process", time_ns="launch_start_ns")

@@ -100,6 +100,8 @@ SERVING: Final = TableSchema(
 
 def serving_steps(view: View) -> pl.DataFrame:
     """The SERVING_STEPS table."""
+    if view.timeline.engine_steps.is_empty():
+        return SERVING_STEPS.to_frame()
     numbers = view.timeline.engine_steps.drop("process", "automatic").rename({"kind": "does"})
     waited = pl.sum_horizontal(f"{cause}_ns" for cause in BY_HOST).alias("host_wait_ns")
     return (
