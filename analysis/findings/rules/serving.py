@@ -32,8 +32,9 @@ def serial_scheduling(subject: JudgedReport) -> Iterator[Finding]:
         return
     rows = subject.tables.serving.filter(pl.col("kind") == "all")
     waiting_ns = subject.worst_ns(rows, "host_wait_ns")
-    calls = subject.timeline.events.calls["name"][waits["call"]].cast(pl.String)
-    paths = subject.step_paths
+    calls = subject.timeline.stalls.join(waits, on="call", how="semi")
+    places = calls.group_by(pl.col("name").cast(pl.String), "phase").len()
+    api, phase, _ = places.sort("len", "name", "phase").row(-1)
     yield Finding(
         rule="serial-scheduling",
         title="the engine prepares a step only when the one before it is done",
@@ -48,6 +49,6 @@ def serial_scheduling(subject: JudgedReport) -> Iterator[Finding]:
         size_ns=waiting_ns,
         steps=subject.steps_with(steps["start_ns"]),
         changes=Changes(overlapped=True),
-        phase=paths[0] if len(paths) == 1 else "",
-        culprit=str(calls.value_counts(sort=True)[calls.name][0]),
+        phase=phase,
+        culprit=api,
     )

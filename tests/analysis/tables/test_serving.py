@@ -28,6 +28,9 @@ NUMBERS_IN_NAMES: Final = {
     # kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, padded
     "execute_context_2(6144)_generation_3(3)": ("mixed", 5, 2, 3, 6147, 6144, 3, None, None),
     "execute_context_0(0)_generation_64(64)": ("decode", 64, 0, 64, 64, 0, 64, None, None),
+    "execute_context_1(888_788544)_generation_0(0)": (
+        *("prefill", 1, 1, 0, 888, 888, 0, None, None),
+    ),
     "execute_context_0(0)_generation_0(0)": (None, 0, 0, 0, 0, 0, 0, None, None),
     "execute_6147_context_2(sq6144sk7144sqsq20sqsk23)_generation_3(sq3sk6000sqsq3sqsk6000)": (
         *("mixed", 5, 2, 3, 6147, 6144, 3, 13144, None),
