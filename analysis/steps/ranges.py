@@ -67,7 +67,7 @@ def step_paths(
         name: the name or joined path given with `--step`. None takes each process's outermost range
             that repeats and has the most GPU time, without operators, compiling and automatic
             ranges; or the automatic steps, unless one begins in it and it has most of the GPU time;
-            but always the steps of a serving engine where there are any.
+            but the steps of a serving engine where they have most of it.
         ops: all operations.
         axis: of the operations.
         report: for the message.
@@ -77,7 +77,7 @@ def step_paths(
     """
     if name is not None:
         return paths_named(attribution, name, report)
-    engines = _of_engines(attribution, work)
+    engines = _of_engines(attribution, work, ops, axis)
     automatic, named = _automatic(attribution), paths_by_hand(attribution)
     if not automatic.is_empty():
         busy = _busy_of_processes(ops.join(automatic, on="process", how="semi"), axis)
@@ -100,11 +100,18 @@ def step_paths(
     )
 
 
-def _of_engines(attribution: Attribution, work: Work) -> StepPaths:
-    """The paths of the steps of serving engines, as far as they launched operations."""
-    working = work.filter(pl.col("ops") > 0)
+def _of_engines(attribution: Attribution, work: Work, ops: pl.DataFrame, axis: Axis) -> StepPaths:
+    """The paths of the steps of serving engines, as far as they launched operations; but not in a
+    process that mostly does something else, such as training on what an engine generates."""
     paths = _paths(attribution).filter(pl.col("name") == ENGINE_STEP)
-    return paths.join(working, on=["process", "path"], how="semi", maintain_order="left")
+    if paths.is_empty():
+        return paths
+    working = work.filter(pl.col("ops") > 0).join(paths, on=["process", "path"], how="semi")
+    busy = _busy_of_processes(ops.join(working, on="process", how="semi"), axis)
+    serving = working.join(busy, on="process").filter(
+        (2 * pl.col("busy_ns") > pl.col("of_process")).any().over("process")
+    )
+    return paths.join(serving, on=["process", "path"], how="semi", maintain_order="left")
 
 
 def _automatic(attribution: Attribution) -> StepPaths:

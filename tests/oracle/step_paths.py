@@ -22,7 +22,9 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
 
     # §8.1: the steps of a serving engine, however often they repeat
     engines = {path for path, p in of_process.items() if path[-1] == ENGINE_STEP and p.ops}
-    if engines:
+    whole_ns = busy_ns([op for op in report.ops if op.process == process])
+    most_ns = (busy_ns([report.ops[i] for i in of_process[path].ops]) for path in engines)
+    if 2 * max(most_ns, default=0) > whole_ns:
         return sorted(p for p in engines if not any(p[:k] in engines for k in range(1, len(p))))
 
     # in a process that captured a window of its steps, a range `step` may repeat less often

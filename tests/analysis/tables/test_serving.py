@@ -283,6 +283,21 @@ def test_a_step_with_many_tokens_is_none_of_them() -> None:
     assert analysis_of(*generated(4, 3, rollouts=True)).serving_steps.is_empty()
 
 
+def training() -> list[Row]:
+    """Four steps of training after three steps of an engine, which take less time."""
+    rows = engine((DECODE, 100), (DECODE, 90), (DECODE, 80))
+    for at in (1_000, 2_000, 3_000, 4_000):
+        rows += [opened(at, at + 20, "train"), launch(at + 5, at + 9, at)]
+        rows.append(kernel(at + 30, at + 900, at))
+    return rows
+
+
+def test_a_process_that_mostly_trains_has_no_steps_of_an_engine() -> None:
+    analysis = analysis_of(*training())
+    assert analysis.timeline.step_paths["name"].to_list() == ["train"]
+    assert analysis.serving.is_empty()
+
+
 def late_start(before: int) -> list[Row]:
     """A step of which the GPU begins the second operation 200 us late, as it had to do what was
     launched before the recording; the first, on another stream, takes `before` ns."""
@@ -331,6 +346,7 @@ PICTURES: Final[dict[str, Picture]] = {
     "told to wait for what is recorded": told(
         *late_start(900), launch(8_000, 8_100, 4), record=(2_100, 13), wait=(2_900, 7)
     ),
+    "mostly something else": training(),
     "nothing launched": [opened(5, 9, DECODE), launch(20, 22, 1), kernel(30, 40, 1)],
 }
 
