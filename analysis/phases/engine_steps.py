@@ -54,7 +54,7 @@ ENGINE_FORMS: Final = (
     r"^(?:\[Executor\] )?_forward_step [0-9]+:"  # TensorRT-LLM
     rf" {_N} ctx reqs, (?:{_N} ctx tokens, )?{_N} gen reqs$",
     rf"^step\[(EXTEND|SPLIT_PREFILL|MIXED|DECODE|TARGET_VERIFY) bs={_N}(?: [^\]]*)?\]$",  # SGLang
-    rf"^(prefill|decode)\[bs={_N}(?:/{_N})?(?: .*)?\]$",  # ATOM
+    rf"^(prefill|decode|eager_decode)\[bs={_N}(?:/{_N})?(?: .*)?\]$",  # ATOM
 )
 """How these names are written."""
 
@@ -65,7 +65,7 @@ TOKEN_FORM: Final = rf"^token\[(prefill|decode) bs={_N} tok={_N}\]$"
 """Our own annotation of one call of the model in `generate`, which is called `TOKEN`."""
 
 _READS_PROMPTS: Final = ("EXTEND", "SPLIT_PREFILL", "prefill")
-_ONE_TOKEN_EACH: Final = ("DECODE", "decode")
+_ONE_TOKEN_EACH: Final = ("DECODE", "decode", "eager_decode")
 """Unless the name says how many."""
 
 
@@ -180,7 +180,7 @@ def _unknown(columns: Iterable[str]) -> list[pl.Expr]:
 
 def _listed(names: pl.DataFrame) -> pl.DataFrame:
     """The numbers in names that list them by key: `bs=2 toks=96`."""
-    said = {key: _said(key) for key in ("c", "g", "c_sq", "g_sq", "c_sk", "g_sk", "sk")}
+    said = {key: _said(key) for key in _KEYS}
     tokens = pl.coalesce(_said("toks"), _said("tok"))
     forms = (_SGLANG, _ATOM, TOKEN_FORM)
     mode = pl.coalesce(pl.col("name").str.extract(form, 1) for form in forms)
@@ -196,20 +196,40 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
 
     none = pl.lit(0, pl.Int64)
     in_all = pl.coalesce(
-        said["sk"], by_mode(said["c_sk"] + said["g_sk"], said["c_sk"], said["g_sk"])
+        said["sk"],
+        by_mode(said["c_sk"] + said["g_sk"], said["c_sk"], said["g_sk"]),
+        _contexts(),
     )
+    alone = pl.col("name").str.extract(_ATOM, 1).is_null() | (said["p"].fill_null(0) == 0)
     return names.select(
-        by_mode(said["c"], size, none).alias("prefill_requests"),
-        by_mode(said["g"], none, size).alias("decode_requests"),
-        by_mode(said["c_sq"], pl.coalesce(said["c_sq"], tokens), none).alias("prefill_tokens"),
-        by_mode(said["g_sq"], none, generated).alias("decode_tokens"),
+        by_mode(said["c"], size, pl.when(alone).then(none).otherwise(said["p"])).alias(
+            "prefill_requests"
+        ),
+        by_mode(said["g"], none, pl.when(alone).then(size).otherwise(said["d"])).alias(
+            "decode_requests"
+        ),
+        by_mode(said["c_sq"], pl.coalesce(said["c_sq"], tokens), pl.when(alone).then(none)).alias(
+            "prefill_tokens"
+        ),
+        by_mode(said["g_sq"], none, pl.when(alone).then(generated)).alias("decode_tokens"),
         pl.when(mode.is_not_null()).then(in_all).alias("context_tokens"),
         _number(_ATOM, 3).alias("padded_requests"),
         size.alias("said_requests"),
-        pl.when(mixed).then(tokens).alias("said_tokens"),
+        pl.when(mixed | ~alone).then(tokens).alias("said_tokens"),
     )
+
+
+_KEYS: Final = ("c", "g", "p", "d", "c_sq", "g_sq", "c_sk", "g_sk", "sk")
+
+
+def _contexts() -> pl.Expr:
+    """The sum of a whole list of contexts, one for each request."""
+    number = "[0-9]{1,12}"
+    whole = rf"(?s)^\w+\[.* ctx=({number}|\[{number}(?:, {number})*\])[ \]]"
+    listed = pl.col("name").str.extract(whole, 1).str.extract_all(number)
+    return listed.list.eval(pl.element().cast(pl.Int64)).list.sum()
 
 
 def _said(key: str) -> pl.Expr:
     """What follows `key=` in a list; null where nothing does."""
-    return _number(rf"(?s)^(?:step|prefill|decode|token)\[.* {key}={_N}[ \]]", 1)
+    return _number(rf"(?s)^(?:step|prefill|decode|eager_decode|token)\[.* {key}={_N}[ \]]", 1)

@@ -68,7 +68,7 @@ def listed(name: str) -> dict[str, int | None] | None:
     """§23.2: names that list numbers by key; None for others."""
     modes = "EXTEND|SPLIT_PREFILL|MIXED|DECODE|TARGET_VERIFY"
     sglang = re.fullmatch(rf"step\[({modes}) bs={N}()((?: [^\]]*)?)\]", name, re.DOTALL)
-    atom = re.fullmatch(rf"(prefill|decode)\[bs={N}(?:/{N})?((?: [^\n]*)?)\]", name)
+    atom = re.fullmatch(rf"(prefill|decode|eager_decode)\[bs={N}(?:/{N})?((?: [^\n]*)?)\]", name)
     ours = re.fullmatch(rf"token\[(prefill|decode) bs={N}()( tok={N})\]", name)
     found = sglang or atom or ours
     if not found:
@@ -104,9 +104,19 @@ def listed(name: str) -> dict[str, int | None] | None:
         row |= {"prefill_requests": 0, "decode_requests": size}
         row |= {"prefill_tokens": 0, "decode_tokens": made, "tokens": made}
         context = said("g_sk")
+        if atom and said("p"):
+            row |= {"prefill_requests": said("p"), "decode_requests": said("d")}
+            row |= {"prefill_tokens": None, "decode_tokens": None, "tokens": tokens}
     if row["context_tokens"] is None:
-        row["context_tokens"] = context
+        row["context_tokens"] = contexts(f"{rest}]") if context is None else context
     return row
+
+
+def contexts(rest: str) -> int | None:
+    """§23.2: the sum of a whole list of contexts, one for each request."""
+    n = "[0-9]{1,12}"
+    found = re.findall(rf"(?<= )ctx=({n}|\[{n}(?:, {n})*\])(?=[ \]])", rest)
+    return sum(int(one) for one in re.findall(n, found[-1])) if found else None
 
 
 def engine_numbers(name: str) -> dict[str, Any]:

@@ -51,7 +51,12 @@ NUMBERS_IN_NAMES: Final = {
     ),
     "step[IDLE bs=0]": (None,) * 9,
     "prefill[bs=2 tok=14721 ctx=[7803, 6918]]": (
-        *("prefill", 2, 2, 0, 14721, 14721, 0, None, None),
+        *("prefill", 2, 2, 0, 14721, 14721, 0, 14721, None),
+    ),
+    "prefill[bs=1 tok=96 ctx=128]": ("prefill", 1, 1, 0, 96, 96, 0, 128, None),
+    "eager_decode[bs=2 tok=2 ctx=[7, 9]]": ("decode", 2, 0, 2, 2, 0, 2, 16, None),
+    "decode[bs=128 tok=384 p=2 d=126 spec=3]": (
+        *("mixed", 128, 2, 126, 384, None, None, None, None),
     ),
     "prefill[bs=6 tok=17408 ctx=[4096, 4096]...+4 sqsq=1 sqsk=2 sk=99]": (
         *("prefill", 6, 6, 0, 17408, 17408, 0, 99, None),
@@ -82,6 +87,7 @@ def test_the_numbers_in_a_name_become_columns() -> None:
 
 
 PIECES = (
+    *(" p=1", " d=2", " ctx=", "3", "[4, 5]", "...+6", "eager_"),
     *("execute_", "context_", "2", "(6)", "(sq2sk3x)", "_generation_", "new_1_cached_2", "step["),
     *("EXTEND", "MIXED", " bs=3", " toks=4", " c=1", " g=2", " c_sq=5", " g_sk=6", " sk=7", "]"),
     *("decode[", "bs=3", "/8", " tok=9", "\n", "prefill[", "[Executor] ", "_forward_step 1: "),
