@@ -217,3 +217,25 @@ def lacking_launches(ops: Operations) -> LackingLaunches:
     lacks = (pl.col("nodes").cast(pl.Int64) - pl.col("len")).alias("lacks")
     found = had.select(*of_launch, lacks).filter(pl.col("lacks") > 0)
     return found.match_to_schema(LACKING_LAUNCHES)
+
+
+SEEN_NS: Final = 10_000
+"""What an operation waited for ended at most so long before its start (spec §3.4)."""
+
+
+def unseen_waits(events: Events, latest: pl.Series) -> LackingLaunches:
+    """The launches of the first operation of a stream, where nothing that it waited for ended right
+    before it: it waited for what was launched before the recording.
+
+    Args:
+        events: the trace.
+        latest: of its producers.
+    """
+    first = events.stream_no.is_first_distinct()
+    seen = events.ops["end_ns"][latest] + SEEN_NS >= events.ops["start_ns"]
+    return (
+        events.ops.filter(first & ~seen.fill_null(value=False))[["process", "correlation"]]
+        .unique(maintain_order=True)
+        .with_columns(pl.lit(0, pl.Int64).alias("lacks"))
+        .match_to_schema(LACKING_LAUNCHES)
+    )

@@ -9,7 +9,6 @@ import polars as pl
 
 from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events, Operations
-from nsysflow.analysis.events.graphs import LACKING_LAUNCHES, LackingLaunches
 from nsysflow.analysis.frames.columns import enum_from_index, matching, scatter_table
 from nsysflow.analysis.frames.intervals import (
     between,
@@ -150,28 +149,6 @@ def producers(events: Events, waits: EventWaits) -> Producers:
     by_event = _latest(events.ops, awaited)
     by_stream = scatter_table(len(events.ops), before["op"], before["source"])
     return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)
-
-
-SEEN_NS: Final = 10_000
-"""What an operation waited for ended at most so long before its start (spec §3.4)."""
-
-
-def unseen_waits(events: Events, latest: pl.Series) -> LackingLaunches:
-    """The launches of the first operation of a stream, where nothing that it waited for ended right
-    before it: it waited for what was launched before the recording.
-
-    Args:
-        events: the trace.
-        latest: of its producers.
-    """
-    first = events.stream_no.is_first_distinct()
-    seen = events.ops["end_ns"][latest] + SEEN_NS >= events.ops["start_ns"]
-    return (
-        events.ops.filter(first & ~seen.fill_null(value=False))[["process", "correlation"]]
-        .unique(maintain_order=True)
-        .with_columns(pl.lit(0, pl.Int64).alias("lacks"))
-        .match_to_schema(LACKING_LAUNCHES)
-    )
 
 
 def _before(stream_no: pl.Series) -> Edges:

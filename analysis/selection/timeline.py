@@ -31,6 +31,7 @@ from nsysflow.analysis.events.graphs import (
     captured_before,
     lacking_launches,
     node_origins,
+    unseen_waits,
 )
 from nsysflow.analysis.events.waits import (
     EventWaits,
@@ -39,7 +40,6 @@ from nsysflow.analysis.events.waits import (
     event_waits,
     producers,
     split_waits,
-    unseen_waits,
     without_unwaited,
 )
 from nsysflow.analysis.frames.columns import scatter_table
