@@ -175,6 +175,33 @@ WAITS: Final = Frame(
     },
 )
 
+OPERATORS: Final = Frame(
+    """One row per CUDA call that launched GPU work inside an operator whose shapes were recorded
+    (spec §23.1), in any order. `correlation` is that of the call, `operator` numbers the calls of
+    operators of a process, `shape` is the operator's row in OPERATOR_SHAPES. Only torch.profiler
+    records this.""",
+    {
+        "process": pl.Int64(),
+        "correlation": pl.Int64(),
+        "operator": pl.UInt32(),
+        "shape": pl.UInt32(),
+    },
+)
+
+OPERATOR_SHAPES: Final = Frame(
+    """What operators were called with, one row per name and distinct arguments. `dims`, `types`,
+    `strides` and `concrete` are JSON as the profiler wrote it: a list with an element for each
+    argument. `dims` are a tensor's sizes, `concrete` the other arguments as text. Null for what was
+    not recorded.""",
+    {
+        "name": pl.String(),
+        "dims": pl.String(),
+        "types": pl.String(),
+        "strides": pl.String(),
+        "concrete": pl.String(),
+    },
+)
+
 GRAPH_NODES: Final = Frame(
     """One row per created node of a CUDA graph, in the report's order; a node can have several.
     `original` is the node that it was cloned from, null for one that was captured or added. It

@@ -95,6 +95,8 @@ class Trace:
         overhead: `schema.OVERHEAD`.
         event_records: `schema.EVENT_RECORDS`.
         waits: `schema.WAITS`.
+        operators: `schema.OPERATORS`.
+        operator_shapes: `schema.OPERATOR_SHAPES`, addressed by `operators.shape`.
         graph_nodes: `schema.GRAPH_NODES`.
         graph_ranges: `schema.RANGES` that were open while graphs were captured, before the
             recording began.
@@ -124,6 +126,8 @@ class Trace:
     overhead: pl.DataFrame = field(default_factory=lambda: _empty(schema.OVERHEAD))
     event_records: pl.DataFrame = field(default_factory=lambda: _empty(schema.EVENT_RECORDS))
     waits: pl.DataFrame = field(default_factory=lambda: _empty(schema.WAITS))
+    operators: pl.DataFrame = field(default_factory=lambda: _empty(schema.OPERATORS))
+    operator_shapes: pl.DataFrame = field(default_factory=lambda: _empty(schema.OPERATOR_SHAPES))
     graph_nodes: pl.DataFrame = field(default_factory=lambda: _empty(schema.GRAPH_NODES))
     graph_ranges: pl.DataFrame = field(default_factory=lambda: _empty(schema.RANGES))
     threads: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREADS))

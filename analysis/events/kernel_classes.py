@@ -18,6 +18,14 @@ OTHER: Final = "other"
 Rules = tuple[tuple[str, str], ...]
 """(class, pattern) in order of precedence."""
 
+_SIMT: Final = (
+    r"(?i)_ffma_|(?:^|[_:<\s])[sc]gemm|scudnn|implicit_convolve_sgemm<float|f32f32_f32f32_f32"
+)
+_TENSOR: Final = r"(?i)tf32|tensorop|wmma|1688|16816|[hsi]884"
+_FP8: Final = r"nvjet_(?:sm\d+_)?[qo]|e4m3|e5m2|fp8"
+_TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
+_HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
+
 _EXAMPLE: Final = pl.Series(["vectorized_elementwise_kernel"])
 
 _EXAMPLE_FILE: Final = "[[class]]\n  name = \"attention\"\n  pattern = '^my_attn_'"
@@ -69,6 +77,25 @@ def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
     both = pl.struct(name.alias("name"), short_name.alias("short_name"))
     return both.map_batches(
         lambda kernels: _CLASSES.of(kernels.struct.unnest(), more)["class"], return_dtype=pl.String
+    )
+
+
+def off_tensor_cores(name: pl.Expr) -> pl.Expr:
+    """Whether a kernel multiplies float32 numbers beside the tensor cores, by its full name."""
+    return name.str.contains(_SIMT) & ~name.str.contains(_TENSOR)
+
+
+def unit_by_name(name: pl.Expr) -> pl.Expr:
+    """The arithmetic that a kernel's full name states, one of `peaks.UNITS`; else null."""
+    return (
+        pl.when(off_tensor_cores(name))
+        .then(pl.lit("float32"))
+        .when(name.str.contains(_FP8))
+        .then(pl.lit("fp8"))
+        .when(name.str.contains(_TF32))
+        .then(pl.lit("tf32"))
+        .when(name.str.contains(_HALF))
+        .then(pl.lit("bf16"))
     )
 
 

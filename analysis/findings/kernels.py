@@ -5,7 +5,12 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.kernel_classes import Rules, class_of
+from nsysflow.analysis.events.kernel_classes import (
+    Rules,
+    class_of,
+    off_tensor_cores,
+    unit_by_name,
+)
 from nsysflow.analysis.frames.columns import DescribedRows, repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
@@ -51,16 +56,9 @@ MATRIX_CLASSES: Final = ("matmul", "conv", "attention")
 CHAIN_CLASSES: Final = ("elementwise", "norm", "copy/cast", "softmax")
 """Classes whose kernels read and write whole tensors and compute next to nothing."""
 
-_SIMT: Final = (
-    r"(?i)_ffma_|(?:^|[_:<\s])[sc]gemm|scudnn|implicit_convolve_sgemm<float|f32f32_f32f32_f32"
-)
-_TENSOR: Final = r"(?i)tf32|tensorop|wmma|1688|16816|[hsi]884"
 _ALIGNED_TO: Final = r"tensorop\w*_align(\d+)|_tensor\w*_align[ac]([12])_"
 _GENERATION: Final = r"cutlass_(\d\d)_|(?:^|_|cutlass3x_)sm(\d+)_"
 _CODE_NAMES: Final = {"ampere_": 80, "turing_": 75, "volta_": 70}
-_FP8: Final = r"nvjet_(?:sm\d+_)?[qo]|e4m3|e5m2|fp8"
-_TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
-_HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
 _CAST: Final = (
     r"float16_copy_kernel|float8_copy|unrolled_elementwise_kernel<[^,]*direct_copy_kernel"
     r"|fused__to_copy_\d+$|_convert(?:_fusion)?(?:_\d+)?$"
@@ -105,20 +103,11 @@ def _traits(names: pl.DataFrame) -> pl.DataFrame:
     generations = name.str.extract(_GENERATION, 1), name.str.extract(_GENERATION, 2)
     by_code_name = [pl.when(name.str.contains(k)).then(v) for k, v in _CODE_NAMES.items()]
     aligned = name.str.extract(_ALIGNED_TO, 1), name.str.extract(_ALIGNED_TO, 2)
-    simt = name.str.contains(_SIMT) & ~name.str.contains(_TENSOR)
     return names.select(
-        simt.alias("simt"),
+        off_tensor_cores(name).alias("simt"),
         pl.coalesce(*aligned).cast(pl.Int64).alias("aligned_to"),
         pl.coalesce(*(g.cast(pl.Int64) for g in generations), *by_code_name).alias("generation"),
-        pl.when(simt)
-        .then(pl.lit("float32"))
-        .when(name.str.contains(_FP8))
-        .then(pl.lit("fp8"))
-        .when(name.str.contains(_TF32))
-        .then(pl.lit("tf32"))
-        .when(name.str.contains(_HALF))
-        .then(pl.lit("bf16"))
-        .alias("unit"),
+        unit_by_name(name).alias("unit"),
         name.str.contains(_CAST).alias("cast"),
         name.str.contains(_FROM_INTEGERS).alias("from_integers"),
         name.str.contains(_LAYOUT).alias("layout"),

@@ -73,6 +73,10 @@ class TablesOfWork(TableHolder):
     kernels = TableProperty(
         "tables.kernels", "kernels by full name, with class, time, grid and block"
     )
+    operators = TableProperty(
+        "tables.operators",
+        "PyTorch's operators by shape: FLOPs, bytes, and their share of the roofline",
+    )
     waited = TableProperty(
         "tables.waited", "time without compute by what the next compute operation waited for"
     )

@@ -216,6 +216,27 @@ class EventWait(EventRecord):
 
 
 @dataclass(frozen=True)
+class OperatorShape:
+    """§23: an operator's name, and what it was called with, as JSON."""
+
+    name: str
+    dims: str | None
+    types: str | None = None
+    strides: str | None = None
+    concrete: str | None = None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """§23.1: the operator in which a call launched something."""
+
+    process: int
+    correlation: int
+    operator: int
+    shape: OperatorShape
+
+
+@dataclass(frozen=True)
 class GraphNode:
     """§7.13: the creation of a node of a CUDA graph."""
 
@@ -247,6 +268,7 @@ class PlainTrace:
     flops: tuple[Flops, ...] = ()
     event_records: tuple[EventRecord, ...] = ()
     waits: tuple[EventWait, ...] = ()
+    operators: tuple[Operator, ...] = ()
     graph_nodes: tuple[GraphNode, ...] = ()
     graph_ranges: tuple[Range, ...] = ()
 
@@ -327,6 +349,10 @@ def to_trace(trace: PlainTrace) -> Trace:
             copies.append(op.copy)
         for name, values in ops.items():
             values.append(detail if name == "detail" else getattr(op, name))
+    called = {row.shape: number for number, row in enumerate(trace.operators)}
+    operators = [
+        (row.process, row.correlation, row.operator, called[row.shape]) for row in trace.operators
+    ]
     distinct = {frames: number for number, frames in enumerate(dict.fromkeys(trace.stacks))}
     frames: dict[str, Any] = {
         **{name: _frame(getattr(trace, name), of) for name, (_, of) in ROWS.items()},
@@ -340,6 +366,8 @@ def to_trace(trace: PlainTrace) -> Trace:
         shapes=_frame(shapes, schema.SHAPES),
         copy_details=_frame(copies, schema.COPY_DETAILS),
         frames=_frames(distinct),
+        operators=pl.DataFrame(operators, schema=schema.OPERATORS, orient="row"),
+        operator_shapes=_frame((row.shape for row in trace.operators), schema.OPERATOR_SHAPES),
         **frames,
     )
 
@@ -379,6 +407,11 @@ def from_trace(trace: Trace) -> PlainTrace:
         shape = shapes[detail] if has_detail and row["kind"] == "kernel" else None
         copy = copies[detail] if has_detail and row["kind"] == "memcpy" else None
         ops.append(Op(**row, shape=shape, copy=copy))
+    called = rows(OperatorShape, trace.operator_shapes)
+    operators = [
+        Operator(process, correlation, operator, called[shape])
+        for process, correlation, operator, shape in trace.operators.iter_rows()
+    ]
     stacks: dict[int, tuple[Frame, ...]] = defaultdict(tuple)
     for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():
         stacks[stack] += (Frame(*frame),)
@@ -389,4 +422,4 @@ def from_trace(trace: Trace) -> PlainTrace:
             for name, (kind, _) in STACKED.items()
         },
     }
-    return PlainTrace(report=trace.report, ops=tuple(ops), **given)
+    return PlainTrace(report=trace.report, ops=tuple(ops), operators=tuple(operators), **given)

@@ -11,6 +11,7 @@ from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.kernels import kernels
 from tests.oracle.launches import launches, starved
 from tests.oracle.mfu import mfu
+from tests.oracle.operators import operators
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
 from tests.oracle.run import run
@@ -33,6 +34,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "launches": launches,
     "starved": starved,
     "kernels": kernels,
+    "operators": operators,
     "copies": copies,
     "comm": comm,
     "steps": steps,

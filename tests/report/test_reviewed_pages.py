@@ -102,6 +102,31 @@ SERVED: Final = {
 }
 UNKNOWN: Final = dict.fromkeys(("between_tokens_ns", "between_tokens_p95_ns", "padding_pct"))
 PROMPTS: Final = {**SERVED, "kind": "prefill", "steps": 10, "tokens_per_s": 61440.0, **UNKNOWN}
+PRODUCT: Final = {
+    "operator": "aten::mm",
+    "shapes": "8192x4096, 4096x50257",
+    "dtype": "bfloat16",
+    "calls": 4,
+    "kernels": 4,
+    "total_ms": 30,
+    "share_pct": 61.0,
+    "limit": "compute",
+    "roofline_pct": 38.2,
+    "flops_per_s": 377.9e12,
+    "bytes_per_s": 146e9,
+}
+NORM: Final = {
+    "operator": "aten::native_layer_norm",
+    "shapes": "8192x4096, 4096",
+    "dtype": "bfloat16",
+    "calls": 8,
+    "total_ms": 1,
+    "share_pct": 2.0,
+    "limit": "memory",
+    "roofline_pct": 45.0,
+    "flops_per_s": None,
+    "bytes_per_s": 1.5e12,
+}
 
 
 @cache
@@ -110,6 +135,7 @@ def everything() -> Results:
     more = handmade(
         starved=[STARVED],
         comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
+        operators=[PRODUCT, NORM],
         run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
         serving=[PROMPTS, SERVED, {**SERVED, "kind": "all", "steps": 90, "tokens_per_s": 9.87}],

@@ -56,6 +56,16 @@ class Args(msgspec.Struct, gc=False):
     name: Any = None
 
 
+class OperatorArgs(msgspec.Struct, gc=False):
+    """What an operator was called with, as JSON."""
+
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
+    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOTHING)
+    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
+
+
 class Gpu(msgspec.Struct):
     """A GPU of the machine."""
 
@@ -76,6 +86,7 @@ class Document(msgspec.Struct):
 # floats as Decimal, since msgspec refuses those that a float cannot hold
 _DOCUMENT: Final = msgspec.json.Decoder(Document | list[Event | _NotAnObject], float_hook=Decimal)
 _ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
+_OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
 _TIME: Final = msgspec.json.Decoder(int | Decimal)
 _GPUS: Final = msgspec.json.Decoder(list[Gpu], strict=False)
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -115,6 +126,11 @@ def gpus_of(document: Document) -> list[Gpu]:
 def args_of(event: Event) -> Args:
     """The arguments of an event; empty if they are not an object."""
     return decoded_or_none(_ARGS, event.args) or Args()
+
+
+def operator_args_of(event: Event) -> OperatorArgs:
+    """What an operator was called with; empty if that is not an object."""
+    return decoded_or_none(_OPERATOR_ARGS, event.args) or OperatorArgs()
 
 
 def span_ns(event: Event) -> tuple[int, int]:

@@ -32,7 +32,14 @@ from nsysflow.analysis.load.kineto.document import (
     int_of,
     span_ns,
 )
-from nsysflow.analysis.load.kineto.running import ThreadKeys, on_thread, running, thread_keys
+from nsysflow.analysis.load.kineto.operators import operators_of
+from nsysflow.analysis.load.kineto.running import (
+    ThreadKeys,
+    on_thread,
+    running,
+    spans_of_threads,
+    thread_keys,
+)
 from nsysflow.analysis.load.marks import (
     PREFIX,
     capture_in,
@@ -126,7 +133,9 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
     operators, automatic = _operators(events.get("cpu_op", ()))
     opened = [*events.get("user_annotation", []), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
-    stretches, frames = running(operators, events.get("python_function", ()), keys)
+    spans = spans_of_threads(operators, events.get("python_function", ()), keys)
+    stretches, frames = running(spans)
+    launching, operator_shapes = operators_of(operators, spans, calls, ops)
     capture = capture_in(document.ours)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
@@ -138,6 +147,8 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
         ranges=ranges,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document, ops),
+        operators=launching,
+        operator_shapes=operator_shapes,
         running=stretches,
         frames=frames,
         captures=capture_rows(captures),

@@ -98,10 +98,10 @@ class Stacks:
         return pl.concat([schema.FRAMES.to_frame(), *rows])
 
 
-def running(
+def spans_of_threads(
     operators: Iterable[Event], functions: Iterable[Event], keys: ThreadKeys
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`schema.RUNNING` and `schema.FRAMES`.
+) -> Mapping[int, list[Span]]:
+    """The spans of each thread, sorted.
 
     Raises:
         OddEvent: an event has no usable time, thread or name.
@@ -113,11 +113,18 @@ def running(
             start_ns, end_ns = span_ns(event)
             if thread is not None and end_ns > start_ns:
                 spans[thread].append((start_ns, -end_ns, is_operator, row, str(event.name)))
+    for of_thread in spans.values():
+        of_thread.sort()
+    return spans
+
+
+def running(spans: Mapping[int, Iterable[Span]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`schema.RUNNING` and `schema.FRAMES`, of `spans_of_threads`."""
     stacks = Stacks()
     rows = [
         (start_ns, end_ns, thread, stack)
         for thread, of_thread in spans.items()
-        for start_ns, end_ns, stack in stretches(sorted(of_thread), stacks)
+        for start_ns, end_ns, stack in stretches(of_thread, stacks)
     ]
     rows_of_threads = frame_of(rows, schema.RUNNING)
     return rows_of_threads, stacks.frames(rows_of_threads["stack"].unique())

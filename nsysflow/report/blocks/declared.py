@@ -10,7 +10,7 @@ from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
-from nsysflow.base.units import duration, instant, number, percent, share, signed, size
+from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.fields import (
     BlockDeclaration,
     Fields,
@@ -261,6 +261,25 @@ _BLOCKS: Final = (
             text("kernel", "short_name"),
         ),
         more=_of_all_kernels,
+    ),
+    BlockDeclaration(
+        table="operators",
+        title="Operators",
+        caption="Of the roofline: what peak or bandwidth allow, over the kernels' time",
+        per_step=True,
+        fields=(
+            gpu_fields,
+            measure("share", "share_pct", percent),
+            measure_per_step("time", "total_ns"),
+            count_per_step("calls", "calls"),
+            measure("of roofline", "roofline_pct", percent),
+            text("limit", fixed=True),
+            measure("FLOP/s", "flops_per_s", lambda rate: f"{flops(rate)}/s"),
+            (words("operator"), lambda row: row["operator"].removeprefix("aten::")),
+            text("shapes"),
+            text("dtype", spare=True),
+        ),
+        hides_empty=True,
     ),
     BlockDeclaration(
         table="gap_summary",

@@ -20,6 +20,8 @@ FRAMES = {
     "overhead": schema.OVERHEAD,
     "event_records": schema.EVENT_RECORDS,
     "waits": schema.WAITS,
+    "operators": schema.OPERATORS,
+    "operator_shapes": schema.OPERATOR_SHAPES,
     "threads": schema.THREADS,
     "devices": schema.DEVICES,
     "diagnostics": schema.DIAGNOSTICS,

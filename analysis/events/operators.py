@@ -1,0 +1,141 @@
+"""What an operator was called with: its tensors and other arguments (spec §23)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import msgspec
+
+BYTES: Final[Mapping[str, int]] = {
+    "double": 8,
+    "float": 4,
+    "c10::BFloat16": 2,
+    "c10::Half": 2,
+    "c10::Float8_e4m3fn": 1,
+    "c10::Float8_e4m3fnuz": 1,
+    "c10::Float8_e5m2": 1,
+    "c10::Float8_e5m2fnuz": 1,
+    "c10::complex<float>": 8,
+    "c10::complex<double>": 16,
+    "long int": 8,
+    "long": 8,
+    "int": 4,
+    "short int": 2,
+    "short": 2,
+    "signed char": 1,
+    "unsigned char": 1,
+    "bool": 1,
+}
+"""The size of an element, by the type's name in traces."""
+
+_TORCH_NAMES: Final[Mapping[str, str]] = {
+    "double": "float64",
+    "float": "float32",
+    "c10::Half": "float16",
+    "c10::complex<float>": "complex64",
+    "c10::complex<double>": "complex128",
+    "long int": "int64",
+    "long": "int64",
+    "int": "int32",
+    "short int": "int16",
+    "short": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+}
+"""torch's names of types, where they are more than the name in lower case."""
+
+_TENSORS: Final = "TensorList"
+
+Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """One argument of an operator.
+
+    Attributes:
+        dims: the sizes of a tensor; None for anything else.
+        distinct: how many different elements a tensor has in memory; an expanded one has fewer.
+        type: the tensor's type, or e.g. `Scalar`, as the trace has it.
+        tensors: how many tensors a list of tensors has.
+        concrete: the value of what is no tensor, as text; empty where it was not recorded.
+    """
+
+    dims: Dims | None
+    distinct: int
+    type: str
+    tensors: int
+    concrete: str
+
+    @property
+    def bytes(self) -> int | None:
+        """What a tensor takes in memory, 0 for what is none; None where that is not known."""
+        if self.dims is None:
+            return None if self.tensors else 0
+        size = BYTES.get(self.type)
+        return None if size is None else size * self.distinct
+
+
+Arguments = Sequence[Argument]
+
+
+def arguments(
+    dims: str, types: str | None, strides: str | None, concrete: str | None
+) -> tuple[Argument, ...] | None:
+    """What an operator was called with, from a row of `schema.OPERATOR_SHAPES`; None where the
+    lists are of something else."""
+    sizes = _list(dims)
+    if sizes is None:
+        return None
+    names, steps, values = (_list(text) or [] for text in (types, strides, concrete))
+    return tuple(
+        _argument(size, _at(names, at), _at(steps, at), _at(values, at))
+        for at, size in enumerate(sizes)
+    )
+
+
+def _list(text: str | None) -> list[Any] | None:
+    try:
+        decoded = msgspec.json.decode(text or "null")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return decoded if isinstance(decoded, list) else None
+
+
+def _at(values: list[Any], at: int) -> Any:
+    return values[at] if at < len(values) else ""
+
+
+def _argument(dims: Any, name: Any, strides: Any, concrete: Any) -> Argument:
+    kind, value = (text if isinstance(text, str) else "" for text in (name, concrete))
+    listed = isinstance(dims, list) and any(isinstance(each, list) for each in dims)
+    if listed or kind == _TENSORS:
+        count = len(dims) if isinstance(dims, list) else 0
+        return Argument(dims=None, distinct=0, type=kind, tensors=max(1, count), concrete="")
+    sizes = _sizes(dims)
+    if sizes is None or (not sizes and kind not in BYTES):
+        return Argument(dims=None, distinct=0, type=kind, tensors=0, concrete=value)
+    steps = strides if isinstance(strides, list) and len(strides) == len(sizes) else sizes
+    distinct = prod(size for size, step in zip(sizes, steps, strict=True) if step != 0 or not size)
+    return Argument(dims=sizes, distinct=distinct, type=kind, tensors=0, concrete=value)
+
+
+def _sizes(dims: Any) -> Dims | None:
+    whole = isinstance(dims, list) and all(type(size) is int and size >= 0 for size in dims)
+    return tuple(dims) if whole else None
+
+
+def shapes_in_words(args: Arguments) -> str:
+    """`8192x4096, 4096x4096`: the tensors among the arguments."""
+    return ", ".join(
+        "x".join(map(str, arg.dims)) or "1" if arg.dims is not None else f"{arg.tensors} tensors"
+        for arg in args
+        if arg.dims is not None or arg.tensors
+    )
+
+
+def dtype_in_words(args: Arguments) -> str:
+    """`bfloat16`, or `bfloat16+int64`: the tensors' types, each once, in their order."""
+    types = dict.fromkeys(arg.type for arg in args if arg.dims is not None)
+    return "+".join(_TORCH_NAMES.get(name, name.removeprefix("c10::").lower()) for name in types)

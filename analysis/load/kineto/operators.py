@@ -1,0 +1,104 @@
+"""Which operator launched what, and with which shapes, of a trace with `record_shapes=True` (spec
+§23.1)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load.kineto.document import Event, frame_of, operator_args_of
+from nsysflow.analysis.load.kineto.running import Span
+
+_GRAPHS: Final = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+"""What these launch was shaped when the graph was captured, and not by the operators around."""
+
+Launch = tuple[int, int, int]
+"""Start, process and correlation of a call."""
+
+
+class _Shapes:
+    """Distinct arguments of operators, each numbered; those of an operator are read only once."""
+
+    def __init__(self, operators: Sequence[Event]) -> None:
+        self._operators = operators
+        self._numbers: dict[tuple[str | None, ...], int] = {}
+        self._read: dict[int, int | None] = {}
+
+    def of(self, row: int) -> int | None:
+        """The number of an operator's arguments; None if their shapes were not recorded."""
+        if row not in self._read:
+            self._read[row] = self._number(self._operators[row])
+        return self._read[row]
+
+    def _number(self, event: Event) -> int | None:
+        args = operator_args_of(event)
+        dims = bytes(args.dims) or bytes(args.old_dims)
+        if not dims.startswith(b"["):
+            return None
+        rest = (bytes(args.types), bytes(args.strides), bytes(args.concrete))
+        written = (raw.decode("utf-8", "replace") if raw else None for raw in (dims, *rest))
+        return self._numbers.setdefault((str(event.name), *written), len(self._numbers))
+
+    def frame(self) -> pl.DataFrame:
+        """`schema.OPERATOR_SHAPES`."""
+        return frame_of(self._numbers, schema.OPERATOR_SHAPES)
+
+
+def operators_of(
+    events: Sequence[Event],
+    spans: Mapping[int, Sequence[Span]],
+    calls: pl.DataFrame,
+    ops: pl.DataFrame,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`schema.OPERATORS` and `schema.OPERATOR_SHAPES`.
+
+    Args:
+        events: the operators, which spans name by their row.
+        spans: what ran on each thread, sorted.
+        calls: `schema.CALLS`.
+        ops: `schema.OPS`; calls without any are left out.
+    """
+    shapes = _Shapes(events)
+    rows = [
+        (process, correlation, row, shape)
+        for thread, launches in _launches(calls, ops).items()
+        for row, shape, (_, process, correlation) in _operators(
+            [span for span in spans.get(thread, ()) if span[2]], launches, shapes
+        )
+    ]
+    return frame_of(rows, schema.OPERATORS), shapes.frame()
+
+
+def _launches(calls: pl.DataFrame, ops: pl.DataFrame) -> Mapping[int, list[Launch]]:
+    """The calls that launched something other than a graph, by thread and in order; of one process
+    and correlation the outermost (spec §1.8)."""
+    key = ["process", "correlation"]
+    starts = (
+        calls.drop_nulls([*key, "thread"])
+        .join(ops.select(key).unique(), on=key, how="semi")
+        .sort("start_ns", -pl.col("end_ns"))
+        .unique(key, keep="first", maintain_order=True)
+        .filter(~pl.col("name").cast(pl.String).str.contains_any([*_GRAPHS]))
+    )
+    by_thread = starts.select("thread", "start_ns", *key).partition_by("thread", as_dict=True)
+    return {thread: rows.drop("thread").rows() for (thread,), rows in by_thread.items()}
+
+
+def _operators(
+    spans: Sequence[Span], launches: Sequence[Launch], shapes: _Shapes
+) -> Iterator[tuple[int, int, Launch]]:
+    """Row and shape of the innermost operator with shapes around each launch that has one."""
+    open_: list[Span] = []
+    at = 0
+    for launch in launches:
+        while at < len(spans) and spans[at][0] <= launch[0]:
+            while open_ and -open_[-1][1] <= spans[at][0]:
+                open_.pop()
+            open_.append(spans[at])
+            at += 1
+        for _, minus_end_ns, _, row, _ in reversed(open_):
+            shape = shapes.of(row) if -minus_end_ns > launch[0] else None
+            if shape is not None:
+                yield row, shape, launch
+                break
