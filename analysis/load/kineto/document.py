@@ -56,6 +56,17 @@ class Args(msgspec.Struct, gc=False):
     name: Any = None
 
 
+class WaitArgs(msgspec.Struct, gc=False):
+    """Who waits in a `cuda_sync` event, and for what: for the record of an event, which the call
+    with the correlation `record` made, on the stream `recorded_on`. -1 stands for none."""
+
+    device: Any = None
+    stream: Any = None
+    correlation: Any = None
+    recorded_on: Any = msgspec.field(name="wait_on_stream", default=None)
+    record: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
+
+
 class OperatorArgs(msgspec.Struct, gc=False):
     """What an operator was called with, as JSON."""
 
@@ -86,6 +97,7 @@ class Document(msgspec.Struct):
 # floats as Decimal, since msgspec refuses those that a float cannot hold
 _DOCUMENT: Final = msgspec.json.Decoder(Document | list[Event | _NotAnObject], float_hook=Decimal)
 _ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
+_WAIT_ARGS: Final = msgspec.json.Decoder(WaitArgs, float_hook=Decimal)
 _OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
 _TIME: Final = msgspec.json.Decoder(int | Decimal)
 _GPUS: Final = msgspec.json.Decoder(list[Gpu], strict=False)
@@ -126,6 +138,11 @@ def gpus_of(document: Document) -> list[Gpu]:
 def args_of(event: Event) -> Args:
     """The arguments of an event; empty if they are not an object."""
     return decoded_or_none(_ARGS, event.args) or Args()
+
+
+def wait_args_of(event: Event) -> WaitArgs:
+    """Who waits for what; empty if that is not an object."""
+    return decoded_or_none(_WAIT_ARGS, event.args) or WaitArgs()
 
 
 def operator_args_of(event: Event) -> OperatorArgs:

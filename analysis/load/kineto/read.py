@@ -31,6 +31,7 @@ from nsysflow.analysis.load.kineto.document import (
     gpus_of,
     int_of,
     span_ns,
+    wait_args_of,
 )
 from nsysflow.analysis.load.kineto.operators import operators_of
 from nsysflow.analysis.load.kineto.running import (
@@ -62,6 +63,8 @@ _RENAMED: Final = {
     "memset": "gpu_memset",
 }
 """Categories in the first versions of Kineto, which also capitalised all of them."""
+
+_NO_STREAM: Final = (1 << 32) - 1
 
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
@@ -131,6 +134,7 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
     kernels, copies, memsets = (_with_args(events.get(category, ())) for category in _GPU)
     ops = _ops(kernels, copies, memsets, calls, process)
     operators, automatic = _operators(events.get("cpu_op", ()))
+    records, waits = _waits(events.get("cuda_sync", ()), calls, process)
     opened = [*events.get("user_annotation", []), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
     spans = spans_of_threads(operators, events.get("python_function", ()), keys)
@@ -147,6 +151,8 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
         ranges=ranges,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document, ops),
+        event_records=records,
+        waits=waits,
         operators=launching,
         operator_shapes=operator_shapes,
         running=stretches,
@@ -186,7 +192,7 @@ def _ops(
     process: int | None,
 ) -> pl.DataFrame:
     """`schema.OPS`, each in the process that launched it; where that is unknown, in `process`."""
-    launched = dict(calls.select("correlation", "process").drop_nulls().iter_rows())
+    launched = _processes(calls)
     ops = [
         *(_op("kernel", row, *kernel) for row, kernel in enumerate(kernels)),
         *(_op("memcpy", row, *copy) for row, copy in enumerate(copies)),
@@ -194,6 +200,36 @@ def _ops(
     ]
     rows = ((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops)
     return frame_of(rows, schema.OPS)
+
+
+def _processes(calls: pl.DataFrame) -> dict[int, int]:
+    """The process of each correlation id."""
+    return dict(calls.select("correlation", "process").drop_nulls().iter_rows())
+
+
+def _waits(
+    events: Iterable[Event], calls: pl.DataFrame, process: int | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`schema.EVENT_RECORDS` and `schema.WAITS`. A record is known by the call that made it, and
+    only if something waits for it."""
+    called = _processes(calls)
+    records: dict[tuple[int | None, ...], None] = {}
+    waits = []
+    for event in events:
+        args = wait_args_of(event)
+        numbers = (args.device, args.correlation, args.stream, args.recorded_on, args.record)
+        device, correlation, stream, recorded_on, record = map(int_of, numbers)
+        who = called.get(correlation or 0, process)
+        record = record if record and record > 0 else None
+        if record is not None:
+            records[who, device, record, _stream(recorded_on), record] = None
+        waits.append((who, device, correlation or None, _stream(stream), record))
+    return frame_of(records, schema.EVENT_RECORDS), frame_of(waits, schema.WAITS)
+
+
+def _stream(number: int | None) -> int | None:
+    """A stream's number; -1 and the largest one stand for none."""
+    return number if number is not None and 0 <= number < _NO_STREAM else None
 
 
 def _op(kind: str, row: int | None, event: Event, args: Args) -> tuple[Any, ...]:
