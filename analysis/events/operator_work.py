@@ -103,6 +103,28 @@ def product_of(name: str, args: Arguments) -> Product | None:
     return Product(batch=batch, rows=rows, columns=columns, depth=depth)
 
 
+_TENSOR_CORE_BYTES: Final = 16
+"""Rows that begin at a multiple of it are loaded at once."""
+
+
+def unaligned_sizes(name: str, args: Arguments) -> tuple[tuple[int, int], ...]:
+    """The sizes of a product whose rows do not begin at multiples of 16 bytes, each with the number
+    of elements that it should be a multiple of; the largest first."""
+    factors, product = _PRODUCTS.get(name.removesuffix("_")), product_of(name, args)
+    if factors is None or product is None or args[factors.left].type not in BYTES:
+        return ()
+    multiple = _TENSOR_CORE_BYTES // BYTES[args[factors.left].type]
+    rows = [_row_length(args[at]) for at in (factors.left, factors.right)]
+    odd = {size for size in (*rows, product.columns) if multiple and size % multiple}
+    return tuple((size, multiple) for size in sorted(odd, reverse=True))
+
+
+def _row_length(arg: Argument) -> int:
+    """The size of the dimension of a matrix whose elements are neighbours in memory."""
+    dims = _dims(arg)
+    return dims[-2] if len(dims) > 1 and arg.transposed else dims[-1]
+
+
 def _product(name: str, args: Arguments) -> Work:
     product = product_of(name, args)
     if product is None:

@@ -1,7 +1,7 @@
 """What an operator was called with: its tensors and other arguments (spec §23)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ class Argument:
 
     Attributes:
         dims: the sizes of a tensor; None for anything else.
+        transposed: whether a matrix is stored column by column.
         distinct: how many different elements a tensor has in memory; an expanded one has fewer.
         type: the tensor's type, or e.g. `Scalar`, as the trace has it.
         tensors: how many tensors a list of tensors has.
@@ -63,6 +64,7 @@ class Argument:
     """
 
     dims: Dims | None
+    transposed: bool
     distinct: int
     type: str
     tensors: int
@@ -110,15 +112,16 @@ def _at(values: list[Any], at: int) -> Any:
 def _argument(dims: Any, name: Any, strides: Any, concrete: Any) -> Argument:
     kind, value = (text if isinstance(text, str) else "" for text in (name, concrete))
     listed = isinstance(dims, list) and any(isinstance(each, list) for each in dims)
+    none = Argument(dims=None, transposed=False, distinct=0, type=kind, tensors=0, concrete=value)
     if listed or kind == _TENSORS:
-        count = len(dims) if isinstance(dims, list) else 0
-        return Argument(dims=None, distinct=0, type=kind, tensors=max(1, count), concrete="")
+        return replace(none, tensors=max(1, len(dims) if isinstance(dims, list) else 0))
     sizes = _sizes(dims)
     if sizes is None or (not sizes and kind not in BYTES):
-        return Argument(dims=None, distinct=0, type=kind, tensors=0, concrete=value)
+        return none
     steps = strides if isinstance(strides, list) and len(strides) == len(sizes) else sizes
     distinct = prod(size for size, step in zip(sizes, steps, strict=True) if step != 0 or not size)
-    return Argument(dims=sizes, distinct=distinct, type=kind, tensors=0, concrete=value)
+    columns = steps is strides and len(sizes) > 1 and steps[-2] == 1 and steps[-1] != 1
+    return replace(none, dims=sizes, transposed=columns, distinct=distinct)
 
 
 def _sizes(dims: Any) -> Dims | None:

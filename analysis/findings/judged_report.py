@@ -2,14 +2,16 @@
 waits; and a finding about its kernels, where these could take less time.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
+from nsysflow.analysis.events.operators import shapes_in_words
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
-from nsysflow.analysis.findings.kernels import kernels_in_order
+from nsysflow.analysis.findings.kernels import kernels_in_order, largest_operators
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
@@ -421,7 +423,7 @@ def kernel_finding(
         rule=rule,
         title=title,
         change=change,
-        evidence=(*evidence, _largest(subject, rows)),
+        evidence=(*evidence, _largest(subject, rows), *_operators(subject, rows)),
         table=table,
         size_ns=subject.worst_ns(rows, "gain_ns"),
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
@@ -482,3 +484,13 @@ def _largest(subject: JudgedReport, rows: pl.DataFrame) -> str:
     named = _by_name(rows).select(pl.col("short_name").cast(pl.String), "ns").head(2).rows()
     parts = [f"{name[:_NAME_LETTERS]} {duration(subject.per_step(ns))}" for name, ns in named]
     return f"most time: {', '.join(parts)}"
+
+
+def _operators(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[str]:
+    """The operators with most time, by shape, where shapes were recorded."""
+    parts = [
+        f"{name} {shapes_in_words(args)} {duration(subject.per_step(ns))}"
+        for name, args, ns in largest_operators(subject.view, rows)
+    ]
+    if parts:
+        yield f"in: {'; '.join(parts)}"

@@ -1,6 +1,6 @@
 """What the judged kernels do, by their names and their order, and what the GPUs can do."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import polars as pl
@@ -11,6 +11,7 @@ from nsysflow.analysis.events.kernel_classes import (
     off_tensor_cores,
     unit_by_name,
 )
+from nsysflow.analysis.events.operators import Arguments, arguments
 from nsysflow.analysis.frames.columns import DescribedRows, repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
@@ -158,13 +159,13 @@ def kernels_in_order(view: View) -> pl.DataFrame:
     """The judged kernels, stream by stream in the order in which they ran.
 
     Columns: `process`, `device`, `node`, `thread_no` (that launched it), `detail` (its row in
-    SHAPES), `start_ns`, `ns`, `name`, `short_name`, those of `with_traits`, `lane` (a number per
-    stream) and `job`: the one that a kernel is part of, `attention` (between the two matmuls of one
-    that is not fused), `optimizer` (tensor by tensor), `tiny` (a run of kernels shorter than
-    `TINY_NS`), `chain` (of neighbours that only move memory), or null. `run` numbers neighbours of
-    one job.
+    SHAPES), `shape` (of its operator, a row in OPERATOR_SHAPES), `start_ns`, `ns`, `name`,
+    `short_name`, those of `with_traits`, `lane` (a number per stream) and `job`: the one that a
+    kernel is part of, `attention` (between the two matmuls of one that is not fused), `optimizer`
+    (tensor by tensor), `tiny` (a run of kernels shorter than `TINY_NS`), `chain` (of neighbours
+    that only move memory), or null. `run` numbers neighbours of one job.
     """
-    kernels = _by_lane(view.ops)
+    kernels = _by_lane(view.ops, view.trace.operators)
     pair = ["name", "short_name"]
     names = with_traits(kernels.select(pair).unique(), view.options.kernel_classes)
     kernels = kernels.join(names, on=pair, how="left", maintain_order="left")
@@ -178,7 +179,7 @@ def kernels_in_order(view: View) -> pl.DataFrame:
     return kernels.with_columns(run.alias("run")).drop("tuned", "attention", "optimizer", "tiny")
 
 
-def _by_lane(ops: PlacedOps) -> pl.DataFrame:
+def _by_lane(ops: PlacedOps, operators: pl.DataFrame) -> pl.DataFrame:
     """The kernels, stream by stream; operations are in the order of their start."""
     stream = ["device_no", "process", "stream"]
     ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")
@@ -191,15 +192,38 @@ def _by_lane(ops: PlacedOps) -> pl.DataFrame:
         "start_ns",
         "name",
         "short_name",
-        "ns",
     )
     rows = ops.lazy().filter(pl.col("kind") == "kernel")
-    kernels = rows.select(*columns[:-1], ns, "device_no", "stream").collect()
+    kernels = rows.select(*columns, "correlation", ns, "device_no", "stream").collect()
+    kernels = _with_shape(kernels, operators)
+    kept = [*columns, "shape", "ns", "lane"]
     lanes = kernels.select(stream).unique().sort(stream, nulls_last=True).with_row_index("lane")
     if len(lanes) < 2:
-        return kernels.select(*columns, pl.lit(0, pl.UInt32).alias("lane"))
+        return kernels.with_columns(pl.lit(0, pl.UInt32).alias("lane")).select(kept)
     numbered = kernels.join(lanes, on=stream, how="left", maintain_order="left", nulls_equal=True)
-    return numbered[[*columns, "lane"]].sort("lane", maintain_order=True)
+    return numbered[kept].sort("lane", maintain_order=True)
+
+
+def _with_shape(kernels: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
+    """Plus `shape`; null for all where no shapes were recorded."""
+    if operators.is_empty():
+        return kernels.with_columns(pl.lit(None, pl.UInt32).alias("shape"))
+    key = ["process", "correlation"]
+    return kernels.join(operators[[*key, "shape"]], on=key, how="left", maintain_order="left")
+
+
+NAMED_OPERATORS: Final = 2
+"""So many operators are named in a finding."""
+
+
+def largest_operators(view: View, kernels: pl.DataFrame) -> Iterator[tuple[str, Arguments, int]]:
+    """The operators with most of the time of these kernels, with their arguments and that time in
+    ns; none where no shapes were recorded."""
+    sums = kernels.drop_nulls("shape").group_by("shape").agg(pl.col("ns").sum())
+    ranked = sums.sort("ns", "shape", descending=[True, False]).head(NAMED_OPERATORS)
+    for shape, ns in ranked.rows():
+        name, *written = view.trace.operator_shapes.row(shape)
+        yield name, arguments(*written) or (), ns
 
 
 def _job() -> pl.Expr:

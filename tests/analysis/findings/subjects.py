@@ -11,7 +11,15 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from tests import tiny
 from tests.analyses import analysed
-from tests.oracle.model import Device, Op, Range, Shape, to_trace
+from tests.oracle.model import (
+    Device,
+    Op,
+    Operator,
+    OperatorShape,
+    Range,
+    Shape,
+    to_trace,
+)
 from tests.tiny import Row as Row
 
 US: Final = 1_000
@@ -92,9 +100,11 @@ def subject_of(
     blocks: tuple[int, ...] = (1_000,),
     ranges: tuple[Range, ...] = (),
     pause_us: int = 1,
+    operators: tuple[OperatorShape, ...] = (),
 ) -> JudgedReport:
     """A GPU that runs these, one launch a us, with a short pause between two kernels; their grids
-    take turns in having so many `blocks`, and the GPU has 100 SMs."""
+    take turns in having so many `blocks`, and the GPU has 100 SMs. `operators` are those of the
+    first kernels."""
     rows: list[Row] = [*ranges]
     at = _QUEUED
     for number, (name, us) in enumerate(kernels, start=1):
@@ -103,7 +113,10 @@ def subject_of(
         rows.append(replace(op, shape=Shape(grid_x=blocks[number % len(blocks)])))
         at += (us + pause_us) * US
     device = Device(device=0, name=gpu, uuid=None, sm_count=100, memory_bytes_per_s=None)
-    trace = to_trace(replace(tiny.plain_of(*rows), devices=(device,)))
+    links = tuple(
+        Operator(tiny.PROCESS, number, number, shape) for number, shape in enumerate(operators, 1)
+    )
+    trace = to_trace(replace(tiny.plain_of(*rows), devices=(device,), operators=links))
     return JudgedReport(nsysflow.analyze(trace))
 
 

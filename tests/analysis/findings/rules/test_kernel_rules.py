@@ -1,5 +1,6 @@
 """Rules about kernels, on a GPU that is always busy."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -30,6 +31,7 @@ from nsysflow.analysis.findings.rules.fusion import (
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
 from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid
 from nsysflow.analysis.findings.rules.tensor_cores import (
+    PAD,
     fp32_matmul,
     fp64_kernels,
     unaligned_matmul,
@@ -54,7 +56,7 @@ from tests.analysis.findings.subjects import (
 )
 from tests.oracle.attention import Kernel as Plain
 from tests.oracle.attention import replaced
-from tests.oracle.model import Op, PlainTrace, Range, to_trace
+from tests.oracle.model import Op, OperatorShape, PlainTrace, Range, to_trace
 
 OLDEST: Final = (
     "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)"
@@ -383,3 +385,34 @@ def test_lanes_hold_one_kernel_after_the_other(name: str) -> None:
     for _, lane in kernels.group_by("lane"):
         assert lane["start_ns"].is_sorted()
     assert kernels["lane"].is_sorted()
+
+
+def product(left: list[int], right: list[int], strides: str | None = None) -> OperatorShape:
+    types = json.dumps(["c10::BFloat16"] * 2)
+    return OperatorShape("aten::mm", json.dumps([left, right]), types, strides)
+
+
+@pytest.mark.parametrize(
+    ("operator", "change"),
+    [
+        (
+            product([64, 768], [768, 50_257]),
+            "pad 50257 to 50304 in aten::mm 64x768, 768x50257",
+        ),
+        # the gradient of its weight: rows are as long as the batch, which is stored transposed
+        (
+            product([768, 63], [63, 100], "[[1, 768], [100, 1]]"),
+            "pad 100 to 104 in aten::mm 768x63, 63x100",
+        ),
+        (product([768, 63], [63, 100]), "pad 100 to 104 and 63 to 64 in aten::mm 768x63, 63x100"),
+        (product([64, 64], [64, 64]), PAD[0]),
+        (OperatorShape("aten::mul", "[[3]]", '["float"]'), PAD[0]),
+    ],
+)
+def test_an_unaligned_product_is_named_with_what_to_pad_to(
+    operator: OperatorShape, change: str
+) -> None:
+    finding = asked(unaligned_matmul, subject_of([(OLDEST, 90)], operators=(operator,)))
+    assert finding is not None
+    assert finding.change[0] == change
+    assert finding.evidence[-1].startswith(f"in: {operator.name} ")
