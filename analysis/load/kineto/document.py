@@ -67,6 +67,18 @@ class WaitArgs(msgspec.Struct, gc=False):
     record: Any = msgspec.field(name="wait_on_cuda_event_record_corr_id", default=None)
 
 
+class CollectiveArgs(msgspec.Struct, gc=False):
+    """What a collective moves, in elements, and among whom."""
+
+    name: Any = msgspec.field(name="Collective name", default=None)
+    sent: Any = msgspec.field(name="In msg nelems", default=None)
+    received: Any = msgspec.field(name="Out msg nelems", default=None)
+    dtype: Any = None
+    ranks: Any = msgspec.field(name="Group size", default=None)
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    members: Any = msgspec.field(name="Process Group Ranks", default=None)
+
+
 class OperatorArgs(msgspec.Struct, gc=False):
     """What an operator was called with, as JSON."""
 
@@ -98,6 +110,7 @@ class Document(msgspec.Struct):
 _DOCUMENT: Final = msgspec.json.Decoder(Document | list[Event | _NotAnObject], float_hook=Decimal)
 _ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
 _WAIT_ARGS: Final = msgspec.json.Decoder(WaitArgs, float_hook=Decimal)
+_COLLECTIVE_ARGS: Final = msgspec.json.Decoder(CollectiveArgs, float_hook=Decimal)
 _OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
 _TIME: Final = msgspec.json.Decoder(int | Decimal)
 _GPUS: Final = msgspec.json.Decoder(list[Gpu], strict=False)
@@ -143,6 +156,11 @@ def args_of(event: Event) -> Args:
 def wait_args_of(event: Event) -> WaitArgs:
     """Who waits for what; empty if that is not an object."""
     return decoded_or_none(_WAIT_ARGS, event.args) or WaitArgs()
+
+
+def collective_args_of(event: Event) -> CollectiveArgs:
+    """What a collective moves; empty if that is not an object."""
+    return decoded_or_none(_COLLECTIVE_ARGS, event.args) or CollectiveArgs()
 
 
 def operator_args_of(event: Event) -> OperatorArgs:

@@ -20,6 +20,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
+from nsysflow.analysis.load.kineto.collectives import collectives
 from nsysflow.analysis.load.kineto.document import (
     Args,
     Document,
@@ -137,6 +138,7 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
     records, waits = _waits(events.get("cuda_sync", ()), calls, process)
     opened = [*events.get("user_annotation", []), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
+    of_nccl, messages = collectives(operators, keys, len(ranges))
     spans = spans_of_threads(operators, events.get("python_function", ()), keys)
     stretches, frames = running(spans)
     launching, operator_shapes = operators_of(operators, spans, calls, ops)
@@ -148,7 +150,8 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
         shapes=frame_of((_shape(args) for _, args in kernels), schema.SHAPES),
         copy_details=frame_of((_copy_detail(*copy) for copy in copies), schema.COPY_DETAILS),
         calls=calls,
-        ranges=ranges,
+        ranges=pl.concat([ranges, of_nccl]),
+        messages=messages,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document, ops),
         event_records=records,

@@ -166,8 +166,9 @@ _ALIKE: Final = ["kind", "operation", "size_bytes"]
 
 
 def _slow_and_typical_links(results: RunTables, _: Limits) -> Rows:
-    """Slow links, then the group in the middle of those alike; those that move most come first."""
-    table = results.table("bandwidth").drop_nulls("bus_bytes_per_s")
+    """Slow links, then the group in the middle of those alike; those that move most come first.
+    Kernels of one rank alone say nothing of links: their time is waiting, too."""
+    table = results.table("bandwidth").drop_nulls(["bus_bytes_per_s", "group"])
     typical = _middle_of_those_alike(table)
     slow = table.filter(pl.col("slow_ns") > 0).sort("slow_ns", descending=True)
     others = typical.join(slow, on=["group", *_ALIKE], how="anti", nulls_equal=True)
