@@ -317,7 +317,8 @@ _COMPARED: Final = (
     "eq ge gt isfinite isinf isnan le logical_and logical_not logical_or logical_xor lt ne"
 )
 _LIKE_FIRST: Final = (
-    "_fused_rms_norm _log_softmax _log_softmax_backward_data _softmax _softmax_backward_data"
+    "_fused_rms_norm _fused_rms_norm_backward _log_softmax _log_softmax_backward_data _softmax"
+    " _softmax_backward_data"
     " cudnn_batch_norm cudnn_batch_norm_backward cumprod cumsum flip miopen_batch_norm"
     " miopen_batch_norm_backward native_batch_norm native_batch_norm_backward native_group_norm"
     " native_group_norm_backward native_layer_norm native_layer_norm_backward roll tril triu"
@@ -426,6 +427,8 @@ _FORMULAS: Final[Mapping[str, Callable[[Arguments], Work]]] = {
     "aten::copy_": _copied,
     "aten::fill_": _filled,
     "aten::zero_": _filled,
+    "aten::normal_": _filled,
+    "aten::uniform_": _filled,
     "aten::embedding": _embedded,
 }
 """By name; an operator in place (`add_`) has that of the other one."""

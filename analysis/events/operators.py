@@ -59,7 +59,8 @@ class Argument:
         transposed: whether a matrix is stored column by column.
         distinct: how many different elements a tensor has in memory; an expanded one has fewer.
         type: the tensor's type, or e.g. `Scalar`, as the trace has it.
-        tensors: how many tensors a list of tensors has.
+        tensors: how many tensors a list of tensors has, 0 where that was not recorded; None for
+            what is no such list.
         concrete: the value of what is no tensor, as text; empty where it was not recorded.
     """
 
@@ -67,14 +68,14 @@ class Argument:
     transposed: bool
     distinct: int
     type: str
-    tensors: int
+    tensors: int | None
     concrete: str
 
     @property
     def bytes(self) -> int | None:
         """What a tensor takes in memory, 0 for what is none; None where that is not known."""
         if self.dims is None:
-            return None if self.tensors else 0
+            return 0 if self.tensors is None else None
         size = BYTES.get(self.type)
         return None if size is None else size * self.distinct
 
@@ -112,9 +113,11 @@ def _at(values: list[Any], at: int) -> Any:
 def _argument(dims: Any, name: Any, strides: Any, concrete: Any) -> Argument:
     kind, value = (text if isinstance(text, str) else "" for text in (name, concrete))
     listed = isinstance(dims, list) and any(isinstance(each, list) for each in dims)
-    none = Argument(dims=None, transposed=False, distinct=0, type=kind, tensors=0, concrete=value)
+    none = Argument(
+        dims=None, transposed=False, distinct=0, type=kind, tensors=None, concrete=value
+    )
     if listed or kind == _TENSORS:
-        return replace(none, tensors=max(1, len(dims) if isinstance(dims, list) else 0))
+        return replace(none, tensors=len(dims) if isinstance(dims, list) else 0)
     sizes = _sizes(dims)
     if sizes is None or (not sizes and kind not in BYTES):
         return none
@@ -131,11 +134,15 @@ def _sizes(dims: Any) -> Dims | None:
 
 def shapes_in_words(args: Arguments) -> str:
     """`8192x4096, 4096x4096`: the tensors among the arguments."""
-    return ", ".join(
-        "x".join(map(str, arg.dims)) or "1" if arg.dims is not None else f"{arg.tensors} tensors"
-        for arg in args
-        if arg.dims is not None or arg.tensors
-    )
+    return ", ".join(filter(None, map(_in_words, args)))
+
+
+def _in_words(arg: Argument) -> str:
+    if arg.dims is not None:
+        return "x".join(map(str, arg.dims)) or "1"
+    if arg.tensors is None:
+        return ""
+    return f"{arg.tensors or ''} tensor{'' if arg.tensors == 1 else 's'}".strip()
 
 
 def dtype_in_words(args: Arguments) -> str:

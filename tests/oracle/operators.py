@@ -219,7 +219,8 @@ def in_words(rows: list[Row]) -> tuple[str, str]:
     parts = []
     for row in rows:
         if "list" in row:
-            parts.append(f"{row['list']} tensors")
+            words = {0: "tensors", 1: "1 tensor"}
+            parts.append(words.get(row["list"], f"{row['list']} tensors"))
         elif row["dims"] is not None:
             parts.append("x".join(map(str, row["dims"])) or "1")
     types = dict.fromkeys(row["type"] for row in rows if row["dims"] is not None)

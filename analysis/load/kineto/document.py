@@ -42,10 +42,15 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Args(msgspec.Struct, gc=False):
-    """The arguments of an event that we read."""
+    """The arguments of an event that we read.
+
+    Where an annotation of a CUDA graph moved an operation to a lane of the picture, `stream` is
+    that lane, and `original_stream` the stream.
+    """
 
     device: Any = None
     stream: Any = None
+    original_stream: Any = None
     correlation: Any = None
     graph_node: Any = msgspec.field(name="graph node id", default=None)
     bytes: Any = None

@@ -249,7 +249,7 @@ def _op(kind: str, row: int | None, event: Event, args: Args) -> tuple[Any, ...]
         kind,
         *span_ns(event),
         device,
-        int_of(args.stream),
+        int_of(args.stream if args.original_stream is None else args.original_stream),
         int_of(args.correlation) or None,
         int_of(args.graph_node) or None,
         name,

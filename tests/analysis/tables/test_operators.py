@@ -101,6 +101,8 @@ POOL: Final = (
     called("aten::fill_", tensor(4, 8, of=TRUTH), "0"),
     called("aten::embedding", tensor(100, 8), tensor(4, 3, of=INDEX), "-1", "False", "False"),
     called("aten::cat", ["TensorList", [[4, 8], [5, 8]]], "0"),
+    called("aten::cat", ["TensorList", [[4, 8]]], "0"),
+    called("aten::cat", ["TensorList", []], "0"),
     called("fbgemm::permute", tensor(4, 8)),
 )  # fmt: skip
 

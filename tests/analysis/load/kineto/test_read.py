@@ -117,6 +117,13 @@ def test_times_are_exact_to_the_nanosecond(
     assert found == [(start, start + length) for start, length in spans]
 
 
+def test_a_drawn_lane_is_not_a_stream(tmp_path: Path) -> None:
+    moved = {"stream": 7, "original_stream": 41, "graph node id": 3}
+    noted = {"stream": 12, "annotated_stream": 7}
+    trace = load(write(tmp_path, kernel(**moved), kernel(**noted), cudaGraphInlineAnnotated=True))
+    assert trace.ops["stream"].to_list() == [41, 12]
+
+
 @pytest.mark.parametrize("where", [{"correlation": 2**63}, {"stream": "9" * 20}, {"bytes": 2**70}])
 def test_a_number_too_large_is_damage(tmp_path: Path, where: dict[str, object]) -> None:
     copy = event("gpu_memcpy", "Memcpy HtoD", pid=0, tid=7, args={"device": 0, **where})
