@@ -64,10 +64,12 @@ def work_of(name: str, args: Arguments) -> Work:
 
 @dataclass(frozen=True)
 class _Factors:
-    """Which arguments are multiplied; `weight`: the second one is stored as columns x depth."""
+    """Which arguments are multiplied, and which one is added; `weight`: the second factor is stored
+    as columns x depth."""
 
     left: int
     right: int
+    bias: int | None = None
     weight: bool = False
 
 
@@ -76,10 +78,10 @@ _PRODUCTS: Final[Mapping[str, _Factors]] = {
     "aten::bmm": _Factors(0, 1),
     "aten::matmul": _Factors(0, 1),
     "aten::_scaled_mm": _Factors(0, 1),
-    "aten::addmm": _Factors(1, 2),
-    "aten::_addmm_activation": _Factors(1, 2),
-    "aten::baddbmm": _Factors(1, 2),
-    "aten::linear": _Factors(0, 1, weight=True),
+    "aten::addmm": _Factors(1, 2, 0),
+    "aten::_addmm_activation": _Factors(1, 2, 0),
+    "aten::baddbmm": _Factors(1, 2, 0),
+    "aten::linear": _Factors(0, 1, 2, weight=True),
 }
 
 
@@ -129,9 +131,11 @@ def _product(name: str, args: Arguments) -> Work:
     product = product_of(name, args)
     if product is None:
         return Work()
-    size = BYTES.get(args[_PRODUCTS[name].left].type)
+    factors = _PRODUCTS[name]
+    size = BYTES.get(args[factors.left].type)
     out = None if size is None else product.batch * product.rows * product.columns * size
-    read = _total(arg.bytes for arg in args)
+    used = (factors.left, factors.right, factors.bias)
+    read = _total(arg.bytes for at, arg in enumerate(args) if at in used)
     return Work(flops=product.flops, least_flops=product.flops, bytes=_total([read, out]))
 
 
@@ -196,8 +200,12 @@ def _convolution(of: _Convolution, args: Arguments) -> Work:
         flops = _convolved(out, weight, x[0])
     size = BYTES.get(args[0].type)
     written = None if size is None else size * x[0] * channels * prod(out)
-    moved = _total([*(arg.bytes for arg in args), written])
+    moved = _total([*(arg.bytes for arg in args[:_OPERANDS]), written])
     return Work(flops=flops, least_flops=flops, bytes=moved)
+
+
+_OPERANDS: Final = 3
+"""Input, weight, and a bias or what is added; a last tensor may be the result."""
 
 
 def _convolved(points: Sequence[int], weight: Dims, batch: int) -> int:

@@ -9,7 +9,9 @@ from rich.cells import cell_len
 from nsysflow.base import units
 from nsysflow.report.layout import Block, figure, words
 
-Unit: TypeAlias = Literal["instant", "duration", "percent", "size", "flops", "flops_per_s"]
+Unit: TypeAlias = Literal[
+    "instant", "duration", "percent", "size", "bytes_per_s", "flops", "flops_per_s"
+]
 """What numbers count, so how they are shown."""
 
 MOST_COLUMNS: Final = 7
@@ -120,9 +122,8 @@ def unit_of(name: str) -> Unit | None:
         return "percent"
     if name in ("bytes", "shared_bytes"):
         return "size"
-    if name.endswith("flops"):
-        return "flops"
-    return "flops_per_s" if name.endswith("flops_per_s") else None
+    units_at_end: tuple[Unit, ...] = ("flops", "flops_per_s", "bytes_per_s")
+    return next((unit for unit in units_at_end if name.endswith(unit)), None)
 
 
 _SHOWN: Final[Mapping[Unit, Callable[[Any], str]]] = {
@@ -130,6 +131,7 @@ _SHOWN: Final[Mapping[Unit, Callable[[Any], str]]] = {
     "duration": units.duration,
     "percent": units.percent,
     "size": units.size,
+    "bytes_per_s": lambda value: f"{units.size(round(value))}/s",
     "flops": units.flops,
     "flops_per_s": lambda value: f"{units.flops(value)}/s",
 }

@@ -84,14 +84,15 @@ def numbers(value: str, count: int) -> list[int]:
     return found * count if len(found) == 1 else found
 
 
-def product(named: Arguments, rows: list[Row]) -> Row:
+def product(named: Arguments) -> Row:
     """A multiplication and an addition for each element of each dot product."""
     a = named["a"]["dims"]
     b = named["weight"]["dims"][::-1] if "weight" in named else named["b"]["dims"]
     results = prod(a[:-1]) * b[-1]
     flops = 2 * results * a[-1]
     size = SIZES[named["a"]["type"]][0]
-    return work(flops, flops, total(*(row["bytes"] for row in rows), results * size))
+    read = total(*(row["bytes"] for row in named.values()))
+    return work(flops, flops, total(read, results * size))
 
 
 def convolution(named: Arguments, rows: list[Row], *, transposed: bool) -> Row:
@@ -112,7 +113,7 @@ def convolution(named: Arguments, rows: list[Row], *, transposed: bool) -> Row:
     flops = 2 * x[0] * prod(x[2:] if transposed else out) * prod(w)
     size = SIZES[named["x"]["type"]][0]
     result = x[0] * channels * prod(out) * size
-    return work(flops, flops, total(*(row["bytes"] for row in rows), result))
+    return work(flops, flops, total(*(row["bytes"] for row in rows[:3]), result))
 
 
 def convolution_backward(named: Arguments) -> Row:
@@ -204,7 +205,7 @@ def work_of(shape: OperatorShape) -> Row:
         if name in table:
             named = dict(zip(table[name].split(), rows, strict=False))
             if table is PRODUCTS:
-                return product(named, rows)
+                return product(named)
             if table is ATTENTIONS:
                 return attention(name, named)
             if table is CONVOLUTIONS:

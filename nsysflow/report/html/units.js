@@ -71,6 +71,7 @@ const UNITS = {
   duration: (ns) => scaled(ns, NS_UNITS),
   signed: (ns) => (ns > 0 ? `+${scaled(ns, NS_UNITS)}` : scaled(ns, NS_UNITS)),
   size: (count) => scaled(count, BYTE_UNITS),
+  bytes_per_s: (count) => `${scaled(rounded(count), BYTE_UNITS)}/s`,
   flops: (count) => scaled(rounded(count), FLOP_UNITS),
   flops_per_s: (count) => `${scaled(rounded(count), FLOP_UNITS)}/s`,
   instant: (ns) => `${fixed6(ns)} s`,

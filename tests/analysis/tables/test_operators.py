@@ -50,6 +50,7 @@ POOL: Final = (
     called("aten::mm", tensor(64, 32), tensor(32, 50_257)),
     called("aten::mm", tensor(64, 32, of=SINGLE), tensor(32, 16, of=SINGLE)),
     called("aten::mm", tensor(64, 32), tensor(32, 16), strides=[[32, 1], [0, 1]]),
+    called("aten::mm", tensor(64, 32), tensor(32, 16), tensor(64, 16)),  # the last is the result
     called("aten::bmm", tensor(3, 8, 4), tensor(3, 4, 9)),
     called("aten::matmul", tensor(2, 3, 8, 4), tensor(4, 9)),
     called("aten::addmm", tensor(16), tensor(8, 4), tensor(4, 16), "1", "1"),

@@ -119,6 +119,7 @@ def text_of(unit: str, value: Any) -> str:
         **{name: getattr(units, name) for name in names},
         "count": units.number,
         "number": units.significant,
+        "bytes_per_s": lambda each: f"{units.size(round(each))}/s",
         "flops_per_s": lambda each: f"{units.flops(each)}/s",
     }
     return str(shown[unit](value) if unit else value)
