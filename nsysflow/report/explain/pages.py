@@ -315,6 +315,7 @@ _SPELLED: Final[Mapping[str, str]] = {
         for name, word in reversed(words.items())  # of two names with one word, the first counts
     },
     **_OF_RANKS,
+    "of roofline": "roofline",
 }
 """The words of the page, and the names that they stand for."""
 
