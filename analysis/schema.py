@@ -177,7 +177,7 @@ WAITS: Final = Frame(
 
 OPERATORS: Final = Frame(
     """One row per CUDA call that launched GPU work inside an operator whose shapes were recorded
-    (spec §23.1), in any order. `correlation` is that of the call, `operator` numbers the calls of
+    (spec §24.1), in any order. `correlation` is that of the call, `operator` numbers the calls of
     operators of a process, `shape` is the operator's row in OPERATOR_SHAPES. Only torch.profiler
     records this.""",
     {

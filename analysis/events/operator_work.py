@@ -1,4 +1,4 @@
-"""How much work an operator is, by its name and what it was called with (spec §23).
+"""How much work an operator is, by its name and what it was called with (spec §24).
 
 FLOPs are those of torch's FlopCounterMode. Bytes are what must be read and written at least, once.
 """

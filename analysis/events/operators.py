@@ -1,4 +1,4 @@
-"""What an operator was called with: its tensors and other arguments (spec §23)."""
+"""What an operator was called with: its tensors and other arguments (spec §24)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Operators with their shapes: FLOPs, bytes, and how near they come to the roofline (spec §23)."""
+"""Operators with their shapes: FLOPs, bytes, and how near they come to the roofline (spec §24)."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -217,7 +217,7 @@ class EventWait(EventRecord):
 
 @dataclass(frozen=True)
 class OperatorShape:
-    """§23: an operator's name, and what it was called with, as JSON."""
+    """§24: an operator's name, and what it was called with, as JSON."""
 
     name: str
     dims: str | None
@@ -228,7 +228,7 @@ class OperatorShape:
 
 @dataclass(frozen=True)
 class Operator:
-    """§23.1: the operator in which a call launched something."""
+    """§24.1: the operator in which a call launched something."""
 
     process: int
     correlation: int

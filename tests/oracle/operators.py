@@ -1,4 +1,4 @@
-"""Operators with shapes (spec §23): who launched what, the work of a call, and the table."""
+"""Operators with shapes (spec §24): who launched what, the work of a call, and the table."""
 
 import json
 from collections import defaultdict
@@ -54,7 +54,7 @@ BACKWARD: Final = "grad x w bias stride padding dilation transposed output_paddi
 
 
 def tensors(shape: OperatorShape) -> list[dict[str, Any]]:
-    """§23.3: the arguments, with the dims, type and bytes of tensors."""
+    """§24.3: the arguments, with the dims, type and bytes of tensors."""
     given = [json.loads(text or "[]") for text in (shape.dims, shape.types, shape.strides)]
     concrete = json.loads(shape.concrete or "[]")
     rows = []
@@ -199,7 +199,7 @@ def work(flops: int | None, least: int | None, moved: int | None) -> Row:
 
 
 def work_of(shape: OperatorShape) -> Row:
-    """§23.4: the work of one call."""
+    """§24.4: the work of one call."""
     name, rows = shape.name, tensors(shape)
     for table in (PRODUCTS, CONVOLUTIONS, ATTENTIONS, {"aten::convolution_backward": BACKWARD}):
         if name in table:
@@ -216,7 +216,7 @@ def work_of(shape: OperatorShape) -> Row:
 
 
 def in_words(rows: list[Row]) -> tuple[str, str]:
-    """§23.2: shapes and dtype."""
+    """§24.2: shapes and dtype."""
     parts = []
     for row in rows:
         if "list" in row:
@@ -229,7 +229,7 @@ def in_words(rows: list[Row]) -> tuple[str, str]:
 
 
 def unit_of(rows: list[Row], named_tf32_ns: int, total_ns: int) -> str | None:
-    """§23.6: the arithmetic, of an operator with products."""
+    """§24.6: the arithmetic, of an operator with products."""
     kind = rows[0]["type"]
     if kind == "float":
         return "tf32" if 2 * named_tf32_ns > total_ns else "float32"
@@ -238,7 +238,7 @@ def unit_of(rows: list[Row], named_tf32_ns: int, total_ns: int) -> str | None:
 
 
 def operators(report: Report) -> list[Row]:
-    """§23.2: the table."""
+    """§24.2: the table."""
     links = {(row.process, row.correlation): row for row in report.trace.operators}
     found: dict[tuple[Any, ...], list[tuple[Op, Any]]] = defaultdict(list)
     device_ns: dict[int, int] = defaultdict(int)
@@ -270,7 +270,7 @@ def row_of(
     gpu: Any,
     device_ns: dict[int, int],
 ) -> Row:
-    """§23.5 to §23.7: one row."""
+    """§24.5 to §24.7: one row."""
     shape = kernels[0][1].shape
     rows, takes = tensors(shape), work_of(shape)
     total_ns = sum(op.end_ns - op.start_ns for op, _ in kernels)

@@ -1,5 +1,5 @@
 """Which operator launched what, and with which shapes, of a trace with `record_shapes=True` (spec
-§23.1)."""
+§24.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
