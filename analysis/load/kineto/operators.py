@@ -22,7 +22,7 @@ class _Shapes:
 
     def __init__(self, operators: Sequence[Event]) -> None:
         self._operators = operators
-        self._numbers: dict[tuple[str | None, ...], int] = {}
+        self._numbers: dict[tuple[str, bytes, bytes, bytes, bytes], int] = {}
         self._read: dict[int, int | None] = {}
 
     def of(self, row: int) -> int | None:
@@ -36,13 +36,16 @@ class _Shapes:
         dims = bytes(args.dims) or bytes(args.old_dims)
         if not dims.startswith(b"["):
             return None
-        rest = (bytes(args.types), bytes(args.strides), bytes(args.concrete))
-        written = (raw.decode("utf-8", "replace") if raw else None for raw in (dims, *rest))
-        return self._numbers.setdefault((str(event.name), *written), len(self._numbers))
+        key = (str(event.name), dims, bytes(args.types), bytes(args.strides), bytes(args.concrete))
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def frame(self) -> pl.DataFrame:
         """`schema.OPERATOR_SHAPES`."""
-        return frame_of(self._numbers, schema.OPERATOR_SHAPES)
+        rows = (
+            (name, *(raw.decode("utf-8", "replace") if raw else None for raw in written))
+            for name, *written in self._numbers
+        )
+        return frame_of(rows, schema.OPERATOR_SHAPES)
 
 
 def operators_of(
