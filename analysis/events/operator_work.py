@@ -263,6 +263,7 @@ _ATTENTIONS: Final[Mapping[str, _Attention]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": _Attention(causal=7, out=4),
     "aten::_scaled_dot_product_efficient_attention_backward": _Attention(causal=11, out=5),
     "aten::_scaled_dot_product_cudnn_attention_backward": _Attention(causal=14, out=4),
+    "aten::_cudnn_attention_backward": _Attention(causal=14, out=4),
     "aten::_flash_attention_backward": _Attention(causal=11, heads_first=False, out=4),
     "aten::_efficient_attention_backward": _Attention(causal=14, heads_first=False, out=5),
     "flash_attn::_flash_attn_backward": _Attention(

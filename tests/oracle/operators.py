@@ -1,6 +1,7 @@
 """Operators with shapes (spec §24): who launched what, the work of a call, and the table."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import zip_longest
@@ -39,6 +40,9 @@ ATTENTIONS: Final = {
     "aten::_flash_attention_forward": "q k v cum_q cum_k max_q max_k dropout causal",
     "aten::_efficient_attention_forward": "q k v bias cum_q cum_k max_q max_k dropout causal",
     "aten::_flash_attention_backward": "grad q k v out lse cum_q cum_k max_q max_k drop causal",
+    "aten::_cudnn_attention_backward": (
+        "grad q k v out lse seed offset bias cum_q cum_k max_q max_k dropout causal"
+    ),
     "aten::_scaled_dot_product_efficient_attention_backward": (
         "grad q k v bias out lse seed offset dropout mask causal"
     ),
@@ -135,7 +139,7 @@ def convolution_backward(named: Arguments) -> Row:
 def attention(name: str, named: Arguments) -> Row:
     """Two products of queries and keys, five with their gradients."""
     q, k, v = (named[each]["dims"] for each in "qkv")
-    if "scaled_dot" not in name:  # batch x sequence x heads x size
+    if not re.search("scaled_dot|cudnn", name):  # batch x sequence x heads x size
         q, k, v = ([d[0], d[2], d[1], d[3]] for d in (q, k, v))
     mask = named["causal"]["value"]
     seen = 0

@@ -85,6 +85,10 @@ POOL: Final = (
         "", "", "5", "5", "0.", "True",
     ),
     called(
+        "aten::_cudnn_attention_backward", *[HEADS] * 5, tensor(2, 4, 5, 1, of=SINGLE),
+        "", "", "", "", "", "5", "5", "0.", "True",
+    ),
+    called(
         "aten::_scaled_dot_product_efficient_attention_backward",
         HEADS, HEADS, KEYS, KEYS, "", HEADS, tensor(2, 4, 5, of=SINGLE), "", "", "0.", "[]",
         "False",
