@@ -11,7 +11,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.frames.columns import distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.export_tables import Raw, direction, memory_kind, nvtx_event_types
-from nsysflow.analysis.load.kernel_names import GENERIC, VERSION, short_kernel_name
+from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
 from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
@@ -167,8 +167,9 @@ def _ops(raw: Raw, process: int | None) -> pl.DataFrame:
 
 
 def _generic_kernels(raw: Raw) -> pl.Series:
-    """The ids of the full names of kernels with a generic short name; null for others."""
-    generic = raw.strings.filter(pl.col("value").is_in([*GENERIC]))["id"]
+    """Per kernel, the id of its full name where its short one is generic or mangled; else null."""
+    name = pl.col("value")
+    generic = raw.strings.filter(name.is_in([*GENERIC]) | name.str.starts_with(MANGLED))["id"]
     is_generic = pl.col("shortName").is_in(generic.implode())
     return raw.kernels.select(pl.when(is_generic).then("demangledName")).to_series()
 

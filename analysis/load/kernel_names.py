@@ -7,8 +7,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-GENERIC: Final = frozenset({"Kernel", "Kernel2", "device_kernel", "kernel", "_kernel_agent"})
-"""Generic names: templates of CUTLASS and Thrust that run any kernel."""
+GENERIC: Final = frozenset(
+    {
+        *("Kernel", "Kernel2", "device_kernel", "kernel", "_kernel_agent"),
+        *("kentry", "trampoline_kernel"),
+    }
+)
+"""Generic names: templates of CUTLASS, Thrust, Composable Kernel and rocPRIM for any kernel."""
+
+MANGLED: Final = "_Z"
+"""What a C++ name begins with that nobody demangled, as most of ROCm's in torch.profiler."""
 
 _WRAPPER: Final = re.compile(r"enable_\w+|GemmKernel")
 """Generic names in their arguments: `flash::enable_sm90_or_later<…>`."""
@@ -18,6 +26,15 @@ _VALUE_OR_PLAIN_TYPE: Final = re.compile(
     r"|unsigned|b?float|fp)\d*(?:b?_\w+)?"
 )
 _BRACKET: Final = re.compile(r"[<(\[{]")
+_CLOSES: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
+
+_FIRST_TYPE: Final = re.compile(r"I(?:L[a-z]\w*?E|v)*N?(?:S[0-9A-Z]*_|St)?(?=[1-9])")
+"""What stands in a mangled name between a template and its first argument with a name."""
+
+_NESTED: Final = re.compile(f"{MANGLED}(?:L|NK?)?")
+"""What stands before the first identifier of a mangled name."""
+
+_LENGTH: Final = re.compile(r"[1-9]\d{0,4}")
 
 _Part = tuple[str, list[str]]
 """A name between `::`, and its template arguments."""
@@ -30,8 +47,12 @@ def short_kernel_name(name: str) -> str:
     `void at::native::vectorized_elementwise_kernel<4, …>(int, …)` is
     `vectorized_elementwise_kernel`. A generic name is replaced by that of its template argument:
     `void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_tn_align1>(…)` is
-    `cutlass_80_simt_sgemm_64x64_8x5_tn_align1`. A name that cannot be parsed stays as it is.
+    `cutlass_80_simt_sgemm_64x64_8x5_tn_align1`. Mangled names are read likewise:
+    `_ZN5aiter24add_rmsnorm_quant_kernelI…` is `add_rmsnorm_quant_kernel`. A name that cannot be
+    parsed stays as it is.
     """
+    if name.startswith(MANGLED):
+        return _short_mangled(name) or name
     plain = name.replace("(anonymous namespace)", "unnamed").replace("operator()", "operator")
     try:
         short, arguments = _parts(plain)[-1]
@@ -52,6 +73,32 @@ def _first_specific(arguments: list[str]) -> str | None:
             else:
                 break
     return None
+
+
+def _short_mangled(name: str) -> str | None:
+    """The short name in a mangled one, or that of the first named argument of a generic template;
+    None without either."""
+    head = _NESTED.match(name)
+    at = head.end() if head else len(name)
+    short = None
+    while at < len(name):
+        last, at = _last_identifier(name, at)
+        short = last or short
+        opened = _FIRST_TYPE.match(name, at)
+        if short not in GENERIC or opened is None:
+            break
+        at = opened.end()
+    return short
+
+
+def _last_identifier(name: str, at: int) -> tuple[str | None, int]:
+    """The last of the identifiers, each after its length, that stand one behind the other from
+    `at` on, and where they end."""
+    last = None
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[0])
+        last = name[length.end() : at]
+    return last, at
 
 
 def _parts(name: str) -> list[_Part]:
@@ -77,20 +124,27 @@ def _split(text: str, separator: str) -> Iterator[str]:
     Raises:
         ValueError: brackets do not match, as far as the pieces were asked for.
     """
-    begin = depth = 0
+    begin = 0
+    opened: list[str] = []
     for at, letter in enumerate(text):
-        if depth == 0 and text.startswith(separator, at):
+        if not opened and text.startswith(separator, at):
             yield text[begin:at]
             begin = at + len(separator)
         elif letter in "<([{":
-            depth += 1
-        elif letter in ">)]}" and text[at - 1] != "-":  # `->` closes nothing
-            depth -= 1
-            if depth < 0:
-                raise ValueError(text)
-    if depth:
+            opened.append(letter)
+        elif letter not in _CLOSES or _compares(text, at, opened):
+            continue
+        elif not opened or opened.pop() != _CLOSES[letter]:
+            raise ValueError(text)
+    if opened:
         raise ValueError(text)
     yield text[begin:]
+
+
+def _compares(text: str, at: int, opened: list[str]) -> bool:
+    """Whether a closing bracket is a `>` that closes nothing: of `->`, or of a comparison in
+    parentheses, `enable_if<(8) > (0)>`."""
+    return text[at] == ">" and (text[at - 1] == "-" or opened[-1:] == ["("])
 
 
 VERSION: Final = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
