@@ -14,6 +14,15 @@ in any other call (`other call`); between calls (`host`); after the launch, in t
 (`queue`); or nowhere, as something was not recorded."""
 
 
+RUNTIME: Final = "(?:cuda|cu|hip)"
+"""What names of calls begin with: of CUDA's runtime, of its driver, of AMD's HIP."""
+
+KERNEL_LAUNCH: Final = (
+    r"(?:(?:cuda|cu)(?:Graph)?Launch|hip(?:Ext|Module|ExtModule|HccModule|Drv|Graph)?Launch)"
+)
+"""What names of calls begin with that launch a kernel or a graph, and some that do not."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cause:
     """One reason why a GPU idles.
@@ -25,8 +34,8 @@ class Cause:
         label: the words for it on screens.
         bound: the verdict's word where most of the time is idle for this cause.
         waits: the verdict's words for the GPU meanwhile, as they follow a share of the time.
-        calls: which CUDA calls make it, as a pattern on the whole name without version suffix; None
-            where no name decides. Of two causes that match, the first one counts.
+        calls: which calls of CUDA or HIP make it, as a pattern on the whole name without version
+            suffix; None where no name decides. Of two causes that match, the first one counts.
         calls_not: which of these do not, as a pattern on a part of the name.
         claim: which of several calls on one instant counts, lowest first; None where no call does.
     """
@@ -59,7 +68,7 @@ DECLARED: Final = (
         label="waiting in a sync",
         bound="sync-bound",
         waits="waiting in a sync",
-        calls=r"cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize",
+        calls=rf"{RUNTIME}(?:Device|Stream|Event|Thread|Ctx)Synchronize",
         claim=1,
     ),
     Cause(
@@ -69,7 +78,7 @@ DECLARED: Final = (
         label="waiting in a copy",
         bound="copy-bound",
         waits="waiting in a copy",
-        calls=r"(?:cuda|cu)Memcpy.*",
+        calls=rf"{RUNTIME}Memcpy.*",
         calls_not=r"Async",
         claim=1,
     ),
@@ -81,9 +90,10 @@ DECLARED: Final = (
         bound="allocation-bound",
         waits="waiting for allocations",
         calls=(
-            r"cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister"
-            r"|cudaMemPool.*|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*"
-            r"|cuMemUnmap|cuMemRelease|cuMemSetAccess|cuMemAddress.*|cuMemPool.*"
+            r"(?:cuda|hip)(?:Malloc.*|Free.*|MemPool.*|Host(?:Alloc|Register|Unregister))"
+            r"|hip(?:HostMalloc|HostFree|ExtMalloc.*)"
+            r"|(?:cu|hip)Mem(?:Alloc.*|Free.*|Host.*|Create|Map.*|Unmap|Release|SetAccess"
+            r"|Address.*|Pool.*)"
         ),
         claim=2,
     ),
@@ -95,24 +105,24 @@ DECLARED: Final = (
         bound="bound by loading code",
         waits="loading kernels",
         calls=(
-            r"cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload|cudaLibraryLoad.*"
-            r"|cudaLibraryUnload|cuLink.*"
+            r"(?:cu|hip)Module(?:Load.*|Unload)|(?:cuda|cu|hip)Library(?:Load.*|Unload)"
+            r"|(?:cu|hip)Link.*"
         ),
         claim=3,
     ),
     Cause(
         name="api",
         kind="other call",
-        meaning="another CUDA call",
-        label="other CUDA calls",
-        bound="bound by other CUDA calls",
-        waits="waiting for other CUDA calls",
+        meaning="another call of CUDA or HIP",
+        label="other API calls",
+        bound="bound by other API calls",
+        waits="waiting for other API calls",
         claim=5,
     ),
     Cause(
         name="host",
         kind="host",
-        meaning="application code outside CUDA: Python, data loading, the framework",
+        meaning="application code outside CUDA and HIP: Python, data loading, the framework",
         label="host code",
         bound="host-bound",
         waits="waiting for the host",
@@ -124,7 +134,7 @@ DECLARED: Final = (
         label="launch overhead",
         bound="launch-bound",
         waits="waiting for launches",
-        calls=r"(?:cuda|cu)(?:Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*",
+        calls=rf"(?:{KERNEL_LAUNCH}|{RUNTIME}Mem(?:cpy|set|Prefetch)).*",
         calls_not=r"LaunchHostFunc$",
         claim=4,
     ),

@@ -156,7 +156,7 @@ class Trace:
         """What wrote it, the GPUs, and how much there is of each kind."""
         counts = {
             "GPU operations": self.ops.height,
-            "CUDA calls": self.calls.height,
+            "API calls": self.calls.height,
             "NVTX ranges": self.ranges.height,
         }
         facts = [f"{count:,} {name}" for name, count in counts.items() if count]

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.causes import CAUSES, STALLS
+from nsysflow.analysis.causes import CAUSES, KERNEL_LAUNCH, STALLS
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
 from nsysflow.analysis.events.events import (
     LAUNCH_ORDER,
@@ -382,7 +382,7 @@ LEAST_LAUNCHES: Final = 20
 """A stretch has this many launches in a row without an operation. The profiler loses operations by
 the buffer, thousands at a time. Single ones are lost in healthy reports too (JAX's copies)."""
 
-_KERNEL_LAUNCH: Final = r"^(?:cuda|cu)(?:Launch|GraphLaunch)"
+_KERNEL_LAUNCH: Final = f"^{KERNEL_LAUNCH}"
 _NO_KERNEL: Final = r"LaunchHostFunc$"
 
 

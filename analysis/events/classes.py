@@ -1,5 +1,5 @@
-"""The class of a CUDA call (spec §3), and in which part of the accounting an operation counts
-(§2).
+"""The class of a call of CUDA or HIP (spec §3), and in which part of the accounting an operation
+counts (§2).
 """
 
 import tomllib
@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.causes import CAUSES, Cause
+from nsysflow.analysis.causes import CAUSES, RUNTIME, Cause
 from nsysflow.analysis.frames.columns import (
     enum_from_index,
     greatest,
@@ -20,8 +20,8 @@ from nsysflow.analysis.frames.columns import (
 )
 from nsysflow.analysis.schema import CAUSE
 
-COPY: Final = r"^(?:cuda|cu)Memcpy"
-GRAPH_LAUNCH: Final = r"^(?:cuda|cu)GraphLaunch"
+COPY: Final = f"^{RUNTIME}Memcpy"
+GRAPH_LAUNCH: Final = f"^{RUNTIME}GraphLaunch"
 
 SYNC_AFTER_NS: Final = 50_000
 """A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4.5); one
@@ -43,7 +43,7 @@ CLASSED_CALLS: Final = pl.Schema(
         "class": CAUSE,
     }
 )
-"""A row per CUDA call, numbered `call`, sorted by thread and start, longest first, none of negative
+"""A row per call, numbered `call`, sorted by thread and start, longest first, none of negative
 length."""
 ClassedCalls = Annotated[pl.DataFrame, CLASSED_CALLS]
 

@@ -5,11 +5,12 @@ from typing import Annotated, Final, Self
 
 import polars as pl
 
+from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.events import Events, Operations, stream_numbers
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.intervals import reached_before
 
-_CAPTURE: Final = r"^(?:cuda|cu)Stream(?:Begin|End)Capture"
+_CAPTURE: Final = f"^{RUNTIME}Stream(?:Begin|End)Capture"
 
 
 def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:

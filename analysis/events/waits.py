@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 
 import polars as pl
 
+from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.activity import BusyTime
 from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.columns import enum_from_index, matching, scatter_table
@@ -21,9 +22,9 @@ from nsysflow.analysis.frames.intervals import (
 from nsysflow.analysis.frames.scratch import in_files, in_slices
 from nsysflow.analysis.schema import KIND_OF_WAIT
 
-STREAM_WAIT: Final = r"^(?:cuda|cu)StreamWaitEvent$"
+STREAM_WAIT: Final = f"^{RUNTIME}StreamWaitEvent$"
 
-EVENT_RECORD: Final = r"^(?:cuda|cu)EventRecord"
+EVENT_RECORD: Final = f"^{RUNTIME}EventRecord"
 
 STREAM: Final = ["process", "device", "stream"]
 

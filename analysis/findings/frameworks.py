@@ -47,6 +47,15 @@ FILES: Final = {
 THREADS: Final = {PYTORCH: r"^pt_"}
 """What names of threads tell: `pt_main_thread`, `pt_autograd_0`."""
 
+ROCM: Final = "rocm"
+"""AMD's software, which programs of any framework may use: its calls are HIP's."""
+
+CALLS: Final = {ROCM: r"^hip[A-Z]"}
+"""What names of calls tell."""
+
+GPUS: Final = {ROCM: r"^AMD\b"}
+"""What names of GPUs tell."""
+
 WRAPPERS: Final = ("trainer", "lightning", "fsdp")
 """They call PyTorch, and have options of their own."""
 
@@ -61,7 +70,8 @@ class Frameworks:
     """What a program is written with.
 
     Attributes:
-        names: `pytorch`, `jax`, `cupy`, `tensorflow`, and `WRAPPERS`; `cuda` where none is seen.
+        names: `pytorch`, `jax`, `cupy`, `tensorflow`, `WRAPPERS`, and `rocm` on AMD's GPUs;
+            `cuda` where none is seen.
         compiled: whether torch.compile made some of its kernels.
     """
 
@@ -72,8 +82,13 @@ class Frameworks:
     def advice_keys(self) -> tuple[str, ...]:
         """Whose advice replaces that for PyTorch, the best first; none for plain PyTorch."""
         if PYTORCH in self.names:
-            return ("compiled",) if self.compiled else ()
+            return (*(ROCM,) * self.rocm, *("compiled",) * self.compiled)
         return (*self.names, "any")
+
+    @property
+    def rocm(self) -> bool:
+        """Whether it runs on AMD's GPUs."""
+        return ROCM in self.names
 
 
 def frameworks_of(timeline: Timeline) -> Frameworks:
@@ -84,11 +99,13 @@ def frameworks_of(timeline: Timeline) -> Frameworks:
     code = pl.concat_str(pl.col("file", "function").cast(pl.String), separator=" ").alias("code")
     frames = timeline.trace.frames.select(code.unique())["code"].drop_nulls()
     threads = timeline.trace.threads["name"].unique().cast(pl.String)
+    calls = timeline.events.calls["name"].unique().cast(pl.String)
+    gpus = timeline.trace.devices["name"].drop_nulls()
     ran = [*_seen(kernels, KERNELS), *_seen(ranges, RANGES)]
     loaded = [*_seen(frames, FILES), *_seen(threads, THREADS)]
     if ran and PYTORCH not in ran:  # a program of CuPy may import PyTorch for nothing else
         loaded = [name for name in loaded if name != PYTORCH]
-    names = [*ran, *loaded]
+    names = [*ran, *loaded, *_seen(calls, CALLS), *_seen(gpus, GPUS)]
     if timeline.trace.collector == "kineto" or any(name in WRAPPERS for name in names):
         names.append(PYTORCH)
     compiled = bool(

@@ -1,4 +1,4 @@
-"""Names of kernels and of CUDA API calls: short ones, those of nsys or better where these are
+"""Names of kernels and of API calls: short ones, those of nsys or better where these are
 generic.
 """
 
@@ -147,5 +147,6 @@ def _compares(text: str, at: int, opened: list[str]) -> bool:
     return text[at] == ">" and (text[at - 1] == "-" or opened[-1:] == ["("])
 
 
-VERSION: Final = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
-"""The version at the end of an API name: `cudaLaunchKernel_v7000_ptsz`, `cuMemAlloc_v2`."""
+VERSION: Final = re.compile(r"(_v\d+|_ptsz|_ptds|_spt)+$")
+"""The version at the end of an API name: `cudaLaunchKernel_v7000_ptsz`, `cuMemAlloc_v2`, and
+of HIP per thread `hipMemcpy_spt`."""

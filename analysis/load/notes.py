@@ -27,8 +27,7 @@ def nameless_calls(count: int, total: int) -> Note:
     """The note that the names of `count` of `total` calls are missing."""
     return Note(
         NoteKind.NAMELESS_CALLS,
-        f"{count} of {total} CUDA calls have no name in StringIds, so they count as other CUDA"
-        " calls",
+        f"{count} of {total} API calls have no name in StringIds, so they count as other API calls",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.events import Events, Threads
 from nsysflow.analysis.frames.columns import matching, median_ns, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import reached_before
@@ -130,10 +131,10 @@ def _teams(pairs: list[tuple[int, int]], threads: int) -> pl.Series:
     return pl.Series("team", team, dtype=pl.UInt32)
 
 
-FREES: Final = r"^(?:cudaFree|cuMemFree)"
+FREES: Final = r"^(?:cudaFree|cuMemFree|hip(?:Host)?Free)"
 """Calls that wait for the GPU before they free memory; `…Async` ones do not."""
 
-EVENT_SYNC: Final = r"^(?:cuda|cu)EventSynchronize$"
+EVENT_SYNC: Final = f"^{RUNTIME}EventSynchronize$"
 
 
 def with_waits(calls: pl.DataFrame, ops: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:

@@ -50,8 +50,7 @@ STEP_PARTS: Final = TableSchema(
         Column(
             "name",
             pl.String(),
-            "the full name of the kernel or copy; of idle time the CUDA call that is charged with "
-            "it",
+            "the full name of the kernel or copy; of idle time the call that is charged with it",
         ),
         Column("short_name", pl.String(), "the name without namespace and template arguments"),
         Column("grid", pl.String(), "the grid of the kernel; empty of all else"),

@@ -152,7 +152,7 @@ SHARED: Final = {
         Column(
             "culprit",
             pl.String(),
-            "the CUDA call that is charged with most of it; empty where the time is between calls",
+            "the call that is charged with most of it; empty where the time is between calls",
         ),
         Column(
             "cause",
@@ -193,7 +193,7 @@ SHARED: Final = {
             "idle GPU time that the call brought about, during it and after it; this is what the "
             "call costs, not its length",
         ),
-        Column("api", pl.String(), "the CUDA call"),
+        Column("api", pl.String(), "the call"),
         Column(
             "direction",
             pl.String(),

@@ -117,7 +117,7 @@ PATHS: Final = Frame(
 
 _OF_THREAD: Final = {
     "phases": "phases",
-    "calls": "CUDA calls",
+    "calls": "API calls",
     "host_stack": "Python",
     "stack": "Python stack",
     "profiler": "profiler",

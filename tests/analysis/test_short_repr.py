@@ -17,7 +17,7 @@ from tests.report.handmade import MS, device, frame
 def test_a_trace_says_who_wrote_it_and_how_much_there_is_and_shows_no_frame() -> None:
     assert repr(loaded("nan_check-sync")) == (
         "<Trace of nan_check-sync: Nsight Systems 2025.3.2.0, schema 3.20.3, NVIDIA H200,"
-        " 190 GPU operations, 525 CUDA calls, 35 NVTX ranges>"
+        " 190 GPU operations, 525 API calls, 35 NVTX ranges>"
     )
 
 

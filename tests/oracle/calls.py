@@ -5,20 +5,30 @@ from collections import Counter, defaultdict
 
 from tests.oracle.model import Call, Op, PlainTrace
 
-SYNC = re.compile(r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize")
+SYNC = re.compile(
+    r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize"
+    r"|hip(Device|Stream|Event|Ctx)Synchronize"
+)
 ALLOC = re.compile(
     r"cudaMalloc.*|cudaFree.*|cudaHostAlloc|cudaHostRegister|cudaHostUnregister|cudaMemPool.*"
     r"|cuMemAlloc.*|cuMemFree.*|cuMemHost.*|cuMemCreate|cuMemMap.*|cuMemUnmap|cuMemRelease"
     r"|cuMemSetAccess|cuMemAddress.*|cuMemPool.*"
+    r"|hipMalloc.*|hipExtMalloc.*|hipFree.*|hipHostMalloc|hipHostAlloc|hipHostFree"
+    r"|hipHostRegister|hipHostUnregister|hipMemPool.*|hipMemAlloc.*|hipMemCreate|hipMemMap.*"
+    r"|hipMemUnmap|hipMemRelease|hipMemSetAccess|hipMemAddress.*"
 )
 MODULE_LOAD = re.compile(
     r"cuModuleLoad.*|cuModuleUnload|cuLibraryLoad.*|cuLibraryUnload"
     r"|cudaLibraryLoad.*|cudaLibraryUnload|cuLink.*"
+    r"|hipModuleLoad.*|hipModuleUnload|hipLibraryLoad.*|hipLibraryUnload|hipLink.*"
 )
-LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*")
-MEMCPY = re.compile(r"(cuda|cu)Memcpy.*")
-KERNEL_LAUNCH = re.compile(r"(cuda|cu)Launch.*")
-CAPTURE = re.compile(r"(cuda|cu)Stream(Begin|End)Capture.*")
+LAUNCH = re.compile(
+    r"(cuda|cu)(Launch|GraphLaunch|Memcpy|Memset|MemPrefetch).*"
+    r"|hip(|Ext|Module|ExtModule|HccModule|Drv|Graph)Launch.*|hipMem(cpy|set|Prefetch).*"
+)
+MEMCPY = re.compile(r"(cuda|cu|hip)Memcpy.*")
+KERNEL_LAUNCH = re.compile(r"(cuda|cu)Launch.*|hip(|Ext|Module|ExtModule|HccModule|Drv)Launch.*")
+CAPTURE = re.compile(r"(cuda|cu|hip)Stream(Begin|End)Capture.*")
 
 SLOW_FIRST_LAUNCH_NS = 1_000_000
 STALLS = ("sync", "blocking_copy", "alloc")

@@ -40,7 +40,7 @@ from tests.oracle.unmeasured import unmeasured
 
 def api_name(name: str) -> str:
     """§1.12: the name without its version suffix (`cudaLaunchKernel_v7000`, `_ptsz`)."""
-    while (shorter := re.sub(r"_(v\d+|ptsz|ptds)$", "", name)) != name:
+    while (shorter := re.sub(r"_(v\d+|ptsz|ptds|spt)$", "", name)) != name:
         name = shorter
     return name
 

@@ -260,7 +260,7 @@ def launches_of(report: Report, process: int) -> list[Launch]:
     found = []
     for place, call in enumerate(there):
         op = ops[first[call]]
-        name = (bool(re.match("(cuda|cu)GraphLaunch", calls[call].name)), op.name)
+        name = (bool(re.match("(cuda|cu|hip)GraphLaunch", calls[call].name)), op.name)
         grid = (op.shape.grid_x, op.shape.grid_y, op.shape.grid_z) if op.shape else ()
         found.append(
             Launch(

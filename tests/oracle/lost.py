@@ -7,7 +7,10 @@ from tests.oracle.model import Call
 from tests.oracle.once import once
 from tests.oracle.report import Report
 
-KERNEL_LAUNCH = re.compile(r"(cuda|cu)(Launch|GraphLaunch).*(?<!LaunchHostFunc)")
+KERNEL_LAUNCH = re.compile(
+    r"((cuda|cu)(Launch|GraphLaunch)|hip(|Ext|Module|ExtModule|HccModule|Drv|Graph)Launch).*"
+    r"(?<!LaunchHostFunc)"
+)
 IN_A_ROW = 20
 
 

@@ -7,8 +7,8 @@ from functools import cached_property
 from tests.oracle.calls import Calls
 from tests.oracle.model import EventRecord, EventWait, PlainTrace
 
-STREAM_WAIT = re.compile(r"(cuda|cu)StreamWaitEvent")
-EVENT_RECORD = re.compile(r"(cuda|cu)EventRecord.*")
+STREAM_WAIT = re.compile(r"(cuda|cu|hip)StreamWaitEvent")
+EVENT_RECORD = re.compile(r"(cuda|cu|hip)EventRecord.*")
 OVERLAP_NS = 2_000
 START_NS = 10_000
 

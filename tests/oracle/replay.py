@@ -13,9 +13,9 @@ from tests.oracle.calls import Calls
 from tests.oracle.gpu_metrics import class_of
 from tests.oracle.model import LOW_24_BITS, Op, PlainTrace
 
-FREE = re.compile(r"(cudaFree|cuMemFree).*")
-EVENT_SYNC = re.compile(r"(cuda|cu)EventSynchronize")
-MEMCPY = re.compile(r"(cuda|cu)Memcpy.*")
+FREE = re.compile(r"(cudaFree|cuMemFree|hipFree|hipHostFree).*")
+EVENT_SYNC = re.compile(r"(cuda|cu|hip)EventSynchronize")
+MEMCPY = re.compile(r"(cuda|cu|hip)Memcpy.*")
 NEVER = -(10**30)
 WORK = ("matmul", "conv", "attention", "optimizer", "triton")
 

@@ -62,17 +62,19 @@ COPIES = (
     Copy(64, "DtoD", "device", "device"),
     Copy(64, "PtoP", "device", "device"),
 )
-KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchKernelExC")
-COPY_CALLS = ("cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoDAsync")
+KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "hipExtModuleLaunchKernel")
+COPY_CALLS = ("cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyDtoH", "hipMemcpyWithStream")
 OTHER_CALLS = (
     # sync
     "cudaStreamSynchronize",
     "cudaDeviceSynchronize",
     "cuCtxSynchronize",
+    "hipDeviceSynchronize",
     # alloc
     "cudaMalloc",
     "cudaHostAlloc",
     "cuMemMap",
+    "hipFree",
     # module_load
     "cuLibraryLoadData",
     "cuModuleUnload",
@@ -83,6 +85,7 @@ OTHER_CALLS = (
     "cudaGraphAddMemcpyNode",
     "cuKernelGetFunction",
     "cudaStreamWaitEvent",
+    "hipPointerGetAttribute",
     "cudaStreamBeginCapture",
     "cudaStreamEndCapture",
     # launch, of nothing

@@ -107,6 +107,13 @@ CONVOLUTIONS: Final = (
 FASTER_TOO: Final = (
     "convolutions and norms are faster in NHWC, too: it saves more than these conversions"
 )
+MIOPEN: Final = "batched_transpose_"
+"""MIOpen's kernels that convert between NCHW and NHWC."""
+
+CONVOLUTIONS_OF_MIOPEN: Final = (
+    "channels_last, model and input, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 in the environment:"
+    " MIOpen then reads that order as it is",
+)
 COPIES: Final = (
     "no .contiguous() or .reshape() of a transposed tensor: matmul and attention can read it",
     "keep one order through the layer: transpose a weight once, at the start",
@@ -125,7 +132,9 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     rows = subject.kernels.filter(orders).with_columns(pl.col("ns").alias("gain_ns"))
     if share_of_kernels(subject, rows) < LAYOUT_PCT:
         return
-    of_convolutions = pl.col("name").cast(pl.String).str.contains("(?i)nhwc|convertTensor")
+    name = pl.col("name").cast(pl.String)
+    of_miopen = bool(rows.select(name.str.contains(MIOPEN).any()).item())
+    of_convolutions = name.str.contains("(?i)nhwc|convertTensor")
     convolutions = int(rows.filter(of_convolutions)["ns"].sum()) * 2 > int(rows["ns"].sum())
     yield kernel_finding(
         subject,
@@ -133,7 +142,7 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
         rule="layout-transpose",
         title="tensors copied into another order:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=CONVOLUTIONS if convolutions else COPIES,
+        change=CONVOLUTIONS if convolutions else CONVOLUTIONS_OF_MIOPEN if of_miopen else COPIES,
         evidence=(in_words(subject, rows), *([FASTER_TOO] if convolutions else [])),
         saves_more=convolutions,
     )

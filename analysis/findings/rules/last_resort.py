@@ -12,6 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
@@ -71,6 +72,22 @@ OF_ANY: Final = (
     "bytes moved and operations over time, beside the GPU's peaks, say how far it is from the best",
     "see what a kernel waits for in Nsight Compute: ncu --set full",
 )
+HELPS_ON_ROCM: Final[Mapping[str, tuple[str, ...]]] = {
+    **HELPS_OF_CLASS,
+    "conv": (
+        "channels_last with 16 bits and PYTORCH_MIOPEN_SUGGEST_NHWC=1; torch.backends.cudnn"
+        ".benchmark lets MIOpen search too",
+        HELPS_OF_CLASS["conv"][1],
+    ),
+    "attention": (
+        "Composable Kernel's or aiter's attention instead of a generic one",
+        HELPS_OF_CLASS["attention"][1],
+    ),
+}
+OF_ANY_ON_ROCM: Final = (
+    OF_ANY[0],
+    "see what a kernel waits for in ROCm Compute Profiler: rocprof-compute profile",
+)
 
 
 def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
@@ -91,10 +108,14 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     first = [str(name) for name in names["short_name"].cast(pl.String).head(_NAMED_KERNELS)]
     tf32 = int(rows.filter(pl.col("unit") == "tf32")["ns"].sum()) * 2 > int(rows["ns"].sum())
     share = percent(share_of_kernels(subject, rows))
+    frameworks = subject.frameworks
+    on_rocm = HELPS_ON_ROCM, OF_ANY_ON_ROCM
+    helps, of_any = on_rocm if frameworks.rocm else (HELPS_OF_CLASS, OF_ANY)
     yield Finding(
         rule="largest-kernels",
         title=f"most kernel time is {largest}: {share}",
-        change=(*(TF32 if tf32 else ()), *HELPS_OF_CLASS.get(largest, OF_ANY)),
+        change=(*(TF32 if tf32 else ()), *helps.get(largest, of_any)),
+        fits=frameworks.rocm and PYTORCH in frameworks.names,
         evidence=(in_words(subject, rows), f"largest: {', '.join(first)}"),
         table="kernels",
         size_ns=subject.worst_ns(rows, "ns"),

@@ -1,6 +1,7 @@
 """What is said of each rule is complete, and advice is for a program's frameworks (spec §16.13)."""
 
 import ast
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -91,6 +92,9 @@ PYTHON = "/opt/lib/python3.12/site-packages/"
         ("range", "DeepSpeedEngine.allreduce_gradients", [PYTORCH]),
         ("range", "DeepSpeedZeroOptimizer_Stage3.step", [PYTORCH]),
         ("range", "tensor_parallel", ["cuda"]),
+        ("call", "hipExtModuleLaunchKernel", ["rocm"]),
+        ("gpu", "AMD Instinct MI300X", ["rocm"]),
+        ("gpu", "NVIDIA H200", ["cuda"]),
         ("file", "torch/distributed/fsdp/_fully_shard/_fsdp_state.py _pre_forward", ["fsdp"]),
         ("file", "torch/distributed/fsdp/_runtime_utils.py _post_backward_hook", ["fsdp"]),
         ("file", "torch/distributed/fsdp/__init__.py <module>", []),  # imported, that is all
@@ -101,7 +105,7 @@ PYTHON = "/opt/lib/python3.12/site-packages/"
 )
 def test_names_that_frameworks_write_tell_them(kind: str, name: str, expected: list[str]) -> None:
     rows: list[tiny.Row] = [
-        tiny.launch(0, 5, 1),
+        tiny.launch(0, 5, 1, name=name if kind == "call" else "cudaLaunchKernel"),
         tiny.kernel(10, 20, 1, name=name if kind == "kernel" else "k"),
     ]
     if kind == "range":
@@ -111,8 +115,25 @@ def test_names_that_frameworks_write_tell_them(kind: str, name: str, expected: l
         rows.append(Sample(3, tiny.MAIN, (Frame(PYTHON + path, 1, function),)))
         expected = sorted({*expected, *([] if expected == ["cuda"] else [PYTORCH])})
     trace = tiny.trace_of(*rows)
-    timeline = Timeline(replace(trace, threads=trace.threads.clear()), Options())
+    gpus = {"device": [0], "name": [name if kind == "gpu" else None]}
+    devices = pl.concat(
+        [trace.devices.clear(), pl.DataFrame(gpus, {"device": pl.Int32, "name": pl.String})],
+        how="diagonal",
+    )
+    timeline = Timeline(replace(trace, threads=trace.threads.clear(), devices=devices), Options())
     assert [*frameworks_of(timeline).names] == expected
+
+
+def test_a_program_on_amd_gets_no_advice_for_nvidia_s_tools_and_libraries() -> None:
+    trace = loaded("h200-gpt2-eager")
+    amd = replace(trace, devices=trace.devices.with_columns(name=pl.lit("AMD Instinct MI300X")))
+    found = find(JudgedReport(nsysflow.analyze(amd))).valued
+    assert found
+    for one in found:
+        assert one.finding.frameworks == (PYTORCH, "rocm")
+        assert not re.search(
+            r"Nsight|\bncu\b|cuDNN|Transformer Engine", " ".join(one.finding.change)
+        )
 
 
 def test_pytorch_that_is_only_imported_gives_no_advice() -> None:

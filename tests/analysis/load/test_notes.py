@@ -61,7 +61,7 @@ def counter(name: str) -> dict[str, list[dict[str, Any]]]:
         (
             {"calls": [{"nameId": 999}, {"nameId": "cudaFree"}, {"nameId": 998}]},
             NoteKind.NAMELESS_CALLS,
-            "2 of 3 CUDA calls",
+            "2 of 3 API calls",
         ),
         ({"kernels": [{"flux": 3}]}, NoteKind.UNKNOWN_COLUMNS, "CUPTI_ACTIVITY_KIND_KERNEL.flux"),
         ({"tables": SCHEMA_4}, NoteKind.NEWER_SCHEMA, "schema 4.0.1"),

@@ -260,6 +260,14 @@ def test_a_run_has_its_groups_and_the_figures_of_the_oracle(name: str) -> None:
     assert_agree(found, matched(kernels, reports))
 
 
+def test_a_rank_alone_has_no_slow_link_and_no_straggler() -> None:
+    both = linked((0, 8), count=1)
+    assert Ranks.of(both.digests()).bandwidth["slow_ns"].sum() > 0
+    alone = ranks_of([each for each in both.kernels if each.report_no == 0], 1)
+    assert alone.bandwidth["slow_ns"].to_list() == [None]
+    assert alone.rank_groups.is_empty()
+
+
 def test_a_real_run_reaches_half_of_nvlink_s_peak() -> None:
     run = Ranks.of([digest(analysed(f"ddp-bucketed-rank{rank}")) for rank in (0, 1)])
     (row,) = run.bandwidth.to_dicts()

@@ -75,7 +75,7 @@ def test_calls_have_their_names_and_times(shown: Shown) -> None:
     calls = shown.analysis.timeline.events.calls
     times = shown.moved(calls, "start_ns", "end_ns")
     expected = zip(calls["name"].cast(pl.String), times, strict=True)
-    found = [each for each in shown.read.slices if each.path[-1].endswith(": CUDA calls")]
+    found = [each for each in shown.read.slices if each.path[-1].endswith(": API calls")]
     assert Counter((one.name, (one.start_ns, one.end_ns)) for one in found) == Counter(expected)
 
 

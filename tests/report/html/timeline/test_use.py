@@ -252,7 +252,7 @@ def test_keys_pin_move_and_hide_a_lane_and_the_address_keeps_it(browser: Any, pa
     page.evaluate("() => inside.select(0, 'calls', 5)")
     for key in ("ArrowDown", "ArrowUp", "P", "g", "h"):
         canvas(page).press(key)
-    arranged = ["CUDA calls", "steps", "stream 7", "phases"]
+    arranged = ["API calls", "steps", "stream 7", "phases"]
     assert page.evaluate(SHOWN)[:4] == arranged
     wait_until(page, "location.hash.includes('hidden')")
     with timeline_of(browser, made(NAME).file, at=page.evaluate("location.hash")) as again:

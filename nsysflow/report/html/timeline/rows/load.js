@@ -8,7 +8,7 @@ const FIRST = [
 const THEN = [
   ["gaps", "gaps", ["prev_op", "next_op", "cause", "parts", "part_cause", "part_ns"]],
   ["phases", "ranges", ["start", "duration", "depth", "name"]],
-  ["CUDA calls", "calls", ["start", "duration", "class", "depth"]],
+  ["API calls", "calls", ["start", "duration", "class", "depth"]],
   ["kernel names", "operations", ["name"]],
   ["counters", "counters", ["start", "value"]],
   ["host stacks", "host_stacks", ["start", "duration", "name"]],
