@@ -27,11 +27,113 @@ _A100: Final[Mapping[Unit, float]] = {
 }
 """NVIDIA A100 Tensor Core GPU Architecture (2020), table 1, dense."""
 
+_B200: Final[Mapping[Unit, float]] = {
+    "float32": 80e12,
+    "tf32": 1_100e12,
+    "bf16": 2_250e12,
+    "fp16": 2_250e12,
+    "fp8": 4_500e12,
+}
+"""NVIDIA Blackwell Architecture Technical Brief (2024), HGX B200, dense."""
+
+_GB200: Final[Mapping[Unit, float]] = {
+    "tf32": 1_250e12,
+    "bf16": 2_500e12,
+    "fp16": 2_500e12,
+    "fp8": 5_000e12,
+}
+"""The same brief, one of the two GPUs of a GB200 superchip, dense."""
+
+_B300: Final[Mapping[Unit, float]] = {"bf16": 2_250e12, "fp16": 2_250e12, "fp8": 4_500e12}
+"""NVIDIA HGX B300: 36 and 72 petaFLOPS of eight GPUs with sparsity, which doubles them."""
+
+_L40S: Final[Mapping[Unit, float]] = {
+    "float32": 91.6e12,
+    "tf32": 183e12,
+    "bf16": 362.05e12,
+    "fp16": 362.05e12,
+    "fp8": 733e12,
+}
+"""NVIDIA L40S datasheet (2023), dense."""
+
+_A10: Final[Mapping[Unit, float]] = {
+    "float32": 31.2e12,
+    "tf32": 62.5e12,
+    "bf16": 125e12,
+    "fp16": 125e12,
+}
+"""NVIDIA A10 datasheet (2021), dense."""
+
+_RTX_4090: Final[Mapping[Unit, float]] = {
+    "float32": 82.6e12,
+    "tf32": 82.6e12,
+    "bf16": 165.2e12,
+    "fp16": 165.2e12,
+    "fp8": 330.3e12,
+}
+"""NVIDIA Ada GPU Architecture (2022), appendix A, dense, sums in float32 as PyTorch takes them."""
+
+_RTX_5090: Final[Mapping[Unit, float]] = {
+    "float32": 104.8e12,
+    "tf32": 104.8e12,
+    "bf16": 209.5e12,
+    "fp16": 209.5e12,
+    "fp8": 419e12,
+}
+"""NVIDIA RTX Blackwell GPU Architecture (2025), appendix A, dense, sums in float32."""
+
+_RTX_PRO_6000: Final[Mapping[Unit, float]] = {
+    "float32": 125e12,
+    "tf32": 251.9e12,
+    "bf16": 503.8e12,
+    "fp16": 503.8e12,
+    "fp8": 1_007.6e12,
+}
+"""NVIDIA RTX Blackwell PRO GPU Architecture (2025), the Workstation Edition, dense."""
+
+_CDNA3: Final[Mapping[Unit, float]] = {
+    "float32": 163.4e12,
+    "tf32": 653.7e12,
+    "bf16": 1_307.4e12,
+    "fp16": 1_307.4e12,
+    "fp8": 2_614.9e12,
+}
+"""AMD Instinct MI300X data sheet (2023), dense; the MI325X has the same chip with other memory, and
+its data sheet (2024) the same numbers."""
+
+_MI355X: Final[Mapping[Unit, float]] = {
+    "float32": 157.3e12,
+    "bf16": 2_516.6e12,
+    "fp16": 2_516.6e12,
+    "fp8": 5_033.2e12,
+}
+"""AMD Instinct MI355X data sheet (2025), dense; CDNA 4 has no TF32."""
+
+_MI250X_DIE: Final[Mapping[Unit, float]] = {
+    "float32": 47.85e12,
+    "bf16": 191.5e12,
+    "fp16": 191.5e12,
+}
+"""AMD Instinct MI250X data sheet (2021): half of 95.7 and 383, as each of its two dies is a GPU."""
+
 PEAKS: Final[Mapping[str, Mapping[Unit, float]]] = {
     "NVIDIA H200": _GH100_SXM,
     "NVIDIA H100 80GB HBM3": _GH100_SXM,
     "NVIDIA A100-SXM4-80GB": _A100,
     "NVIDIA A100-SXM4-40GB": _A100,
+    "NVIDIA B200": _B200,
+    "NVIDIA GB200": _GB200,
+    "NVIDIA B300 SXM6 AC": _B300,
+    "NVIDIA L40S": _L40S,
+    "NVIDIA A10": _A10,
+    "NVIDIA GeForce RTX 4090": _RTX_4090,
+    "NVIDIA GeForce RTX 5090": _RTX_5090,
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": _RTX_PRO_6000,
+    "AMD Instinct MI300X": _CDNA3,
+    "AMD Instinct MI300X VF": _CDNA3,
+    "AMD Instinct MI325X": _CDNA3,
+    "AMD Instinct MI355X": _MI355X,
+    "AMD Instinct MI250X": _MI250X_DIE,
 }
 """Operations per second, by the GPU's name as the driver gives it."""
 
@@ -46,7 +148,10 @@ NVLINK: Final[Mapping[str, float]] = {
     "NVIDIA H100 80GB HBM3": 450e9,
     "NVIDIA A100-SXM4-80GB": 300e9,
     "NVIDIA A100-SXM4-40GB": 300e9,
+    "NVIDIA B200": 900e9,
+    "NVIDIA GB200": 900e9,
+    "NVIDIA B300 SXM6 AC": 900e9,
 }
-"""Bytes per second that a GPU sends over NVLink, one way: half of what the datasheets state (900
-and 600 GB/s), by the GPU's name as the driver gives it. Switches that reduce by themselves (NVLS)
-let an all-reduce come out above it."""
+"""Bytes per second that a GPU sends over NVLink, one way: half of what the datasheets state (900,
+600 and 1800 GB/s), by the GPU's name as the driver gives it. Switches that reduce by themselves
+(NVLS) let an all-reduce come out above it."""
