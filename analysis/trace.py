@@ -28,6 +28,7 @@ class NoteKind(StrEnum):
     BACKTRACES_NOT_EXPORTED = "backtraces-not-exported"
     OTHER_COUNTERS = "other-counters"
     NO_CORRELATION = "no-correlation"
+    NOT_CARRIED = "not-carried"
     UNUSABLE_ROWS = "unusable-rows"
     NAMELESS_CALLS = "nameless-calls"
     NAMELESS_RANGES = "nameless-ranges"
@@ -141,7 +142,7 @@ class Trace:
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))
-    collector: Literal["nsys", "kineto"] = "nsys"
+    collector: Literal["nsys", "kineto", "rocprof"] = "nsys"
     source: str = ""
     notes: tuple[Note, ...] = ()
     scratch: Scratch | None = None

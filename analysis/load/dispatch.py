@@ -12,10 +12,13 @@ from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.canonical import trace_of
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.folders import folder_export, read_folder
+from nsysflow.analysis.load.rocpd.read import read_rocpd
+from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.load.unpacking import (
     MAGICS,
     NSYS_SUFFIXES,
+    ROCPD_SUFFIX,
     Export,
     export_of,
     exported,
@@ -38,6 +41,7 @@ _IN_A_RUN: Final = (
 ENDINGS: Final = (
     *(f"{ending}{packed}" for ending in (".sqlite", ".trace.json") for packed in ("", *_PACKED)),
     *NSYS_SUFFIXES,
+    ROCPD_SUFFIX,
 )
 """Endings of reports, the most likely first."""
 
@@ -56,7 +60,8 @@ def load(
 
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir` or
-            `arrowdir` export; an `.nsys-rep`; a run's folder; or a torch.profiler (Kineto) trace.
+            `arrowdir` export; an `.nsys-rep`; a run's folder; a torch.profiler (Kineto) trace; or a
+            rocpd database of rocprofv3.
         export: exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
         shapes: also read how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
@@ -161,6 +166,8 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
         return trace_of(read_folder(path, export, shown), report)
     head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
+        if is_rocpd(path, shown):
+            return read_rocpd(path, shown, report, scratch)
         return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
     if is_json(head):
         from nsysflow.analysis.load.kineto.read import read_kineto  # most reports are of nsys

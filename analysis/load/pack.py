@@ -19,6 +19,7 @@ from nsysflow.analysis.load.dispatch import is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark, slim_payload
 from nsysflow.analysis.load.private_names import without_private
+from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sampled import (
     BACKTRACE,
     SAMPLE,
@@ -317,6 +318,12 @@ def _require_export(source: Path, shown: str) -> None:
             f"{shown} is not an SQLite export, and only those can be packed",
             "Export a report",
             "nsys export --type sqlite REPORT.nsys-rep",
+        )
+    if is_rocpd(source, shown):
+        raise NotAReport(
+            f"{shown} is a database of rocprofv3, and only an SQLite export of nsys can be packed",
+            "Share it as it is, once you have looked at the commands and paths in it",
+            f"sqlite3 {quote(shown)} 'SELECT name FROM sqlite_master'",
         )
 
 

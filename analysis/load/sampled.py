@@ -1,7 +1,7 @@
 """Parts that only some exports have: Python stacks, NCCL's messages, and sampled GPU counters."""
 
 import html
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Final
@@ -150,7 +150,7 @@ METRIC_NAMES: Final = {
 """nsys's names of each counter; chips and versions differ (docs/facts.md). Older versions leave out
 `[Throughput %]`; other units in brackets are other counters."""
 
-Where = Mapping[str, list[int]]
+Where = Mapping[str, Sequence[int]]
 """The rows of a table to read: each column must have one of its values."""
 
 Read = Callable[[Table, Where], pl.DataFrame]

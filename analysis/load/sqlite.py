@@ -1,11 +1,14 @@
-"""nsys's SQLite export as `Raw` frames. The project's only SQL is here and in `pack`."""
+"""nsys's SQLite export as `Raw` frames, and how tables of any SQLite database are read. The
+project's only SQL is here and in `pack`.
+"""
 
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from shlex import quote
@@ -179,23 +182,63 @@ def read_sqlite(
             table: tuple(name for name in columns if name not in unwanted)
             for table, columns in present.items()
         }
-        threads = _threads(path)
-        with _connections(uri, threads) as idle, ThreadPoolExecutor(threads) as pool:
-
-            def pieces_of(table: Table, where: Where = _ALL) -> list[Future[pl.DataFrame]]:
-                columns, extent = wanted.get(table.name, ()), extents.get(table.name)
-                queries = _queries(table, columns, extent, where)
-                return [pool.submit(_piece, idle, query, table, scratch) for query in queries]
-
-            pieces = {field: pieces_of(table) for field, table in TABLES.items()}
-            frames = {
-                field: _joined(table, pieces.pop(field), scratch) for field, table in TABLES.items()
-            }
-            sampled = read_sampled(
-                frames, lambda table, where: _joined(table, pieces_of(table, where), scratch)
-            )
-        _check_none_is_lost(uri, frames, extents)
+        with reading(uri, path, wanted, extents, scratch) as reader:
+            frames = reader.all_of(TABLES)
+            sampled = read_sampled(frames, reader.read)
+        check_none_is_lost(uri, TABLES, frames, extents)
     return assemble(shown, present, unknown, frames | sampled)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """Reads tables of one database, in pieces and several at a time.
+
+    Attributes:
+        columns: those to read of each table, as far as the database has them.
+        extents: the first and last rowid of each table that has rows.
+        idle: connections that no thread uses now.
+        pool: the threads that read.
+        scratch: where large frames are kept; None for memory.
+    """
+
+    columns: Mapping[str, tuple[str, ...]]
+    extents: Mapping[str, tuple[int, int]]
+    idle: "_Idle"
+    pool: ThreadPoolExecutor
+    scratch: Scratch | None
+
+    def all_of(self, tables: Mapping[str, Table]) -> dict[str, pl.DataFrame]:
+        """Each table as a frame, by the names that `tables` gives them."""
+        pieces = {field: self._pieces(table, _ALL) for field, table in tables.items()}
+        return {
+            field: _joined(table, pieces.pop(field), self.scratch)
+            for field, table in tables.items()
+        }
+
+    def read(self, table: Table, where: Where) -> pl.DataFrame:
+        """The rows of a table whose columns have one of the given values."""
+        return _joined(table, self._pieces(table, where), self.scratch)
+
+    def _pieces(self, table: Table, where: Where) -> list[Future[pl.DataFrame]]:
+        columns, extent = self.columns.get(table.name, ()), self.extents.get(table.name)
+        queries = _queries(table, columns, extent, where)
+        return [
+            self.pool.submit(_piece, self.idle, query, table, self.scratch) for query in queries
+        ]
+
+
+@contextmanager
+def reading(
+    uri: str,
+    path: Path,
+    columns: Mapping[str, tuple[str, ...]],
+    extents: Mapping[str, tuple[int, int]],
+    scratch: Scratch | None,
+) -> Iterator[Reader]:
+    """What reads the tables of the database at `path`; see `Reader`."""
+    threads = _threads(path)
+    with _connections(uri, threads) as idle, ThreadPoolExecutor(threads) as pool:
+        yield Reader(columns=columns, extents=extents, idle=idle, pool=pool, scratch=scratch)
 
 
 _Idle = SimpleQueue[dbapi.Connection]
@@ -221,8 +264,13 @@ def _threads(path: Path) -> int:
     return os.cpu_count() or 1
 
 
-def describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
-    """The columns of every table, and the first and last rowid of each table that we read.
+_OF_NSYS: Final = frozenset(table.name for table in (*TABLES.values(), *SAMPLED.values()))
+
+
+def describe(
+    uri: str, is_read: Callable[[str], bool] = _OF_NSYS.__contains__
+) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, int]]]:
+    """The columns of every table, and the first and last rowid of each table that is read.
 
     This uses Python's own SQLite, because that also sees a lock of this process.
     """
@@ -235,14 +283,13 @@ def describe(uri: str) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int,
             for name in names
         }
         extents = {}
-        for table in (*TABLES.values(), *SAMPLED.values()):
-            if table.name in columns:
-                source = f"FROM {quoted(table.name)}"
-                # one query for both would scan the table; each alone is one look-up in the tree
-                query = f"SELECT (SELECT min(rowid) {source}), (SELECT max(rowid) {source})"
-                first, last = db.execute(query).fetchone()
-                if first is not None:
-                    extents[table.name] = (first, last)
+        for name in filter(is_read, names):
+            source = f"FROM {quoted(name)}"
+            # one query for both would scan the table; each alone is one look-up in the tree
+            query = f"SELECT (SELECT min(rowid) {source}), (SELECT max(rowid) {source})"
+            first, last = db.execute(query).fetchone()
+            if first is not None:
+                extents[name] = (first, last)
     return columns, extents
 
 
@@ -283,12 +330,19 @@ def _queries(
     select = f"SELECT {', '.join(columns)} FROM {quoted(table.name)}"
     first, last = extent
     step = max(PIECE_ROWS, -(-(last - first + 1) // _MOST_PIECES))
-    only = [f"{quoted(name)} IN ({', '.join(map(str, values))})" for name, values in where.items()]
+    only = [_one_of(name, values) for name, values in where.items()]
     for start in range(first, last + 1, step):
         end = start + step - 1
         above = [f"rowid >= {start}"] if start > first else []
         below = [f"rowid <= {end}"] if end < last else []
         yield f"{select} WHERE {' AND '.join([*above, *below, *only, '1'])}"
+
+
+def _one_of(name: str, values: Sequence[int]) -> str:
+    """Whether a column has one of these values; a range is not written out."""
+    if isinstance(values, range):
+        return f"{quoted(name)} BETWEEN {values.start} AND {values.stop - 1}"
+    return f"{quoted(name)} IN ({', '.join(map(str, values))})"
 
 
 def _text(name: str) -> str:
@@ -332,10 +386,13 @@ def _read(db: dbapi.Connection, query: str, table: Table) -> pl.DataFrame:
     return rows.select(_typed(rows, table)).rechunk()
 
 
-def _check_none_is_lost(
-    uri: str, frames: Mapping[str, pl.DataFrame], extents: Mapping[str, tuple[int, int]]
+def check_none_is_lost(
+    uri: str,
+    tables: Mapping[str, Table],
+    frames: Mapping[str, pl.DataFrame],
+    extents: Mapping[str, tuple[int, int]],
 ) -> None:
-    """Count the rows of each table whose rowids have gaps, since nsys leaves no gaps.
+    """Count the rows of each table whose rowids have gaps, since profilers leave no gaps.
 
     In an overwritten page, SQLite may treat a wrong rowid as the end of the requested range, and
     stop without an error. Counting ignores rowids, so it finds more rows, or the damage.
@@ -343,7 +400,7 @@ def _check_none_is_lost(
     Raises:
         RowsLost: fewer rows were read than there are.
     """
-    for field, table in TABLES.items():
+    for field, table in tables.items():
         first, last = extents.get(table.name, (0, -1))
         read = frames[field].height
         if read == last - first + 1:

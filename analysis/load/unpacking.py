@@ -129,6 +129,12 @@ Export = Callable[[Path, Path], None]
 """Exports a report (first path) to an SQLite file (second path)."""
 
 _PACKED_NAME: Final = re.compile(r"(\.xz|\.gz|\.zst|/)$")
+ROCPD_SUFFIX: Final = ".db"
+"""What rocprofv3 calls its databases: `HOST/PID_results.db`."""
+
+ROCPROF: Final = "rocprofv3 --runtime-trace --output-format rocpd -- COMMAND"
+"""Records HIP's calls, markers, RCCL's calls, copies and kernels."""
+
 _EXPORTED_NAME: Final = re.compile(r"(\.sqlite|_pqtdir)$")
 """What nsys appends to the name of a report that it exports."""
 
@@ -162,7 +168,10 @@ def exported(path: Path, shown: str, export: Export | None) -> Iterator[Path]:
 
 
 def export_of(shown: str, *, kind: str = "sqlite", json: bool = False) -> Remedy:
-    """How to make the export called `shown` again, from the report beside it if it is there."""
+    """How to make the export called `shown` again, from the report beside it if it is there; or a
+    database of rocprofv3, by its ending."""
+    if _PACKED_NAME.sub("", shown).endswith(ROCPD_SUFFIX):
+        return "Record the program again", ROCPROF
     if shown.endswith(NSYS_SUFFIXES):
         return export_again(shown, kind=kind, json=json)
     name = _PACKED_NAME.sub("", shown)

@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
+from nsysflow.analysis.load.unpacking import ROCPROF
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.bound import (
     LEAST_PCT,
@@ -230,14 +231,16 @@ def _largest_class(results: RunTables, rows: Sequence[Row]) -> list[str]:
 
 
 def _no_work(results: RunTables) -> Verdict:
-    by_kineto = all(each.trace.collector == "kineto" for each in results.report_tables)
+    collectors = {each.trace.collector for each in results.report_tables}
     if results.whole.origin.on_cpu:
         advice = "profile on a machine with a GPU, without --on cpu"
-    elif by_kineto:
+    elif collectors == {"kineto"}:
         advice = (
             "check that ProfilerActivity.CUDA is among the profiler's activities, and that the GPU"
             " is used while it runs"
         )
+    elif collectors == {"rocprof"}:
+        advice = f"record kernels and copies: {ROCPROF}"
     elif results.whole.origin.killed:
         advice = LET_IT_END
     else:

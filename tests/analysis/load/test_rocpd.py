@@ -1,0 +1,208 @@
+"""rocpd databases of rocprofv3, in each form of their schema."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+import nsysflow
+from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.load import load
+from nsysflow.analysis.trace import NoteKind, Trace
+from nsysflow.base.errors import Damaged, Incomplete, ReportError
+from tests.rocpd import FORMS, PID, UUID, Database, Form, write_rocpd
+
+CPU, GPU, OTHER_GPU = 1, 2, 3
+MAIN: Final = PID << 24 | PID
+
+
+def step(form: Form, **more: Any) -> Database:
+    """A step: a kernel, a wait for it, a copy to the GPU."""
+    run = Database(form, **more)
+    run.call(0, 200, 9, "roctxThreadRangeA", "MARKER_CORE_RANGE_API", "step 1")
+    run.call(5, 10, 1)
+    run.kernel(12, 40, 1)
+    run.call(41, 100, 2, "hipDeviceSynchronize_spt")
+    run.call(110, 150, 3, "hipMemcpy")
+    run.copy(120, 149, 3, CPU, GPU, 4096)
+    return run
+
+
+def loaded(tmp_path: Path, *databases: Database) -> Trace:
+    return load(write_rocpd(tmp_path / "1_results.db", *databases))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_the_schema_tells_the_same(form: Form, tmp_path: Path) -> None:
+    trace = loaded(tmp_path, step(form))
+    assert trace.report == "1_results"
+    assert trace.collector == "rocprof"
+    assert trace.ops.select(
+        "kind", "start_ns", "end_ns", "device", "process", "stream", "correlation", "short_name"
+    ).rows() == [
+        ("kernel", 12, 40, 0, PID << 24, 1, 1, "add"),
+        ("memcpy", 120, 149, 0, PID << 24, 1, 3, "memcpy HtoD"),
+    ]
+    assert trace.shapes.row(0) == (4, 1, 1, 64, 1, 1, 32, 1024)
+    assert trace.copy_details.rows() == [(4096, "HtoD", None, "device")]
+    assert trace.calls.select("start_ns", "end_ns", "thread", "correlation", "name").rows() == [
+        (5, 10, MAIN, 1, "hipLaunchKernel"),
+        (41, 100, MAIN, 2, "hipDeviceSynchronize"),
+        (110, 150, MAIN, 3, "hipMemcpy"),
+    ]
+    assert trace.ranges.select("start_ns", "end_ns", "kind", "thread", "name").rows() == [
+        (0, 200, "push_pop", MAIN, "step 1")
+    ]
+    assert trace.threads.rows() == [(PID << 24, MAIN, "python")]
+    assert trace.devices.rows() == [(0, "AMD Instinct MI300X", None, 304, None)]
+    assert {note.kind for note in trace.notes} == {NoteKind.NOT_CARRIED}
+
+
+def test_causes_of_gaps_are_found_and_sum_to_the_idle_time(tmp_path: Path) -> None:
+    run = step("inline")
+    run.kernel(190, 195, 4)
+    run.call(151, 160, 5, "hipMalloc")
+    run.call(165, 180, 4, "hipExtModuleLaunchKernel")
+    analysis = nsysflow.analyze(loaded(tmp_path, run))
+    gaps = analysis.gaps
+    idle = gaps["duration_ns"]
+    assert idle.to_list() == [80, 41]
+    assert gaps["cause"].to_list() == ["sync", "blocking_copy"]
+    assert (
+        gaps.select(pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series().equals(idle)
+    )
+
+
+def test_copies_have_the_direction_of_their_agents(tmp_path: Path) -> None:
+    run = Database("inline")
+    sides = [(CPU, GPU), (OTHER_GPU, CPU), (GPU, GPU), (GPU, OTHER_GPU), (CPU, CPU), (None, GPU)]
+    for at, (source, target) in enumerate(sides):
+        run.copy(10 * at, 10 * at + 5, at, source, target, 64)
+    run.kernel(0, 1, 1)
+    trace = loaded(tmp_path, run)
+    copies = trace.ops.filter(kind="memcpy")
+    assert copies["device"].to_list() == [0, 1, 0, 1, 0]
+    assert trace.copy_details["direction"].to_list() == ["HtoD", "DtoH", "DtoD", "PtoP", "HtoD"]
+    left_out = [str(note) for note in trace.notes if note.kind is NoteKind.UNUSABLE_ROWS]
+    assert left_out == ["1 rows were left out: they have no time, GPU or name"]
+
+
+def test_work_of_a_call_inside_a_hip_call_is_of_the_hip_call(tmp_path: Path) -> None:
+    run = Database("tracks")
+    run.call(0, 10, 5)
+    run.call(2, 4, 6, "hsa_signal_store", "HSA_CORE_API")
+    run.kernel(12, 20, 6, parent=5)
+    run.kernel(22, 30, 0)
+    run.kernel(32, 40, 8, parent=7, graph_node_id=3)
+    trace = loaded(tmp_path, run)
+    assert trace.ops["correlation"].to_list() == [5, None, 8]
+    assert trace.ops["graph_node"].to_list() == [None, None, 3]
+    assert trace.calls["name"].to_list() == ["hipLaunchKernel"]
+
+
+def test_calls_of_rccl_are_ranges_of_nccl_and_markers_without_text_are_none(tmp_path: Path) -> None:
+    run = Database("inline")
+    run.call(0, 9, 1, "ncclAllReduce", "RCCL_API")
+    run.call(10, 12, 2, "roctxRangePop", "MARKER_CORE_API")
+    run.call(13, 19, 3, "roctxProcessRangeA", "MARKER_CORE_RANGE_API", "epoch")
+    run.kernel(2, 8, 1, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)")
+    ranges = loaded(tmp_path, run).ranges
+    assert ranges.select("domain", "name", "kind").rows() == [
+        ("NCCL", "ncclAllReduce", "push_pop"),
+        (None, "epoch", "start_end"),
+    ]
+
+
+def test_the_processes_of_one_database_are_one_trace(tmp_path: Path) -> None:
+    other = step("tracks", suffix="_ffff", pid=PID + 1)
+    trace = loaded(tmp_path, step("inline"), other)
+    assert trace.ops.filter(kind="kernel")["process"].to_list() == [PID << 24, PID + 1 << 24]
+    assert trace.ops["detail"].to_list() == [0, 0, 1, 1]
+    assert len(trace.shapes) == len(trace.copy_details) == 2
+    assert trace.ranges["row"].to_list() == [0, 1]
+    assert len(trace.devices) == 1
+
+
+def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
+    only_kernels = Database("inline")
+    only_kernels.kernel(0, 1, 1)
+    kinds = {note.kind for note in loaded(tmp_path, only_kernels).notes}
+    assert kinds == {NoteKind.NO_CALLS, NoteKind.NO_RANGES}
+    only_calls = step("inline", suffix="_b")
+    only_calls.rows["rocpd_kernel_dispatch_b"][0]["start"] = None
+    del only_calls.rows["rocpd_memory_copy_b"]
+    path = write_rocpd(tmp_path / "2_results.db", only_calls)
+    kinds = {note.kind for note in load(path).notes}
+    assert kinds == {NoteKind.NO_GPU_WORK, NoteKind.UNUSABLE_ROWS}
+
+
+def test_a_newer_schema_is_said(tmp_path: Path) -> None:
+    run = step("inline")
+    run.rows[f"rocpd_metadata{UUID}"][0]["value"] = "5.0"
+    assert NoteKind.NEWER_SCHEMA in {note.kind for note in loaded(tmp_path, run).notes}
+
+
+def changed(tmp_path: Path, form: Form, sql: str) -> Path:
+    path = write_rocpd(tmp_path / "1_results.db", step(form))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP VIEW rocpd_kernel_dispatch")
+        db.execute(sql.format(UUID))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("form", "sql", "kind", "seen"),
+    [
+        ("inline", "DROP TABLE rocpd_event{}", Incomplete, "no table rocpd_event"),
+        ("inline", "DROP TABLE rocpd_info_agent{}", Incomplete, "no table rocpd_info_agent"),
+        (
+            *("inline", "ALTER TABLE rocpd_kernel_dispatch{} DROP COLUMN start", Incomplete),
+            "no column start",
+        ),
+        ("times", "ALTER TABLE rocpd_region{} DROP COLUMN end_id", Incomplete, "no column start"),
+        ("tracks", "ALTER TABLE rocpd_event{} DROP COLUMN stack_id", Incomplete, "stack_id"),
+        ("inline", "UPDATE rocpd_kernel_dispatch{} SET start = 'soon'", Damaged, "text where"),
+        ("tracks", "UPDATE rocpd_track{} SET agent_id = 'GPU'", Damaged, "text where"),
+    ],
+)
+def test_a_database_that_lacks_something_is_named_with_what_to_type(
+    form: Form, sql: str, kind: type[ReportError], seen: str, tmp_path: Path
+) -> None:
+    path = changed(tmp_path, form, sql)
+    with pytest.raises(kind, match=seen) as caught:
+        load(path)
+    assert str(path) in caught.value.seen
+    assert "rocprofv3" in caught.value.command
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM rocpd_event{}",
+        "DELETE FROM rocpd_string{}",
+        "DELETE FROM rocpd_info_process{}",
+        "DROP TABLE rocpd_info_process{}",
+        "DROP TABLE rocpd_info_thread{}",
+        "DROP TABLE rocpd_metadata{}",
+        "DROP TABLE rocpd_region{}",
+        "DROP TABLE rocpd_memory_copy{}",
+        "UPDATE rocpd_event{} SET extdata = '[', stack_id = NULL",
+        "UPDATE rocpd_event{} SET extdata = '{{\"message\": 3}}', category_id = NULL",
+        'UPDATE rocpd_info_agent{} SET extdata = \'{{"cu_count": "many"}}\', product_name = NULL',
+        "UPDATE rocpd_info_agent{} SET type_index = NULL, logical_index = NULL",
+        "UPDATE rocpd_info_agent{} SET type_index = 9000000000",
+        "UPDATE rocpd_kernel_dispatch{} SET workgroup_size_x = 0, grid_size_y = -9000000000",
+        "UPDATE rocpd_kernel_dispatch{} SET pid = NULL, tid = NULL, stream_id = NULL",
+        "UPDATE rocpd_kernel_dispatch{} SET pid = -9000000000000000000",
+        'UPDATE rocpd_kernel_dispatch{} SET start = 9223372036854775807, "end" = NULL',
+        "UPDATE rocpd_info_kernel_symbol{} SET kernel_name = NULL",
+        "UPDATE rocpd_info_kernel_symbol{} SET kernel_name = x'ff00'",
+    ],
+)
+def test_a_database_with_holes_is_read_as_far_as_it_goes(sql: str, tmp_path: Path) -> None:
+    trace = load(changed(tmp_path, "inline", sql))
+    assert len(trace.ops) <= 2
+    assert nsysflow.analyze(trace).accounting is not None
