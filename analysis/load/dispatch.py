@@ -12,6 +12,7 @@ from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load.canonical import trace_of
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.folders import folder_export, read_folder
+from nsysflow.analysis.load.other_formats import not_a_report
 from nsysflow.analysis.load.rocpd.read import read_rocpd
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
@@ -179,12 +180,7 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
             "Unpack it, and analyse the folder or file in it",
             f"tar -xf {quote(shown)}",
         )
-    raise NotAReport(
-        f"{shown} is not an SQLite file, nor another report that nsysflow reads (.nsys-rep,"
-        " parquetdir, arrowdir, torch.profiler trace)",
-        "Export a report",
-        "nsys export --type sqlite REPORT.nsys-rep",
-    )
+    raise not_a_report(path, shown)
 
 
 def _head(path: Path, shown: str) -> bytes:

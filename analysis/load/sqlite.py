@@ -31,9 +31,10 @@ from nsysflow.analysis.load.export_tables import (
     assemble,
     check_tables,
 )
+from nsysflow.analysis.load.other_formats import not_an_export
 from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.analysis.load.unpacking import export_of
-from nsysflow.base.errors import Busy, Damaged, NotAReport, ReportError
+from nsysflow.base.errors import Busy, Damaged, ReportError
 
 MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
@@ -296,12 +297,7 @@ def describe(
 def _check_is_export(shown: str, present: Mapping[str, tuple[str, ...]]) -> None:
     ours = {table.name for table in TABLES.values()}
     if not ours.intersection(present):
-        raise NotAReport(
-            f"{shown} is an SQLite database, but not an Nsight Systems export: it has none of its"
-            " tables",
-            "Export a report",
-            "nsys export --type sqlite REPORT.nsys-rep",
-        )
+        raise not_an_export(present, shown)
 
 
 def quoted(name: str) -> str:

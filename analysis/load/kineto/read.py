@@ -49,9 +49,10 @@ from nsysflow.analysis.load.marks import (
     flops_rows,
     with_auto_domain,
 )
+from nsysflow.analysis.load.other_formats import not_a_trace
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Note, NoteKind, Trace
-from nsysflow.base.errors import Damaged, NotAReport
+from nsysflow.base.errors import Damaged
 from nsysflow.runtime.recorders import original_name
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
@@ -68,6 +69,8 @@ _RENAMED: Final = {
 _NO_STREAM: Final = (1 << 32) - 1
 
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
+_MOST: Final = 4
+"""So many categories of other events are named."""
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
 _MEMORY: Final = {
     **{kind: kind for kind in schema.MEMORY_KIND.categories},
@@ -87,31 +90,28 @@ def read_kineto(path: Path, shown: str, report: str) -> Trace:
         NotAReport: it is JSON, but not a trace of torch.profiler.
         Damaged: it is truncated, or an event has no usable time.
     """
-    document = _document(path, shown)
+    content = path.read_bytes()
+    document = _document(content, shown)
     events = _by_category(document)
     if not any(events.get(category) for category in (*_HOST, *_GPU)):
-        raise _not_a_trace(shown, "it has none of its events")
+        others = ", ".join(sorted(category[:40] for category in events if category)[:_MOST])
+        raise not_a_trace(content, shown, "it has none of its events", written_by=others)
     try:
         return _trace_of(document, events, report)
     except OddEvent as error:
         raise Damaged(f"{shown} is corrupt: an event has {error}", *_WRITE_AGAIN) from None
 
 
-def _document(path: Path, shown: str) -> Document:
-    content = path.read_bytes()
+def _document(content: bytes, shown: str) -> Document:
     try:
         return decoded_document(content)
     except msgspec.ValidationError as error:
-        raise _not_a_trace(shown, str(error)) from None
+        raise not_a_trace(content, shown, str(error)) from None
     except (ValueError, RecursionError) as error:
         raise Damaged(
             f"{shown} is truncated or corrupt: its {len(content)} bytes are not JSON ({error})",
             *_WRITE_AGAIN,
         ) from None
-
-
-def _not_a_trace(shown: str, why: str) -> NotAReport:
-    return NotAReport(f"{shown} is JSON, but not a trace of torch.profiler: {why}", *_WRITE_AGAIN)
 
 
 def _by_category(document: Document) -> dict[str, list[Event]]:
