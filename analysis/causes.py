@@ -141,7 +141,7 @@ DECLARED: Final = (
     Cause(
         name="queue_delay",
         kind="queue",
-        meaning="the work was queued, and started up to 10 us later",
+        meaning="the work was queued, and started up to 10 us later (30 us on AMD)",
         label="queue delay",
         bound="bound by queue delay",
         waits="waiting in the queue",

@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.activity import BusyTime
+from nsysflow.analysis.events.classes import queue_limit_ns
 from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.columns import enum_from_index, matching, scatter_table
 from nsysflow.analysis.frames.intervals import (
@@ -240,10 +241,6 @@ def stretches_without_compute(events: Events) -> Stretches:
     )
 
 
-START_NS: Final = 10_000
-"""Work that was launched and free to run starts within 10 us; what takes longer waited for what the
-report does not name (spec §3.4 has the same limit)."""
-
 _KIND_OF_PART: Final = {"compute": "other", "comm": "communication", "copy": "copy"}
 
 WAIT_PIECES: Final = pl.Schema(
@@ -277,7 +274,7 @@ def split_waits(events: Events, producer: pl.Series) -> WaitPieces:
     )
     scratch = events.trace.scratch
     slices = [
-        in_files(_pieces(_hops(events.ops, producer, rows)), scratch)
+        in_files(_pieces(_hops(events, producer, rows)), scratch)
         for rows in in_slices(nodes, scratch)
     ]
     of_each_kind = (pl.concat(rows) for rows in zip(*slices, strict=True))
@@ -381,12 +378,14 @@ def _starting_in(ops: Operations, stretches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _hops(ops: Operations, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataFrame:
+def _hops(events: Events, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataFrame:
     """The `nodes` of chains with the borders of their pieces.
 
     `begin_ns` to `edge_ns` is spent on the `producer`, until `launched_ns` on the host (null
-    without a launch), until `start_ns` on the start.
+    without a launch), until `start_ns` on the start, which takes no longer than `limit_ns`.
     """
+    ops = events.ops
+    limit = queue_limit_ns(events.calls, ops["call"][nodes["op"]])
     source = producer[nodes["op"]].alias("producer")
     own = ops.select(pl.col("device_no", "start_ns", "launch_end_ns").gather(nodes["op"]))
     theirs = ops.select(
@@ -397,7 +396,7 @@ def _hops(ops: Operations, producer: pl.Series, nodes: pl.DataFrame) -> pl.DataF
     edge = pl.min_horizontal(pl.max_horizontal("p_end_ns", "from_ns"), "start_ns")
     launched = pl.min_horizontal(pl.max_horizontal("launch_end_ns", "edge_ns"), "start_ns")
     return (
-        nodes.hstack([source, *own.get_columns(), *theirs.get_columns()])
+        nodes.hstack([source, limit, *own.get_columns(), *theirs.get_columns()])
         .with_columns(
             pl.when(here)
             .then(pl.max_horizontal("p_start_ns", "from_ns"))
@@ -419,7 +418,7 @@ def _pieces(hops: pl.DataFrame) -> list[pl.DataFrame]:
         pl.when(pl.col("here") & (pl.col("p_part") == part)).then(number[kind])
         for part, kind in _KIND_OF_PART.items()
     ).fill_null(number["other"])
-    quick = pl.col("start_ns") - pl.col("launched_ns") <= START_NS
+    quick = pl.col("start_ns") - pl.col("launched_ns") <= pl.col("limit_ns")
     free = pl.coalesce("launched_ns", "edge_ns")
     spans = (
         ("begin_ns", "edge_ns", of_part, "producer"),

@@ -4,6 +4,7 @@ from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.events.classes import queue_limit_ns
 from nsysflow.analysis.events.events import LAUNCH_ORDER, Events, Operations
 from nsysflow.analysis.events.graphs import LackingLaunches
 from nsysflow.analysis.frames.columns import repeated
@@ -16,10 +17,6 @@ from nsysflow.analysis.frames.intervals import (
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.steps.kinds import Steps
 from nsysflow.analysis.steps.ranges import step_of_gaps
-
-QUEUE_DELAY_NS: Final = 10_000
-"""Work that starts within 10 us of being queued was only delayed; later, it depended on other work
-(spec §3)."""
 
 NEVER_NS: Final = -(2**63)
 """Earlier than any time; stands for missing times that must sort first."""
@@ -106,12 +103,13 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
     )
 
 
-def ended_unseen(gaps: BareGaps, ops: Operations) -> pl.DataFrame:
+def ended_unseen(gaps: BareGaps, events: Events) -> pl.DataFrame:
     """`op`, `end_ns`: the operations that ended a gap in which they waited for what was launched
     before the recording, and the gap's end."""
     asked = gaps.filter("lacking", pl.col("next_call").ne_missing(pl.col("prev_call")))
-    queued_ns = pl.col("end_ns") - pl.lit(ops["launch_end_ns"][asked["next_op"]])
-    return asked.filter(queued_ns > QUEUE_DELAY_NS).select("end_ns", op="next_op")
+    queued_ns = asked["end_ns"] - events.ops["launch_end_ns"][asked["next_op"]]
+    limit_ns = queue_limit_ns(events.calls, asked["next_call"])
+    return asked.filter(queued_ns > limit_ns).select("end_ns", op="next_op")
 
 
 def _of_launches(ops: Operations, launches: LackingLaunches) -> pl.Series:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, IN_CALLS, STALLS
+from nsysflow.analysis.events.classes import queue_limit_ns
 from nsysflow.analysis.events.events import Calls, Events
 from nsysflow.analysis.frames.columns import enum_from_index, repeated
 from nsysflow.analysis.frames.intervals import Cover
@@ -23,13 +24,7 @@ from nsysflow.analysis.idle.charged_stalls import (
     searched_until,
     since_last_gap,
 )
-from nsysflow.analysis.idle.gaps import (
-    BARE_GAPS,
-    GAP_PLACES,
-    QUEUE_DELAY_NS,
-    BareGaps,
-    with_launches,
-)
+from nsysflow.analysis.idle.gaps import BARE_GAPS, GAP_PLACES, BareGaps, with_launches
 from nsysflow.analysis.idle.host_time import CallTime, HostTime, Span, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE
 
@@ -133,7 +128,8 @@ def find_causes(
         divided: whether these gaps are a slice. Then calls far from them are left out.
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
-    gaps = gaps.hstack(launched.select(*_queue_parts()))
+    limit = queue_limit_ns(events.calls, launched["next_call"])
+    gaps = gaps.hstack(launched.with_columns(limit).select(*_queue_parts()))
     on_lanes = _on_lanes(events, _waiting(events, launched, carry_over.searched), carry_over)
     del launched
     calls = _calls_near(events, on_lanes, framework_gap_ns) if divided else events.calls
@@ -163,7 +159,7 @@ def _queue_parts() -> list[pl.Expr]:
     queued = pl.col("end_ns") - pl.col("launched_ns")
     length = pl.col("end_ns") - pl.col("start_ns")
     launched = pl.col("next_call").is_not_null()
-    delayed = queued <= QUEUE_DELAY_NS
+    delayed = queued <= pl.col("limit_ns")
     parts = {
         "queue_delay": pl.when(launched & delayed).then(queued),
         "dependency": pl.when(launched & ~delayed & ~pl.col("lacking")).then(queued),

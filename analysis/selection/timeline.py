@@ -351,7 +351,7 @@ class Timeline:
     def _ops_of_steps(self) -> pl.DataFrame:
         """The operations, with what `find_steps` asks of them."""
         ops = self.ops.hstack(self.loops.of_ops.get_columns())
-        early = early_in_step(ops, ended_unseen(self.bare_gaps, self.events.ops))
+        early = early_in_step(ops, ended_unseen(self.bare_gaps, self.events))
         return ops.with_columns(early.alias("early"))
 
     def steps_with(self, ops: pl.DataFrame) -> StepTimes:

@@ -111,6 +111,12 @@ class Calls:
         self._class_pageable_copies()
         self._class_lazy_loading()
 
+    def queue_delay_limit_ns(self, op: int) -> int:
+        """§3.4: how late an operation may start, to be only delayed."""
+        launch = self.launch[op]
+        assert launch is not None
+        return 30_000 if self.calls[launch].name.startswith("hip") else 10_000
+
     def capture_began(self, process: int, t: int) -> int | None:
         """§12.3: when the stream capture of a process began that was on before t; None if none was.
 

@@ -24,7 +24,6 @@ CAUSES = (
     "dependency",
     "unknown",
 )
-QUEUE_DELAY_LIMIT_NS = 10_000
 FRAMEWORK_GAP_NS = 50_000
 
 RANK = {"sync": 0, "blocking_copy": 0, "alloc": 1, "module_load": 2, "launch": 3, "api": 4}
@@ -261,7 +260,7 @@ class Gaps:
 
     def _cause_of_queue(self, gap: Gap, queued_ns: int) -> str:
         """§3.4: what time behind the launch of the next operation is due to."""
-        if queued_ns <= QUEUE_DELAY_LIMIT_NS:
+        if queued_ns <= self.calls.queue_delay_limit_ns(gap.next_op):
             return "queue_delay"
         before, after = (self.calls.ops[index] for index in (gap.prev_op, gap.next_op))
         inside = None not in (before.graph_node, after.graph_node)

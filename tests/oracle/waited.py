@@ -16,7 +16,7 @@ from tests.oracle.accounting import (
     union,
 )
 from tests.oracle.once import once
-from tests.oracle.producers import START_NS, Producers
+from tests.oracle.producers import Producers
 from tests.oracle.report import Report, Row, joined, os_pid
 
 
@@ -119,7 +119,8 @@ class Waits(Producers):
         if launch is None:
             return [*found, Piece(device, edge, hi, "unresolved", op)]
         free = min(max(self.report.calls.calls[launch].end_ns, edge), hi)
-        start_kind = "start" if hi - free <= START_NS else "unresolved"
+        limit_ns = self.report.calls.queue_delay_limit_ns(op)
+        start_kind = "start" if hi - free <= limit_ns else "unresolved"
         return [
             *found,
             Piece(device, edge, free, "host", op),

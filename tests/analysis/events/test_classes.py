@@ -239,6 +239,8 @@ NAMES = {
     "cudnn_infer_volta_scudnn_128x64_relu_medium_nn_v1": "conv",
     "max_pool_forward_nchw": "reduction",
     "triton_red_fused__to_copy_rms_norm_rope_quantize_3": "triton",
+    "__amd_rocclr_fillBufferAligned": "memory",
+    "__amd_rocclr_copyBuffer": "copy/cast",
     "spin_kernel": "sleep",
     "record_param_comms": "other",
     "property_kernel": "other",
