@@ -27,7 +27,7 @@ QUEUE_DELAY_NS: Final = 10_000
 HIP_QUEUE_DELAY_NS: Final = 30_000
 """Work that starts so soon after it was queued was only delayed; later, it depended on other work
 (spec §3.4). An idle MI300X starts a kernel 14 to 24 us after its launch under torch.profiler
-(medians of four public traces), an H100 after 1.7 us."""
+(medians of three public traces), an H100 after 1.7 us."""
 
 SYNC_AFTER_NS: Final = 50_000
 """A sync that starts within 50 us of an asynchronous copy makes it a blocking one (spec §4.5); one
