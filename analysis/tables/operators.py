@@ -12,8 +12,7 @@ from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
-from nsysflow.base.memory import MEMORY
-from nsysflow.base.peaks import PEAKS
+from nsysflow.base.peaks import MEMORY, PEAKS
 
 OPERATORS: Final = TableSchema(
     """One row per process, device, operator, shapes, dtype and work of a call. A kernel belongs to

@@ -8,8 +8,7 @@ from itertools import zip_longest
 from math import prod
 from typing import Any, Final
 
-from nsysflow.base.memory import MEMORY
-from nsysflow.base.peaks import peak_flops
+from nsysflow.base.peaks import MEMORY, peak_flops
 from tests.oracle.accounting import is_comm
 from tests.oracle.model import Op, OperatorShape
 from tests.oracle.report import Report, Row, os_pid
