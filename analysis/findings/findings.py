@@ -102,7 +102,7 @@ FINDINGS: Final = TableSchema(
             "frameworks",
             pl.String(),
             "for programs of which frameworks that is: pytorch, jax, cupy, tensorflow, trainer, "
-            "lightning, fsdp; rocm on AMD's GPUs; cuda where none is seen",
+            "lightning, fsdp, engine; rocm on AMD's GPUs; cuda where none is seen",
         ),
     ],
 )

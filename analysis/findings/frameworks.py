@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.phases.engine_steps import ENGINE_FORMS
 from nsysflow.analysis.selection.timeline import Timeline
 
 PYTORCH: Final = "pytorch"
@@ -30,8 +31,9 @@ RANGES: Final = {
     "tensorflow": r"^tf\.|tensorflow",
     "fsdp": r"^(?:FSDP|fsdp)::|FullyShardedDataParallel",
     "lightning": r"^\[pl\]\[(?:profile|module)\]",
+    "engine": "|".join(ENGINE_FORMS),
 }
-"""What names of ranges tell."""
+"""What names of ranges tell. Engines serve language models: vLLM, SGLang, TensorRT-LLM, ATOM."""
 
 FILES: Final = {
     PYTORCH: r"(?:^|/)torch/",
@@ -56,7 +58,7 @@ CALLS: Final = {ROCM: r"^hip[A-Z]"}
 GPUS: Final = {ROCM: r"^AMD\b"}
 """What names of GPUs tell."""
 
-WRAPPERS: Final = ("trainer", "lightning", "fsdp")
+WRAPPERS: Final = ("trainer", "lightning", "fsdp", "engine")
 """They call PyTorch, and have options of their own."""
 
 COMPILED: Final = r"^triton_(?:poi|red|per|tem)_fused"

@@ -89,6 +89,7 @@ PYTHON = "/opt/lib/python3.12/site-packages/"
         ("range", "fsdp::all_gather_copy_in, op_id = 7", ["fsdp", PYTORCH]),
         ("range", "[pl][profile][LightningModule]Net.optimizer_step", ["lightning", PYTORCH]),
         ("range", "[pl][module]torch.nn.modules.linear.Linear: fc", ["lightning", PYTORCH]),
+        ("range", "execute_context_1(96)_generation_3(3)", ["engine", PYTORCH]),
         ("range", "DeepSpeedEngine.allreduce_gradients", [PYTORCH]),
         ("range", "DeepSpeedZeroOptimizer_Stage3.step", [PYTORCH]),
         ("range", "tensor_parallel", ["cuda"]),
