@@ -133,8 +133,8 @@ class Names:
 
     @computed_once
     def token_waits(self) -> pl.DataFrame:
-        """`node`, `process`, `last` of the calls that wait for what a step of a serving engine
-        computed, in the order of the steps."""
+        """`node`, `process`, `range` of the calls that wait for what a step of a serving engine
+        computed, in the order of the steps; a call that another one made is part of that one."""
         timeline, calls = self.timeline, self.recorded.program.calls
         if timeline.engine_steps["automatic"].all():
             raise UnknownName(
@@ -144,12 +144,8 @@ class Names:
         known = timeline.token_waits.with_columns(
             self.recorded.node_of_call[timeline.token_waits["call"]].alias("node")
         ).drop_nulls("node")
-        known = known.filter(calls["after"][known["node"]].is_not_null())
-        return known.select(
-            "node",
-            calls["process_no"][known["node"]].alias("process"),
-            (pl.col("range") != pl.col("range").shift(-1)).fill_null(value=True).alias("last"),
-        )
+        known = known.unique("node", keep="last", maintain_order=True)
+        return known.select("node", calls["process_no"][known["node"]].alias("process"), "range")
 
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
         """What to multiply each operation's time with: kernels and copies of these names,

@@ -197,13 +197,16 @@ def with_late_waits(program: Program, waits: pl.DataFrame) -> Program:
     """`program` in which the host waits for what a step computed only after it launched the next.
 
     The last wait of a step waits for what that of the step before waited for, the others for
-    nothing. Copies block no longer.
+    nothing. Copies block no longer. Calls that wait for nothing, such as removed ones, stay so.
 
     Args:
         program: what to change.
-        waits: `node`, `process`, `last`, in the order of the steps.
+        waits: `node`, `process`, `range`, in the order of the steps.
     """
     calls = program.calls
+    waits = waits.filter(calls["after"][waits["node"]].is_not_null()).with_columns(
+        pl.col("range").ne_missing(pl.col("range").shift(-1)).alias("last")
+    )
     blocking = waits.filter(calls["class"][waits["node"]] == "blocking_copy")["node"]
     program = without_calls(program, blocking)
     last = waits.filter("last").with_columns(calls["after"][waits.filter("last")["node"]])

@@ -282,7 +282,8 @@ class Replay:
         for steps in waits:
             before: int | None = None
             for step in steps:
-                known = [c for c in (self.holder[call] for call in step) if c in self.after]
+                held = dict.fromkeys(self.holder[call] for call in step)
+                known = [c for c in held if c in self.after]
                 taken |= {*known}
                 for c in known:
                     del after[c]

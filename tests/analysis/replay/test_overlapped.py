@@ -7,7 +7,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.apply import Names, changed
-from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.changes import Changes, with_late_waits, without_calls
 from nsysflow.analysis.replay.replay import recorded, replay
 from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
@@ -26,7 +26,7 @@ class Engine:
     """A decode loop: times in us of the GPU's step, the scheduler, the inputs and launches.
 
     `ahead` launches a step before it waits for the one before. `pageable` copies the tokens so that
-    the copy blocks.
+    the copy blocks. `nested`: the wait makes another call that waits.
     """
 
     gpu: int = 1_000
@@ -35,6 +35,7 @@ class Engine:
     steps: int = 12
     ahead: bool = False
     pageable: bool = False
+    nested: bool = False
 
     def rows(self) -> list[Row]:
         """What a profiler records of it."""
@@ -78,6 +79,8 @@ class Engine:
         begun = back + US
         ended = max(begun + 2 * US, awaited + 2 * US)
         rows.append(launch(begun, ended, first + 3, name="cudaStreamSynchronize"))
+        if self.nested:
+            rows.append(launch(begun + 1, ended - 1, first + 4, name="cuStreamSynchronize"))
         return ended
 
 
@@ -112,13 +115,27 @@ def test_where_scheduling_overlaps_already_nothing_changes() -> None:
     assert step_us(ahead, OVERLAPPED) == pytest.approx(step_us(ahead), rel=0.01)
 
 
-@pytest.mark.parametrize("engine", [Engine(), Engine(pageable=True), Engine(gpu=200, schedule=900)])
+@pytest.mark.parametrize(
+    "engine",
+    [Engine(), Engine(pageable=True), Engine(gpu=200, schedule=900), Engine(nested=True)],
+)
 def test_the_oracle_agrees(engine: Engine) -> None:
     model = plain_of(*engine.rows())
     timeline = timeline_of(model)
     names = Names(timeline=timeline, recorded=recorded(timeline))
     found = replay(changed(names, OVERLAPPED)).ops["end_ns"].to_list()
     assert found == Replay(model).ends_overlapped(token_waits(Report(model)))
+
+
+def test_waits_that_are_removed_before_stay_removed() -> None:
+    timeline = timeline_of(plain_of(*Engine().rows()))
+    names = Names(timeline=timeline, recorded=recorded(timeline))
+    waits = names.token_waits
+    removed = waits["node"].gather_every(3)
+    program = with_late_waits(without_calls(names.recorded.program, removed), waits)
+    assert program.calls["after"][removed].null_count() == len(removed)
+    ended, before = (replay(of).ops["end_ns"][-1] for of in (program, names.recorded.program))
+    assert ended < before
 
 
 def test_a_report_without_an_engine_has_no_such_replay() -> None:
