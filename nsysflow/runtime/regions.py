@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeVar, cast
 from nsysflow.runtime import protocol, recorders
 from nsysflow.runtime.process import THIS_PROCESS, save_status_at_exit
 from nsysflow.runtime.protocol import CAPTURE, KEY, Collector
-from nsysflow.runtime.recorders import Recorder
+from nsysflow.runtime.recorders import Recorder, nothing
 from nsysflow.runtime.wrapping import require_function, wrapped
 
 _NOTED: Final[list[tuple[str, str | None, int, int, int]]] = []
@@ -198,7 +198,7 @@ def _close_ended(here: list[_Range]) -> None:
 def _opened(name: str, payload: int | None) -> Callable[[], object]:
     recorder = _recorder or _recorder_here()
     if recorder is None or THIS_PROCESS.recorded:
-        return _nothing
+        return nothing
     THIS_PROCESS.ranges += 1
     return noted(str(name), None, recorder.open(str(name), payload))
 
@@ -243,7 +243,3 @@ def _warn_out_of_order(outer: str, inner: str) -> None:
 def _refuse(payload: object) -> NoReturn:
     msg = f"a range's payload must be an int of at most 64 bits or None, not {payload!r}"
     raise (ValueError if type(payload) is int else TypeError)(msg)
-
-
-def _nothing() -> None:
-    """Closes a range that was not opened."""

@@ -203,3 +203,23 @@ def test_a_failing_synchronize_keeps_the_recording(monkeypatch: pytest.MonkeyPat
         with pytest.raises(RuntimeError):
             capture.stop()
     assert notes.events[-1][0] == "stop"
+
+
+RANGES = """
+import torch
+from nsysflow.runtime.recorders import FastRecordFunction
+recorder = FastRecordFunction(torch, "ours")
+close_early = recorder.open("early", None)
+with torch.profiler.profile() as profile:
+    close_inside = recorder.open("inside", None)
+    close_late = recorder.open("late", None)
+    close_early()
+    close_inside()
+close_late()
+print(*sorted(event.name for event in profile.events() if "ours" in event.name))
+"""
+
+
+def test_ranges_may_begin_before_torchs_profiler_and_end_in_it(tmp_path: Path) -> None:
+    ran = run_torch(RANGES, tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "ours:inside ours:late\n"), ran.stderr

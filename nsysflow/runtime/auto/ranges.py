@@ -11,6 +11,7 @@ from typing import Any
 from nsysflow.runtime.auto.steps import Recording, Steps
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import Collector
+from nsysflow.runtime.recorders import nothing
 
 Function = Callable[..., Any]
 
@@ -54,7 +55,7 @@ class Ranges:
 
     def _open(self, name: str) -> Callable[[], object]:
         if self.here.compiling:
-            return _nothing
+            return nothing
         self.steps.begin()
         return self._recording.open(name)
 
@@ -108,7 +109,3 @@ class Ranges:
             strategy = frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
             frames.set_code_exec_strategy(code, strategy)
         return function
-
-
-def _nothing() -> None:
-    """Closes a range that was not opened."""

@@ -15,7 +15,7 @@ from nsysflow.runtime.process import (
     save_status_once,
 )
 from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, CAPTURE, STEP, Collector, Window
-from nsysflow.runtime.recorders import Recorder, find_recorder
+from nsysflow.runtime.recorders import Recorder, find_recorder, nothing
 from nsysflow.runtime.regions import captures_graph, noted
 from nsysflow.runtime.steps import Pace, count_step
 
@@ -32,7 +32,7 @@ class Recording:
         """Open a range on this thread; calling what is returned closes it."""
         recorder = self._recorder or self._find()
         if recorder is None or THIS_PROCESS.recorded or is_loader_worker():
-            return _nothing
+            return nothing
         THIS_PROCESS.ranges += 1
         return noted(name, AUTO_DOMAIN, recorder.open(name, None))
 
@@ -42,10 +42,6 @@ class Recording:
         if self._collector is not None:
             self._recorder = find_recorder(self._collector, AUTO_DOMAIN)
         return self._recorder
-
-
-def _nothing() -> None:
-    """Closes a range that was not opened."""
 
 
 class Steps:
