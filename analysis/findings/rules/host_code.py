@@ -111,11 +111,7 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
     return Finding(
         rule="host-code",
         title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{where}",
-        change=CHANGE_OF_WAIT
-        if ran.waits
-        else CHANGE_OF_HOST_CODE
-        if ran.evidence
-        else (*CHANGE_OF_HOST_CODE, SAMPLE_CODE),
+        change=ran.change or (*CHANGE_OF_HOST_CODE, *(() if ran.evidence else (SAMPLE_CODE,))),
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
             f" {duration(int(rows['ns'].sum()) // len(rows))}",

@@ -13,7 +13,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
-from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, running
+from nsysflow.analysis.findings.host_functions import Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
@@ -237,7 +237,7 @@ def _finding(
         title=f"the GPU idles {whole_percent(idle_ns, window_ns)} of the time,"
         f" {'mostly' if cause == causes['cause'][0] else 'also'} {label}"
         f"{beside.place if outside and beside.place else _where(first) + beside.place}",
-        change=CHANGE_OF_WAIT if ran.waits else change,
+        change=ran.change or change,
         evidence=(
             f"{subject.spent(subject.per_step(idle_ns))} idle: {_by_cause(causes, idle_ns)}",
             f"{label} is{'; '.join(_by_place(places, idle_ns))} of it",

@@ -160,6 +160,20 @@ def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
     assert not found(data_loading, subject)
 
 
+@pytest.mark.parametrize(
+    ("function", "advice"),
+    [("aten::_cudnn_attention_forward", "enable_cudnn_sdp"), ("aten::mm", "on another thread")],
+)
+def test_attention_that_cudnn_builds_anew_has_advice_of_its_own(function: str, advice: str) -> None:
+    def running(start: int, i: int) -> Iterator[Row]:
+        yield from logging(start, i)
+        stack = (Frame("", None, function),)
+        yield from (Sample(start + at * US, tiny.MAIN, stack) for at in range(100, 3_100, 100))
+
+    (one,) = found(host_code, loop(running, every=4_000))
+    assert advice in one.change[0]
+
+
 def test_the_host_s_time_in_the_phases_inside_is_not_taken_with_it() -> None:
     def nested(start: int, i: int) -> Iterator[Row]:
         yield from logging(start, i)
