@@ -6,6 +6,7 @@ from typing import Annotated, Final, Self
 import polars as pl
 
 from nsysflow.analysis.causes import RUNTIME
+from nsysflow.analysis.events.classes import QUEUE_DELAY_NS
 from nsysflow.analysis.events.events import Events, Operations, stream_numbers
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.intervals import reached_before
@@ -220,10 +221,6 @@ def lacking_launches(ops: Operations) -> LackingLaunches:
     return found.match_to_schema(LACKING_LAUNCHES)
 
 
-SEEN_NS: Final = 10_000
-"""What an operation waited for ended at most so long before its start (spec §3.4)."""
-
-
 def unseen_waits(events: Events, latest: pl.Series) -> LackingLaunches:
     """The launches of the first operation of a stream, where nothing that it waited for ended right
     before it: it waited for what was launched before the recording.
@@ -233,7 +230,7 @@ def unseen_waits(events: Events, latest: pl.Series) -> LackingLaunches:
         latest: of its producers.
     """
     first = events.stream_no.is_first_distinct()
-    seen = events.ops["end_ns"][latest] + SEEN_NS >= events.ops["start_ns"]
+    seen = events.ops["end_ns"][latest] + QUEUE_DELAY_NS >= events.ops["start_ns"]
     return (
         events.ops.filter(first & ~seen.fill_null(value=False))[["process", "correlation"]]
         .unique(maintain_order=True)

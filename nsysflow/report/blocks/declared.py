@@ -229,7 +229,7 @@ _BLOCKS: Final = (
     BlockDeclaration(
         table="serving",
         title="Serving",
-        caption="By kind of step; GPU waits: for the scheduler, the sampler and launches",
+        caption="By kind of step, medians; GPU waits: for the scheduler, the sampler and launches",
         rows=_kinds_of_steps,
         fields=(
             gpu_fields,
