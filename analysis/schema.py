@@ -98,9 +98,12 @@ SHAPES: Final = Frame(
 GRID: Final = ("grid_x", "grid_y", "grid_z")
 """The blocks of a kernel, of those columns."""
 
+MOVES_MANAGED_MEMORY: Final = r"^(?:memcpy )?UVM "
+"""How the directions and names of copies begin that the driver makes: no call launches them."""
+
 COPY_DETAILS: Final = Frame(
     """What memcpys moved, one row per memcpy. `direction` is `HtoD`, `DtoH`, `DtoD`, `HtoH`,
-    `PtoP`, …""",
+    `PtoP`, …; of pages of managed memory, which the driver moves, `UVM HtoD`, …""",
     {
         "bytes": pl.Int64(),
         "direction": pl.String(),

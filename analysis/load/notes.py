@@ -5,9 +5,10 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.load.export_tables import Raw, nvtx_event_types
+from nsysflow.analysis.load.export_tables import Raw, direction, nvtx_event_types
 from nsysflow.analysis.load.sampled import wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
+from nsysflow.analysis.schema import MOVES_MANAGED_MEMORY
 from nsysflow.analysis.trace import Note, NoteKind
 
 _KNOWN_SCHEMA: Final = 3
@@ -101,7 +102,9 @@ def _hidden(raw: Raw) -> Iterator[Note]:
 
 def _unusable(raw: Raw) -> Iterator[Note]:
     total = sum(frame.height for frame in raw.ops)
-    unlinked = sum(int((frame["correlationId"].fill_null(0) == 0).sum()) for frame in raw.ops)
+    moved = direction("copyKind", raw.copy_kinds).str.contains(MOVES_MANAGED_MEMORY)
+    launched = (raw.kernels, raw.memcpys.filter(~moved), raw.memsets, raw.graphs)
+    unlinked = sum(int((frame["correlationId"].fill_null(0) == 0).sum()) for frame in launched)
     if unlinked:
         yield Note(
             NoteKind.NO_CORRELATION,

@@ -8,6 +8,7 @@ from nsysflow.analysis.events.activity import LostLaunches
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
 from nsysflow.analysis.events.graphs import LackingLaunches, WrongTimes
 from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.schema import MOVES_MANAGED_MEMORY
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.analysis.trace import LOST_EVENTS, MAYBE_LOST
@@ -96,7 +97,7 @@ def count_damage(
     launchless = _between_operations(lost, events.ops)
     return {
         "kernels before their launch": _before_their_launch(events.ops),
-        "operations without a launch": events.ops["call"].null_count(),
+        "operations without a launch": _without_launch(events.ops),
         "negative durations": events.dropped,
         "launches without an operation": launchless,
         "events lost": _events_lost(events, launchless),
@@ -134,6 +135,12 @@ def integrity_table(view: View) -> pl.DataFrame:
 def _before_their_launch(ops: Operations) -> int:
     early = pl.col("start_ns") < pl.col("launch_start_ns")
     return int(ops.select(((pl.col("kind") == "kernel") & early).sum()).item())
+
+
+def _without_launch(ops: Operations) -> int:
+    """Operations without a call, but not copies of managed memory: no call makes these."""
+    missing = ops.filter(pl.col("call").is_null())["name"].cast(pl.String)
+    return len(missing) - int(missing.str.contains(MOVES_MANAGED_MEMORY).sum())
 
 
 def _between_operations(lost: LostLaunches, ops: Operations) -> int:

@@ -168,7 +168,8 @@ def _one_part(results: RunTables, rows: Sequence[Row], bound: ViewBound) -> str:
     of = "of a step" if results.of_steps else "of the time"
     verb = _finite(_doing(results, name), many=many)
     if name == "compute":
-        rest = "".join(f", {each}" for each in _largest_class(results, rows))
+        mostly = _waiting_for_pages(results) or _largest_class(results, rows)
+        rest = "".join(f", {each}" for each in mostly)
     else:
         rest = f" and {_finite('computing', many=many)} {_share(bound, 'compute')}"
     return f"{verb} {_share(bound, name)} {of}{rest}"
@@ -228,6 +229,16 @@ def _largest_class(results: RunTables, rows: Sequence[Row]) -> list[str]:
     if sums["class"][-1] == OTHER:
         return []  # it would say nothing
     return [f"mostly {sums['class'][-1]}"]
+
+
+def _waiting_for_pages(results: RunTables) -> list[str]:
+    """That kernels run, but mostly wait for managed memory; empty where they do not."""
+    pages = results.table("findings").filter(
+        pl.col("rule") == "managed-memory",
+        ~pl.col("culprit").str.starts_with("memcpy"),
+        pl.col("saving_pct") > MOST_PCT,
+    )
+    return [] if pages.is_empty() else ["mostly with kernels that wait for managed memory"]
 
 
 def _no_work(results: RunTables) -> Verdict:

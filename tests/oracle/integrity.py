@@ -25,7 +25,10 @@ def integrity(report: Report) -> dict[str, int]:
     launches = launches_without_operation(report)
     return {
         "before_launch": kernels_before_their_launch(report),
-        "no_launch": sum(launch is None for launch in report.calls.launch),
+        "no_launch": sum(
+            launch is None and not op.name.startswith("memcpy UVM ")
+            for op, launch in zip(report.calls.ops, report.calls.launch, strict=True)
+        ),
         "negative": negative_durations(report),
         "no_operation": launches,
         "unattributed": sum(report.op_place(i).how is None for i in range(len(report.ops))),

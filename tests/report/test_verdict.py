@@ -16,16 +16,19 @@ from nsysflow.report.validity import Invalid, are_named_as_ranks, failures
 from nsysflow.report.verdict import DOING, LOSSES, WORDS, Verdict, judge, verdicts
 from tests.report.handmade import (
     MS,
+    STEP_NS,
     Handmade,
     Results,
     Row,
     captured,
     device,
+    found_of,
     handmade,
     renamed,
     results,
     training,
     two_ranks,
+    valued,
 )
 
 
@@ -115,6 +118,19 @@ def test_a_class_with_half_of_the_time_is_named(kernels: list[Row], named: str) 
     (found,) = judged(gpu(), kernels=kernels)
     assert found.what.endswith(named)
     assert named or "mostly" not in found.what
+
+
+@pytest.mark.parametrize(
+    ("culprit", "pct", "named"),
+    [("add", 51, True), ("add", 50, False), ("memcpy UVM DtoH", 90, False)],
+)
+def test_kernels_that_wait_for_managed_memory_do_not_compute(
+    culprit: str, pct: float, named: bool
+) -> None:
+    one = valued(round(pct * STEP_NS / 100), rule="managed-memory", culprit=culprit)
+    run = handmade(accounting=[gpu()], kernels=kernels(matmul=1))
+    (found,) = verdicts(Results([replace(run, found=found_of(one))]))
+    assert found.what.endswith("wait for managed memory") == named
 
 
 def test_the_class_is_that_of_the_gpus_of_the_verdict() -> None:

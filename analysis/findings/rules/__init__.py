@@ -28,6 +28,7 @@ from nsysflow.analysis.findings.rules.fusion import (
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
@@ -78,6 +79,7 @@ RULES: Final[tuple[Rule, ...]] = (
     recompile,
     exposed_communication,
     exposed_copy,
+    managed_memory,
     dependency_wait,
     profiler_overhead,
     *GPU_RULES,

@@ -79,6 +79,7 @@ def test_an_export_that_lacks_or_hides_something_has_a_note(
     [
         {},
         LATER,
+        {"memcpys": [{"copyKind": 11, "correlationId": 0}]},  # a page of managed memory
         {"nvtx": [{}, DOMAINS["backtrace"]]},
         {"nvtx": [{}, DOMAINS["backtrace"], BACKTRACE]},
         {"tables": counter("SM Active")},

@@ -7,6 +7,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
+from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.base.units import duration
 from tests import tiny
@@ -212,3 +213,26 @@ def test_a_tenth_of_a_step_is_worth_it_for_copies_with_a_stream_of_their_own(
         return pinned_copies(start, i, "HtoD", stream, kernel_us)
 
     assert len(found(exposed_copy, loop(rows, every=220 + kernel_us))) == worth
+
+
+def pages(start: int, i: int, count: int = 6) -> Iterator[Row]:
+    """A kernel of 700 us; pages come to it from 50 us on, one each 100 us, and then go back one by
+    one: each takes 20 us, and no call launches them."""
+    yield from launched(start, 100 * i + 1, at=0, took=5, kernel_ns=700 * US, queued=5)
+    for turn, way in enumerate(["UVM HtoD"] * count + ["UVM DtoH"] * count):
+        at = start + (60 + 100 * turn + 160 * (way == "UVM DtoH")) * US
+        yield tiny.copy(at, at + 20 * US, None, way, "managed", "managed")
+
+
+def test_managed_memory_that_moves_page_by_page_is_a_finding_for_each_direction() -> None:
+    come, go = found(managed_memory, loop(pages, every=2_000))
+    assert come.title == "6.00 kB of managed memory come to the GPU page by page while k runs"
+    assert come.at_most_ns == 520 * US  # from the first page to the last
+    assert (come.culprit, go.culprit) == ("k", "memcpy UVM DtoH")
+    # 20 us of each page, 80 us between two, and 110 us between the kernel and the first
+    assert go.at_most_ns == (6 * 20 + 5 * 80 + 110) * US
+    assert "cudaCpuDeviceId" in go.change[0]
+
+
+def test_a_few_pages_are_none() -> None:
+    assert not found(managed_memory, loop(lambda start, i: pages(start, i, 1), every=10_000))

@@ -1,0 +1,152 @@
+"""Managed memory that moves page by page.
+
+* `managed-memory`: memory of cudaMallocManaged is moved by the driver when a kernel or the host
+  touches it. A kernel then runs on, but waits: one that adds two arrays took 51.0 s for the 4.29 GB
+  that came to it in 24,576 pieces, and 4 ms where they lay on the GPU already (A100, public reports
+  of a CUDA course).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.intervals import merge
+from nsysflow.base.units import duration, number, size
+
+WORTH_PCT: Final = 5
+"""Less of the judged time is not worth a change of who allocates what."""
+
+TO_THE_GPU: Final = (
+    "cudaMemPrefetchAsync(pointer, bytes, device, stream) before the kernels that use it: it then"
+    " comes in large pieces, and no kernel waits for a page",
+    "cudaMalloc, and cudaMemcpyAsync from pinned memory, where it is clear who needs what",
+    "cudaMemAdvise(…, cudaMemAdviseSetReadMostly, …) for what neither side writes",
+)
+TO_THE_HOST: Final = (
+    "cudaMemPrefetchAsync(pointer, bytes, cudaCpuDeviceId, stream) before the host touches it: it"
+    " then comes in large pieces",
+    "copy only the result to pinned memory, and leave the rest on the GPU",
+)
+MOVES: Final = {
+    "UVM HtoD": ("come to the GPU", TO_THE_GPU),
+    "UVM DtoH": ("go back to the host", TO_THE_HOST),
+    "UVM DtoD": ("go to another GPU", TO_THE_GPU),
+}
+"""Per direction of such copies what the memory does, and what to change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pages:
+    """The pages that move in one direction, of one GPU.
+
+    Attributes:
+        rows: their copies, rows of `view.copies`.
+        kernels: the kernels that run meanwhile: `short_name`, `ns`, and `waiting_ns`, for how long
+            they wait at most.
+        idle_ns: for how long the GPU idles before such copies.
+        exposed_ns: for how long they run while nothing computes.
+    """
+
+    rows: pl.DataFrame
+    kernels: pl.DataFrame
+    idle_ns: int
+    exposed_ns: int
+
+    @property
+    def lost_ns(self) -> int:
+        """What is lost to them at most."""
+        return int(self.kernels["waiting_ns"].sum()) + self.idle_ns + self.exposed_ns
+
+
+def managed_memory(subject: JudgedReport) -> Iterator[Finding]:
+    """Each direction in which managed memory moves page by page, on the GPU that loses most."""
+    copies = subject.view.copies
+    for direction in MOVES:
+        moved = copies.filter(pl.col("direction") == direction)
+        devices = moved.partition_by("device", maintain_order=True)
+        pages = (_pages(subject, rows, direction) for rows in devices)
+        most = max(pages, key=lambda one: one.lost_ns, default=None)
+        if most is not None and 100 * _bound_ns(subject, most) >= WORTH_PCT * subject.step_ns:
+            yield _finding(subject, most, direction)
+
+
+def _bound_ns(subject: JudgedReport, pages: _Pages) -> int:
+    return min(subject.per_step(pages.lost_ns), subject.step_ns)
+
+
+def _pages(subject: JudgedReport, rows: pl.DataFrame, direction: str) -> _Pages:
+    """These copies of one device, with what waits for them. The host touches what goes back to it:
+    kernels that run meanwhile do not wait for that."""
+    device, gaps = rows["device"][0], subject.view.gaps
+    before = gaps.filter(pl.col("next_op").is_in(rows["op"].implode()))
+    table = subject.tables.copies.filter(
+        pl.col("device") == device, pl.col("direction") == direction
+    )
+    kernels = _waiting(subject.kernels.filter(pl.col("device") == device), rows)
+    return _Pages(
+        rows=rows,
+        kernels=kernels.clear() if direction == "UVM DtoH" else kernels,
+        idle_ns=int((before["end_ns"] - before["start_ns"]).sum()),
+        exposed_ns=int(table["exposed_ns"].sum()),
+    )
+
+
+def _waiting(kernels: pl.DataFrame, pages: pl.DataFrame) -> pl.DataFrame:
+    """The kernels during which pages move, with `waiting_ns`: from the first of these to the last.
+
+    How much of that time a kernel computes is not recorded.
+    """
+    moving = merge(pages.select(start="start_ns", end="end_ns"))
+    spans = kernels.with_columns((pl.col("start_ns") + pl.col("ns")).alias("end_ns"))
+    first = moving["end"].search_sorted(spans["start_ns"], side="right")
+    past = moving["start"].search_sorted(spans["end_ns"], side="left")
+    met = past > first
+    spans, first, last = spans.filter(met), first.filter(met), past.filter(met) - 1
+    from_ns = pl.max_horizontal("start_ns", pl.lit(moving["start"][first]))
+    to_ns = pl.min_horizontal("end_ns", pl.lit(moving["end"][last]))
+    return spans.select("short_name", "ns", (to_ns - from_ns).alias("waiting_ns"))
+
+
+def _finding(subject: JudgedReport, pages: _Pages, direction: str) -> Finding:
+    move, change = MOVES[direction]
+    rows, bound_ns = pages.rows, _bound_ns(subject, pages)
+    kernels = pages.kernels.group_by("short_name").agg(pl.col("waiting_ns", "ns").sum())
+    name = pl.col("short_name").cast(pl.String)
+    kernels = kernels.sort(-pl.col("waiting_ns"), name)
+    in_kernels = 2 * int(kernels["waiting_ns"].sum()) > pages.lost_ns
+    culprit = str(kernels["short_name"][0]) if in_kernels else f"memcpy {direction}"
+    moved, count = int(rows["bytes"].sum()), len(rows)
+    return Finding(
+        rule="managed-memory",
+        title=f"{size(subject.per_step(moved))} of managed memory {move} page by page"
+        + (f" while {culprit} runs" if in_kernels else ""),
+        change=change,
+        evidence=(
+            f"{number(subject.per_step(count))} pieces{subject.a_step} of"
+            f" {size(round(moved / count))} in the mean",
+            *_losses(subject, pages, kernels),
+        ),
+        table="copies",
+        size_ns=bound_ns,
+        steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
+        at_most_ns=bound_ns,
+        process=subject.process_of(rows),
+        device=rows["device"][0],
+        culprit=culprit,
+    )
+
+
+def _losses(subject: JudgedReport, pages: _Pages, kernels: pl.DataFrame) -> Iterator[str]:
+    """What waits for them, and how long."""
+    for name, waiting_ns, ns in kernels.head(1).iter_rows():
+        waiting, runs = (duration(subject.per_step(time_ns)) for time_ns in (waiting_ns, ns))
+        yield f"they come during {waiting} of the {runs} for which {name} runs"
+    if pages.idle_ns:
+        yield f"{subject.idle(subject.per_step(pages.idle_ns))} before them"
+    if pages.exposed_ns:
+        exposed = subject.spent(subject.per_step(pages.exposed_ns))
+        yield f"nothing computes for {exposed} while they are copied"
