@@ -139,6 +139,11 @@ JAX: Final = (
     "one jax.jit around the whole step: Python dispatches each operation outside of it by itself",
     "jax.lax.scan or fori_loop instead of a loop in Python",
 )
+LOADED_AT_FIRST: Final = (
+    "a kernel is loaded when it is first launched: launch each once before the part that counts",
+    "CUDA_MODULE_LOADING=EAGER loads all of them at the start",
+)
+"""Where no steps are judged, start-up is part of the time."""
 MANY_PAUSES: Final = 20
 """So many pauses of a step are no single piece of Python."""
 
@@ -230,7 +235,8 @@ def _finding(
     record = () if known else (RECORD.format(again),)
     pauses = subject.per_step(int(places["gaps"].sum()))
     dispatches = cause == "host" and pauses >= MANY_PAUSES and "jax" in subject.frameworks.names
-    helps = JAX if dispatches else HELPS_OF_CAUSE[cause]
+    loads_once = cause == "module_load" and not subject.of_steps
+    helps = JAX if dispatches else LOADED_AT_FIRST if loads_once else HELPS_OF_CAUSE[cause]
     change = (*helps, *record) if beside.place or dispatches else (*record, *helps)
     return Finding(
         rule="idle-gpu",

@@ -246,8 +246,8 @@ def syncs_block(results: RunTables, limits: Limits) -> Block:
             (Column(head="line"), lambda row: without_function(line(row["source"], row["via"]))),
             (words("phase"), value("phase")),
         ),
-        caption="Alone: what a step saves without this wait"
-        f"{results.per_step}{gpus_together(results)}",
+        caption=f"Alone: what {'a step' if results.of_steps else 'the window'} saves without this"
+        f" wait{results.per_step}{gpus_together(results)}",
         rest=more_rows(len(grouped) - len(shown), "syncs"),
     )
     return without_empty_columns(waits)
