@@ -1,12 +1,13 @@
 """What a rule finds, what changing it would save, and its place in words."""
 
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from nsysflow.analysis.findings.explanation import Effort, effort_of
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.names import SourceLine
+from nsysflow.base.names import IN_FUNCTION, SourceLine
 
 Method = Literal["replay", "bound", "least"]
 """How a saving was reckoned: by replaying the change, as the most that it can be, or as the part of
@@ -198,7 +199,7 @@ def line(source: str, via: str = "") -> str:
 
 def without_function(source: str) -> str:
     """`train.py:42` of `train.py:42 in check`."""
-    return source.rpartition(" in ")[0] or source
+    return re.sub(IN_FUNCTION, r"\1", source)
 
 
 def place(phase: str, source: str = "", *, before: bool = False) -> str:

@@ -36,6 +36,7 @@ from nsysflow.analysis.steps.ranges import (
     paths_named,
 )
 from nsysflow.base.errors import UnknownName, near_or_all
+from nsysflow.base.names import IN_FUNCTION
 
 ITSELF: Final = "/."
 """`step/.` is the phase `step` without the phases inside it."""
@@ -198,7 +199,7 @@ class Names:
         both (`train.py:9 via lightning/loop.py:8`), or in a phase."""
         stalls = self.timeline.stalls
         source, via = pl.col("source").cast(pl.String), pl.col("via").cast(pl.String)
-        line, inner = (text.str.replace(r" in [^ ]*$", "") for text in (source, via))
+        line, inner = (text.str.replace(IN_FUNCTION, "$1") for text in (source, via))
         both = pl.format("{} via {}", line, inner)
         written = (source, via, line, inner, both, pl.format("{} via {}", line, via))
         at_line = stalls.filter(pl.any_horizontal(text == place for text in written))

@@ -54,6 +54,9 @@ def some_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+IN_FUNCTION: Final = r"(:\d+) in .*$"
+"""How a line's function is spelled behind it. That of a notebook's cell is `<cell line: 3>`."""
+
 _SPELLED: Final = re.compile(r"(?P<file>.+?):(?P<number>\d+)(?: in (?P<function>.*))?")
 
 

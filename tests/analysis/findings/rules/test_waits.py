@@ -36,6 +36,22 @@ def test_a_wait_without_a_line_is_found_by_its_phase() -> None:
     assert one.evidence[0].startswith("one call a step blocks the host for 97.0 us")
 
 
+def in_a_notebook(start: int, i: int) -> Iterator[Row]:
+    """The same wait in a notebook's cell, as samples show it."""
+    yield from waiting(start, i, "log")
+    yield tiny.sample(start + 30 * US, "<cell line: 0>")
+    yield tiny.sample(start + 110 * US, "<cell line: 0>")
+
+
+def test_a_wait_in_a_notebook_is_found_and_removed_by_its_line() -> None:
+    subject = loop(in_a_notebook, every=300)
+    (one,) = (each for each in find(subject).valued if each.finding.rule == "sync-in-loop")
+    assert one.finding.source == "train.py:1 in <cell line: 0>"
+    assert one.finding.changes is not None
+    assert list(one.finding.changes.options()) == ["--remove", "sync@train.py:1"]
+    assert one.low_ns > 0
+
+
 def test_each_phase_that_waits_is_one_finding_and_all_of_them_another() -> None:
     rows = found(waits, loop(lambda start, i: waiting(start, i, "log", "check"), every=400))
     assert [one.phase for one in rows if not one.joint] == ["step/log", "step/check"]
