@@ -21,7 +21,7 @@ from nsysflow.analysis.frames.intervals import (
     sort_with_ties,
 )
 from nsysflow.analysis.frames.scratch import in_files, in_slices
-from nsysflow.analysis.schema import KIND_OF_WAIT
+from nsysflow.analysis.schema import KIND_OF_WAIT, MOVES_MANAGED_MEMORY
 
 STREAM_WAIT: Final = f"^{RUNTIME}StreamWaitEvent$"
 
@@ -289,15 +289,17 @@ there for that: nobody needs to wait for it."""
 
 
 def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
-    """The pieces; on GPUs that mostly communicate or copy, these are what is waited for."""
+    """The pieces; on GPUs that mostly communicate or copy, these are what is waited for. So are
+    pages of managed memory on all GPUs, as who touches them waits for them."""
     compute = pl.col("part") == "compute"
     ops = events.ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     placed = on_axis(ops[["op", "device_no", "start_ns", "end_ns", "part"]], events.axis)
-    placed = ops[["op", "device_no", "part"]].hstack(placed.select("start", "end"))
+    placed = ops[["op", "device_no", "part", "name"]].hstack(placed.select("start", "end"))
     sent, computed = _in_turn(placed.filter(~compute)), _in_turn(placed.filter(compute))
     if sent.is_empty():
         return pieces
-    shown = overlaps(sent, between(merge(computed)))
+    alone = between(merge(computed))
+    shown = overlaps(sent, alone)
     length = (pl.col("end") - pl.col("start")).sum().alias("ns")
     counts = placed.group_by("device_no").agg((2 * compute.sum() <= pl.len()).alias("often"))
     exposed = shown.group_by("device_no").agg(length).join(counts, on="device_no").filter("often")
@@ -305,9 +307,13 @@ def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
     mostly = exposed.join(own, on="device_no", how="left").filter(
         pl.col("ns") >= MOSTLY * pl.col("compute_ns").fill_null(0)
     )
-    if mostly.is_empty():
+    copies = placed.filter(pl.col("part") == "copy")
+    managed = copies.filter(pl.col("name").cast(pl.String).str.contains(MOVES_MANAGED_MEMORY))
+    if mostly.is_empty() and managed.is_empty():
         return pieces
-    return _replaced(events, pieces, shown.join(mostly, on="device_no", how="semi"))
+    moved = overlaps(_in_turn(managed), alone).join(mostly, on="device_no", how="anti")
+    work = shown.join(mostly, on="device_no", how="semi")
+    return _replaced(events, pieces, pl.concat([work, moved]))
 
 
 def _in_turn(placed: pl.DataFrame) -> pl.DataFrame:

@@ -61,6 +61,7 @@ COPIES = (
     Copy(1 << 20, "HtoD", "pinned", "device"),
     Copy(64, "DtoD", "device", "device"),
     Copy(64, "PtoP", "device", "device"),
+    Copy(64, "UVM DtoH", "managed", "managed"),
 )
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "hipExtModuleLaunchKernel")
 COPY_CALLS = ("cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyDtoH", "hipMemcpyWithStream")

@@ -62,7 +62,8 @@ class Waits(Producers):
         return self._with_work(device, found)
 
     def _with_work(self, device: int, pieces: list[Piece]) -> list[Piece]:
-        """§15.5a: the pieces of a device, where it mostly communicates and copies its own work."""
+        """§15.5a: the pieces of a device, where it mostly communicates and copies its own work.
+        §15.5b: elsewhere copies of managed memory are."""
         lasting = (i for i in self.report.on(device) if self.ops[i].end_ns > self.ops[i].start_ns)
         ops = sorted(lasting, key=lambda index: self.rank[index])
         spans = {index: (self.ops[index].start_ns, self.ops[index].end_ns) for index in ops}
@@ -71,7 +72,8 @@ class Waits(Producers):
         alone = self._outside(union(spans[i] for i in others), compute)
         often = 2 * len(others) >= len(ops)
         if not alone or not often or length(alone) < 4 * length(compute):
-            return pieces
+            others = [i for i in others if self.ops[i].name.startswith("memcpy UVM ")]
+            alone = self._outside(union(spans[i] for i in others), compute)
         work, reached = [], compute
         for index in others:
             for start, end in self._outside([spans[index]], reached):
