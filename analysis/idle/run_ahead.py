@@ -26,7 +26,7 @@ from nsysflow.analysis.idle.charged_stalls import (
 )
 from nsysflow.analysis.idle.gaps import BARE_GAPS, GAP_PLACES, BareGaps, with_launches
 from nsysflow.analysis.idle.host_time import CallTime, HostTime, Span, between_calls, host_time
-from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.schema import CAUSE, MOVES_MANAGED_MEMORY
 
 _OF_HOST: Final = ("profiler", "launch", "api", *IN_CALLS)
 """The host's causes other than stalls that have a culprit."""
@@ -129,7 +129,8 @@ def find_causes(
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
     limit = queue_limit_ns(events.calls, launched["next_call"])
-    gaps = gaps.hstack(launched.with_columns(limit).select(*_queue_parts()))
+    pages = _pages(events, gaps)
+    gaps = gaps.hstack(launched.with_columns(limit, pages).select(*_queue_parts()))
     on_lanes = _on_lanes(events, _waiting(events, launched, carry_over.searched), carry_over)
     del launched
     calls = _calls_near(events, on_lanes, framework_gap_ns) if divided else events.calls
@@ -137,8 +138,11 @@ def find_causes(
     hosts = host_time(events, calls, on_lanes.lanes, asked, framework_gap_ns=framework_gap_ns)
     parts = _host_causes(events, hosts, on_lanes)
     stalls = _stall_causes(events.calls, parts.charges)
+    of_pages = gaps.filter(pages).select("gap", host_ns=pl.col("end_ns") - pl.col("start_ns"))
+    of_host = pl.concat([parts.of_host, of_pages], how="diagonal")
+    of_host = of_host.with_columns(pl.col("^.*_ns$").fill_null(0))
     causes = GapCauses(
-        gaps=_with_largest_cause(gaps, [parts.of_host, stalls]),
+        gaps=_with_largest_cause(gaps, [of_host, stalls]),
         charges=parts.charges,
         host_side=HostSide(time=hosts, waiting=on_lanes.waiting) if keep_host_side else None,
     )
@@ -154,6 +158,14 @@ def _launched() -> pl.Expr:
     return pl.col("next_end_ns").clip(pl.col("start_ns"), pl.col("end_ns")).alias("launched_ns")
 
 
+def _pages(events: Events, gaps: BareGaps) -> pl.Series:
+    """Whether each gap ends with a copy of managed memory that no call made: `pages`."""
+    unlaunched = gaps.select("gap", "next_op").filter(gaps["next_call"].is_null())
+    name = events.ops["name"][unlaunched["next_op"]].cast(pl.String)
+    found = unlaunched["gap"].filter(name.str.contains(MOVES_MANAGED_MEMORY))
+    return gaps["gap"].is_in(found.implode()).alias("pages")
+
+
 def _queue_parts() -> list[pl.Expr]:
     """Step 1: queue time, also that of operations that are missing, and gaps without a launch."""
     queued = pl.col("end_ns") - pl.col("launched_ns")
@@ -163,7 +175,10 @@ def _queue_parts() -> list[pl.Expr]:
     parts = {
         "queue_delay": pl.when(launched & delayed).then(queued),
         "dependency": pl.when(launched & ~delayed & ~pl.col("lacking")).then(queued),
-        "unknown": pl.when(~launched).then(length).when(~delayed & pl.col("lacking")).then(queued),
+        "unknown": pl.when(~launched & ~pl.col("pages"))
+        .then(length)
+        .when(~delayed & pl.col("lacking"))
+        .then(queued),
     }
     return [ns.fill_null(0).alias(f"{cause}_ns") for cause, ns in parts.items()]
 

@@ -233,7 +233,8 @@ class Gaps:
         g0, g1 = gap.start_ns, gap.end_ns
         launch = self.calls.launch[gap.next_op]
         if launch is None:
-            gap.causes["unknown"] = gap.duration_ns  # §3.3
+            page = self.calls.ops[gap.next_op].name.startswith("memcpy UVM ")
+            gap.causes["host" if page else "unknown"] = gap.duration_ns  # §3.3
             return
         call = self.calls.calls[launch]
         a = min(max(call.end_ns, g0), g1)

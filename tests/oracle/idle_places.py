@@ -78,7 +78,7 @@ def _places(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
 def _found(report: Report, gap: Gap, cause: str) -> Counter[Spot]:
     launch = report.calls.launch[gap.next_op]
     if launch is None or cause == "unknown":  # §3.19
-        return Counter({None: gap.causes[cause]})
+        return Counter({None if cause == "unknown" else (): gap.causes[cause]})
     found: Counter[Spot] = Counter()
     if cause in ("queue_delay", "dependency"):  # §3.19
         in_replay = report.calls.launch[gap.prev_op] == launch

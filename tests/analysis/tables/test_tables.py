@@ -109,7 +109,6 @@ INTEGRITY: dict[str, Picture] = {
         *(*SOUND, call(35, 36, "cudaStreamBeginCapture"), launch(40, 50, 9)),
         call(60, 61, "cudaStreamEndCapture"),
     ],
-    "a page of managed memory": [*SOUND, copy(40, 50, None, "UVM HtoD", "managed", "managed")],
     "a kernel as long as its call": [*SOUND, launch(100, 110, 3), kernel(120, 130, 3)],
     "a graph's kernel up to another launch's": nodes((50, 60, 1), (60, 70, 2)),
     "a graph's kernel into another launch's": nodes((50, 61, 1), (60, 70, 2)),
