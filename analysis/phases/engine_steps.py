@@ -26,12 +26,14 @@ ENGINE_NUMBERS: Final = pl.Schema(
         "prefill_tokens": pl.Int64(),
         "decode_tokens": pl.Int64(),
         "context_tokens": pl.Int64(),
+        "query_key_pairs": pl.Int64(),
         "padded_requests": pl.Int64(),
     }
 )
 """What the name of a step says: how many requests and tokens it has, how many tokens its attention
-looks at, and for how many requests it has room (a CUDA graph's size). What a name does not say is
-null; the kind is null where a step has no requests."""
+looks at, how many pairs of a query and a key that is not after it, and for how many requests it has
+room (a CUDA graph's size). What a name does not say is null; the kind is null where a step has no
+requests."""
 EngineNumbers = Annotated[pl.DataFrame, ENGINE_NUMBERS]
 
 ENGINE_STEPS: Final = pl.Schema(
@@ -46,7 +48,7 @@ ENGINE_STEPS: Final = pl.Schema(
 EngineSteps = Annotated[pl.DataFrame, ENGINE_STEPS]
 
 _N: Final = "([0-9]{1,12})"
-_GROUP: Final = rf"\((?:sq)?{_N}(?:sk{_N})?[^)]*\)"
+_GROUP: Final = rf"\((?:sq)?{_N}(?:sk{_N}(?:sqsq{_N}sqsk{_N})?)?[^)]*\)"
 ENGINE_FORMS: Final = (
     # vLLM: requests and tokens of prompts, then those that generate
     rf"^execute_(?:[0-9]+_)?context_{_N}{_GROUP}_generation_{_N}{_GROUP}$",
@@ -126,14 +128,16 @@ def engine_numbers(raw: pl.Series) -> EngineNumbers:
             "requests"
         ),
     )
-    return numbers.with_columns(_kind().alias("kind")).match_to_schema(
-        ENGINE_NUMBERS, extra_columns="ignore"
-    )
+    one_each = (pl.col("prefill_requests") == 0) & (pl.col("tokens") == pl.col("requests"))
+    pairs = pl.coalesce("said_pairs", pl.when(one_each).then("context_tokens"))
+    return numbers.with_columns(
+        _kind().alias("kind"), pairs.alias("query_key_pairs")
+    ).match_to_schema(ENGINE_NUMBERS, extra_columns="ignore")
 
 
 _COUNTED: Final = (
     *("prefill_requests", "decode_requests", "prefill_tokens", "decode_tokens"),
-    *("context_tokens", "padded_requests", "said_requests", "said_tokens"),
+    *("context_tokens", "padded_requests", "said_requests", "said_tokens", "said_pairs"),
 )
 """What is read out of a name, before what follows from that."""
 
@@ -159,19 +163,26 @@ def _number(pattern: str, group: int) -> pl.Expr:
 
 def _counted(names: pl.DataFrame) -> pl.DataFrame:
     """The numbers in names that count requests of prompts and others one after the other."""
-    context = _number(_VLLM, 3) + _number(_VLLM, 6)
+    prompts, others = ([_number(_VLLM, first + at) for at in range(4)] for first in (2, 7))
     return names.select(
         pl.coalesce(_number(form, 1) for form in (_VLLM, _VLLM_BEFORE, _TENSORRT)).alias(
             "prefill_requests"
         ),
-        pl.coalesce(_number(_VLLM, 4), _number(_VLLM_BEFORE, 2), _number(_TENSORRT, 3)).alias(
+        pl.coalesce(_number(_VLLM, 6), _number(_VLLM_BEFORE, 2), _number(_TENSORRT, 3)).alias(
             "decode_requests"
         ),
-        pl.coalesce(_number(_VLLM, 2), _number(_TENSORRT, 2)).alias("prefill_tokens"),
-        pl.coalesce(_number(_VLLM, 5), _number(_TENSORRT, 3)).alias("decode_tokens"),
-        context.alias("context_tokens"),
+        pl.coalesce(prompts[0], _number(_TENSORRT, 2)).alias("prefill_tokens"),
+        pl.coalesce(others[0], _number(_TENSORRT, 3)).alias("decode_tokens"),
+        (prompts[1] + others[1]).alias("context_tokens"),
+        (_pairs(prompts[0], *prompts[2:]) + _pairs(others[0], *others[2:])).alias("said_pairs"),
         *_unknown(("padded_requests", "said_requests", "said_tokens")),
     )
+
+
+def _pairs(queries: pl.Expr, squared: pl.Expr, by_keys: pl.Expr) -> pl.Expr:
+    """The pairs of a query and a key that is not after it, by the sums over requests of queries, of
+    their square and of queries times keys; null where these cannot be."""
+    return pl.when(by_keys >= squared, squared >= queries).then(by_keys - (squared - queries) // 2)
 
 
 def _unknown(columns: Iterable[str]) -> list[pl.Expr]:
@@ -201,6 +212,13 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
         _contexts(),
     )
     alone = pl.col("name").str.extract(_ATOM, 1).is_null() | (said["p"].fill_null(0) == 0)
+    of_prompts, of_others = (
+        _pairs(said[f"{key}_sq"], said[f"{key}_sqsq"], said[f"{key}_sqsk"]) for key in "cg"
+    )
+    pairs = pl.coalesce(
+        by_mode(of_prompts + of_others, of_prompts, of_others),
+        _pairs(tokens, said["sqsq"], said["sqsk"]),
+    )
     return names.select(
         by_mode(said["c"], size, pl.when(alone).then(none).otherwise(said["p"])).alias(
             "prefill_requests"
@@ -216,10 +234,14 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
         _number(_ATOM, 3).alias("padded_requests"),
         size.alias("said_requests"),
         pl.when(mixed | ~alone).then(tokens).alias("said_tokens"),
+        pl.when(mode.is_not_null()).then(pairs).alias("said_pairs"),
     )
 
 
-_KEYS: Final = ("c", "g", "p", "d", "c_sq", "g_sq", "c_sk", "g_sk", "sk")
+_KEYS: Final = (
+    *("c", "g", "p", "d", "sk", "sqsq", "sqsk"),
+    *(f"{group}_{sums}" for group in "cg" for sums in ("sq", "sk", "sqsq", "sqsk")),
+)
 
 
 def _contexts() -> pl.Expr:

@@ -70,6 +70,10 @@ class TablesOfWork(TableHolder):
         "tables.serving",
         "per kind of step of a serving engine: tokens a second, time between tokens, padding",
     )
+    serving_work = TableProperty(
+        "tables.serving_work",
+        "per kind of step of a serving engine: what attention and matmul take, and their roofline",
+    )
     kernels = TableProperty(
         "tables.kernels", "kernels by full name, with class, time, grid and block"
     )

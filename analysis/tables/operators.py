@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import unit_by_name
-from nsysflow.analysis.events.operator_work import Work, work_of
+from nsysflow.analysis.events.operator_work import work_of
 from nsysflow.analysis.events.operators import arguments, dtype_in_words, shapes_in_words
 from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.schema import os_pid
@@ -107,9 +107,9 @@ def operator_table(view: View) -> pl.DataFrame:
         by_shape.join(work, on="shape")
         .group_by(*pair, *_SAME_WORK)
         .agg(sums)
-        .join(_rates(view), on="device", how="left")
+        .join(gpu_rates(view), on="device", how="left")
         .with_columns(os_pid(pl.col("process")).alias("process"), _unit())
-        .join(_peaks(), on=["gpu", "unit"], how="left")
+        .join(gpu_peaks(), on=["gpu", "unit"], how="left")
         .with_columns(*_measures())
         .with_columns(
             percent(pl.max_horizontal("compute_ns", "memory_ns"), pl.col("per_call_ns"))
@@ -144,7 +144,7 @@ def _described(row: tuple[Any, ...]) -> Iterator[Any]:
     work = work_of(name, args)
     yield from (name, shapes_in_words(args), dtype_in_words(args))
     yield from (_whole(number) for number in (work.flops, work.least_flops, work.bytes))
-    yield _written_unit(args[0].type if args else "", work)
+    yield None if work.flops is None or not args else unit_of_type(args[0].type)
 
 
 def _whole(number: int | None) -> int | None:
@@ -152,10 +152,8 @@ def _whole(number: int | None) -> int | None:
     return number if number is not None and number <= _LARGEST else None
 
 
-def _written_unit(type_: str, work: Work) -> str | None:
-    """The arithmetic of products of the first argument's type; None without products."""
-    if work.flops is None:
-        return None
+def unit_of_type(type_: str) -> str | None:
+    """The arithmetic of products of tensors of a type."""
     return "fp8" if type_.startswith(_FP8) else _UNITS.get(type_)
 
 
@@ -165,7 +163,7 @@ def _unit() -> pl.Expr:
     return pl.when(tf32).then(pl.lit("tf32")).otherwise("written_unit").alias("unit")
 
 
-def _rates(view: View) -> pl.DataFrame:
+def gpu_rates(view: View) -> pl.DataFrame:
     """`device`, `gpu` (its name), `memory_per_s` and `device_ns` (the time of all its kernels)."""
     devices = view.trace.devices.unique("device", keep="first")
     stated = pl.col("name").replace_strict(MEMORY, default=None, return_dtype=pl.Float64)
@@ -178,7 +176,7 @@ def _rates(view: View) -> pl.DataFrame:
     ).join(kernels.agg(ns.sum().alias("device_ns")).collect(), on="device")
 
 
-def _peaks() -> pl.DataFrame:
+def gpu_peaks() -> pl.DataFrame:
     """`gpu`, `unit`, `peak_per_s`."""
     rows = [(gpu, unit, peak) for gpu, units in PEAKS.items() for unit, peak in units.items()]
     schema = {"gpu": pl.String(), "unit": pl.String(), "peak_per_s": pl.Float64()}

@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import BY_HOST
+from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.columns import median_ns, p95_ns, percent, std_ns
 from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.phases.engine_steps import ENGINE_NUMBERS, KIND
@@ -26,6 +27,8 @@ _MEANINGS: Final = {
     "decoding these are several a request",
     "context_tokens": "how many tokens its attention looks at, these included, all requests "
     "together",
+    "query_key_pairs": "how many pairs of a query and a key its causal attention computes, all "
+    "requests together",
     "padded_requests": "for how many requests it has room: the size of its CUDA graph",
 }
 
@@ -57,6 +60,8 @@ SERVING_STEPS: Final = TableSchema(
             "what its requests waited for this token: from the end of the step that gave them the "
             "one before to the end of this step",
         ),
+        Column("attention_ns", pl.Int64(), "how long the kernels of attention in it run"),
+        Column("matmul_ns", pl.Int64(), "how long the kernels of matrix products in it run"),
     ],
 )
 
@@ -108,12 +113,57 @@ def serving_steps(view: View) -> pl.DataFrame:
         timed_steps(view)
         .join(numbers, on="range", maintain_order="left")
         .join(between_tokens(view.timeline), on=["range", "device_no"], how="left")
+        .join(_class_times(view), on=["range", "device_no"], how="left")
         .with_columns(
             waited,
             pl.col("does").alias("kind"),
+            pl.col(*_CLASS_TIMES).fill_null(0),
             time_ns=pl.col("duration_ns") - pl.col("unknown_ns"),
         )
         .sort("process", "device", "step")
+    )
+
+
+WORK_CLASSES: Final = ("attention", "matmul")
+"""The classes of kernels whose work follows from a step's tokens and context."""
+
+_CLASS_TIMES: Final = [f"{name}_ns" for name in WORK_CLASSES]
+
+
+def _class_times(view: View) -> pl.DataFrame:
+    """Per `range` and `device_no` the time of its kernels of each of these classes."""
+    ns = (pl.col("ns").filter(pl.col("class") == name).sum() for name in WORK_CLASSES)
+    sums = dict(zip(_CLASS_TIMES, ns, strict=True))
+    return kernels_of_steps(view).group_by("range", "device_no").agg(**sums)
+
+
+def kernels_of_steps(view: View) -> pl.DataFrame:
+    """The kernels of these classes that start in a step of an engine of their process: `range`,
+    `device_no`, `class`, `ns`, `name`, `process`, `correlation`."""
+    is_computing = (pl.col("kind") == "kernel") & (pl.col("part") == "compute")
+    ops = view.timeline.ops.lazy().filter(is_computing)
+    names = ops.select("name", "short_name").unique("name").collect()
+    name, short = (pl.col(column).cast(pl.String) for column in ("name", "short_name"))
+    kind = class_of(name, short, view.options.kernel_classes).alias("class")
+    of_class = names.select("name", kind).filter(pl.col("class").is_in(WORK_CLASSES))
+    steps = view.steps.join(view.timeline.engine_steps[["range"]], on="range", how="semi")
+    begun = steps.select("process", "device_no", "range", "end_ns", begun_ns="start_ns")
+    return (
+        ops.join(of_class.lazy(), on="name")
+        .select(
+            *("process", "device_no", "class", "name", "correlation", "start_ns"),
+            (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
+        )
+        .sort("start_ns")
+        .collect()
+        .join_asof(
+            begun.sort("begun_ns", maintain_order=True),
+            left_on="start_ns",
+            right_on="begun_ns",
+            by=["process", "device_no"],
+            check_sortedness=False,
+        )
+        .filter(pl.col("start_ns") < pl.col("end_ns"))
     )
 
 
@@ -226,7 +276,7 @@ TABLES: Final = (
         filled_by="record an engine that names its steps, such as vLLM or SGLang, or transformers",
         shown=(
             "report process device step kind requests tokens time_ns host_wait_ns "
-            "between_tokens_ns context_tokens padded_requests"
+            "between_tokens_ns context_tokens padded_requests attention_ns matmul_ns"
         ),
     ),
 )

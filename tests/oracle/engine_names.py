@@ -6,7 +6,7 @@ from typing import Any
 ENGINE_STEP = "engine step"
 NUMBERS = (
     *("kind", "requests", "prefill_requests", "decode_requests", "tokens", "prefill_tokens"),
-    *("decode_tokens", "context_tokens", "padded_requests"),
+    *("decode_tokens", "context_tokens", "query_key_pairs", "padded_requests"),
 )
 N = r"([0-9]{1,12})"
 
@@ -28,7 +28,7 @@ def plus(*parts: int | None) -> int | None:
 
 def counted(name: str) -> dict[str, int | None] | None:
     """§23.2: names that count two groups of requests; None for others."""
-    group = rf"\((?:sq)?{N}(?:sk{N})?[^)]*\)"
+    group = rf"\((?:sq)?{N}(?:sk{N}(?:sqsq{N}sqsk{N})?)?[^)]*\)"
     vllm = re.fullmatch(
         rf"execute_(?:[0-9]+_)?context_{N}{group}_generation_{N}{group}", name, re.DOTALL
     )
@@ -37,9 +37,11 @@ def counted(name: str) -> dict[str, int | None] | None:
         rf"(?:\[Executor\] )?_forward_step [0-9]+: {N} ctx reqs, (?:{N} ctx tokens, )?{N} gen reqs",
         name,
     )
+    said_pairs = None
     if vllm:
-        reads, reading, seen, makes, making, looked = numbers(vllm)
+        reads, reading, seen, *of_prompts, makes, making, looked, again, by_keys = numbers(vllm)
         context = plus(seen, looked)
+        said_pairs = plus(pairs(reading, *of_prompts), pairs(making, again, by_keys))
     elif before:
         (reads, makes), (reading, making, context) = numbers(before), (None,) * 3
     elif tensorrt:
@@ -55,8 +57,17 @@ def counted(name: str) -> dict[str, int | None] | None:
         "prefill_tokens": reading,
         "decode_tokens": making,
         "context_tokens": context,
+        "query_key_pairs": said_pairs,
         "padded_requests": None,
     }
+
+
+def pairs(queries: int | None, squared: int | None, by_keys: int | None) -> int | None:
+    """§23.2: of q queries at the end of k keys the first looks at k - q + 1 of them, the last at
+    all: k q - (q q - q) / 2 together."""
+    if queries is None or squared is None or by_keys is None:
+        return None
+    return by_keys - (squared - queries) // 2 if by_keys >= squared >= queries else None
 
 
 def numbers(found: re.Match[str]) -> list[int | None]:
@@ -86,7 +97,11 @@ def listed(name: str) -> dict[str, int | None] | None:
         "padded_requests": int(room) if room else None,
         "context_tokens": said("sk"),
     }
+    of_prompts, of_others = (
+        pairs(said(f"{key}_sq"), said(f"{key}_sqsq"), said(f"{key}_sqsk")) for key in "cg"
+    )
     if mode == "MIXED":
+        said_pairs = plus(of_prompts, of_others)
         row |= {"prefill_requests": said("c"), "decode_requests": said("g")}
         row |= {"prefill_tokens": said("c_sq"), "decode_tokens": said("g_sq")}
         together = plus(said("c_sq"), said("g_sq"))
@@ -96,17 +111,19 @@ def listed(name: str) -> dict[str, int | None] | None:
         read = said("c_sq") if said("c_sq") is not None else tokens
         row |= {"prefill_requests": size, "decode_requests": 0}
         row |= {"prefill_tokens": read, "decode_tokens": 0, "tokens": read}
-        context = said("c_sk")
+        context, said_pairs = said("c_sk"), of_prompts
     else:
         made = said("g_sq") if said("g_sq") is not None else tokens
         if made is None and mode != "TARGET_VERIFY":
             made = size
         row |= {"prefill_requests": 0, "decode_requests": size}
         row |= {"prefill_tokens": 0, "decode_tokens": made, "tokens": made}
-        context = said("g_sk")
+        context, said_pairs = said("g_sk"), of_others
         if atom and said("p"):
             row |= {"prefill_requests": said("p"), "decode_requests": said("d")}
             row |= {"prefill_tokens": None, "decode_tokens": None, "tokens": tokens}
+    in_all = pairs(tokens, said("sqsq"), said("sqsk"))
+    row["query_key_pairs"] = in_all if said_pairs is None else said_pairs
     if row["context_tokens"] is None:
         row["context_tokens"] = contexts(f"{rest}]") if context is None else context
     return row
@@ -123,6 +140,9 @@ def engine_numbers(name: str) -> dict[str, Any]:
     """§23.2: what the name of a step says."""
     row: dict[str, Any] = counted(name) or listed(name) or dict.fromkeys(NUMBERS)
     reads, makes = row["prefill_requests"], row["decode_requests"]
+    one_each = reads == 0 and row["requests"] is not None and row["tokens"] == row["requests"]
+    if row["query_key_pairs"] is None and one_each:
+        row["query_key_pairs"] = row["context_tokens"]
     unknown = reads is None and (row["requests"] or 0) > 0
     row["kind"] = None
     if unknown or (reads or 0) > 0 < (makes or 0):

@@ -5,6 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, plus
+from tests.oracle.gpu_metrics import class_of
+from tests.oracle.model import Op
 from tests.oracle.once import once
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.stats import percentile, std, whole
@@ -92,6 +94,25 @@ def _waits_in(report: Report, process: int, begin: int, end: int) -> list[int]:
     ]
 
 
+WORK_CLASSES = ("attention", "matmul")
+
+
+def kernels_in(report: Report, step: Step, name: str) -> list[Op]:
+    """§23.9: the kernels of this class of its process that start in a step."""
+    return [
+        op
+        for op in map(report.ops.__getitem__, report.on(step.device))
+        if (op.kind, op.process) == ("kernel", step.process)
+        and step.start_ns <= op.start_ns < step.end_ns
+        and class_of(op) == name
+    ]
+
+
+def time_of(report: Report, step: Step, name: str) -> int:
+    """How long they run."""
+    return sum(op.end_ns - op.start_ns for op in kernels_in(report, step, name))
+
+
 def serving_steps(report: Report) -> list[Row]:
     """§23.3 to §23.6: a row per step of an engine."""
     by_step = {(row["process"], row["device"], row["step"]): row for row in steps(report)}
@@ -108,6 +129,7 @@ def serving_steps(report: Report) -> list[Row]:
                 "idle_ns": row["idle_ns"],
                 "host_wait_ns": sum(row[f"{cause}_ns"] for cause in BY_HOST),
                 "between_tokens_ns": between_tokens(report, step),
+                **{f"{name}_ns": time_of(report, step, name) for name in WORK_CLASSES},
             }
         )
     return rows

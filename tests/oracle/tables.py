@@ -16,6 +16,7 @@ from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
 from tests.oracle.run import run
 from tests.oracle.serving import serving, serving_steps
+from tests.oracle.serving_work import serving_work
 from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
 from tests.oracle.unmeasured import unmeasured
@@ -41,6 +42,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "run": run,
     "serving": serving,
     "serving_steps": serving_steps,
+    "serving_work": serving_work,
     "step_parts": step_parts,
     "gpu_metrics": gpu_metrics,
     "mfu": mfu,

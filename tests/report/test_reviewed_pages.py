@@ -102,6 +102,27 @@ SERVED: Final = {
 }
 UNKNOWN: Final = dict.fromkeys(("between_tokens_ns", "between_tokens_p95_ns", "padding_pct"))
 PROMPTS: Final = {**SERVED, "kind": "prefill", "steps": 10, "tokens_per_s": 61440.0, **UNKNOWN}
+ATTENDED: Final = {
+    "kind": "decode",
+    "class": "attention",
+    "steps": 80,
+    "total_ms": 312,
+    "share_pct": 38.0,
+    "median_ns": 3_900_000,
+    "ns_per_token": 1.9,
+    "known_pct": 100.0,
+    "flops_per_s": 12.5e12,
+    "bytes_per_s": 2.9e12,
+    "limit": "memory",
+    "roofline_pct": 86.0,
+}
+MULTIPLIED: Final = {
+    **ATTENDED,
+    "class": "matmul",
+    "share_pct": 52.0,
+    "median_ns": 5_300_000,
+    "ns_per_token": None,
+}
 PRODUCT: Final = {
     "operator": "aten::mm",
     "shapes": "8192x4096, 4096x50257",
@@ -138,6 +159,7 @@ def everything() -> Results:
         operators=[PRODUCT, NORM],
         run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
+        serving_work=[ATTENDED, MULTIPLIED],
         serving=[PROMPTS, SERVED, {**SERVED, "kind": "all", "steps": 90, "tokens_per_s": 9.87}],
     )
     runs = (training_with_findings(), sampled(), measured(), more)

@@ -198,6 +198,10 @@ def _speed(bytes_per_s: float) -> str:
     return f"{size(round(bytes_per_s))}/s"
 
 
+def _flop_rate(flops_per_s: float) -> str:
+    return f"{flops(flops_per_s)}/s"
+
+
 def _outliers_of_many(results: RunTables, _: Limits) -> Rows:
     table = results.table("rank_outliers")
     return Rows(table, len(table)) if results.whole.many else Rows(table.clear(), 0)
@@ -225,6 +229,11 @@ def _mean(value: float) -> str:
     return number(round(value)) if value >= 10 else f"{value:.3g}"
 
 
+def _growth(ns_per_token: float) -> str:
+    """For 1,000 tokens."""
+    return signed(round(1_000 * ns_per_token))
+
+
 _BLOCKS: Final = (
     BlockDeclaration(
         table="serving",
@@ -243,6 +252,26 @@ _BLOCKS: Final = (
             measure("95 % within", "between_tokens_p95_ns", duration),
             measure("GPU waits", "host_wait_pct", percent),
             measure("padding", "padding_pct", percent),
+        ),
+        hides_empty=True,
+    ),
+    BlockDeclaration(
+        table="serving_work",
+        title="Attention and matmul",
+        caption="Medians; grows: for 1,000 more tokens (attention: of context);"
+        " known: with known work",
+        fields=(
+            gpu_fields,
+            text("kind"),
+            text("kernels", "class"),
+            measure("share", "share_pct", percent),
+            measure("a step", "median_ns", duration),
+            measure("grows", "ns_per_token", _growth),
+            measure("known", "known_pct", percent),
+            measure("FLOP/s", "flops_per_s", _flop_rate),
+            measure("bytes/s", "bytes_per_s", _speed),
+            text("limit"),
+            measure("of roofline", "roofline_pct", percent),
         ),
         hides_empty=True,
     ),
@@ -275,7 +304,7 @@ _BLOCKS: Final = (
             count_per_step("calls", "calls"),
             measure("of roofline", "roofline_pct", percent),
             text("limit", fixed=True),
-            measure("FLOP/s", "flops_per_s", lambda rate: f"{flops(rate)}/s"),
+            measure("FLOP/s", "flops_per_s", _flop_rate),
             (words("operator"), lambda row: row["operator"].removeprefix("aten::")),
             text("shapes"),
             text("dtype", spare=True),

@@ -17,65 +17,93 @@ from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_agrees, assert_pictures_agree
 from tests.analyses import EXAMPLES
 from tests.analysis.load.kineto import traces as kineto
+from tests.analysis.tables.test_operators import called, tensor
 from tests.exports import write_export
 from tests.oracle import engine_names
-from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.model import Device, Operator, OperatorShape, PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces
-from tests.tiny import Row, analysis_of, call, kernel, launch, on_stream, opened, told
+from tests.tiny import (
+    PROCESS,
+    Row,
+    analysis_of,
+    call,
+    kernel,
+    launch,
+    on_stream,
+    opened,
+    plain_of,
+    told,
+)
 
 NUMBERS_IN_NAMES: Final = {
-    # kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, padded
-    "execute_context_2(6144)_generation_3(3)": ("mixed", 5, 2, 3, 6147, 6144, 3, None, None),
-    "execute_context_0(0)_generation_64(64)": ("decode", 64, 0, 64, 64, 0, 64, None, None),
+    # kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, pairs, padded
+    "execute_context_2(6144)_generation_3(3)": (
+        *("mixed", 5, 2, 3, 6147, 6144, 3, None, None, None),
+    ),
+    "execute_context_0(0)_generation_64(64)": (
+        *("decode", 64, 0, 64, 64, 0, 64, None, None, None),
+    ),
     "execute_context_1(888_788544)_generation_0(0)": (
-        *("prefill", 1, 1, 0, 888, 888, 0, None, None),
+        *("prefill", 1, 1, 0, 888, 888, 0, None, None, None),
     ),
-    "execute_context_0(0)_generation_0(0)": (None, 0, 0, 0, 0, 0, 0, None, None),
+    "execute_context_0(0)_generation_0(0)": (None, 0, 0, 0, 0, 0, 0, None, None, None),
+    # 3 of 7 and 4 of 9 keys: 5 + 6 + 7 and 6 + 7 + 8 + 9 pairs, and 6 of one query
+    "execute_10_context_2(sq7sk16sqsq25sqsk57)_generation_1(sq1sk6sqsq1sqsk6)": (
+        *("mixed", 3, 2, 1, 8, 7, 1, 22, 54, None),
+    ),
     "execute_6147_context_2(sq6144sk7144sqsq20sqsk23)_generation_3(sq3sk6000sqsq3sqsk6000)": (
-        *("mixed", 5, 2, 3, 6147, 6144, 3, 13144, None),
+        *("mixed", 5, 2, 3, 6147, 6144, 3, 13144, None, None),  # the squares are too small
     ),
-    "execute_new_2_cached_0": ("prefill", 2, 2, 0, None, None, None, None, None),
-    "step[EXTEND bs=15 toks=15360]": ("prefill", 15, 15, 0, 15360, 15360, 0, None, None),
+    "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk99)": (
+        *("decode", 2, 0, 2, 2, 0, 2, 99, 99, None),
+    ),
+    "execute_new_2_cached_0": ("prefill", 2, 2, 0, None, None, None, None, None, None),
+    "step[EXTEND bs=15 toks=15360]": ("prefill", 15, 15, 0, 15360, 15360, 0, None, None, None),
     "step[EXTEND bs=2 toks=9 c_sq=9 c_sqsq=41 c_sqsk=50 c_sk=10]": (
-        *("prefill", 2, 2, 0, 9, 9, 0, 10, None),
+        *("prefill", 2, 2, 0, 9, 9, 0, 10, 34, None),
     ),
-    "step[DECODE bs=64]": ("decode", 64, 0, 64, 64, 0, 64, None, None),
+    "step[DECODE bs=64]": ("decode", 64, 0, 64, 64, 0, 64, None, None, None),
     "step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=900 g_sk=700]": (
-        *("decode", 64, 0, 64, 128, 0, 128, 700, None),
+        *("decode", 64, 0, 64, 128, 0, 128, 700, 836, None),
     ),
-    "step[TARGET_VERIFY bs=4]": ("decode", 4, 0, 4, None, 0, None, None, None),
-    "step[MIXED bs=2]": ("mixed", 2, None, None, None, None, None, None, None),
+    "step[TARGET_VERIFY bs=4]": ("decode", 4, 0, 4, None, 0, None, None, None, None),
+    "step[MIXED bs=2]": ("mixed", 2, None, None, None, None, None, None, None, None),
     "step[MIXED bs=3 c=1 g=2 c_sq=5 c_sk=8 g_sq=2 g_sk=12]": (
-        *("mixed", 3, 1, 2, 7, 5, 2, 20, None),
+        *("mixed", 3, 1, 2, 7, 5, 2, 20, None, None),
     ),
-    "step[IDLE bs=0]": (None,) * 9,
+    "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sqsq=25 c_sqsk=25 g_sq=1 g_sqsq=1 g_sqsk=9]": (
+        *("mixed", 2, 1, 1, 6, 5, 1, None, 24, None),
+    ),
+    "step[IDLE bs=0]": (None,) * 10,
     "prefill[bs=2 tok=14721 ctx=[7803, 6918]]": (
-        *("prefill", 2, 2, 0, 14721, 14721, 0, 14721, None),
+        *("prefill", 2, 2, 0, 14721, 14721, 0, 14721, None, None),
     ),
-    "prefill[bs=1 tok=96 ctx=128]": ("prefill", 1, 1, 0, 96, 96, 0, 128, None),
-    "eager_decode[bs=2 tok=2 ctx=[7, 9]]": ("decode", 2, 0, 2, 2, 0, 2, 16, None),
+    "prefill[bs=1 tok=96 ctx=128]": ("prefill", 1, 1, 0, 96, 96, 0, 128, None, None),
+    "eager_decode[bs=2 tok=2 ctx=[7, 9]]": ("decode", 2, 0, 2, 2, 0, 2, 16, 16, None),
     "decode[bs=128 tok=384 p=2 d=126 spec=3]": (
-        *("mixed", 128, 2, 126, 384, None, None, None, None),
+        *("mixed", 128, 2, 126, 384, None, None, None, None, None),
     ),
     "prefill[bs=6 tok=17408 ctx=[4096, 4096]...+4 sqsq=1 sqsk=2 sk=99]": (
-        *("prefill", 6, 6, 0, 17408, 17408, 0, 99, None),
+        *("prefill", 6, 6, 0, 17408, 17408, 0, 99, None, None),
     ),
-    "decode[bs=117/128 tok=117 d=117]": ("decode", 117, 0, 117, 117, 0, 117, None, 128),
-    "decode[bs=32 tok=128 d=32 spec=3 sqsq=512 sqsk=2 sk=65]": (
-        *("decode", 32, 0, 32, 128, 0, 128, 65, None),
+    "decode[bs=117/128 tok=117 d=117]": ("decode", 117, 0, 117, 117, 0, 117, None, None, 128),
+    "decode[bs=32 tok=128 d=32 spec=3 sqsq=512 sqsk=2000 sk=65]": (
+        *("decode", 32, 0, 32, 128, 0, 128, 65, 1808, None),
     ),
-    "_forward_step 13: 1 ctx reqs, 3 gen reqs": ("mixed", 4, 1, 3, None, None, 3, None, None),
+    "_forward_step 13: 1 ctx reqs, 3 gen reqs": (
+        *("mixed", 4, 1, 3, None, None, 3, None, None, None),
+    ),
     "[Executor] _forward_step 14: 0 ctx reqs, 0 ctx tokens, 31 gen reqs": (
-        *("decode", 31, 0, 31, 31, 0, 31, None, None),
+        *("decode", 31, 0, 31, 31, 0, 31, None, None, None),
     ),
-    "token[decode bs=4 tok=4]": ("decode", 4, 0, 4, 4, 0, 4, None, None),
-    "token[prefill bs=4 tok=40]": ("prefill", 4, 4, 0, 40, 40, 0, None, None),
+    "token[decode bs=4 tok=4]": ("decode", 4, 0, 4, 4, 0, 4, None, None, None),
+    "token[prefill bs=4 tok=40]": ("prefill", 4, 4, 0, 40, 40, 0, None, None, None),
     # no engine writes these
-    "decode bs=64": (None,) * 9,
-    "execute_context_1234567890123(1)_generation_3(3)": (None,) * 9,
-    "step[DECODE bs=\n]": (None,) * 9,
-    "": (None,) * 9,
+    "decode bs=64": (None,) * 10,
+    "execute_context_1234567890123(1)_generation_3(3)": (None,) * 10,
+    "step[DECODE bs=\n]": (None,) * 10,
+    "": (None,) * 10,
 }
 
 
@@ -88,6 +116,7 @@ def test_the_numbers_in_a_name_become_columns() -> None:
 
 PIECES = (
     *(" p=1", " d=2", " ctx=", "3", "[4, 5]", "...+6", "eager_"),
+    *(" c_sqsq=7", " g_sqsk=9", " sqsq=4", " sqsk=8", "sqsq4sqsk9"),
     *("execute_", "context_", "2", "(6)", "(sq2sk3x)", "_generation_", "new_1_cached_2", "step["),
     *("EXTEND", "MIXED", " bs=3", " toks=4", " c=1", " g=2", " c_sq=5", " g_sk=6", " sk=7", "]"),
     *("decode[", "bs=3", "/8", " tok=9", "\n", "prefill[", "[Executor] ", "_forward_step 1: "),
@@ -331,7 +360,86 @@ def test_a_step_begins_when_the_gpu_is_done_with_what_was_launched_before_the_re
     assert analysis_of(*late_start(9_000)).steps["start_ns"].to_list() == [5_000]
 
 
+QUERIES, CACHED = tensor(32, 64, 64), tensor(32, 8, 64)
+PAGED: Final = called("vllm::unified_attention_with_output", QUERIES, CACHED, CACHED, QUERIES)
+RAGGED: Final = called(
+    "sglang_profiler::attention_paged_attention_ragged_100", *[QUERIES] * 3, *[CACHED] * 2
+)
+BATCH: Final = tensor(2, 4, 5, 16)
+WHOLE: Final = called("aten::_scaled_dot_product_flash_attention", *[BATCH] * 3, "0.", "True")
+
+
+def worked(
+    *steps: tuple[str, int, int],
+    gpu: str | None = "NVIDIA H200",
+    attention: OperatorShape = PAGED,
+) -> PlainTrace:
+    """Steps of an engine with a kernel of attention and one of a product, of so many ns each; 32
+    queries of 64 heads of 64, 8 of which keys and values have."""
+    rows: list[Row] = []
+    links = []
+    product = called("aten::mm", tensor(32, 4_096), tensor(4_096, 6_144))
+    for number, (name, attending, multiplying) in enumerate(steps):
+        at = 1_000_000 * number
+        rows.append(opened(at, at + 50, name))
+        ends = (at + 100 + attending, at + 100 + attending + multiplying)
+        for place, (kind, begun, ended, shape) in enumerate(
+            (
+                ("flash_fwd_kernel", at + 100, ends[0], attention),
+                ("nvjet_tst_64x8", ends[0], ends[1], product),
+            )
+        ):
+            correlation = 2 * number + place + 1
+            rows += [
+                launch(at + 10 + 10 * place, at + 15 + 10 * place, correlation),
+                kernel(begun, ended, correlation, name=kind),
+            ]
+            links.append(Operator(PROCESS, correlation, correlation, shape))
+    device = Device(0, gpu, None, 132, None)
+    return replace(plain_of(*rows), operators=tuple(links), devices=(device,))
+
+
+def decoding(context: int, requests: int = 32) -> str:
+    """A step of decoding, as vLLM writes it."""
+    sums = f"sq{requests}sk{context}sqsq{requests}sqsk{context}"
+    return f"execute_{requests}_context_0(sq0sk0sqsq0sqsk0)_generation_{requests}({sums})"
+
+
+def test_work_follows_from_the_tokens_and_the_context_of_a_step() -> None:
+    """32,768 tokens of context in 8 heads of 64: 67.1 MB; 0.54 GFLOP. At 4.8 TB/s of an H200 that
+    takes 14.2 us of 20 us. The product reads 50.3 MB of weights: 10.6 us of 40 us."""
+    table = nsysflow.analyze(to_trace(worked((decoding(32_768), 20_000, 40_000)))).serving_work
+    attention, matmul = table.to_dicts()
+    moved = 2 * 2 * 8 * 64 * 32_768 + 2 * 2 * 32 * 64 * 64
+    assert attention["bytes_per_s"] == pytest.approx(moved / 20e-6)
+    assert attention["flops_per_s"] == pytest.approx(2 * 2 * 64 * 64 * 32_768 / 20e-6)
+    assert attention["roofline_pct"] == pytest.approx(100 * moved / 4.8e12 / 20e-6)
+    weights = 2 * (32 * 4_096 + 4_096 * 6_144 + 32 * 6_144)
+    assert matmul["roofline_pct"] == pytest.approx(100 * weights / 4.8e12 / 40e-6)
+    assert {attention["limit"], matmul["limit"]} == {"memory"}
+
+
+def test_attention_that_grows_with_the_context_is_told_from_noise() -> None:
+    """1 us for each 1,000 tokens; the product takes the same whatever it is given."""
+    steps = [(decoding(1_000 * n, 30 + n), 5_000 + 1_000 * n, 9_000 + n % 2) for n in range(1, 9)]
+    table = nsysflow.analyze(to_trace(worked(*steps))).serving_work
+    assert table["ns_per_token"].to_list() == [pytest.approx(1.0), None]
+    two = nsysflow.analyze(to_trace(worked(*steps[:2]))).serving_work
+    assert two["ns_per_token"].to_list() == [None, None]
+
+
+LENGTHS: Final = [
+    (decoding(900), 50, 70),
+    (decoding(1_500, 31), 80, 70),
+    (decoding(2_000, 30), 95, 60),
+]
+
 PICTURES: Final[dict[str, Picture]] = {
+    "work": worked(*LENGTHS),
+    "work on a GPU of no name": worked(*LENGTHS, gpu=None),
+    "work of steps without context": worked((DECODE, 50, 70), (PREFILL, 900, 800), (DECODE, 0, 0)),
+    "work of an operator with a number": worked(*LENGTHS, attention=RAGGED),
+    "attention that says its lengths": worked(*LENGTHS, attention=WHOLE),
     "one step": engine((DECODE, 100)),
     "no sampler": engine((PREFILL, 50), (DECODE, 100), (DECODE, 90), sampler=False),
     "all kinds": engine(
