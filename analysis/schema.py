@@ -179,13 +179,15 @@ WAITS: Final = Frame(
 )
 
 OPERATORS: Final = Frame(
-    """One row per CUDA call that launched GPU work inside an operator whose shapes were recorded
-    (spec §24.1), in any order. `correlation` is that of the call, `operator` numbers the calls of
-    operators of a process, `shape` is the operator's row in OPERATOR_SHAPES. Only torch.profiler
-    records this.""",
+    """One row per CUDA call that launched GPU work inside an operator whose shapes were recorded,
+    and per kernel of a CUDA graph that was captured in one (spec §24.1, §24.9), in any order.
+    `correlation` is that of the call, `detail` the kernel's row in SHAPES, and null for all that
+    the call launched. `operator` numbers the calls of operators of a process, `shape` is the
+    operator's row in OPERATOR_SHAPES. Only torch.profiler records this.""",
     {
         "process": pl.Int64(),
         "correlation": pl.Int64(),
+        "detail": pl.UInt32(),
         "operator": pl.UInt32(),
         "shape": pl.UInt32(),
     },

@@ -42,6 +42,7 @@ class NoteKind(StrEnum):
     UNFIT_RANKS = "unfit-ranks"
     UNSOUND_FINDING = "unsound-finding"
     BACKTRACES_OF_LAUNCHES = "backtraces-of-launches"
+    CAPTURED_OPERATORS = "captured-operators"
 
 
 @dataclass(frozen=True)

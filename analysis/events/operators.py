@@ -6,6 +6,7 @@ from math import prod
 from typing import Any, Final
 
 import msgspec
+import polars as pl
 
 BYTES: Final[Mapping[str, int]] = {
     "double": 8,
@@ -130,6 +131,21 @@ def _argument(dims: Any, name: Any, strides: Any, concrete: Any) -> Argument:
 def _sizes(dims: Any) -> Dims | None:
     whole = isinstance(dims, list) and all(type(size) is int and size >= 0 for size in dims)
     return tuple(dims) if whole else None
+
+
+def of_operators(kernels: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
+    """Those kernels that operators launched, with `operator` and `shape`.
+
+    Args:
+        kernels: `process`, `correlation`, `detail` and any other columns.
+        operators: `schema.OPERATORS`.
+    """
+    alone = pl.col("detail").is_not_null()
+    by_call, by_kernel = operators.filter(~alone).drop("detail"), operators.filter(alone)
+    key = ["process", "correlation"]
+    return pl.concat(
+        [kernels.join(by_call, on=key), kernels.join(by_kernel, on=[*key, "detail"])],
+    )
 
 
 def shapes_in_words(args: Arguments) -> str:

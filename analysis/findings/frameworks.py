@@ -6,9 +6,9 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.engine_names import ENGINE_FORMS
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.phases.engine_steps import ENGINE_FORMS
 from nsysflow.analysis.selection.timeline import Timeline
 
 PYTORCH: Final = "pytorch"

@@ -11,7 +11,7 @@ from nsysflow.analysis.events.kernel_classes import (
     off_tensor_cores,
     unit_by_name,
 )
-from nsysflow.analysis.events.operators import Arguments, arguments
+from nsysflow.analysis.events.operators import Arguments, arguments, of_operators
 from nsysflow.analysis.frames.columns import DescribedRows, repeated
 from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.selection.view import View
@@ -208,8 +208,10 @@ def _with_shape(kernels: pl.DataFrame, operators: pl.DataFrame) -> pl.DataFrame:
     """Plus `shape`; null for all where no shapes were recorded."""
     if operators.is_empty():
         return kernels.with_columns(pl.lit(None, pl.UInt32).alias("shape"))
-    key = ["process", "correlation"]
-    return kernels.join(operators[[*key, "shape"]], on=key, how="left", maintain_order="left")
+    rows = kernels.with_row_index("row")
+    key = ["row", "process", "correlation", "detail"]
+    shapes = of_operators(rows[key], operators)[["row", "shape"]]
+    return rows.join(shapes, on="row", how="left", maintain_order="left").drop("row")
 
 
 NAMED_OPERATORS: Final = 2

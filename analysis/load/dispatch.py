@@ -173,7 +173,7 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
     if is_json(head):
         from nsysflow.analysis.load.kineto.read import read_kineto  # most reports are of nsys
 
-        return read_kineto(path, shown, report)
+        return read_kineto(path, shown, report, Path(shown).parent)
     if head[_TAR_MAGIC] == b"ustar":
         raise NotAReport(
             f"{shown} is an archive",

@@ -114,6 +114,22 @@ def unpacked(path: Path, suffix: str, shown: str) -> Iterator[Path]:
         yield out
 
 
+def content_of(path: Path) -> bytes:
+    """The content of a file, which may be compressed.
+
+    Raises:
+        Damaged: the file is truncated or corrupt.
+        OutputError: there is no room for the content.
+        OSError: it cannot be read.
+    """
+    content = path.read_bytes()
+    for magic, suffix in MAGICS.items():
+        if content.startswith(magic):
+            with unpacked(path, suffix, str(path)) as plain:
+                return plain.read_bytes()
+    return content
+
+
 def pack_into(plain: IO[bytes], packed: IO[bytes], suffix: str) -> None:
     """Write `plain`, compressed as `suffix` says, or as it is; the same bytes every time."""
     if suffix not in _WRITERS:

@@ -5,15 +5,11 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.engine_names import ENGINE_FORMS, TOKEN, TOKEN_FORM
 from nsysflow.analysis.events.activity import SERIAL_NUMBERS
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.load.private_names import LEAST_DIGITS, LONG_WORD, UUID
-from nsysflow.analysis.phases.engine_steps import (
-    ENGINE_FORMS,
-    ENGINE_STEP,
-    TOKEN,
-    TOKEN_FORM,
-)
+from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
 
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),

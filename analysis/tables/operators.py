@@ -7,7 +7,12 @@ import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import unit_by_name
 from nsysflow.analysis.events.operator_work import work_of
-from nsysflow.analysis.events.operators import arguments, dtype_in_words, shapes_in_words
+from nsysflow.analysis.events.operators import (
+    arguments,
+    dtype_in_words,
+    of_operators,
+    shapes_in_words,
+)
 from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
@@ -16,8 +21,9 @@ from nsysflow.base.peaks import MEMORY, PEAKS
 
 OPERATORS: Final = TableSchema(
     """One row per process, device, operator, shapes, dtype and work of a call. A kernel belongs to
-    the innermost operator with shapes in which it was launched; communication and what CUDA graphs
-    launch are left out. `flops_per_s`, `intensity` and `roofline_pct` are of `least_flops`.""",
+    the innermost operator with shapes in which it was launched, or captured into a CUDA graph where
+    the trace of the capture is known; communication is left out. `flops_per_s`, `intensity` and
+    `roofline_pct` are of `least_flops`.""",
     [
         *shared("report process device"),
         Column("operator", pl.String(), "the operator, e.g. `aten::mm`"),
@@ -123,10 +129,10 @@ def operator_kernels(view: View) -> pl.DataFrame:
     """The kernels of operators: `process`, `device`, `ns`, `name`, `unit` (that its name states),
     `operator` and `shape` as in `schema.OPERATORS`."""
     computes = (pl.col("kind") == "kernel") & (pl.col("part") == "compute")
-    key = ["process", "correlation"]
     ns = (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
-    kernels = view.ops.lazy().filter(computes).select(*key, "device", "name", ns)
-    launched = kernels.join(view.trace.operators.lazy(), on=key).drop("correlation").collect()
+    kernels = view.ops.lazy().filter(computes)
+    kernels = kernels.select("process", "correlation", "detail", "device", "name", ns)
+    launched = of_operators(kernels.collect(), view.trace.operators).drop("correlation", "detail")
     names = launched.select(pl.col("name").unique())
     units = names.with_columns(unit_by_name(pl.col("name").cast(pl.String)).alias("unit"))
     return launched.join(units, on="name", how="left")

@@ -6,10 +6,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import BY_HOST
+from nsysflow.analysis.engine_names import ENGINE_NUMBERS, KIND
 from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.columns import median_ns, p95_ns, percent, std_ns
 from nsysflow.analysis.phases.automatic import step_at
-from nsysflow.analysis.phases.engine_steps import ENGINE_NUMBERS, KIND
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.steps import timed_steps
@@ -139,7 +139,7 @@ def _class_times(view: View) -> pl.DataFrame:
 
 def kernels_of_steps(view: View) -> pl.DataFrame:
     """The kernels of these classes that start in a step of an engine of their process: `range`,
-    `device_no`, `class`, `ns`, `name`, `process`, `correlation`."""
+    `device_no`, `class`, `ns`, `name`, `process`, `correlation`, `detail`."""
     is_computing = (pl.col("kind") == "kernel") & (pl.col("part") == "compute")
     ops = view.timeline.ops.lazy().filter(is_computing)
     names = ops.select("name", "short_name").unique("name").collect()
@@ -151,7 +151,7 @@ def kernels_of_steps(view: View) -> pl.DataFrame:
     return (
         ops.join(of_class.lazy(), on="name")
         .select(
-            *("process", "device_no", "class", "name", "correlation", "start_ns"),
+            *("process", "device_no", "class", "name", "correlation", "detail", "start_ns"),
             (pl.col("end_ns") - pl.col("start_ns")).alias("ns"),
         )
         .sort("start_ns")

@@ -5,11 +5,11 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.engine_names import KIND
 from nsysflow.analysis.events.kernel_classes import unit_by_name
 from nsysflow.analysis.events.operator_work import paged_attention
-from nsysflow.analysis.events.operators import arguments
+from nsysflow.analysis.events.operators import arguments, of_operators
 from nsysflow.analysis.frames.columns import median_ns, percent
-from nsysflow.analysis.phases.engine_steps import KIND
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.operators import gpu_peaks, gpu_rates, unit_of_type, works
 from nsysflow.analysis.tables.serving import WORK_CLASSES, kernels_of_steps, serving_steps
@@ -179,8 +179,7 @@ def _calls(view: View) -> pl.DataFrame:
     names = kernels.select(pl.col("name").unique())
     units = names.with_columns(unit_by_name(pl.col("name").cast(pl.String)).alias("stated"))
     return (
-        kernels.join(units, on="name")
-        .join(view.trace.operators, on=["process", "correlation"])
+        of_operators(kernels.join(units, on="name"), view.trace.operators)
         .group_by(*_KEY, "shape")
         .agg(
             pl.col("operator").n_unique().alias("calls"),

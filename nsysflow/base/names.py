@@ -12,6 +12,9 @@ FOLDER_ENDING: Final = ".nsysflow"
 HTML_FILE: Final = "report.html"
 """The page in that folder, where it was asked for."""
 
+CAPTURES: Final = "capture_traces"
+"""The folder with traces of the captures of CUDA graphs, beside those of their replays."""
+
 SLURM: Final = "slurm"
 """What is typed instead of the address of a scheduler, for workers that Slurm starts."""
 
@@ -25,6 +28,13 @@ def report_name(path: Path) -> str:
     """A report's name in tables: the file name without known suffixes."""
     name = path.name or path.resolve().name
     return _SUFFIXES.sub("", name, count=1) or name
+
+
+def capture_files(folder: Path) -> list[Path]:
+    """The files of captures that lie beside the traces in a folder."""
+    captures = folder / CAPTURES
+    files = captures.glob("*.json*") if captures.is_dir() else ()
+    return sorted(file for file in files if file.is_file())
 
 
 def distinct_names(names: Sequence[str], files: Sequence[Path]) -> list[str]:

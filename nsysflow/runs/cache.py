@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -18,6 +19,7 @@ import msgspec
 import nsysflow
 from nsysflow.base.atomic import remove_leftovers, staged
 from nsysflow.base.errors import ReportError
+from nsysflow.base.names import capture_files
 from nsysflow.nsys.installations import user_cache
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def fingerprint(path: Path) -> str | None:
         report = report_at(path)
         if report.name.endswith(NSYS_SUFFIXES):  # another nsys may export other rows
             digest.update(repr(os.environ.get("NSYSFLOW_NSYS")).encode())
-        for part in _identity(report):
+        for part in chain(_identity(report), _identity_of_captures(report)):
             digest.update(part)
     except (OSError, ReportError):  # the loader says it better
         return None
@@ -74,6 +76,13 @@ def _identity(report: Path) -> Iterator[bytes]:
             for start in (0, seen.st_size // 2, seen.st_size - _SAMPLE_BYTES):
                 content.seek(max(start, 0))
                 yield content.read(_SAMPLE_BYTES)
+
+
+def _identity_of_captures(report: Path) -> Iterator[bytes]:
+    """What identifies the captures beside a trace, which are read with it."""
+    for file in capture_files(report.parent):
+        seen = file.stat()
+        yield repr((file.name, seen.st_size, seen.st_mtime_ns)).encode("utf-8", "surrogateescape")
 
 
 def _is_written(report: Path) -> bool:

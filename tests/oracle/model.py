@@ -228,12 +228,14 @@ class OperatorShape:
 
 @dataclass(frozen=True)
 class Operator:
-    """§24.1: the operator in which a call launched something."""
+    """§24.1: the operator in which a call launched something; with `at_ns` only the kernel that
+    started then (§24.9)."""
 
     process: int
     correlation: int
     operator: int
     shape: OperatorShape
+    at_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -350,8 +352,19 @@ def to_trace(trace: PlainTrace) -> Trace:
         for name, values in ops.items():
             values.append(detail if name == "detail" else getattr(op, name))
     called = {row.shape: number for number, row in enumerate(trace.operators)}
+    details = {
+        (process, correlation, start_ns): detail
+        for process, correlation, start_ns, detail in zip(
+            *(ops[name] for name in ("process", "correlation", "start_ns", "detail")), strict=True
+        )
+    }
     operators = [
-        (row.process, row.correlation, row.operator, called[row.shape]) for row in trace.operators
+        (
+            *(row.process, row.correlation),
+            details[row.process, row.correlation, row.at_ns] if row.at_ns is not None else None,
+            *(row.operator, called[row.shape]),
+        )
+        for row in trace.operators
     ]
     distinct = {frames: number for number, frames in enumerate(dict.fromkeys(trace.stacks))}
     frames: dict[str, Any] = {
@@ -408,9 +421,10 @@ def from_trace(trace: Trace) -> PlainTrace:
         copy = copies[detail] if has_detail and row["kind"] == "memcpy" else None
         ops.append(Op(**row, shape=shape, copy=copy))
     called = rows(OperatorShape, trace.operator_shapes)
+    begun = {row["detail"]: row["start_ns"] for row in trace.ops.filter(kind="kernel").to_dicts()}
     operators = [
-        Operator(process, correlation, operator, called[shape])
-        for process, correlation, operator, shape in trace.operators.iter_rows()
+        Operator(process, correlation, operator, called[shape], begun.get(detail))
+        for process, correlation, detail, operator, shape in trace.operators.iter_rows()
     ]
     stacks: dict[int, tuple[Frame, ...]] = defaultdict(tuple)
     for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():

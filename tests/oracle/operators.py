@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from nsysflow.base.peaks import MEMORY, peak_flops
 from tests.oracle.accounting import is_comm
-from tests.oracle.model import Op, OperatorShape
+from tests.oracle.model import Op, Operator, OperatorShape
 from tests.oracle.report import Report, Row, os_pid
 
 Arguments = dict[str, Any]
@@ -240,9 +240,19 @@ def unit_of(rows: list[Row], named_tf32_ns: int, total_ns: int) -> str | None:
     return units.get(kind)
 
 
+def link_of(report: Report, op: Op) -> Operator | None:
+    """§24.1, §24.9: the operator that an operation belongs to."""
+    of_call = [
+        row
+        for row in report.trace.operators
+        if (row.process, row.correlation) == (op.process, op.correlation)
+        and row.at_ns in (None, op.start_ns)
+    ]
+    return of_call[0] if of_call else None
+
+
 def operators(report: Report) -> list[Row]:
     """§24.2: the table."""
-    links = {(row.process, row.correlation): row for row in report.trace.operators}
     found: dict[tuple[Any, ...], list[tuple[Op, Any]]] = defaultdict(list)
     device_ns: dict[int, int] = defaultdict(int)
     for device in report.devices:
@@ -251,7 +261,7 @@ def operators(report: Report) -> list[Row]:
             if op.kind != "kernel":
                 continue
             device_ns[device] += op.end_ns - op.start_ns
-            link = links.get((op.process, op.correlation))  # type: ignore[arg-type]
+            link = link_of(report, op)
             if link is not None and not is_comm(op):
                 takes = work_of(link.shape)
                 words = in_words(tensors(link.shape))

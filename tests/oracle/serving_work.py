@@ -9,7 +9,7 @@ from typing import Any
 
 from nsysflow.base.peaks import MEMORY, peak_flops
 from tests.oracle.model import Op, Operator, OperatorShape
-from tests.oracle.operators import SIZES, tensors, unit_of, work_of
+from tests.oracle.operators import SIZES, link_of, tensors, unit_of, work_of
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.serving import WORK_CLASSES, engine_steps, kernels_in, serving_steps
 from tests.oracle.stats import percentile, whole
@@ -73,10 +73,9 @@ def growth(tokens: list[int | None], ns: list[int]) -> float | None:
 def calls_in(report: Report, step: Step, name: str) -> list[Row]:
     """§23.11: of each call of an operator with kernels of the class in a step what it took, where
     that is known."""
-    links = {(row.process, row.correlation): row for row in report.trace.operators}
     by_shape: dict[OperatorShape, list[tuple[Op, Operator]]] = defaultdict(list)
     for op in kernels_in(report, step, name):
-        link = links.get((op.process, op.correlation))  # type: ignore[arg-type]
+        link = link_of(report, op)
         if link is not None:
             by_shape[link.shape].append((op, link))
     return [

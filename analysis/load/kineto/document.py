@@ -94,6 +94,18 @@ class OperatorArgs(msgspec.Struct, gc=False):
     concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
 
 
+class LaunchArgs(msgspec.Struct, gc=False):
+    """The kernel that a call launches, on AMD's GPUs."""
+
+    kernel: Any = None
+
+
+class Ranks(msgspec.Struct):
+    """Which rank of the program wrote the trace."""
+
+    rank: int | None = None
+
+
 class Gpu(msgspec.Struct):
     """A GPU of the machine."""
 
@@ -108,6 +120,7 @@ class Document(msgspec.Struct):
     events: list[Event | _NotAnObject] = msgspec.field(name="traceEvents")
     schema_version: Any = msgspec.field(name="schemaVersion", default="unknown")
     gpus: msgspec.Raw = msgspec.field(name="deviceProperties", default=_NOTHING)
+    ranks: msgspec.Raw = msgspec.field(name="distributedInfo", default=_NOTHING)
     ours: msgspec.Raw = msgspec.field(name=KEY, default=_NOTHING)
 
 
@@ -117,6 +130,8 @@ _ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
 _WAIT_ARGS: Final = msgspec.json.Decoder(WaitArgs, float_hook=Decimal)
 _COLLECTIVE_ARGS: Final = msgspec.json.Decoder(CollectiveArgs, float_hook=Decimal)
 _OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
+_LAUNCH_ARGS: Final = msgspec.json.Decoder(LaunchArgs, float_hook=Decimal)
+_RANKS: Final = msgspec.json.Decoder(Ranks)
 _TIME: Final = msgspec.json.Decoder(int | Decimal)
 _GPUS: Final = msgspec.json.Decoder(list[Gpu], strict=False)
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -151,6 +166,18 @@ def _as_strict_json(content: bytes) -> bytes:
 def gpus_of(document: Document) -> list[Gpu]:
     """The GPUs that the trace describes."""
     return decoded_or_none(_GPUS, document.gpus) or []
+
+
+def rank_of(document: Document) -> int | None:
+    """The rank that wrote the trace; None if it does not say."""
+    ranks = decoded_or_none(_RANKS, document.ranks)
+    return None if ranks is None else ranks.rank
+
+
+def launched_kernel(event: Event) -> str | None:
+    """The full name of the kernel that a call launches; None if it does not say."""
+    args = decoded_or_none(_LAUNCH_ARGS, event.args)
+    return args.kernel if args is not None and isinstance(args.kernel, str) else None
 
 
 def args_of(event: Event) -> Args:

@@ -17,21 +17,14 @@ Launch = tuple[int, int, int]
 """Start, process and correlation of a call."""
 
 
-class _Shapes:
-    """Distinct arguments of operators, each numbered; those of an operator are read only once."""
+class Shapes:
+    """Distinct arguments of operators, each numbered."""
 
-    def __init__(self, operators: Sequence[Event]) -> None:
-        self._operators = operators
+    def __init__(self) -> None:
         self._numbers: dict[tuple[str, bytes, bytes, bytes, bytes], int] = {}
-        self._read: dict[int, int | None] = {}
 
-    def of(self, row: int) -> int | None:
+    def number(self, event: Event) -> int | None:
         """The number of an operator's arguments; None if their shapes were not recorded."""
-        if row not in self._read:
-            self._read[row] = self._number(self._operators[row])
-        return self._read[row]
-
-    def _number(self, event: Event) -> int | None:
         args = operator_args_of(event)
         dims = bytes(args.dims) or bytes(args.old_dims)
         if not dims.startswith(b"["):
@@ -53,24 +46,30 @@ def operators_of(
     spans: Mapping[int, Sequence[Span]],
     calls: pl.DataFrame,
     ops: pl.DataFrame,
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`schema.OPERATORS` and `schema.OPERATOR_SHAPES`.
+    shapes: Shapes,
+) -> pl.DataFrame:
+    """`schema.OPERATORS`.
 
     Args:
         events: the operators, which spans name by their row.
         spans: what ran on each thread, sorted.
         calls: `schema.CALLS`.
         ops: `schema.OPS`; calls without any are left out.
+        shapes: gets the shapes of these operators.
     """
-    shapes = _Shapes(events)
     rows = [
-        (process, correlation, row, shape)
+        (process, correlation, None, row, shape)
         for thread, launches in _launches(calls, ops).items()
-        for row, shape, (_, process, correlation) in _operators(
-            [span for span in spans.get(thread, ()) if span[2]], launches, shapes
+        for row, shape, (_, process, correlation) in operators_around(
+            launches, spans.get(thread, ()), events, shapes
         )
     ]
-    return frame_of(rows, schema.OPERATORS), shapes.frame()
+    return frame_of(rows, schema.OPERATORS)
+
+
+def launches_graph() -> pl.Expr:
+    """Whether a call launches a CUDA graph."""
+    return pl.col("name").cast(pl.String).str.contains_any([*_GRAPHS])
 
 
 def _launches(calls: pl.DataFrame, ops: pl.DataFrame) -> Mapping[int, list[Launch]]:
@@ -82,16 +81,26 @@ def _launches(calls: pl.DataFrame, ops: pl.DataFrame) -> Mapping[int, list[Launc
         .join(ops.select(key).unique(), on=key, how="semi")
         .sort("start_ns", -pl.col("end_ns"))
         .unique(key, keep="first", maintain_order=True)
-        .filter(~pl.col("name").cast(pl.String).str.contains_any([*_GRAPHS]))
+        .filter(~launches_graph())
     )
     by_thread = starts.select("thread", "start_ns", *key).partition_by("thread", as_dict=True)
     return {thread: rows.drop("thread").rows() for (thread,), rows in by_thread.items()}
 
 
-def _operators(
-    spans: Sequence[Span], launches: Sequence[Launch], shapes: _Shapes
+def operators_around(
+    launches: Sequence[Launch], spans: Sequence[Span], events: Sequence[Event], shapes: Shapes
 ) -> Iterator[tuple[int, int, Launch]]:
-    """Row and shape of the innermost operator with shapes around each launch that has one."""
+    """Row and shape of the innermost operator with shapes around each launch of a thread that has
+    one.
+
+    Args:
+        launches: in the order of their starts.
+        spans: what ran on the thread, sorted; Python functions among it do not count.
+        events: the operators, which spans name by their row.
+        shapes: gets the shapes of these operators.
+    """
+    spans = [span for span in spans if span[2]]
+    read: dict[int, int | None] = {}
     open_: list[Span] = []
     at = 0
     for launch in launches:
@@ -101,7 +110,11 @@ def _operators(
             open_.append(spans[at])
             at += 1
         for _, minus_end_ns, _, row, _ in reversed(open_):
-            shape = shapes.of(row) if -minus_end_ns > launch[0] else None
+            if -minus_end_ns <= launch[0]:
+                continue
+            if row not in read:
+                read[row] = shapes.number(events[row])
+            shape = read[row]
             if shape is not None:
                 yield row, shape, launch
                 break

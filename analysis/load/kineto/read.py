@@ -20,6 +20,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
+from nsysflow.analysis.load.kineto.captured import captured_operators
 from nsysflow.analysis.load.kineto.collectives import collectives
 from nsysflow.analysis.load.kineto.document import (
     Args,
@@ -31,10 +32,11 @@ from nsysflow.analysis.load.kineto.document import (
     frame_of,
     gpus_of,
     int_of,
+    rank_of,
     span_ns,
     wait_args_of,
 )
-from nsysflow.analysis.load.kineto.operators import operators_of
+from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
     on_thread,
@@ -83,8 +85,8 @@ _WRITE_AGAIN: Final = (
 )
 
 
-def read_kineto(path: Path, shown: str, report: str) -> Trace:
-    """The trace at `path`, which messages call `shown`.
+def read_kineto(path: Path, shown: str, report: str, folder: Path) -> Trace:
+    """The trace at `path`, which messages call `shown`. Traces of captures may lie in `folder`.
 
     Raises:
         NotAReport: it is JSON, but not a trace of torch.profiler.
@@ -97,7 +99,7 @@ def read_kineto(path: Path, shown: str, report: str) -> Trace:
         others = ", ".join(sorted(category[:40] for category in events if category)[:_MOST])
         raise not_a_trace(content, shown, "it has none of its events", written_by=others)
     try:
-        return _trace_of(document, events, report)
+        return _trace_of(document, events, report, folder)
     except OddEvent as error:
         raise Damaged(f"{shown} is corrupt: an event has {error}", *_WRITE_AGAIN) from None
 
@@ -128,7 +130,9 @@ def _by_category(document: Document) -> dict[str, list[Event]]:
     return events
 
 
-def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str) -> Trace:
+def _trace_of(
+    document: Document, events: Mapping[str, list[Event]], report: str, folder: Path
+) -> Trace:
     keys = thread_keys(event for category in _HOST for event in events.get(category, ()))
     process = _main_process(keys)
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
@@ -141,7 +145,11 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
     of_nccl, messages = collectives(operators, keys, len(ranges))
     spans = spans_of_threads(operators, events.get("python_function", ()), keys)
     stretches, frames = running(spans)
-    launching, operator_shapes = operators_of(operators, spans, calls, ops)
+    shapes = Shapes()
+    launching = operators_of(operators, spans, calls, ops, shapes)
+    captured, from_captures = captured_operators(
+        folder, rank_of(document), ranges, calls, ops, shapes, len(operators)
+    )
     capture = capture_in(document.ours)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
@@ -156,15 +164,15 @@ def _trace_of(document: Document, events: Mapping[str, list[Event]], report: str
         devices=_devices(document, ops),
         event_records=records,
         waits=waits,
-        operators=launching,
-        operator_shapes=operator_shapes,
+        operators=pl.concat([launching, captured]),
+        operator_shapes=shapes.frame(),
         running=stretches,
         frames=frames,
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
-        notes=_notes(ops, ranges),
+        notes=(*_notes(ops, ranges), *from_captures),
     )
 
 

@@ -1,6 +1,7 @@
 """Operators with shapes: the table beside its oracle, and who launched what."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -123,6 +124,14 @@ def test_the_table_is_the_oracles(model: PlainTrace, data: st.DataObject) -> Non
         for process, correlation in launched
         if process is not None and correlation is not None
         and (at := data.draw(st.integers(0, len(POOL) - 1))) % 7
+    )  # fmt: skip
+    starts = Counter((op.process, op.correlation, op.start_ns) for op in model.ops)
+    links += tuple(
+        Operator(op.process, op.correlation, 1_000 + number, POOL[number % len(POOL)], op.start_ns)
+        for number, op in enumerate(model.ops)
+        if op.kind == "kernel" and op.process is not None and op.correlation
+        and starts[op.process, op.correlation, op.start_ns] == 1
+        and not any((op.process, op.correlation) == (row.process, row.correlation) for row in links)
     )  # fmt: skip
     rate = data.draw(st.sampled_from((None, 10**12)))
     devices = tuple(

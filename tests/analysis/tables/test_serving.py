@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.analysis.phases.engine_steps import ENGINE_NUMBERS, engine_numbers
+from nsysflow.analysis.engine_names import ENGINE_NUMBERS, engine_numbers
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_agrees, assert_pictures_agree
 from tests.analyses import EXAMPLES
