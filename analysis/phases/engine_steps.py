@@ -14,10 +14,12 @@ ENGINE_STEPS: Final = pl.Schema(
         "range": pl.UInt32(),
         "process": pl.Int64(),
         "automatic": pl.Boolean(),
+        "called_ns": pl.Int64(),
         **ENGINE_NUMBERS,
     }
 )
-"""A row per step of a serving engine; and per automatic step that is one token of `generate`."""
+"""A row per step of a serving engine; and per automatic step that is one token of `generate`, which
+was called at `called_ns`."""
 EngineSteps = Annotated[pl.DataFrame, ENGINE_STEPS]
 
 
@@ -39,9 +41,11 @@ def generated_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
 
     Args:
         ranges: automatic steps: `range`, `process`, `start_ns`, `end_ns`.
-        raw: the report's automatic ranges: `process`, `start_ns`, `name`.
+        raw: the report's automatic ranges: `process`, `thread`, `start_ns`, `end_ns`, `name`.
     """
-    tokens = raw.filter(pl.col("name").str.contains(TOKEN_FORM)).sort("start_ns")
+    key = ["process", "thread", "start_ns"]
+    tokens = raw.filter(pl.col("name").str.contains(TOKEN_FORM)).select(*key, "name")
+    tokens = _with_call(tokens.sort("start_ns"), raw.filter(pl.col("name") == _CALL))
     steps = ranges.select("range", "process", "end_ns", begun_ns="start_ns").sort("begun_ns")
     inside = (
         tokens.join_asof(
@@ -55,11 +59,31 @@ def generated_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
         .unique("range", keep="none")
         .sort("range")
     )
-    return _with_numbers(inside, inside["name"], automatic=True)
+    numbers = _with_numbers(inside, inside["name"], automatic=True)
+    return numbers.with_columns(inside["called_ns"])
+
+
+_CALL: Final = "generate"
+"""Our own annotation of a call of `generate`."""
+
+
+def _with_call(tokens: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Plus `called_ns`: when the last `generate` began on the token's thread; null where that has
+    ended before the token."""
+    begun = calls.sort("start_ns", -pl.col("end_ns")).select(
+        "thread", until_ns="end_ns", called_ns="start_ns"
+    )
+    found = tokens.join_asof(
+        begun, left_on="start_ns", right_on="called_ns", by="thread", check_sortedness=False
+    )
+    still = pl.col("start_ns") < pl.col("until_ns")
+    return found.with_columns(pl.when(still).then("called_ns")).drop("until_ns")
 
 
 def _with_numbers(steps: pl.DataFrame, names: pl.Series, *, automatic: bool) -> EngineSteps:
     """`steps` with the numbers in their raw names."""
-    marked = steps[["range", "process"]].with_columns(automatic=pl.lit(automatic))
+    marked = steps[["range", "process"]].with_columns(
+        automatic=pl.lit(automatic), called_ns=pl.lit(None, pl.Int64)
+    )
     numbers = engine_numbers(names).get_columns()
     return marked.hstack(numbers).match_to_schema(ENGINE_STEPS)

@@ -60,6 +60,12 @@ SERVING_STEPS: Final = TableSchema(
             "what its requests waited for this token: from the end of the step that gave them the "
             "one before to the end of this step",
         ),
+        Column(
+            "first_token_ns",
+            pl.Int64(),
+            "of a prompt in `generate`: from its call to the end of this step, which makes the "
+            "first token",
+        ),
         Column("attention_ns", pl.Int64(), "how long the kernels of attention in it run"),
         Column("matmul_ns", pl.Int64(), "how long the kernels of matrix products in it run"),
     ],
@@ -92,6 +98,8 @@ SERVING: Final = TableSchema(
             pl.Int64(),
             "the time from one token to the next that 95 % of the steps do not exceed",
         ),
+        Column("first_token_ns", pl.Int64(), "the median time to the first token"),
+        Column("first_token_max_ns", pl.Int64(), "the longest time to the first token"),
         Column("host_wait_ns", pl.Int64(), "how long the GPU waits for the host in these steps"),
         Column("host_wait_pct", pl.Float64(), "the same as a share of their time"),
         Column(
@@ -112,7 +120,7 @@ def serving_steps(view: View) -> pl.DataFrame:
     return (
         timed_steps(view)
         .join(numbers, on="range", maintain_order="left")
-        .join(between_tokens(view.timeline), on=["range", "device_no"], how="left")
+        .join(token_times(view.timeline), on=["range", "device_no"], how="left")
         .join(_class_times(view), on=["range", "device_no"], how="left")
         .with_columns(
             waited,
@@ -187,6 +195,8 @@ def serving(view: View) -> pl.DataFrame:
             std_ns(pl.col("time_ns")).alias("std_ns"),
             median_ns(pl.col("between_tokens_ns")).alias("between_tokens_ns"),
             p95_ns(pl.col("between_tokens_ns").drop_nulls()).alias("between_tokens_p95_ns"),
+            median_ns(pl.col("first_token_ns")).alias("first_token_ns"),
+            pl.col("first_token_ns").max().alias("first_token_max_ns"),
             pl.col("host_wait_ns").sum(),
             percent(padded.sum() - room, padded.sum()).alias("padding_pct"),
         )
@@ -205,8 +215,9 @@ def _known_sum(name: str) -> pl.Expr:
     return pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name)
 
 
-def between_tokens(timeline: Timeline) -> pl.DataFrame:
-    """Per `range` and `device_no` of a step that decodes, `between_tokens_ns`."""
+def token_times(timeline: Timeline) -> pl.DataFrame:
+    """Per `range` and `device_no` of a step, `between_tokens_ns` if it decodes and `first_token_ns`
+    if it reads a prompt in `generate`."""
     track = ["process", "device_no"]
     steps = (
         timeline.steps.join(timeline.engine_steps.drop("process", "automatic", "kind"), on="range")
@@ -233,9 +244,12 @@ def between_tokens(timeline: Timeline) -> pl.DataFrame:
         .then("step_before")
         .otherwise("tokens_end_ns_before")
     )
-    return given.filter(decodes & ~pl.col("last")).select(
-        "range", "device_no", (pl.col("tokens_end_ns") - since).alias("between_tokens_ns")
-    )
+    prompt = pl.col("does") == "prefill"
+    waits = {
+        "between_tokens_ns": pl.when(decodes).then(pl.col("tokens_end_ns") - since),
+        "first_token_ns": pl.when(prompt).then(pl.col("tokens_end_ns") - pl.col("called_ns")),
+    }
+    return given.filter(~pl.col("last")).select("range", "device_no", **waits)
 
 
 def _ends(timeline: Timeline) -> pl.DataFrame:
@@ -263,7 +277,8 @@ TABLES: Final = (
         filled_by="record an engine that names its steps, such as vLLM or SGLang, or transformers",
         shown=(
             "report process device kind steps requests_per_step tokens_per_s median_ns p95_ns "
-            "between_tokens_ns between_tokens_p95_ns host_wait_pct padding_pct"
+            "between_tokens_ns between_tokens_p95_ns first_token_ns first_token_max_ns "
+            "host_wait_pct padding_pct"
         ),
     ),
     Table(

@@ -1,13 +1,15 @@
 """Steps of serving engines: the numbers in their names, and what follows from them (spec §23)."""
 
+import math
 from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, plus
+from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, is_token, plus
 from tests.oracle.gpu_metrics import class_of
-from tests.oracle.model import Op
+from tests.oracle.model import Op, Range
 from tests.oracle.once import once
+from tests.oracle.phases import AUTOMATIC
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.stats import percentile, std, whole
 from tests.oracle.steps import Step, step_numbers, steps, steps_of
@@ -94,6 +96,42 @@ def _waits_in(report: Report, process: int, begin: int, end: int) -> list[int]:
     ]
 
 
+def first_token(report: Report, step: Step) -> int | None:
+    """§23.13: from the call of `generate` to the end of the step that reads its prompt."""
+    known = engine_steps(report)
+    mine = [one for one in known if (one.process, one.device) == (step.process, step.device)]
+    end = token_end(report, step)
+    if known[step]["kind"] != "prefill" or step == mine[-1] or end is None:
+        return None
+    ours = [
+        one
+        for one in report.trace.ranges
+        if one.domain == AUTOMATIC
+        and one.process == step.process
+        and (one.end_ns is None or one.end_ns >= one.start_ns)
+    ]
+    tokens = [
+        one
+        for one in ours
+        if is_token(one.name) and step.range_.start_ns <= one.start_ns < step.range_.end_ns
+    ]
+    if step.range_.name == ENGINE_STEP or not tokens:
+        return None
+    token = tokens[0]
+    calls = [
+        one
+        for one in ours
+        if (one.name, one.thread) == ("generate", token.thread) and one.start_ns <= token.start_ns
+    ]
+    last = max(calls, key=lambda one: (one.start_ns, -ended(one)), default=None)
+    return None if last is None or ended(last) <= token.start_ns else end - last.start_ns
+
+
+def ended(one: Range) -> float:
+    """When a range ended; one that did not is open to the end of the trace."""
+    return math.inf if one.end_ns is None else one.end_ns
+
+
 WORK_CLASSES = ("attention", "matmul")
 
 
@@ -129,6 +167,7 @@ def serving_steps(report: Report) -> list[Row]:
                 "idle_ns": row["idle_ns"],
                 "host_wait_ns": sum(row[f"{cause}_ns"] for cause in BY_HOST),
                 "between_tokens_ns": between_tokens(report, step),
+                "first_token_ns": first_token(report, step),
                 **{f"{name}_ns": time_of(report, step, name) for name in WORK_CLASSES},
             }
         )
@@ -152,6 +191,7 @@ def sums(rows: list[Row]) -> Row:
     """What the steps of a kind have together."""
     times = [row["time_ns"] for row in rows]
     waits = [row["between_tokens_ns"] for row in rows if row["between_tokens_ns"] is not None]
+    firsts = [row["first_token_ns"] for row in rows if row["first_token_ns"] is not None]
     requests = [row["requests"] for row in rows if row["requests"] is not None]
     padded = [row for row in rows if row["padded_requests"] is not None]
     room = sum(row["padded_requests"] for row in padded)
@@ -172,6 +212,8 @@ def sums(rows: list[Row]) -> Row:
         "std_ns": std(times),
         "between_tokens_ns": whole(percentile(waits, 50)),
         "between_tokens_p95_ns": whole(percentile(waits, 95)),
+        "first_token_ns": whole(percentile(firsts, 50)),
+        "first_token_max_ns": max(firsts, default=None),
         "host_wait_ns": waiting,
         "host_wait_pct": 100.0 * waiting / total if total else None,
         "padding_pct": 100.0 * (room - filled) / room if room else None,

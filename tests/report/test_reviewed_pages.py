@@ -97,11 +97,21 @@ SERVED: Final = {
     "p95_ns": 17_100_000,
     "between_tokens_ns": 16_000_000,
     "between_tokens_p95_ns": 41_700_000,
+    "first_token_ns": None,
+    "first_token_max_ns": None,
     "host_wait_pct": 18.6,
     "padding_pct": 8.6,
 }
 UNKNOWN: Final = dict.fromkeys(("between_tokens_ns", "between_tokens_p95_ns", "padding_pct"))
-PROMPTS: Final = {**SERVED, "kind": "prefill", "steps": 10, "tokens_per_s": 61440.0, **UNKNOWN}
+PROMPTS: Final = {
+    **SERVED,
+    **UNKNOWN,
+    "kind": "prefill",
+    "steps": 10,
+    "tokens_per_s": 61440.0,
+    "first_token_ns": 181_000_000,
+    "first_token_max_ns": 2_300_000_000,
+}
 ATTENDED: Final = {
     "kind": "decode",
     "class": "attention",

@@ -25,6 +25,7 @@ from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces
 from tests.tiny import (
     PROCESS,
+    WORKER,
     Row,
     analysis_of,
     call,
@@ -281,10 +282,18 @@ def test_all_steps_of_an_engine_are_one_kind_of_step_and_judged() -> None:
     assert kinds[:-1] == [*["steady"] * 11, "one-off"]
 
 
-def generated(*requests: int, sequences: int = 2, rollouts: bool = False) -> list[Row]:
+def generated(
+    *requests: int, sequences: int = 2, rollouts: bool = False, called: tuple[int, ...] = ()
+) -> list[Row]:
     """Calls of a model in `generate`, as `nsysflow profile` marks them: so many tokens of each
-    request, the first of which is its prompt. With `rollouts`, a step has all of them."""
+    request, the first of which is its prompt. With `rollouts`, a step has all of them. `called`: so
+    many ns before the step of its prompt each request was called, 0 for one that was not."""
     rows: list[Row] = []
+    begins = accumulate(requests, initial=0)
+    for before, first, tokens in zip(called, begins, requests, strict=False):
+        begin = 1_000 * first - before
+        whole = opened(begin, begin + before + 1_000 * (tokens - 1) + 95, "generate")
+        rows += [replace(whole, domain=AUTO_DOMAIN, row=10**6 + first)] * (before > 0)
     kinds = [
         ("decode", 1) if token else ("prefill", 9) for each in requests for token in range(each)
     ]
@@ -312,6 +321,16 @@ def test_prompts_and_tokens_of_generate_are_told_apart() -> None:
     assert "call/token/forward" not in analysis.phases["path"].to_list()
     assert "token/forward" in analysis.phases["path"].to_list()
     assert analysis.timeline.token_waits.is_empty()
+
+
+def test_the_time_to_the_first_token_begins_with_the_call() -> None:
+    """300 and 700 ns before the step of the prompt, which the GPU finishes 530 ns after its begin;
+    the third was called elsewhere."""
+    analysis = analysis_of(*generated(4, 3, 2, called=(300, 700, 0)))
+    times = analysis.serving_steps["first_token_ns"].to_list()
+    assert times == [830, None, None, None, 1_230, None, None, None, None]
+    serving = analysis.serving.select("kind", "first_token_ns", "first_token_max_ns").rows()
+    assert serving == [("prefill", 1_030, 1_230), ("decode", None, None), ("all", 1_030, 1_230)]
 
 
 def test_a_step_with_many_tokens_is_none_of_them() -> None:
@@ -455,6 +474,16 @@ PICTURES: Final[dict[str, Picture]] = {
     "an engine's name by hand": engine(*[("engine step", 100)] * 4),
     "generate": generated(4, 3, 5),
     "generate in a step": generated(4, 3, rollouts=True),
+    "generate with calls": generated(4, 3, 5, called=(300, 0, 800)),
+    "generate with one call": generated(4, 3, 1, called=(300, 200, 800)),
+    "generate that never ended": [
+        *generated(4, 3, 1),
+        replace(opened(3, None, "generate"), domain=AUTO_DOMAIN),
+    ],
+    "generate on another thread": [
+        *generated(4, 3, 1),
+        replace(opened(3, 9_000, "generate", thread=WORKER), domain=AUTO_DOMAIN),
+    ],
     "late start": late_start(900),
     "later start": late_start(9_000),
     "told to wait for what is recorded": told(
