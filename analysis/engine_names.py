@@ -43,10 +43,17 @@ ENGINE_FORMS: Final = (
     rf" {_N} ctx reqs, (?:{_N} ctx tokens, )?{_N} gen reqs$",
     rf"^step\[(EXTEND|SPLIT_PREFILL|MIXED|DECODE|TARGET_VERIFY) bs={_N}(?: [^\]]*)?\]$",  # SGLang
     rf"^(prefill|decode|eager_decode)\[bs={_N}(?:/{_N})?(?: .*)?\]$",  # ATOM
+    r"^engine step by function\[(prefill|decode)?\]$",  # ours, where no range names a step
 )
 """How these names are written."""
 
-_VLLM, _VLLM_BEFORE, _TENSORRT, _SGLANG, _ATOM = ENGINE_FORMS
+_VLLM, _VLLM_BEFORE, _TENSORRT, _SGLANG, _ATOM, _FUNCTION = ENGINE_FORMS
+
+
+def frame_step(mode: str) -> str:
+    """The name of a step that a function tells, which prefills, decodes, or neither is known."""
+    return f"engine step by function[{mode}]"
+
 
 TOKEN: Final = "token"
 TOKEN_FORM: Final = rf"^token\[(prefill|decode) bs={_N} tok={_N}\]$"
@@ -62,7 +69,8 @@ def engine_numbers(raw: pl.Series) -> EngineNumbers:
     names = raw.alias("name").cast(pl.String).to_frame()
     forms = [_counted(names), _listed(names)]
     columns = [pl.coalesce(form[name] for form in forms) for name in _COUNTED]
-    numbers = pl.select(columns).with_columns(
+    said_kind = names.select(pl.col("name").str.extract(_FUNCTION).alias("said_kind"))
+    numbers = pl.select(*columns, said_kind.to_series()).with_columns(
         pl.coalesce("said_tokens", pl.col("prefill_tokens") + pl.col("decode_tokens")).alias(
             "tokens"
         ),
@@ -94,6 +102,7 @@ def _kind() -> pl.Expr:
         .then(pl.lit("prefill"))
         .when(generates)
         .then(pl.lit("decode"))
+        .otherwise(pl.col("said_kind"))
         .cast(KIND)
     )
 

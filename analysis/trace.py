@@ -43,6 +43,7 @@ class NoteKind(StrEnum):
     UNSOUND_FINDING = "unsound-finding"
     BACKTRACES_OF_LAUNCHES = "backtraces-of-launches"
     CAPTURED_OPERATORS = "captured-operators"
+    ENGINE_FRAMES = "engine-frames"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ N = r"([0-9]{1,12})"
 
 def is_engine_step(name: str) -> bool:
     """§23.1: whether a serving engine wrote this name."""
-    return not is_token(name) and (counted(name) is not None or listed(name) is not None)
+    if is_token(name):
+        return False
+    return by_function(name) is not None or counted(name) is not None or listed(name) is not None
+
+
+def by_function(name: str) -> str | None:
+    """§23.14: what a step does that a function tells, empty where that is not known."""
+    found = re.fullmatch(r"engine step by function\[(prefill|decode|)\]", name)
+    return found[1] if found else None
 
 
 def is_token(name: str) -> bool:
@@ -151,4 +159,6 @@ def engine_numbers(name: str) -> dict[str, Any]:
         row["kind"] = "prefill"
     elif (makes or 0) > 0:
         row["kind"] = "decode"
+    else:
+        row["kind"] = by_function(name) or None
     return row

@@ -36,6 +36,7 @@ from nsysflow.analysis.load.kineto.document import (
     span_ns,
     wait_args_of,
 )
+from nsysflow.analysis.load.kineto.engine_frames import engine_frames
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
@@ -145,6 +146,8 @@ def _trace_of(
     of_nccl, messages = collectives(operators, keys, len(ranges))
     spans = spans_of_threads(operators, events.get("python_function", ()), keys)
     stretches, frames = running(spans)
+    by_function, on_functions = engine_frames(pl.concat([ranges, of_nccl]), spans)
+    ranges = pl.concat([ranges, of_nccl, by_function])
     shapes = Shapes()
     launching = operators_of(operators, spans, calls, ops, shapes)
     captured, from_captures = captured_operators(
@@ -158,7 +161,7 @@ def _trace_of(
         shapes=frame_of((_shape(args) for _, args in kernels), schema.SHAPES),
         copy_details=frame_of((_copy_detail(*copy) for copy in copies), schema.COPY_DETAILS),
         calls=calls,
-        ranges=pl.concat([ranges, of_nccl]),
+        ranges=ranges,
         messages=messages,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document, ops),
@@ -172,7 +175,7 @@ def _trace_of(
         flops=flops_rows(captures),
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
-        notes=(*_notes(ops, ranges), *from_captures),
+        notes=(*_notes(ops, ranges), *from_captures, *on_functions),
     )
 
 

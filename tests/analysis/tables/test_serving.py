@@ -100,6 +100,8 @@ NUMBERS_IN_NAMES: Final = {
     ),
     "token[decode bs=4 tok=4]": ("decode", 4, 0, 4, 4, 0, 4, None, None, None),
     "token[prefill bs=4 tok=40]": ("prefill", 4, 4, 0, 40, 40, 0, None, None, None),
+    "engine step by function[decode]": ("decode", *[None] * 9),
+    "engine step by function[]": (None,) * 10,
     # no engine writes these
     "decode bs=64": (None,) * 10,
     "execute_context_1234567890123(1)_generation_3(3)": (None,) * 10,
@@ -117,6 +119,7 @@ def test_the_numbers_in_a_name_become_columns() -> None:
 
 PIECES = (
     *(" p=1", " d=2", " ctx=", "3", "[4, 5]", "...+6", "eager_"),
+    *("engine step by function[", "decode]"),
     *(" c_sqsq=7", " g_sqsk=9", " sqsq=4", " sqsk=8", "sqsq4sqsk9"),
     *("execute_", "context_", "2", "(6)", "(sq2sk3x)", "_generation_", "new_1_cached_2", "step["),
     *("EXTEND", "MIXED", " bs=3", " toks=4", " c=1", " g=2", " c_sq=5", " g_sk=6", " sk=7", "]"),
