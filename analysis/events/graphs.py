@@ -71,11 +71,13 @@ def node_origins(events: Events) -> NodeOrigins:
 
 
 def captured_before(events: Events, origins: NodeOrigins) -> int:
-    """How many operations have an origin from before the first call, in a process in which our
-    runtime did not open the window: it would have listed the ranges of that capture."""
+    """How many operations have an origin from before the first call, in a process of which no
+    ranges of captures are listed, and in which our runtime did not open the window: it would have
+    listed them."""
     if origins.is_empty():
         return 0
-    ours = events.trace.captures["process"]
+    trace = events.trace
+    ours = pl.concat([trace.captures["process"], trace.graph_ranges["process"]])
     first_ns = pl.lit(events.calls["start_ns"].min(), pl.Int64)
     before = (pl.col("time_ns") < first_ns) & ~pl.col("process").is_in(ours.implode())
     unknown = origins.filter(before)

@@ -44,8 +44,9 @@ class Event(msgspec.Struct, gc=False):
 class Args(msgspec.Struct, gc=False):
     """The arguments of an event that we read.
 
-    Where an annotation of a CUDA graph moved an operation to a lane of the picture, `stream` is
-    that lane, and `original_stream` the stream.
+    `name` is that of a thread; of an operation of a CUDA graph, as `text`, what the program called
+    it when it was captured. Where an annotation of a CUDA graph moved an operation to a lane of the
+    picture, `stream` is that lane, and `original_stream` the stream.
     """
 
     device: Any = None
@@ -59,6 +60,7 @@ class Args(msgspec.Struct, gc=False):
     registers: Any = msgspec.field(name="registers per thread", default=None)
     shared_memory: Any = msgspec.field(name="shared memory", default=None)
     name: Any = None
+    text: Any = msgspec.field(name="str", default=None)
 
 
 class WaitArgs(msgspec.Struct, gc=False):

@@ -37,6 +37,7 @@ from nsysflow.analysis.load.kineto.document import (
     wait_args_of,
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
+from nsysflow.analysis.load.kineto.graph_annotations import graph_annotations
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
@@ -56,6 +57,7 @@ from nsysflow.analysis.load.other_formats import not_a_trace
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.errors import Damaged
+from nsysflow.base.names import printable, some_of
 from nsysflow.runtime.recorders import original_name
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
@@ -153,6 +155,8 @@ def _trace_of(
     captured, from_captures = captured_operators(
         folder, rank_of(document), ranges, calls, ops, shapes, len(operators)
     )
+    said = [args for _, args in (*kernels, *copies, *memsets)]
+    graph_nodes, graph_ranges = graph_annotations(ops, said)
     capture = capture_in(document.ours)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
@@ -165,6 +169,8 @@ def _trace_of(
         messages=messages,
         threads=_threads(events.get("thread_name", []), keys),
         devices=_devices(document, ops),
+        graph_nodes=graph_nodes,
+        graph_ranges=graph_ranges,
         event_records=records,
         waits=waits,
         operators=pl.concat([launching, captured]),
@@ -175,7 +181,11 @@ def _trace_of(
         flops=flops_rows(captures),
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
-        notes=(*_notes(ops, ranges), *from_captures, *on_functions),
+        notes=(
+            *_notes(document, ops, ranges),
+            *from_captures,
+            *on_functions,
+        ),
     )
 
 
@@ -346,8 +356,16 @@ def _devices(document: Document, ops: pl.DataFrame) -> pl.DataFrame:
     return described.join(used, on="device", how="full", coalesce=True).sort("device")
 
 
-def _notes(ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
+def _notes(document: Document, ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
     notes = []
+    events = (event for event in document.events if isinstance(event, Event))
+    if names := sorted({printable(str(one.name))[:40] for one in events if one.ph == "C"}):
+        notes.append(
+            Note(
+                NoteKind.OTHER_COUNTERS,
+                f"counters in this trace are not read: {some_of(names, _MOST)}",
+            )
+        )
     if ops.is_empty():
         notes.append(
             Note(
