@@ -59,6 +59,11 @@ TOKEN: Final = "token"
 TOKEN_FORM: Final = rf"^token\[(prefill|decode) bs={_N} tok={_N}\]$"
 """Our own annotation of one call of the model in `generate`, which is called `TOKEN`."""
 
+_FORMS: Final = (*ENGINE_FORMS, TOKEN_FORM)
+
+_SAID: Final = r"(?s)^(?:step|prefill|decode|eager_decode|token)\[.* {key}=([0-9]{{1,12}})[ \]]"
+"""What follows a key in a list."""
+
 _READS_PROMPTS: Final = ("EXTEND", "SPLIT_PREFILL", "prefill")
 _ONE_TOKEN_EACH: Final = ("DECODE", "decode", "eager_decode")
 """Unless the name says how many."""
@@ -66,10 +71,21 @@ _ONE_TOKEN_EACH: Final = ("DECODE", "decode", "eager_decode")
 
 def engine_numbers(raw: pl.Series) -> EngineNumbers:
     """The numbers in raw names of ranges, row by row; all null where no engine wrote a name."""
+    if raw.is_empty():
+        return ENGINE_NUMBERS.to_frame()
     names = raw.alias("name").cast(pl.String).to_frame()
+    distinct = names.unique()
+    known = distinct.hstack(_numbers_of(distinct).get_columns())
+    rows = names.join(known, on="name", how="left", nulls_equal=True, maintain_order="left")
+    return rows.drop("name")
+
+
+def _numbers_of(names: pl.DataFrame) -> EngineNumbers:
+    """The same of a column `name`."""
+    names = _split(names)
     forms = [_counted(names), _listed(names)]
     columns = [pl.coalesce(form[name] for form in forms) for name in _COUNTED]
-    said_kind = names.select(pl.col("name").str.extract(_FUNCTION).alias("said_kind"))
+    said_kind = names.select(_text(_FUNCTION, 1).alias("said_kind"))
     numbers = pl.select(*columns, said_kind.to_series()).with_columns(
         pl.coalesce("said_tokens", pl.col("prefill_tokens") + pl.col("decode_tokens")).alias(
             "tokens"
@@ -107,9 +123,23 @@ def _kind() -> pl.Expr:
     )
 
 
-def _number(pattern: str, group: int) -> pl.Expr:
-    """A group of the pattern as a whole number; null where it is none of 64 bits."""
-    return pl.col("name").str.extract(pattern, group).cast(pl.Int64, strict=False)
+def _split(names: pl.DataFrame) -> pl.DataFrame:
+    """The names, once through each pattern, which takes 1 ms to compile: `name`, the groups of each
+    form, and what each key says."""
+    name = pl.col("name")
+    groups = (name.str.extract_groups(form).alias(str(_FORMS.index(form))) for form in _FORMS)
+    said = (name.str.extract(_SAID.format(key=key)).cast(pl.Int64).alias(key) for key in _KEYS)
+    return names.with_columns(*groups, *said)
+
+
+def _text(form: str, group: int) -> pl.Expr:
+    """A group of a form."""
+    return pl.col(str(_FORMS.index(form))).struct.field(str(group))
+
+
+def _number(form: str, group: int) -> pl.Expr:
+    """A group of a form as a whole number."""
+    return _text(form, group).cast(pl.Int64)
 
 
 def _counted(names: pl.DataFrame) -> pl.DataFrame:
@@ -142,10 +172,10 @@ def _unknown(columns: Iterable[str]) -> list[pl.Expr]:
 
 def _listed(names: pl.DataFrame) -> pl.DataFrame:
     """The numbers in names that list them by key: `bs=2 toks=96`."""
-    said = {key: _said(key) for key in _KEYS}
-    tokens = pl.coalesce(_said("toks"), _said("tok"))
+    said = {key: pl.col(key) for key in _KEYS}
+    tokens = pl.coalesce("toks", "tok")
     forms = (_SGLANG, _ATOM, TOKEN_FORM)
-    mode = pl.coalesce(pl.col("name").str.extract(form, 1) for form in forms)
+    mode = pl.coalesce(_text(form, 1) for form in forms)
     size = pl.coalesce(_number(form, 2) for form in forms)
     mixed, prompts = mode == "MIXED", mode.is_in(_READS_PROMPTS)
     one_each = pl.when(mode.is_in(_ONE_TOKEN_EACH)).then(size)
@@ -162,7 +192,7 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
         by_mode(said["c_sk"] + said["g_sk"], said["c_sk"], said["g_sk"]),
         _contexts(),
     )
-    alone = pl.col("name").str.extract(_ATOM, 1).is_null() | (said["p"].fill_null(0) == 0)
+    alone = _text(_ATOM, 1).is_null() | (said["p"].fill_null(0) == 0)
     of_prompts, of_others = (
         _pairs(said[f"{key}_sq"], said[f"{key}_sqsq"], said[f"{key}_sqsk"]) for key in "cg"
     )
@@ -190,7 +220,7 @@ def _listed(names: pl.DataFrame) -> pl.DataFrame:
 
 
 _KEYS: Final = (
-    *("c", "g", "p", "d", "sk", "sqsq", "sqsk"),
+    *("c", "g", "p", "d", "sk", "sqsq", "sqsk", "toks", "tok"),
     *(f"{group}_{sums}" for group in "cg" for sums in ("sq", "sk", "sqsq", "sqsk")),
 )
 
@@ -201,8 +231,3 @@ def _contexts() -> pl.Expr:
     whole = rf"(?s)^\w+\[.* ctx=({number}|\[{number}(?:, {number})*\])[ \]]"
     listed = pl.col("name").str.extract(whole, 1).str.extract_all(number)
     return listed.list.eval(pl.element().cast(pl.Int64)).list.sum()
-
-
-def _said(key: str) -> pl.Expr:
-    """What follows `key=` in a list; null where nothing does."""
-    return _number(rf"(?s)^(?:step|prefill|decode|eager_decode|token)\[.* {key}={_N}[ \]]", 1)

@@ -50,9 +50,9 @@ def engine_frames(
         ranges: `schema.RANGES`.
         spans: what ran on each thread, sorted.
     """
-    if ranges["name"].str.contains("|".join(ENGINE_FORMS)).any():
-        return schema.RANGES.to_frame(), ()
     found = [(thread, step) for thread, of_thread in spans.items() for step in _steps(of_thread)]
+    if not found or ranges["name"].str.contains("|".join(ENGINE_FORMS)).any():
+        return schema.RANGES.to_frame(), ()
     rows = [
         (*times, "push_pop", thread & ~ID_MASK, thread, None, frame_step(mode), len(ranges) + row)
         for row, (thread, (times, mode, _)) in enumerate(found)

@@ -146,9 +146,12 @@ def _trace_of(
     opened = [*events.get("user_annotation", []), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
     of_nccl, messages = collectives(operators, keys, len(ranges))
-    spans = spans_of_threads(operators, events.get("python_function", ()), keys)
+    functions = events.get("python_function", ())
+    spans = spans_of_threads(operators, functions, keys)
     stretches, frames = running(spans)
-    by_function, on_functions = engine_frames(pl.concat([ranges, of_nccl]), spans)
+    by_function, on_functions = engine_frames(
+        pl.concat([ranges, of_nccl]), spans if functions else {}
+    )
     ranges = pl.concat([ranges, of_nccl, by_function])
     shapes = Shapes()
     launching = operators_of(operators, spans, calls, ops, shapes)
