@@ -9,17 +9,20 @@ from nsysflow.analysis.engine_names import ENGINE_NUMBERS, TOKEN_FORM, engine_nu
 ENGINE_STEP: Final = "engine step"
 """What all these ranges are called, whatever they do."""
 
+_TOKEN_TIMES: Final = ("called_ns", "token_ns", "token_end_ns")
+
 ENGINE_STEPS: Final = pl.Schema(
     {
         "range": pl.UInt32(),
         "process": pl.Int64(),
         "automatic": pl.Boolean(),
-        "called_ns": pl.Int64(),
+        **dict.fromkeys(_TOKEN_TIMES, pl.Int64()),
         **ENGINE_NUMBERS,
     }
 )
 """A row per step of a serving engine; and per automatic step that is one token of `generate`, which
-was called at `called_ns`."""
+was called at `called_ns`; the range of the token is from `token_ns` to `token_end_ns`, which is
+null where it has not ended."""
 EngineSteps = Annotated[pl.DataFrame, ENGINE_STEPS]
 
 
@@ -41,10 +44,14 @@ def generated_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
 
     Args:
         ranges: automatic steps: `range`, `process`, `start_ns`, `end_ns`.
-        raw: the report's automatic ranges: `process`, `thread`, `start_ns`, `end_ns`, `name`.
+        raw: the report's automatic ranges: `process`, `thread`, `start_ns`, `end_ns`, `ended`,
+            `name`.
     """
-    key = ["process", "thread", "start_ns"]
-    tokens = raw.filter(pl.col("name").str.contains(TOKEN_FORM)).select(*key, "name")
+    tokens = raw.filter(pl.col("name").str.contains(TOKEN_FORM)).select(
+        *("process", "thread", "start_ns", "name"),
+        token_ns="start_ns",
+        token_end_ns=pl.when("ended").then("end_ns"),
+    )
     tokens = _with_call(tokens.sort("start_ns"), raw.filter(pl.col("name") == _CALL))
     steps = ranges.select("range", "process", "end_ns", begun_ns="start_ns").sort("begun_ns")
     inside = (
@@ -60,7 +67,7 @@ def generated_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
         .sort("range")
     )
     numbers = _with_numbers(inside, inside["name"], automatic=True)
-    return numbers.with_columns(inside["called_ns"])
+    return numbers.with_columns(inside[name] for name in _TOKEN_TIMES)
 
 
 _CALL: Final = "generate"
@@ -82,8 +89,7 @@ def _with_call(tokens: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 def _with_numbers(steps: pl.DataFrame, names: pl.Series, *, automatic: bool) -> EngineSteps:
     """`steps` with the numbers in their raw names."""
-    marked = steps[["range", "process"]].with_columns(
-        automatic=pl.lit(automatic), called_ns=pl.lit(None, pl.Int64)
-    )
+    marked = steps[["range", "process"]].with_columns(automatic=pl.lit(automatic))
+    marked = marked.with_columns(pl.lit(None, pl.Int64).alias(name) for name in _TOKEN_TIMES)
     numbers = engine_numbers(names).get_columns()
     return marked.hstack(numbers).match_to_schema(ENGINE_STEPS)

@@ -12,6 +12,7 @@ from nsysflow.analysis.frames.columns import median_ns, p95_ns, percent, std_ns
 from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.steps.engines import StepSpans
 from nsysflow.analysis.tables.steps import timed_steps
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -120,7 +121,8 @@ def serving_steps(view: View) -> pl.DataFrame:
     return (
         timed_steps(view)
         .join(numbers, on="range", maintain_order="left")
-        .join(token_times(view.timeline), on=["range", "device_no"], how="left")
+        .join(between_tokens(view.timeline), on=["range", "device_no"], how="left")
+        .join(first_tokens(view.timeline), on=["range", "device_no"], how="left")
         .join(_class_times(view), on=["range", "device_no"], how="left")
         .with_columns(
             waited,
@@ -215,14 +217,13 @@ def _known_sum(name: str) -> pl.Expr:
     return pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name)
 
 
-def token_times(timeline: Timeline) -> pl.DataFrame:
-    """Per `range` and `device_no` of a step, `between_tokens_ns` if it decodes and `first_token_ns`
-    if it reads a prompt in `generate`."""
+def between_tokens(timeline: Timeline) -> pl.DataFrame:
+    """Per `range` and `device_no` of a step that decodes, `between_tokens_ns`."""
     track = ["process", "device_no"]
     steps = (
         timeline.steps.join(timeline.engine_steps.drop("process", "automatic", "kind"), on="range")
         .join(timeline.engine_steps.select("range", does="kind"), on="range")
-        .join(_ends(timeline), on=["range", "device_no"], how="left")
+        .join(_ends(timeline, timeline.engine_spans), on=["range", "device_no"], how="left")
         .sort(*track, "step")
         .with_columns((pl.col("step") == pl.col("step").max().over(track)).alias("last"))
         .drop_nulls("does")
@@ -244,19 +245,28 @@ def token_times(timeline: Timeline) -> pl.DataFrame:
         .then("step_before")
         .otherwise("tokens_end_ns_before")
     )
-    prompt = pl.col("does") == "prefill"
-    waits = {
-        "between_tokens_ns": pl.when(decodes).then(pl.col("tokens_end_ns") - since),
-        "first_token_ns": pl.when(prompt).then(pl.col("tokens_end_ns") - pl.col("called_ns")),
-    }
-    return given.filter(~pl.col("last")).select("range", "device_no", **waits)
+    return given.filter(decodes & ~pl.col("last")).select(
+        "range", "device_no", (pl.col("tokens_end_ns") - since).alias("between_tokens_ns")
+    )
 
 
-def _ends(timeline: Timeline) -> pl.DataFrame:
-    """Per `range` and `device_no` of a step, `tokens_end_ns`: the end of the last operation that
-    its process launched from the begin of its range to that of the next step's."""
+def first_tokens(timeline: Timeline) -> pl.DataFrame:
+    """Per `range` and `device_no` of a step that reads a prompt in `generate`, `first_token_ns`."""
+    prompts = timeline.engine_steps.filter(pl.col("kind") == "prefill")
+    prompts = prompts.drop_nulls(["called_ns", "token_end_ns"])
+    spans = prompts.select("process", "range", start_ns="token_ns", end_ns="token_end_ns")
+    return prompts.join(_ends(timeline, spans), on="range").select(
+        "range",
+        "device_no",
+        (pl.col("tokens_end_ns") - pl.col("called_ns")).alias("first_token_ns"),
+    )
+
+
+def _ends(timeline: Timeline, spans: StepSpans) -> pl.DataFrame:
+    """Per `range` and `device_no`, `tokens_end_ns`: the end of the last operation that its process
+    launched in the span, of those that overlap in the one that began last."""
     ops = timeline.ops.select("process", "device_no", "end_ns", time_ns="launch_start_ns")
-    at = step_at(timeline.engine_spans, ops, timeline.events.axis)
+    at = step_at(spans, ops, timeline.events.axis)
     return (
         ops.with_columns(at)
         .drop_nulls("range")

@@ -97,34 +97,57 @@ def _waits_in(report: Report, process: int, begin: int, end: int) -> list[int]:
 
 
 def first_token(report: Report, step: Step) -> int | None:
-    """§23.13: from the call of `generate` to the end of the step that reads its prompt."""
-    known = engine_steps(report)
-    mine = [one for one in known if (one.process, one.device) == (step.process, step.device)]
-    end = token_end(report, step)
-    if known[step]["kind"] != "prefill" or step == mine[-1] or end is None:
+    """§23.13: from the call of `generate` to the end of what was launched in the token's range."""
+    prompts = prompt_tokens(report)
+    if step not in prompts:
         return None
-    ours = [
-        one
-        for one in report.trace.ranges
-        if one.domain == AUTOMATIC
-        and one.process == step.process
-        and (one.end_ns is None or one.end_ns >= one.start_ns)
-    ]
-    tokens = [
-        one
-        for one in ours
-        if is_token(one.name) and step.range_.start_ns <= one.start_ns < step.range_.end_ns
-    ]
-    if step.range_.name == ENGINE_STEP or not tokens:
-        return None
-    token = tokens[0]
-    calls = [
-        one
-        for one in ours
-        if (one.name, one.thread) == ("generate", token.thread) and one.start_ns <= token.start_ns
-    ]
-    last = max(calls, key=lambda one: (one.start_ns, -ended(one)), default=None)
-    return None if last is None or ended(last) <= token.start_ns else end - last.start_ns
+    token, call = prompts[step]
+    ends = []
+    for index in report.on(step.device):
+        launch, op = report.calls.launch[index], report.ops[index]
+        if launch is None or op.process != step.process:
+            continue
+        at_ns = report.calls.calls[launch].start_ns
+        before = [
+            one
+            for one, _ in prompts.values()
+            if one.process == op.process and one.start_ns <= at_ns
+        ]
+        if before and max(before, key=lambda one: one.start_ns) == token and at_ns < ended(token):
+            ends.append(op.end_ns)
+    return max(ends) - call.start_ns if ends else None
+
+
+@once
+def prompt_tokens(report: Report) -> dict[Step, tuple[Range, Range]]:
+    """§23.13: the token and the call of each step that reads a prompt in `generate`."""
+    found = {}
+    for step, numbers in engine_steps(report).items():
+        ours = [
+            one
+            for one in report.trace.ranges
+            if one.domain == AUTOMATIC
+            and one.process == step.process
+            and (one.end_ns is None or one.end_ns >= one.start_ns)
+        ]
+        tokens = [
+            one
+            for one in ours
+            if is_token(one.name) and step.range_.start_ns <= one.start_ns < step.range_.end_ns
+        ]
+        if step.range_.name == ENGINE_STEP or not tokens or numbers["kind"] != "prefill":
+            continue
+        token = tokens[0]
+        calls = [
+            one
+            for one in ours
+            if (one.name, one.thread) == ("generate", token.thread)
+            and one.start_ns <= token.start_ns
+        ]
+        last = max(calls, key=lambda one: (one.start_ns, -ended(one)), default=None)
+        if last is not None and ended(last) > token.start_ns and token.end_ns is not None:
+            found[step] = token, last
+    return found
 
 
 def ended(one: Range) -> float:

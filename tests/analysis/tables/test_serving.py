@@ -20,7 +20,7 @@ from tests.analysis.load.kineto import traces as kineto
 from tests.analysis.tables.test_operators import called, tensor
 from tests.exports import write_export
 from tests.oracle import engine_names
-from tests.oracle.model import Device, Operator, OperatorShape, PlainTrace, to_trace
+from tests.oracle.model import Device, Operator, OperatorShape, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces
 from tests.tiny import (
@@ -336,6 +336,17 @@ def test_the_time_to_the_first_token_begins_with_the_call() -> None:
     assert serving == [("prefill", 1_030, 1_230), ("decode", None, None), ("all", 1_030, 1_230)]
 
 
+def with_sampler(*rows: Row) -> list[Row]:
+    """The same, and a sampler that runs after the next step has begun, in the first token."""
+    step = replace(opened(60, 61, "call"), domain=AUTO_DOMAIN)
+    return [*rows, step, launch(80, 85, 999), kernel(540, 700, 999)]
+
+
+def test_the_sampler_counts_as_long_as_the_token_lasts() -> None:
+    analysis = analysis_of(*with_sampler(*generated(4, 3, called=(300, 0))))
+    assert analysis.serving_steps["first_token_ns"].drop_nulls().to_list() == [1_000]
+
+
 def test_a_step_with_many_tokens_is_none_of_them() -> None:
     assert analysis_of(*generated(4, 3, rollouts=True)).serving_steps.is_empty()
 
@@ -482,6 +493,11 @@ PICTURES: Final[dict[str, Picture]] = {
     "generate that never ended": [
         *generated(4, 3, 1),
         replace(opened(3, None, "generate"), domain=AUTO_DOMAIN),
+    ],
+    "generate with a sampler": with_sampler(*generated(4, 3, 2, called=(300, 0, 100))),
+    "a token that never ended": [
+        replace(row, end_ns=None) if isinstance(row, Range) and row.start_ns == 4_005 else row
+        for row in generated(4, 3, 2, called=(300, 200, 100))
     ],
     "generate on another thread": [
         *generated(4, 3, 1),
