@@ -44,7 +44,8 @@ OPERATIONS: Final = Frame(
     """One row per GPU operation, by lane, start and launch. `name` is a kernel's short name,
     `full_name` its demangled one. `class` is a kernel's class (`communication` for `comm`), or
     `copy HtoD`, …, `memset`, `graph`. `call` is the row of its launch in CALLS, `phase` its path.
-    `bytes` are of copies, `shape` is the row of a kernel in the trace's SHAPES.""",
+    `bytes` are of copies. `shape` is the row of a kernel in the trace's SHAPES, `copy` that of a
+    copy in its COPY_DETAILS.""",
     {
         **_ROW,
         **_TIME,
@@ -55,13 +56,24 @@ OPERATIONS: Final = Frame(
         "phase": pl.UInt32(),
         "bytes": pl.Int64(),
         "shape": pl.UInt32(),
+        "copy": pl.UInt32(),
+        "correlation": pl.Int64(),
+        "graph_node": pl.Int64(),
     },
 )
 
 CALLS: Final = Frame(
     """One row per CUDA call, by lane and start, the longest first. `class` is the cause that it
     makes; `source` and `via` are lines of the program and of its framework.""",
-    {**_ROW, **_TIME, "name": _NAME, "class": CAUSE, "source": _NAME, "via": _NAME},
+    {
+        **_ROW,
+        **_TIME,
+        "name": _NAME,
+        "class": CAUSE,
+        "source": _NAME,
+        "via": _NAME,
+        "correlation": pl.Int64(),
+    },
 )
 
 RANGES: Final = Frame(

@@ -82,6 +82,9 @@ def operations(timeline: Timeline, lanes: Lanes, call_place: pl.Series) -> Place
         timeline.attribution.path_of(ops["node"]).alias("phase"),
         _bytes(timeline, ops),
         pl.when(pl.col("kind") == "kernel").then("detail").alias("shape"),
+        pl.when(pl.col("kind") == "memcpy").then("detail").alias("copy"),
+        "correlation",
+        "graph_node",
     )
     placed = sorted_by_lane(rows, lanes.numbered("stream", lanes.stream_no))
     drawn = with_depths(placed.rows).select(OPERATIONS.names()).match_to_schema(OPERATIONS)

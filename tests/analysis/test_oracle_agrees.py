@@ -125,6 +125,7 @@ def written(analysis: Analysis, name: str) -> Rows:
         "phase": paths,
         "first": tracks.host_stacks.select("start_ns", "end_ns").rows(),
         "shape": analysis.trace.shapes.rows(),
+        "copy": analysis.trace.copy_details.rows(),
     }
     frame: pl.DataFrame = getattr(tracks, name)
     rows = frame.to_dicts()

@@ -108,6 +108,9 @@ def operations(report: Report) -> list[Row]:
                 "phase": joined(path) if path else None,
                 "bytes": None if op.copy is None else op.copy.bytes,
                 "shape": None if op.shape is None else astuple(op.shape),
+                "copy": None if op.copy is None else astuple(op.copy),
+                "correlation": op.correlation,
+                "graph_node": op.graph_node,
             }
         )
     return with_depths(rows)
@@ -128,6 +131,7 @@ def calls(report: Report) -> list[Row]:
                 "class": report.calls.classes[index],
                 "source": source,
                 "via": via,
+                "correlation": call.correlation,
             }
         )
     return with_depths(rows)
