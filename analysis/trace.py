@@ -39,6 +39,7 @@ class NoteKind(StrEnum):
     SLOWED_GRAPHS = "slowed-graphs"
     RUN = "run"
     LEFT_OUT = "left-out"
+    CUT_OFF = "cut-off"
     UNFIT_RANKS = "unfit-ranks"
     UNSOUND_FINDING = "unsound-finding"
     BACKTRACES_OF_LAUNCHES = "backtraces-of-launches"
@@ -78,6 +79,10 @@ IMPORT_ERRORS: Final = (
 """nsys could not read all of what it had recorded: `Importer error status: …`, `Wrong event order
 has been detected`, `Cannot find string for an exterior index` (XLA's ranges, nsys 2025.3).
 """
+
+
+Collector = Literal["nsys", "kineto", "rocprof"]
+"""What records a program."""
 
 
 def _empty(columns: pl.Schema) -> pl.DataFrame:
@@ -144,7 +149,7 @@ class Trace:
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))
-    collector: Literal["nsys", "kineto", "rocprof"] = "nsys"
+    collector: Collector = "nsys"
     source: str = ""
     notes: tuple[Note, ...] = ()
     scratch: Scratch | None = None

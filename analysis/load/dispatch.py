@@ -13,12 +13,14 @@ from nsysflow.analysis.load.canonical import trace_of
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.folders import folder_export, read_folder
 from nsysflow.analysis.load.other_formats import not_a_report
+from nsysflow.analysis.load.pftrace.wire import is_pftrace
 from nsysflow.analysis.load.rocpd.read import read_rocpd
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.load.unpacking import (
     MAGICS,
     NSYS_SUFFIXES,
+    PERFETTO_SUFFIXES,
     ROCPD_SUFFIX,
     Export,
     export_of,
@@ -43,10 +45,13 @@ ENDINGS: Final = (
     *(f"{ending}{packed}" for ending in (".sqlite", ".trace.json") for packed in ("", *_PACKED)),
     *NSYS_SUFFIXES,
     ROCPD_SUFFIX,
+    *(f"{ending}{packed}" for ending in PERFETTO_SUFFIXES for packed in ("", *_PACKED)),
 )
 """Endings of reports, the most likely first."""
 
-_HEAD_BYTES: Final = 512
+HEAD_BYTES: Final = 512
+"""So much of a file is enough to know its format."""
+
 _TAR_MAGIC: Final = slice(257, 262)
 
 
@@ -61,8 +66,9 @@ def load(
 
     Args:
         path: an nsys SQLite export, plain or compressed (`.xz`, `.gz`, `.zst`); a `parquetdir` or
-            `arrowdir` export; an `.nsys-rep`; a run's folder; a torch.profiler (Kineto) trace; or a
-            rocpd database of rocprofv3.
+            `arrowdir` export; an `.nsys-rep`; a run's folder; a torch.profiler (Kineto) trace; a
+            rocpd database of rocprofv3; or a trace in Perfetto's format of torch.profiler,
+            rocprofv3 or nsysflow.
         export: exports an `.nsys-rep` (report, SQLite file); without it, that is an error.
         shapes: also read how kernels were launched (grid, block, registers, shared memory), or
             only their grid. The `kernels` table needs all of it, findings need the grid. It is a
@@ -170,6 +176,10 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
         if is_rocpd(path, shown):
             return read_rocpd(path, shown, report, scratch)
         return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
+    if is_pftrace(head):
+        from nsysflow.analysis.load.pftrace.read import read_pftrace  # most reports are of nsys
+
+        return read_pftrace(path, shown, report, scratch)
     if is_json(head):
         from nsysflow.analysis.load.kineto.read import read_kineto  # most reports are of nsys
 
@@ -197,7 +207,7 @@ def _head(path: Path, shown: str) -> bytes:
             f"cat {quote(shown)} > REPORT",
         )
     with path.open("rb") as file:
-        head = file.read(_HEAD_BYTES)
+        head = file.read(HEAD_BYTES)
     if not head:
         raise Damaged(
             f"{shown} is empty (0 bytes): the program that should have written it did not finish",

@@ -58,13 +58,6 @@ FORMATS: Final = (
         name=r"\.xplane\.pb",
     ),
     Format(
-        is_a="a trace of Perfetto",
-        advice="Record in a format that nsysflow reads: a rocpd database of rocprofv3, or a trace"
-        " of torch.profiler",
-        command=f"{ROCPROF}\n{_TORCH}",
-        name=r"\.(?:pftrace|perfetto-trace|perfetto)",
-    ),
-    Format(
         is_a="a memory snapshot of PyTorch: allocations, and no kernels",
         advice="Look at it on https://pytorch.org/memory_viz, and record a timeline for nsysflow",
         command="nsysflow profile -- COMMAND",
@@ -128,7 +121,7 @@ def not_a_report(path: Path, shown: str) -> NotAReport:
             return _error(kind, shown)
     return NotAReport(
         f"{shown} is not an SQLite file, nor another report that nsysflow reads (.nsys-rep,"
-        " parquetdir, arrowdir, torch.profiler trace, rocpd database)",
+        " parquetdir, arrowdir, torch.profiler trace, rocpd database, Perfetto trace)",
         "Export a report",
         "nsys export --type sqlite REPORT.nsys-rep",
     )
@@ -156,6 +149,23 @@ def not_a_trace(content: bytes, shown: str, why: str, *, written_by: str = "") -
         f"{shown} is {what}, but not a trace of torch.profiler: {why}",
         "Write one from the program",
         _TORCH,
+    )
+
+
+def not_a_perfetto_trace(categories: Iterable[str], shown: str) -> NotAReport:
+    """The error for a trace of Perfetto that another program wrote.
+
+    Args:
+        categories: some of those of its events.
+        shown: its name in messages.
+    """
+    found = ", ".join(category[:40] for category in categories)
+    return NotAReport(
+        f"{shown} is a trace of Perfetto, but not of torch.profiler, rocprofv3 or nsysflow: it has"
+        f" {f'events of {found}' if found else 'none of their events'}",
+        "Record in a format that nsysflow reads: a rocpd database of rocprofv3, or a trace of"
+        " torch.profiler",
+        f"{ROCPROF}\n{_TORCH}",
     )
 
 

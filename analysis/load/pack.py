@@ -15,9 +15,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.source_files import shown_files
-from nsysflow.analysis.load.dispatch import is_json, opened
+from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark, slim_payload
+from nsysflow.analysis.load.pftrace.wire import is_pftrace
 from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sampled import (
@@ -79,7 +80,7 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
             ("mark", slim_mark),
             ("name", without_private),
             ("payload", slim_payload),
-            ("loss", _loss),
+            ("loss", loss_message),
         ):
             db.create_function(name, 1, _on_text(function), deterministic=True)
         db.execute("BEGIN")
@@ -240,7 +241,7 @@ def _string_ids(present: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, s
                 yield table.name, column
 
 
-def _loss(text: str) -> str | None:
+def loss_message(text: str) -> str | None:
     """A message on lost events or a failed import, without paths; None for any other message."""
     return _PATH.sub("(path)", text) if _LOSS.search(text) else None
 
@@ -313,7 +314,13 @@ def _require_export(source: Path, shown: str) -> None:
             " packed",
             *record_again(collector="nsys"),
         )
-    if begins != MAGIC:
+    if is_pftrace(begins):
+        raise NotAReport(
+            f"{shown} is a trace in Perfetto's format, and only an SQLite export of nsys can be"
+            " packed",
+            *record_again(collector="nsys"),
+        )
+    if not begins.startswith(MAGIC):
         raise NotAReport(
             f"{shown} is not an SQLite export, and only those can be packed",
             "Export a report",
@@ -328,9 +335,9 @@ def _require_export(source: Path, shown: str) -> None:
 
 
 def _beginning(path: Path) -> bytes:
-    """The first bytes of a file, by which SQLite is recognised."""
+    """The first bytes of a file, by which its format is recognised."""
     with path.open("rb") as file:
-        return file.read(len(MAGIC))
+        return file.read(HEAD_BYTES)
 
 
 @contextmanager

@@ -148,6 +148,9 @@ _PACKED_NAME: Final = re.compile(r"(\.xz|\.gz|\.zst|/)$")
 ROCPD_SUFFIX: Final = ".db"
 """What rocprofv3 calls its databases: `HOST/PID_results.db`."""
 
+PERFETTO_SUFFIXES: Final = (".pftrace", ".perfetto-trace")
+"""What traces in Perfetto's format are called."""
+
 ROCPROF: Final = "rocprofv3 --runtime-trace --output-format rocpd -- COMMAND"
 """Records HIP's calls, markers, RCCL's calls, copies and kernels."""
 

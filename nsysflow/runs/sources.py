@@ -13,7 +13,7 @@ from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import dispatch
 from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.analysis.load.export_tables import Shapes
-from nsysflow.analysis.load.unpacking import MAGICS
+from nsysflow.analysis.load.unpacking import MAGICS, PERFETTO_SUFFIXES
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import NotAReport, SelectionError
 from nsysflow.base.names import distinct_names, report_name
@@ -129,6 +129,9 @@ def _reports_in(folder: Path) -> list[Path]:
         if not folder.is_dir() or is_report(folder):
             return []
         there = [each for each in folder.iterdir() if each.name.endswith(ENDINGS)]
+        there = [
+            each for each in there if not any(end in each.name for end in PERFETTO_SUFFIXES)
+        ] or there
     except PermissionError:  # the loader says it better
         return []
     by_name: dict[str, Path] = {}

@@ -62,7 +62,9 @@ from nsysflow.runtime.recorders import original_name
 
 _CALLS: Final = ("cuda_runtime", "cuda_driver")
 _GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
-_HOST: Final = (*_CALLS, "cpu_op", "python_function", "user_annotation")
+HOST: Final = (*_CALLS, "cpu_op", "python_function", "user_annotation")
+"""Categories of what the host did."""
+
 _RENAMED: Final = {
     "operator": "cpu_op",
     "runtime": "cuda_runtime",
@@ -98,11 +100,11 @@ def read_kineto(path: Path, shown: str, report: str, folder: Path) -> Trace:
     content = path.read_bytes()
     document = _document(content, shown)
     events = _by_category(document)
-    if not any(events.get(category) for category in (*_HOST, *_GPU)):
+    if not any(events.get(category) for category in (*HOST, *_GPU)):
         others = ", ".join(sorted(category[:40] for category in events if category)[:_MOST])
         raise not_a_trace(content, shown, "it has none of its events", written_by=others)
     try:
-        return _trace_of(document, events, report, folder)
+        return trace_of_events(document, events, report, folder)
     except OddEvent as error:
         raise Damaged(f"{shown} is corrupt: an event has {error}", *_WRITE_AGAIN) from None
 
@@ -133,10 +135,16 @@ def _by_category(document: Document) -> dict[str, list[Event]]:
     return events
 
 
-def _trace_of(
+def trace_of_events(
     document: Document, events: Mapping[str, list[Event]], report: str, folder: Path
 ) -> Trace:
-    keys = thread_keys(event for category in _HOST for event in events.get(category, ()))
+    """What the events of each category say; `document` has what stands beside them. Traces of
+    captures may lie in `folder`.
+
+    Raises:
+        OddEvent: an event is not as torch.profiler writes it.
+    """
+    keys = thread_keys(event for category in HOST for event in events.get(category, ()))
     process = _main_process(keys)
     calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
     kernels, copies, memsets = (_with_args(events.get(category, ())) for category in _GPU)

@@ -199,9 +199,6 @@ def _copies(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
     for side in ("src", "dst"):
         copies = _looked_up(copies, f"{side}_agent_id", gpus.rename({"device": side}))
     source, target = pl.col("src"), pl.col("dst")
-    stated = (
-        pl.col("string").str.to_uppercase().str.extract(r"((?:HOST|DEVICE)_TO_(?:HOST|DEVICE))")
-    )
     direction = (
         pl.when(source == target)
         .then(pl.lit("DtoD"))
@@ -211,7 +208,7 @@ def _copies(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("HtoD"))
         .when(source.is_not_null())
         .then(pl.lit("DtoH"))
-        .otherwise(stated.replace_strict(_STATED, default="unknown", return_dtype=pl.String))
+        .otherwise(stated_direction(pl.col("string")))
     )
     name = pl.format("memcpy {}", direction)
     copies = copies.with_columns(
@@ -221,6 +218,12 @@ def _copies(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
         name.alias("short_name"),
     )
     return copies.drop_nulls(["start_ns", "end_ns", "device"])
+
+
+def stated_direction(name: pl.Expr) -> pl.Expr:
+    """The direction of a copy by its name."""
+    stated = name.str.to_uppercase().str.extract(r"((?:HOST|DEVICE)_TO_(?:HOST|DEVICE))")
+    return stated.replace_strict(_STATED, default="unknown", return_dtype=pl.String)
 
 
 def _ops(rows: pl.DataFrame, kind: str) -> pl.DataFrame:

@@ -216,6 +216,14 @@ class Packets:
         """Write the TrackDescriptor of a track."""
         self._write(track_descriptor=self.protos.TrackDescriptor(uuid=uuid, **fields))
 
+    def tell(self, number: int, content: bytes) -> None:
+        """Write a packet with a field that Perfetto does not know: its number and its bytes."""
+        known = bytes(
+            self.protos.TracePacket(trusted_packet_sequence_id=_SEQUENCE).SerializeToString()
+        )
+        told = field_key(number, BYTES) + varint(len(content)) + content
+        self.out.write(framed_packet(known + told))
+
     def write_slices(self, rows: pl.DataFrame, columns: PacketColumns) -> None:
         """Write each row as a slice. The slices of a track do not overlap, and are in order."""
         for part in rows.iter_slices(_ROWS):

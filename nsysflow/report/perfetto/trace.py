@@ -6,8 +6,18 @@ from typing import BinaryIO, Final, Self
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.load.pftrace.exported import (
+    BYTES_MOVED,
+    CORRELATION,
+    FULL_NAME,
+    GRAPH_NODE,
+    MEMORY,
+    SHAPE,
+)
 from nsysflow.analysis.schema import CAUSE
+from nsysflow.analysis.trace import Trace
 from nsysflow.analysis.tracks.tracks import Tracks
+from nsysflow.report.perfetto.beside import tell_report
 from nsysflow.report.perfetto.lanes import PerfettoLanes
 from nsysflow.report.perfetto.packets import PacketColumns, Packets
 from nsysflow.report.pictures import clocks_of
@@ -181,12 +191,14 @@ def gap_parts(gaps: pl.DataFrame) -> pl.DataFrame:
 
 _STEPS: Final = PacketColumns(category="kind")
 _RANGES: Final = PacketColumns(texts=("note",))
-_CALLS: Final = PacketColumns(category="class", texts=("source", "via"), flows="flows")
+_CALLS: Final = PacketColumns(
+    category="class", texts=("source", "via"), numbers=(CORRELATION,), flows="flows"
+)
 _PLAIN: Final = PacketColumns()
 _OPERATIONS: Final = PacketColumns(
     category="class",
-    texts=("full_name", "phase", "grid"),
-    numbers=("bytes",),
+    texts=(FULL_NAME, "phase", *SHAPE, *MEMORY),
+    numbers=(BYTES_MOVED, CORRELATION, GRAPH_NODE),
     flows="flows",
     flow_in="flow",
 )
@@ -216,13 +228,15 @@ def write_trace(results: Results, out: BinaryIO) -> int:
         tracks = _shift_tracks(analysis.tracks, shift_ns)
         flows = Flows.of_tracks(tracks, last_flow + 1)
         lanes = PerfettoLanes.of_trace(analysis.trace, packets, several=several, used=used)
+        first = lanes.describe(tracks)
+        tell_report(packets, analysis.timeline.events, tracks.lanes, first, shift_ns)
         _Report(
             tracks=tracks,
             packets=packets,
             lanes=lanes,
-            first=lanes.describe(tracks),
+            first=first,
             flows=flows,
-            shapes=analysis.trace.shapes,
+            trace=analysis.trace,
         ).write()
         last_flow = flows.last
     return packets.slices
@@ -259,7 +273,7 @@ class _Report:
         lanes: its tracks.
         first: the first track of each lane.
         flows: its flows.
-        shapes: `schema.SHAPES` of its kernels; empty where that was not read.
+        trace: its frames.
     """
 
     tracks: Tracks
@@ -267,7 +281,7 @@ class _Report:
     lanes: PerfettoLanes
     first: pl.Series
     flows: Flows
-    shapes: pl.DataFrame
+    trace: Trace
 
     def write(self) -> None:
         """Write all of it. Calls come before operations, so that an arrow between two of the same
@@ -303,19 +317,26 @@ class _Report:
         ops = self.tracks.operations
         full = pl.when(pl.col("full_name") != pl.col("name")).then("full_name")
         return ops.with_columns(
-            full.alias("full_name"),
-            self._grid_names(ops["shape"]),
+            full.alias(FULL_NAME),
+            *self._shape_texts(ops["shape"]),
+            *(self.trace.copy_details[of][ops["copy"]].cast(pl.String).alias(of) for of in MEMORY),
             self._phase_names(ops["phase"]),
             self.flows.into_operations.alias("flow"),
             self.flows.of_operations.alias("flows"),
         )
 
-    def _grid_names(self, shape: pl.Series) -> pl.Series:
-        """The grid of each kernel, e.g. `132 x 1 x 1`; null where it was not read."""
-        known = shape.set(shape >= len(self.shapes), None)
-        sides = (pl.col(f"grid_{side}") for side in "xyz")
-        grids = self.shapes.select(pl.format("{} x {} x {}", *sides).alias("grid"))
-        return grids["grid"][known]
+    def _shape_texts(self, shape: pl.Series) -> list[pl.Series]:
+        """How each kernel was launched, its grid e.g. as `132 x 1 x 1`; null where it was not
+        read."""
+        shapes = self.trace.shapes
+        known = shape.set(shape >= len(shapes), None)
+        sides = (
+            pl.format("{} x {} x {}", *(f"{of}_{axis}" for axis in "xyz")).alias(of)
+            for of in ("grid", "block")
+        )
+        others = pl.col("registers", "shared_bytes").cast(pl.String)
+        texts = shapes.select(*sides, others)
+        return [texts[name][known] for name in SHAPE]
 
     def _gap_rows(self) -> pl.DataFrame:
         """The parts of gaps. What is known of the whole gap is at its largest part."""

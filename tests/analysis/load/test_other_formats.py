@@ -13,14 +13,13 @@ from nsysflow.analysis.load import load
 from nsysflow.analysis.load.other_formats import FORMATS
 from nsysflow.base.errors import NotAReport
 
-PERFETTO: Final = b"\x0a\x10abc"
+XPLANE: Final = b"\x0a\x05\x08\x01\x12\x01a"
 EVENT: Final = {"ph": "X", "cat": "blink", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
 
 FILES: Final[dict[str, tuple[bytes, str]]] = {
     "kernels.ncu-rep": (b"NVR\0", "a report of Nsight Compute"),
     "run.qdstrm": (b"x", "an unfinished recording of Nsight Systems"),
-    "host.xplane.pb": (PERFETTO, "a profile of XLA"),
-    "run.pftrace": (PERFETTO, "a trace of Perfetto"),
+    "host.xplane.pb": (XPLANE, "a profile of XLA"),
     "snapshot.pickle": (pickle.dumps({"segments": [], "x": 1}), "a memory snapshot of PyTorch"),
     "weights.pkl": (pickle.dumps({"weight": 1}), "a Python pickle"),
     "kernel_trace.csv": (b'"Kind","Agent_Id","Queue_Id"\n', "a CSV table of rocprof"),

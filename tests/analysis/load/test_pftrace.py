@@ -1,0 +1,445 @@
+"""Traces in Perfetto's format: of rocprofv3, of torch.profiler's monitor, and our own."""
+
+import gzip
+import json
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
+from polars.testing import assert_frame_equal
+
+import nsysflow
+from nsysflow.analysis import schema
+from nsysflow.analysis.load import load
+from nsysflow.analysis.load.pack import pack
+from nsysflow.analysis.load.pftrace.contents import read_contents
+from nsysflow.analysis.load.pftrace.exported import FRAMES
+from nsysflow.analysis.load.pftrace.slices import slices_of
+from nsysflow.analysis.load.pftrace.wire import Block, Malformed, fields_of, is_pftrace
+from nsysflow.analysis.trace import NoteKind, Trace
+from nsysflow.base.errors import Damaged, NotAReport, NsysflowError
+from nsysflow.report.perfetto.packets import field_key, framed_packet
+from nsysflow.report.perfetto.packets import varint as encoded
+from nsysflow.report.perfetto.trace import write_trace
+from nsysflow.report.results import Origin, Results
+from tests.analyses import EXAMPLES, OF_REPORT, analysed, run_of
+from tests.analyses import loaded as report_of
+from tests.analysis.load.frames import assert_schemas
+from tests.oracle import pftrace as oracle
+from tests.pftrace import BOOTTIME, PID, Rocprof, monitor_trace
+
+KINETO: Final = Path("tests/data/h200-kineto.pt.trace.json.gz")
+MAIN: Final = PID << 24 | PID
+
+
+def loaded(tmp_path: Path, content: bytes, name: str = "run.pftrace") -> Trace:
+    path = tmp_path / name
+    path.write_bytes(content)
+    trace = load(path)
+    assert_schemas(trace)
+    return trace
+
+
+def step(*, converted: bool = False) -> Rocprof:
+    """A step of rocprofv3: a kernel, a wait for it, a copy to the GPU."""
+    run = Rocprof(converted=converted)
+    run.call(0, 200, 9, "step 1", "marker_api")
+    run.call(5, 10, 1)
+    run.kernel(12, 40, 1)
+    run.call(41, 100, 2, "hipDeviceSynchronize_spt")
+    run.call(110, 150, 3, "hipMemcpy")
+    run.copy(120, 149, 3, "CPU-0", "GPU-0", 4096, "HOST_TO_DEVICE")
+    return run
+
+
+@pytest.mark.parametrize("converted", [False, True])
+def test_a_trace_of_rocprofv3_tells_what_its_database_does(
+    tmp_path: Path, *, converted: bool
+) -> None:
+    trace = loaded(tmp_path, step(converted=converted).content())
+    assert (trace.report, trace.collector) == ("run", "rocprof")
+    assert trace.ops.drop("graph_node", "detail", "short_name").rows() == [
+        ("kernel", 12, 40, 0, PID << 24, 1, 1, "add"),
+        ("memcpy", 120, 149, 0, PID << 24, 1, 3, "memcpy HtoD"),
+    ]
+    grid = (2, 2, 1, 32, 2, 1) if converted else (4, 1, 1, 64, 1, 1)
+    assert trace.shapes.rows() == [(*grid, 32, 1024)]
+    assert trace.copy_details.rows() == [(4096, "HtoD", None, "device")]
+    assert trace.calls.select("start_ns", "end_ns", "thread", "correlation", "name").rows() == [
+        (5, 10, MAIN, 1, "hipLaunchKernel"),
+        (41, 100, MAIN, 2, "hipDeviceSynchronize"),
+        (110, 150, MAIN, 3, "hipMemcpy"),
+    ]
+    assert trace.ranges.select("start_ns", "end_ns", "kind", "thread", "name").rows() == [
+        (0, 200, "push_pop", MAIN, "step 1")
+    ]
+    assert trace.threads.rows() == [(PID << 24, MAIN, "python")]
+    assert {note.kind for note in trace.notes} == {NoteKind.NOT_CARRIED}
+    gaps = nsysflow.analyze(trace).gaps
+    assert gaps.select("duration_ns", "cause").rows() == [(80, "sync")]
+
+
+def test_copies_have_the_direction_that_they_are_named_for(tmp_path: Path) -> None:
+    run = Rocprof()
+    ways = [
+        ("CPU-0", "GPU-1", "HOST_TO_DEVICE"),
+        ("GPU-1", "CPU-0", "DEVICE_TO_HOST"),
+        ("GPU-0", "GPU-0", "DEVICE_TO_DEVICE"),
+        ("GPU-0", "GPU-1", "DEVICE_TO_DEVICE"),
+        ("CPU-0", "CPU-1", "HOST_TO_HOST"),
+    ]
+    for at, (source, target, way) in enumerate(ways):
+        run.copy(10 * at, 10 * at + 5, at, source, target, 64, way)
+    trace = loaded(tmp_path, run.content())
+    assert trace.ops["device"].to_list() == [1, 1, 0, 1]
+    assert trace.copy_details["direction"].to_list() == ["HtoD", "DtoH", "DtoD", "PtoP"]
+    assert [note.kind for note in trace.notes].count(NoteKind.UNUSABLE_ROWS) == 1
+
+
+_EDGES = st.lists(
+    st.tuples(st.sampled_from([1, 2]), st.integers(0, 6), st.integers(1, 2)), max_size=14
+)
+
+
+few = settings(max_examples=2 * EXAMPLES, deadline=None)
+
+
+@few
+@given(edges=_EDGES)
+def test_slices_end_where_the_slow_reading_says(edges: list[tuple[int, int, int]]) -> None:
+    out = Rocprof()
+    for of, time, track in edges:
+        out.out.event(time, BOOTTIME, type=of, track_uuid=track)
+    expected = [(one.time_ns, one.end_ns, one.track) for one in oracle.slices(out.content())[0]]
+    contents = read_contents(BytesIO(out.content()), frozenset())
+    found = slices_of(contents.events).select("start_ns", "end_ns", "track").rows()
+    assert found == expected
+
+
+_TIMES = st.tuples(st.integers(0, 60), st.integers(0, 40))
+_CORRELATIONS = st.integers(0, 4)
+_CATEGORY_OF = {"hipLaunchKernel": "hip_api", "hsa_signal": "hsa_api", "ncclAllReduce": "rccl_api"}
+_CALL_NAMES = st.sampled_from([*_CATEGORY_OF, "roctxMarkA", "forward"])
+_CALLS = st.tuples(
+    st.just("call"), _TIMES, _CORRELATIONS, _CALL_NAMES, st.sampled_from([PID, 12]), _CORRELATIONS
+)
+_KERNELS = st.tuples(
+    st.just("kernel"),
+    _TIMES,
+    _CORRELATIONS,
+    st.sampled_from(["add", "mul<int>"]),
+    st.sampled_from(["GPU-0", "Agent-3", "7"]),
+    st.integers(0, 2),
+)
+_WAYS = st.sampled_from([*oracle.DIRECTIONS, "HOST_TO_HOST"])
+_AGENTS = st.sampled_from(["CPU-0", "GPU-0", "GPU-1"])
+_COPIES = st.tuples(st.just("copy"), _TIMES, _CORRELATIONS, _AGENTS, _AGENTS, _WAYS)
+_EVENTS = st.lists(st.one_of(_CALLS, _KERNELS, _COPIES, st.just(("clear",))), max_size=12)
+
+
+@few
+@given(events=_EVENTS, converted=st.booleans())
+def test_random_traces_of_rocprofv3_are_read_as_the_slow_reading_does(
+    tmp_path_factory: pytest.TempPathFactory, events: list[tuple[Any, ...]], *, converted: bool
+) -> None:
+    run = Rocprof(converted=converted)
+    for kind, *event in events:
+        if kind == "clear":
+            run.out.clear()
+            continue
+        (start, length), correlation, *rest = event
+        if kind == "call":
+            name, tid, outer = rest
+            category = _CATEGORY_OF.get(name, "marker_api")
+            run.call(start, start + length, correlation, name, category, tid=tid, ancestor=outer)
+        elif kind == "kernel":
+            name, agent, stream = rest
+            run.kernel(start, start + length, correlation, name, agent=agent, stream_ID=stream)
+        else:
+            source, target, way = rest
+            run.copy(start, start + length, correlation, source, target, 8, way)
+    run.kernel(200, 210, 1)
+    content = run.content()
+    expected = oracle.rocprof(content)
+    trace = loaded(tmp_path_factory.mktemp("random"), content)
+    op = ["kind", "start_ns", "end_ns", "device", "process", "stream", "correlation", "name"]
+    call = ["start_ns", "end_ns", "process", "thread", "correlation", "name"]
+    opened = ["start_ns", "end_ns", "process", "thread", "domain", "name"]
+    found = {
+        "ops": trace.ops.select(op).rows(),
+        "shapes": trace.shapes.drop("registers", "shared_bytes").rows(),
+        "copies": trace.copy_details.select("bytes", "direction").rows(),
+        "calls": trace.calls.select(call).rows(),
+        "ranges": trace.ranges.select(opened).rows(),
+    }
+    assert {name: Counter(rows) for name, rows in found.items()} == {
+        name: Counter(rows) for name, rows in expected.items()
+    }
+
+
+def test_times_of_an_incremental_clock_add_up(tmp_path: Path) -> None:
+    run = Rocprof()
+    category = [run.out.iid("event_categories", "kernel_dispatch")]
+    agent = run.out.iid("debug_annotation_names", "agent")
+    begin = protos.TrackEvent(
+        type="TYPE_SLICE_BEGIN", track_uuid=9, category_iids=category, name="k"
+    )
+    begin.debug_annotations.add(name_iid=agent, string_value="GPU-1")
+    for step_ns in (100, 1000):
+        run.out.packet(timestamp=step_ns, track_event=begin)
+        run.out.packet(
+            timestamp=7, track_event=protos.TrackEvent(type="TYPE_SLICE_END", track_uuid=9)
+        )
+    ops = loaded(tmp_path, run.content()).ops
+    assert ops.select("start_ns", "end_ns").rows() == [(105, 112), (1112, 1119)]
+
+
+def test_a_track_around_itself_is_of_no_process(tmp_path: Path) -> None:
+    run = step()
+    run.track(50, parent_uuid=51)
+    run.track(51, parent_uuid=50)
+    told = {"corr_id": 8}
+    run.slice(50, 160, 170, "hipFree", "hip_api", told)
+    calls = loaded(tmp_path, run.content()).calls
+    assert calls.filter(start_ns=160).select("process", "thread").rows() == [(None, None)]
+
+
+def deep(content: bytes, levels: int) -> bytes:
+    """An argument in so many lists."""
+    for _ in range(levels):
+        content = bytes_field(12, content)
+    return content
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    return field_key(number, 2) + encoded(len(content)) + content
+
+
+def packet(*fields: bytes) -> bytes:
+    return framed_packet(b"".join(fields))
+
+
+def normal(frame: pl.DataFrame) -> Counter[tuple[Any, ...]]:
+    return Counter(frame.rows())
+
+
+def test_the_monitor_s_trace_tells_what_its_json_does(tmp_path: Path) -> None:
+    document = json.loads(gzip.decompress(KINETO.read_bytes()))
+    events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    for number, event in enumerate(event for event in events if event.get("cat") == "cpu_op"):
+        event["args"] |= {"Input Dims": [[number % 3, 4], []], "Input type": ["float", "Scalar"]}
+    plain = tmp_path / "run.json"
+    plain.write_text(json.dumps({"traceEvents": events}))
+    known = load(plain)
+    trace = loaded(tmp_path, gzip.compress(monitor_trace(events)), "run.pftrace.gz")
+    assert trace.collector == "kineto"
+    named = pl.when(pl.col("kind") != "memcpy").then(pl.col("name", "short_name"))
+    assert normal(trace.ops.with_columns(named)) == normal(known.ops.with_columns(named))
+    assert normal(trace.shapes.drop("shared_bytes")) == normal(known.shapes.drop("shared_bytes"))
+    assert trace.copy_details["bytes"].equals(known.copy_details["bytes"])
+    for name in ("calls", "ranges", "running", "operators"):
+        assert normal(getattr(trace, name)) == normal(getattr(known, name)), name
+    assert len(known.operators)
+    dims = [json.loads(text) for text in trace.operator_shapes["dims"]]
+    assert dims == [json.loads(text) for text in known.operator_shapes["dims"]]
+    assert {NoteKind.NOT_CARRIED} <= {note.kind for note in trace.notes}
+
+
+def gpu_event(cat: str, name: str, start: float, **args: Any) -> dict[str, Any]:
+    args = {"device": 1, "stream": 7, "correlation": 3, **args}
+    return {"ph": "X", "cat": cat, "name": name, "ts": start, "dur": 1.5, "args": args}
+
+
+def test_nodes_of_graphs_have_the_number_of_their_graph_too(tmp_path: Path) -> None:
+    events = [
+        gpu_event("kernel", "add", 2.0, **{"graph id": 2, "graph node id": 5, "grid": [4, 1, 1]}),
+        gpu_event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 4.0, bytes=64),
+        gpu_event("gpu_memset", "Memset (Device)", 6.0, bytes=64),
+    ]
+    trace = loaded(tmp_path, monitor_trace(events, base_ns=10**18))
+    first = 10**18 + 2000
+    assert trace.ops.drop("process", "detail", "short_name").rows() == [
+        ("kernel", first, first + 1500, 1, 7, 3, 2 << 32 | 5, "add"),
+        ("memcpy", first + 2000, first + 3500, 1, 7, 3, None, "memcpy unknown"),
+        ("memset", first + 4000, first + 5500, 1, 7, 3, None, "memset"),
+    ]
+    assert trace.shapes["grid_x"].to_list() == [4]
+    assert trace.copy_details.rows() == [(64, "unknown", None, None)]
+
+
+ROUND_TRIPS: Final = (
+    *("h2d-pageable", "trainstep-graph", "overlap-side_stream", "ddp-bucketed-rank0"),
+    *("nan_check-sync-metrics", "h200-graph-level", "h200-host-split"),
+)
+"""Reports with copies of each kind of memory, graphs, streams, NCCL, marked windows, samples of
+counters and of Python, and operators."""
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_our_own_export_gives_the_same_frames_and_tables(name: str, tmp_path: Path) -> None:
+    known, first = report_of(name), analysed(name)
+    trace = loaded(tmp_path, exported(run_of(name)), f"{name}.pftrace")
+    op = [column for column in schema.OPS if column != "detail"]
+    assert normal(trace.ops.select(op)) == normal(known.ops.select(op))
+    for frame in ("shapes", "copy_details", "calls", *FRAMES):
+        if frame not in ("diagnostics", "frames"):  # what was lost; short names of files
+            assert normal(getattr(trace, frame)) == normal(getattr(known, frame)), frame
+    again = nsysflow.analyze(trace)
+    for table in OF_REPORT:
+        assert_frame_equal(getattr(again, table), getattr(first, table))
+    assert (trace.collector, trace.devices.rows()) == (known.collector, known.devices.rows())
+    assert trace.notes == known.notes
+
+
+def exported(results: Results) -> bytes:
+    """The trace of a report for Perfetto."""
+    out = BytesIO()
+    write_trace(results, out)
+    return out.getvalue()
+
+
+def test_an_export_of_a_trace_of_torch_profiler_has_its_operators(tmp_path: Path) -> None:
+    first = nsysflow.analyze(replace(load(KINETO), report="run"))
+    run = Results([first], origin=Origin(paths={"run": KINETO}, typed=(KINETO,)))
+    again = nsysflow.analyze(loaded(tmp_path, exported(run)))
+    assert len(first.trace.running)
+    for table in OF_REPORT:
+        assert_frame_equal(getattr(again, table), getattr(first, table))
+
+
+def test_an_export_of_several_reports_is_refused(tmp_path: Path) -> None:
+    one = exported(run_of("h2d-pageable"))
+    with pytest.raises(NotAReport, match="an export of 2 reports"):
+        loaded(tmp_path, one + one)
+
+
+def test_a_file_without_its_last_bytes_is_read_up_to_there_and_says_so(tmp_path: Path) -> None:
+    whole = step().content()
+    ends = [field.end for field in fields_of(whole, 0, len(whole))]
+    around = (end + more for end in ends[:: len(ends) // 5] for more in (-1, 0, 1))
+    for size in (size for size in around if ends[0] <= size < len(whole)):
+        path = tmp_path / "run.pftrace"
+        path.write_bytes(whole[:size])
+        try:
+            trace = load(path)
+        except NotAReport:  # no event is whole
+            assert size < len(whole) // 2
+            continue
+        said = [str(note) for note in trace.notes if note.kind is NoteKind.CUT_OFF]
+        missing = size - max(end for end in ends if end <= size)
+        assert bool(said) == bool(missing)
+        assert not said or f" {missing:,} bytes" in said[0]
+    with pytest.raises(Damaged, match="no whole packet"):
+        loaded(tmp_path, packet(bytes_field(33, bytes(9999)))[:9000])
+
+
+HOSTILE: Final = {
+    "length beyond the file": b"\x0a\xff\xff\xff\xff\x7f",
+    "length of 2^63": b"\x0a" + b"\xff" * 9 + b"\x01",
+    "endless varint": b"\x0a" + b"\xff" * 40,
+    "group": b"\x0b\x0c",
+    "number for a packet": b"\x08\x01",
+    "zeros": bytes(64),
+}
+
+
+@pytest.mark.parametrize("behind", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_packet_ends_the_trace(behind: bytes, tmp_path: Path) -> None:
+    trace = loaded(tmp_path, step().content() + behind)
+    assert len(trace.ops) == 2
+    assert NoteKind.CUT_OFF in {note.kind for note in trace.notes}
+
+
+MALFORMED: Final = {
+    "event that is too long": packet(field_key(11, 2), encoded(99), b"\x48\x01"),
+    "event as a number": packet(field_key(11, 0), encoded(1)),
+    "names that end within a name": packet(bytes_field(12, b"\x12\x05\x08\x01\x12\x09a")),
+    "descriptor of wrong types": packet(bytes_field(60, b"\x0a\x01\x01\x18\x07\x20\x07")),
+    "field 0": packet(b"\x00\x00"),
+    "name with NUL": packet(bytes_field(12, b"\x12\x06\x08\x63\x12\x02a\x00")),
+    "clock that turns time back": packet(
+        bytes_field(6, b"\x0a" + encoded(14) + b"\x08\x40\x10" + b"\xff" * 9 + b"\x01\x18\x01")
+    ),
+    "deep argument": packet(
+        bytes_field(11, b"\x48\x01" + bytes_field(4, deep(b"\x52\x04Size", 200)))
+    ),
+    "event with many fields": packet(bytes_field(11, b"\x48\x01" * 5000)),
+}
+
+
+@pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_packet_hurts_no_other(content: bytes, tmp_path: Path) -> None:
+    whole = step().content()
+    first = next(fields_of(whole, 0, len(whole))).end
+    for place in (first, len(whole)):
+        trace = loaded(tmp_path, whole[:place] + content + whole[place:])
+        assert len(trace.ops) == 2
+
+
+@few
+@given(place=st.integers(0, 5000), value=st.integers(0, 255))
+def test_an_overwritten_byte_raises_nothing_but_report_errors(
+    tmp_path_factory: pytest.TempPathFactory, place: int, value: int
+) -> None:
+    content = bytearray(step().content())
+    content[place % len(content)] = value
+    path = tmp_path_factory.mktemp("byte") / "run.pftrace"
+    path.write_bytes(content)
+    with suppress(NsysflowError):
+        assert nsysflow.analyze(load(path)).gap_summary.width
+
+
+@given(content=st.binary(max_size=60), sizes=st.lists(st.integers(0, 30), max_size=4))
+def test_many_messages_are_read_as_each_alone(content: bytes, sizes: list[int]) -> None:
+    edges = [min(sum(sizes[:at]), len(content)) for at in range(len(sizes) + 1)]
+    places = {"row": range(len(sizes)), "start": edges[:-1], "end": edges[1:]}
+    messages = pl.DataFrame(places, dict.fromkeys(places, pl.UInt32))
+    expected = []
+    for row, start, end in messages.iter_rows():
+        with suppress(Malformed):
+            for one in fields_of(content, start, end):
+                value = one.end - one.value if one.wire == 2 else one.value
+                expected.append((row, one.number, one.wire, value, one.end))
+    block = Block.of(content, [])
+    fields = block.fields(messages).sort("row", maintain_order=True)
+    assert fields.select("row", "number", "wire", "value", "end").rows() == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["run.pb", "run.json", "run", "run.sqlite", "run.perfetto-trace.gz"]
+)
+def test_it_is_known_by_its_content(name: str, tmp_path: Path) -> None:
+    content = step().content()
+    packed = gzip.compress(content) if name.endswith(".gz") else content
+    assert len(loaded(tmp_path, packed, name).ops) == 2
+
+
+@pytest.mark.parametrize(
+    "text", [b"\n{}", b'\n{"traceEvents": []}', b"\n\n[]\n", b"\n", b"\nid,name\n"]
+)
+def test_text_that_begins_with_a_line_feed_is_none(text: bytes) -> None:
+    assert not is_pftrace(text)
+
+
+def test_a_trace_of_another_program_is_named(tmp_path: Path) -> None:
+    run = Rocprof()
+    run.slice(2, 1, 2, "frame", "viz", {"corr_id": 1})
+    with pytest.raises(NotAReport, match=r"a trace of Perfetto.*events of viz"):
+        loaded(tmp_path, run.content())
+    with pytest.raises(NotAReport, match="none of their events"):
+        loaded(tmp_path, Rocprof().content())
+
+
+def test_it_cannot_be_packed(tmp_path: Path) -> None:
+    path = tmp_path / "run.pftrace"
+    path.write_bytes(step().content())
+    with pytest.raises(NotAReport, match="in Perfetto's format"):
+        pack(path, tmp_path / "run.sqlite.xz")
