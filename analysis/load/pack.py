@@ -328,9 +328,10 @@ def _require_export(source: Path, shown: str) -> None:
         )
     if is_rocpd(source, shown):
         raise NotAReport(
-            f"{shown} is a database of rocprofv3, and only an SQLite export of nsys can be packed",
-            "Share it as it is, once you have looked at the commands and paths in it",
-            f"sqlite3 {quote(shown)} 'SELECT name FROM sqlite_master'",
+            f"{shown} is a database of rocprofv3, and a packed report has the tables of nsys, which"
+            " cannot say that HIP launched the work",
+            "Share it as it is, once you have looked at the commands, paths and texts in it",
+            f"sqlite3 {quote(shown)} .dump | less",
         )
 
 

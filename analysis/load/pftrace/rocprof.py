@@ -17,7 +17,6 @@ from nsysflow.analysis.load.marks import NCCL, with_auto_domain
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.slices import slices_of
 from nsysflow.analysis.load.pftrace.threads import threads_of
-from nsysflow.analysis.load.rocpd.read import stated_direction
 from nsysflow.analysis.load.unpacking import ROCPROF
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
@@ -38,6 +37,14 @@ _NUMBERS: Final = (
 _WORDS: Final = ("agent", "src_agent", "dst_agent", *_SIZES)
 ARGUMENTS: Final = frozenset((*_NUMBERS, *_WORDS))
 """Arguments of slices that are read."""
+
+_STATED: Final = {
+    "HOST_TO_DEVICE": "HtoD",
+    "DEVICE_TO_HOST": "DtoH",
+    "DEVICE_TO_DEVICE": "DtoD",
+    "HOST_TO_HOST": "HtoH",
+}
+"""The direction of a copy by its name, `MEMORY_COPY_HOST_TO_DEVICE`."""
 
 _MARKER_CALL: Final = r"^roctx[A-Z]\w*$"
 """Calls of ROCTX that open no range."""
@@ -109,7 +116,10 @@ def _kernels(rows: pl.DataFrame, calls: pl.DataFrame, around: pl.DataFrame) -> p
 def _copies(rows: pl.DataFrame, calls: pl.DataFrame, around: pl.DataFrame) -> pl.DataFrame:
     """The usable copies plus what `_ops` and `_copy_detail` read."""
     source, target = _agent("src_agent"), _agent("dst_agent")
-    stated = stated_direction(pl.col("name").cast(pl.String))
+    named = pl.col("name").cast(pl.String).str.to_uppercase()
+    stated = named.str.extract(r"((?:HOST|DEVICE)_TO_(?:HOST|DEVICE))").replace_strict(
+        _STATED, default="unknown", return_dtype=pl.String
+    )
     from_gpu, to_gpu = stated.str.starts_with("D"), stated.str.ends_with("D")
     peers = (stated == "DtoD") & (source != target)
     direction = pl.when(peers).then(pl.lit("PtoP")).otherwise(stated).alias("direction")

@@ -36,14 +36,6 @@ _CALL: Final = r"(?i)hip\w*api"
 _RCCL: Final = r"(?i)rccl"
 """Categories of regions: `HIP_RUNTIME_API_EXT`, `RCCL_API`."""
 
-_STATED: Final = {
-    "HOST_TO_DEVICE": "HtoD",
-    "DEVICE_TO_HOST": "DtoH",
-    "DEVICE_TO_DEVICE": "DtoD",
-    "HOST_TO_HOST": "HtoH",
-}
-"""The direction of a copy by its name, `MEMORY_COPY_HOST_TO_DEVICE`."""
-
 _ACROSS_THREADS: Final = r"(?i)process|RangeStart"
 """Operations of ROCTX whose ranges end on any thread."""
 
@@ -165,7 +157,7 @@ def _correlated(ops: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     own, around = pl.col("stack_id"), pl.col("parent_stack_id")
     if not (ops["parent_stack_id"].fill_null(0) != 0).any():
         return ops.with_columns(_number(own))
-    known = calls["stack_id"].unique().implode()
+    known = calls.filter(pl.col("stack_id") != 0)["stack_id"].unique().implode()
     inner = own.is_in(known) | ~around.is_in(known).fill_null(value=False)
     return ops.with_columns(_number(pl.when(inner).then(own).otherwise(around)))
 
@@ -194,7 +186,6 @@ def _kernels(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
 def _copies(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
     """The usable copies of GPUs plus what `_ops` and `_copy_detail` read."""
     copies = _correlated(_placed(raw["copies"], raw), calls)
-    copies = _looked_up(copies, "name_id", raw["strings"])
     gpus = _gpus(raw["agents"])
     for side in ("src", "dst"):
         copies = _looked_up(copies, f"{side}_agent_id", gpus.rename({"device": side}))
@@ -206,9 +197,7 @@ def _copies(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("PtoP"))
         .when(target.is_not_null())
         .then(pl.lit("HtoD"))
-        .when(source.is_not_null())
-        .then(pl.lit("DtoH"))
-        .otherwise(stated_direction(pl.col("string")))
+        .otherwise(pl.lit("DtoH"))
     )
     name = pl.format("memcpy {}", direction)
     copies = copies.with_columns(
@@ -218,12 +207,6 @@ def _copies(raw: Frames, calls: pl.DataFrame) -> pl.DataFrame:
         name.alias("short_name"),
     )
     return copies.drop_nulls(["start_ns", "end_ns", "device"])
-
-
-def stated_direction(name: pl.Expr) -> pl.Expr:
-    """The direction of a copy by its name."""
-    stated = name.str.to_uppercase().str.extract(r"((?:HOST|DEVICE)_TO_(?:HOST|DEVICE))")
-    return stated.replace_strict(_STATED, default="unknown", return_dtype=pl.String)
 
 
 def _ops(rows: pl.DataFrame, kind: str) -> pl.DataFrame:

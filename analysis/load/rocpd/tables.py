@@ -61,9 +61,7 @@ _TABLES: Final[Mapping[str, tuple[str, pl.Schema, tuple[str, ...]]]] = {
     ),
     "copies": (
         "rocpd_memory_copy",
-        pl.Schema(
-            {**_ON_GPU, **_IN_GRAPH, **_columns("name_id", "dst_agent_id", "src_agent_id", "size")}
-        ),
+        pl.Schema({**_ON_GPU, **_IN_GRAPH, **_columns("dst_agent_id", "src_agent_id", "size")}),
         (),
     ),
     "regions": (

@@ -23,6 +23,7 @@ from tests.analysis.load import frames
 from tests.analysis.load.frames import DOMAINS, stack
 from tests.exports import change, process, write_export
 from tests.reports import DATA, PACKED, sqlite_report
+from tests.rocpd import Database, write_rocpd
 
 SECRET = "hunter2-token-of-the-traced-machine"
 FRAMES = {*frames.FRAMES, "graph_nodes", "messages", "flops"} - {"diagnostics", "running", "frames"}
@@ -232,6 +233,10 @@ def test_only_a_whole_report_of_nsys_can_be_packed(tmp_path: Path) -> None:
     notes.write_text("not a report")
     with pytest.raises(NotAReport):
         pack(notes, out)
+    run = Database("tracks")
+    run.kernel(0, 1, 1)
+    with pytest.raises(NotAReport, match="HIP launched"):
+        pack(write_rocpd(tmp_path / "1_results.db", run), out)
     with pytest.raises(Damaged):
         pack(change(sqlite_report(tmp_path), "UPDATE NVTX_EVENTS SET start = 'soon'"), out)
     assert not out.exists()

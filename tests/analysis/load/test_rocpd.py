@@ -2,17 +2,22 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.load import load
 from nsysflow.analysis.trace import NoteKind, Trace
 from nsysflow.base.errors import Damaged, Incomplete, ReportError
+from tests.oracle.model import from_trace
+from tests.oracle.rocpd import plain_rocpd
 from tests.rocpd import FORMS, PID, UUID, Database, Form, write_rocpd
 
 CPU, GPU, OTHER_GPU = 1, 2, 3
@@ -206,3 +211,80 @@ def test_a_database_with_holes_is_read_as_far_as_it_goes(sql: str, tmp_path: Pat
     trace = load(changed(tmp_path, "inline", sql))
     assert len(trace.ops) <= 2
     assert nsysflow.analyze(trace).accounting is not None
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(("call", "range", "collective", "kernel", "copy")),
+        st.integers(0, 60),
+        st.integers(0, 20),
+        st.integers(0, 4),
+        st.integers(0, 4),
+        st.integers(0, 4),
+    ),
+    min_size=1,
+    max_size=12,
+)
+HOLES = st.lists(
+    st.tuples(
+        st.integers(0, 100),
+        st.integers(0, 100),
+        st.integers(0, 100),
+        st.sampled_from((None, 0, 1, 2, 3, 99, -1, 1 << 33)),
+    ),
+    max_size=6,
+)
+"""A table, a row of it, a column of it, and what stands there instead."""
+
+
+def random_database(form: Form, suffix: str, pid: int, events: Any, holes: Any) -> Database:
+    """A database of such events in which some numbers are others."""
+    run = Database(form, suffix=suffix, pid=pid)
+    run.string("hipLaunchKernel")
+    for kind, start, length, stack, number, other in (("kernel", 70, 5, 0, 0, 2), *events):
+        span = (start, start + length, stack)
+        if kind == "call":
+            category = ("HIP_RUNTIME_API_EXT", "HIP_API", "HSA_CORE_API")[number % 3]
+            run.call(*span, ("hipLaunchKernel", "hipFree_spt")[other % 2], category)
+        elif kind == "range":
+            name = ("roctxThreadRangeA", "roctxProcessRangeA", "roctxRangeStartA")[number % 3]
+            run.call(*span, name, "MARKER_CORE_RANGE_API", (None, "step", "nsysflow")[other % 3])
+        elif kind == "collective":
+            run.call(*span, "ncclAllReduce", "RCCL_API")
+        elif kind == "kernel":
+            run.kernel(
+                *span, ("_ZN4mine3addEPf.kd", "plain")[other % 2], parent=number, agent=other
+            )
+        else:
+            run.copy(*span, number or None, other or None, 64)
+    tables = sorted(run.rows)
+    for at, row, column, value in holes:
+        rows = run.rows[tables[at % len(tables)]]
+        numbers = [
+            name
+            for name in rows[0]
+            if name != "id" and any(type(each.get(name)) is int for each in rows)
+        ]
+        if numbers:
+            rows[row % len(rows)][numbers[column % len(numbers)]] = value
+    return run
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(FORMS), EVENTS, EVENTS, HOLES)
+def test_each_row_becomes_what_the_oracle_makes_of_it(
+    tmp_path_factory: pytest.TempPathFactory, form: Form, first: Any, second: Any, holes: Any
+) -> None:
+    path = write_rocpd(
+        tmp_path_factory.mktemp("rocpd") / "1_results.db",
+        random_database(form, UUID, PID, first, holes),
+        random_database("inline", "_ffff", PID + 1, second, ()),
+    )
+    found, wanted = from_trace(load(path)), plain_rocpd(path)
+    for frame in ("ops", "calls", "ranges", "threads", "devices"):
+        rows = (
+            [replace(row, row=0) if frame == "ranges" else row for row in getattr(of, frame)]
+            for of in (found, wanted)
+        )
+        one, other = (sorted(each, key=repr) for each in rows)
+        assert one == other
