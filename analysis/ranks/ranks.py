@@ -1,6 +1,6 @@
 """The ranks of a run, merged from the digests of its reports: a frame for each table of the run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -38,6 +38,25 @@ from nsysflow.analysis.ranks.outliers import (
 )
 from nsysflow.analysis.ranks.savings import Run, gained_without, run_of, with_savings
 from nsysflow.analysis.ranks.stragglers import RANK_GROUPS, groups_table, waited_for
+
+
+def rank_names(ranks: pl.DataFrame) -> Callable[[str, int], str]:
+    """A function from a report and a device to what their rank is called: the report; the GPU where
+    all ranks are in one report; both where a report has several.
+
+    Args:
+        ranks: with `report` and `device`.
+    """
+    places = ranks[["report", "device"]].unique()
+    several_gpus = places["report"].is_duplicated().any()
+    several_reports = places["report"].n_unique() > 1
+
+    def name(report: str, device: int) -> str:
+        if not several_reports:
+            return f"GPU {device}"
+        return f"{report} GPU {device}" if several_gpus else report
+
+    return name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,10 @@ import polars as pl
 
 from nsysflow.analysis.findings.rules.communication import BECAUSE
 from nsysflow.analysis.frames.columns import greatest
+from nsysflow.analysis.ranks.ranks import rank_names
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, REASONS, SAVED, follows, where_it_starts
 from nsysflow.base.units import duration, number, share, size
-from nsysflow.report.results import RunTables, gpu_name
+from nsysflow.report.results import RunTables
 
 Row = Mapping[str, Any]
 
@@ -32,18 +33,9 @@ _LEAST: Final = 0.1
 
 
 def rank_namer(results: RunTables) -> Callable[[object, object], str]:
-    """A function from a report and a device to what their rank is called: the report, with the GPU
-    where a report has several."""
-    ranks = results.table("ranks")[["report", "device"]].unique()
-    several_gpus = ranks["report"].is_duplicated().any()
-    several_reports = ranks["report"].n_unique() > 1
-
-    def name(report: object, device: object) -> str:
-        if several_reports and not several_gpus:
-            return str(report)
-        return gpu_name(str(report), int(str(device)), several=several_reports)
-
-    return name
+    """A function from a report and a device to what their rank is called."""
+    names = rank_names(results.table("ranks"))
+    return lambda report, device: names(str(report), int(str(device)))
 
 
 def group_name(row: Row) -> str:

@@ -12,7 +12,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.ranks.ranks import Ranks, rank_names
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import blocks_of_grid, os_pid
@@ -240,7 +240,7 @@ def _stragglers(
 
 
 def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, Any]) -> Finding:
-    report, steps = group["report"], group["steps"]
+    steps = group["steps"]
     per_step = subject.of_steps and steps > 0
     cost_ns = group["cost_step_ns"] if per_step else group["cost_ns"]
     saved_ns = group["saved_step_ns"] if per_step else None
@@ -250,12 +250,13 @@ def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, An
     share = f"{100 * group[_reason(group)] / max(1, group['cost_ns']):.0f} % of that time"
     often = f" in {number(group['steps_last'])} of {number(steps)} steps" if steps else ""
     (rank,) = judged.ranks.filter(pl.col("rank") == group["rank"]).iter_rows(named=True)
+    late = rank_names(judged.ranks)(rank["report"], rank["device"])
     return Finding(
         rule="straggler",
-        title=f"straggler: {report} holds up {members}{often}",
+        title=f"straggler: {late} holds up {members}{often}",
         change=CHANGE_OF_STRAGGLER,
         evidence=(
-            f"{report} is last in {number(group['times_last'])} of"
+            f"{late} is last in {number(group['times_last'])} of"
             f" {number(group['collectives'])} collectives of {members}",
             f"the others wait {subject.spent(cost_ns)} for it, with nothing to compute",
             f"{BECAUSE[_reason(group)]} ({share})",
@@ -269,7 +270,7 @@ def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, An
         at_most_ns=lost_ns,
         process=rank["process"],
         device=rank["device"],
-        culprit=report,
+        culprit=late,
     )
 
 

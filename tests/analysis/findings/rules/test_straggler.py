@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import polars as pl
+import pytest
+
 import nsysflow
 from nsysflow.analysis.findings.findings import find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.communication import straggler
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
-from nsysflow.analysis.ranks.ranks import Ranks
+from nsysflow.analysis.ranks.ranks import Ranks, rank_names
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, launched, real
 from tests.runs_of_ranks import Simulated
@@ -97,3 +100,18 @@ def test_the_finding_names_the_group_that_others_wait_for_though_another_costs_m
     assert [one.title for one in found] == [
         "straggler: rank1 holds up TP group 0-3 in 5 of 5 steps"
     ]
+
+
+@pytest.mark.parametrize(
+    ("places", "named"),
+    [
+        ([("rank0", 0), ("rank1", 0)], "rank1"),
+        ([("merged", 0), ("merged", 1)], "GPU 1"),
+        ([("node0", 0), ("node0", 1), ("node1", 0), ("node1", 1)], "node1 GPU 1"),
+    ],
+)
+def test_a_rank_is_called_what_tells_it_from_the_others(
+    places: list[tuple[str, int]], named: str
+) -> None:
+    ranks = pl.DataFrame(places, schema=["report", "device"], orient="row")
+    assert rank_names(ranks)(*places[-1]) == named
