@@ -48,11 +48,13 @@ class EventWaits:
         edges: from the last operation launched on an event's stream before the event was recorded
             to the first one launched on a stream after it was told to wait.
         hosts: the waits of the host.
-        missing: stream waits whose event the report does not name.
+        named: stream waits whose event the report names.
+        missing: those whose event it does not name.
     """
 
     edges: Edges
     hosts: Annotated[pl.DataFrame, HOST_WAITS]
+    named: int
     missing: int
 
 
@@ -60,7 +62,8 @@ def event_waits(events: Events) -> EventWaits:
     """Match waits, records of events and operations."""
     asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
     if events.trace.waits.is_empty():
-        return EventWaits(edges=EDGES.to_frame(), hosts=HOST_WAITS.to_frame(), missing=asked)
+        none = EDGES.to_frame(), HOST_WAITS.to_frame()
+        return EventWaits(edges=none[0], hosts=none[1], named=0, missing=asked)
     stream_no = events.stream_no
     first = stream_no.to_frame().with_row_index("op").unique("stream_no")
     streams = events.ops.select(STREAM)[first["op"]].hstack([first["stream_no"]])
@@ -75,10 +78,12 @@ def event_waits(events: Events) -> EventWaits:
     after = _neighbour(waits.filter(by_stream), launched, "forward")
     hosts = waits.filter(~by_stream)
     hosts = hosts.select("call", record_op="source", awaited_no="stream_no")
+    named = waits.filter(by_stream)["record"].count()
     return EventWaits(
         edges=after[["op", "source"]].drop_nulls(),
         hosts=hosts.unique("call", keep="first", maintain_order=True),
-        missing=max(0, asked - waits.filter(by_stream)["record"].count()),
+        named=named,
+        missing=max(0, asked - named),
     )
 
 
@@ -133,10 +138,13 @@ class Producers:
         latest: the one that ended last, of the operation before it on its stream and of those that
             its stream was told to wait for.
         by_event: the one that ended last of the latter alone.
+        presumed: `latest`; where the report names no event that a stream waits for, also of the one
+            that by its times was waited for.
     """
 
     latest: pl.Series
     by_event: pl.Series
+    presumed: pl.Series
 
 
 def producers(events: Events, waits: EventWaits) -> Producers:
@@ -150,7 +158,29 @@ def producers(events: Events, waits: EventWaits) -> Producers:
     awaited = _in_time(events.ops, _in_order(events.ops, waits.edges))
     by_event = _latest(events.ops, awaited)
     by_stream = scatter_table(len(events.ops), before["op"], before["source"])
-    return Producers(latest=_later(events.ops, by_stream, by_event), by_event=by_event)
+    latest = presumed = _later(events.ops, by_stream, by_event)
+    if not waits.named:
+        presumed = _later(events.ops, latest, _ended_before(events))
+    return Producers(latest=latest, by_event=by_event, presumed=presumed)
+
+
+def _ended_before(events: Events) -> pl.Series:
+    """Per operation the one of its process and device that ended last before it began, if it was
+    launched before that, and began no later after that than work that is only delayed."""
+    key = ["process", "device_no"]
+    times = events.ops[["op", *key, "start_ns", "end_ns"]]
+    ended = times.filter(pl.col("end_ns") > pl.col("start_ns"))
+    ended = ended.select(*key, "end_ns", source="op").sort("end_ns", "source")
+    began = events.ops[["op", *key, "start_ns", "launch_start_ns", "call"]]
+    began = began.drop_nulls("launch_start_ns").sort("start_ns")
+    found = began.join_asof(
+        ended, left_on="start_ns", right_on="end_ns", by=key, check_sortedness=False
+    )
+    found = found.with_columns(queue_limit_ns(events.calls, found["call"]))
+    end_ns = pl.col("end_ns")
+    late_ns = pl.col("start_ns") - end_ns
+    found = found.filter(end_ns > pl.col("launch_start_ns"), late_ns <= pl.col("limit_ns"))
+    return scatter_table(len(events.ops), found["op"], found["source"])
 
 
 def _before(stream_no: pl.Series) -> Edges:

@@ -453,7 +453,7 @@ class Timeline:
     @computed_once
     def waited(self) -> WaitPieces:
         """The time without compute, by what was waited for."""
-        return split_waits(self.events, self.producers.latest)
+        return split_waits(self.events, self.producers.presumed)
 
     @computed_once
     def without_unwaited(self) -> "Timeline":

@@ -1,6 +1,7 @@
 """Whom operations waited for on the GPU (spec §15.2)."""
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
 
@@ -112,6 +113,37 @@ class Producers:
         """§15.2: the one that ended last of all."""
         before = [self.before[op]] if op in self.before else []
         return self.latest(op, before + self.awaited.get(op, []))
+
+    @cached_property
+    def named(self) -> bool:
+        """§15.2a: whether an event is named for which a stream waits."""
+        calls = ((wait, self._call(wait)) for wait in self.trace.waits if wait.record is not None)
+        return any(call is not None and STREAM_WAIT.fullmatch(call[0]) for _, call in calls)
+
+    @cached_property
+    def ended(self) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
+        """The operations of a process on a device that took time: end, rank, index."""
+        found = defaultdict(list)
+        for index, op in enumerate(self.ops):
+            if op.end_ns > op.start_ns and op.process is not None:
+                found[op.process, op.device].append((op.end_ns, self.rank[index], index))
+        return {place: sorted(rows) for place, rows in found.items()}
+
+    def presumed(self, op: int) -> int | None:
+        """§15.2 and §15.2a: the same, and who by its times was waited for, where no event is."""
+        of_streams, begun = self.producer(op), self.begun(op)
+        here = self.ops[op]
+        if self.named or begun is None or here.process is None:
+            return of_streams
+        rows = self.ended.get((here.process, here.device), [])
+        before = rows[: bisect_right(rows, (here.start_ns, len(self.ops), 0))]
+        if not before:
+            return of_streams
+        end_ns, _, last = before[-1]
+        late_ns = here.start_ns - end_ns
+        if end_ns <= begun or late_ns > self.calls.queue_delay_limit_ns(op):
+            return of_streams
+        return self.latest(op, [last] if of_streams is None else [last, of_streams])
 
     def by_event(self, op: int) -> int | None:
         """§3.15: the one that ended last of those that its stream was told to wait for."""

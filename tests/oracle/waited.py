@@ -103,13 +103,13 @@ class Waits(Producers):
         return [piece for piece in found if piece.end_ns > piece.start_ns]
 
     def _behind(self, op: int, start: int) -> int | None:
-        source = self.producer(op)
+        source = self.presumed(op)
         if source is None or self.ops[source].device != self.ops[op].device:
             return None
         return source if self.ops[source].start_ns > start else None
 
     def _hop(self, device: int, op: int, start: int) -> list[Piece]:
-        hi, source = self.ops[op].start_ns, self.producer(op)
+        hi, source = self.ops[op].start_ns, self.presumed(op)
         launch, edge, found = self.report.calls.launch[op], start, []
         if source is not None:
             edge = min(max(self.ops[source].end_ns, start), hi)

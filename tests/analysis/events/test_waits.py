@@ -46,7 +46,19 @@ PICTURES: dict[str, Picture] = {
         *(*FIRST, launch(100, 110, 2, name=COPY), copy(112, 150, 2, "HtoD", "pinned", "device")),
         *(launch(110, 115, 3), kernel(151, 200, 3)),
     ],
-    "a collective that nobody awaits": [*BEGAN, COMM, *BEHIND],
+    "a collective that by its times is awaited": [*BEGAN, COMM, *BEHIND],
+    "a collective that ended long before": [
+        *BEGAN,
+        COMM,
+        launch(40, 45, 3),
+        kernel(10_151, 20_000, 3),
+    ],
+    "work that is launched after a collective": [
+        *BEGAN,
+        COMM,
+        launch(150, 155, 3),
+        kernel(158, 200, 3),
+    ],
     "an awaited collective": told(*BEGAN, COMM, *BEHIND, record=(12, 20), wait=(14, 7)),
     "a wait after the launch": told(*BEGAN, COMM, *BEHIND, record=(12, 20), wait=(50, 7)),
     "a chain through a copy": told(*BEGAN, COMM, *CHAIN, record=(12, 20), wait=(14, 7)),
@@ -57,6 +69,13 @@ PICTURES: dict[str, Picture] = {
 
 def test_pictures_of_waits_agree_with_the_oracle() -> None:
     assert_pictures_agree(PICTURES)
+
+
+def test_where_no_event_is_named_times_say_that_a_collective_was_awaited() -> None:
+    alone = totals_of(to_trace(plain_of(*BEGAN, COMM, *BEHIND)))
+    assert alone["communication"] == 50
+    named = told(*BEGAN, COMM, *BEHIND, record=(12, 20), wait=(50, 7))
+    assert "communication" not in totals_of(to_trace(named))
 
 
 def test_a_chain_of_thousands_of_copies_is_followed_to_its_beginning() -> None:
