@@ -1,5 +1,9 @@
 """The peaks of each GPU, its memory and links, as its maker states them. The benchmark and the
-reports divide by them."""
+reports divide by them.
+
+On 2026-11-27 they were compared with what others quote of these sheets; the sheets themselves could
+not be opened then. *Quoted* is what such a quotation states too, *not verified* is the rest.
+"""
 
 from collections.abc import Mapping
 from typing import Final, Literal, get_args
@@ -18,7 +22,26 @@ _GH100_SXM: Final[Mapping[Unit, float]] = {
     "fp8": 1978.9e12,
 }
 """H100 SXM and H200, which has the same chip with other memory: NVIDIA H100 Tensor Core GPU
-Architecture (2022), table 1, dense; the H200 datasheet's 989 and 1979 with sparsity agree."""
+Architecture (2022), table 1, dense; the H200 datasheet's 989 and 1979 with sparsity agree. All
+quoted."""
+
+_H100_PCIE: Final[Mapping[Unit, float]] = {
+    "float32": 51.2e12,
+    "tf32": 378e12,
+    "bf16": 756e12,
+    "fp16": 756e12,
+    "fp8": 1_513e12,
+}
+"""The same table, H100 PCIe. Quoted, float32 as 51."""
+
+_H100_NVL: Final[Mapping[Unit, float]] = {
+    "float32": 60e12,
+    "tf32": 417.5e12,
+    "bf16": 835.5e12,
+    "fp16": 835.5e12,
+    "fp8": 1_670.5e12,
+}
+"""NVIDIA H100 datasheet (2024), the NVL column: half of its rates with sparsity. All quoted."""
 
 _A100: Final[Mapping[Unit, float]] = {
     "float32": 19.5e12,
@@ -26,16 +49,19 @@ _A100: Final[Mapping[Unit, float]] = {
     "bf16": 312e12,
     "fp16": 312e12,
 }
-"""NVIDIA A100 Tensor Core GPU Architecture (2020), table 1, dense."""
+"""NVIDIA A100 Tensor Core GPU Architecture (2020), table 1, dense; SXM and PCIe have the same.
+bf16 is quoted, the others are not verified."""
 
 _B200: Final[Mapping[Unit, float]] = {
-    "float32": 80e12,
-    "tf32": 1_100e12,
+    "float32": 75e12,
+    "tf32": 1_125e12,
     "bf16": 2_250e12,
     "fp16": 2_250e12,
     "fp8": 4_500e12,
 }
-"""NVIDIA Blackwell Architecture Technical Brief (2024), HGX B200, dense."""
+"""B200 and B300: NVIDIA HGX platform page (2025), an eighth of 600 teraFLOPS (FP32), a sixteenth
+of 18 (TF32), 36 (FP16) and 72 petaFLOPS (FP8), as sparsity doubles them. Quoted by a copy of that
+page. The technical brief of 2024 has 80 for FP32 and 2,200 for TF32 with sparsity."""
 
 _GB200: Final[Mapping[Unit, float]] = {
     "tf32": 1_250e12,
@@ -43,10 +69,8 @@ _GB200: Final[Mapping[Unit, float]] = {
     "fp16": 2_500e12,
     "fp8": 5_000e12,
 }
-"""The same brief, one of the two GPUs of a GB200 superchip, dense."""
-
-_B300: Final[Mapping[Unit, float]] = {"bf16": 2_250e12, "fp16": 2_250e12, "fp8": 4_500e12}
-"""NVIDIA HGX B300: 36 and 72 petaFLOPS of eight GPUs with sparsity, which doubles them."""
+"""NVIDIA Blackwell Architecture Technical Brief (2024), one of the two GPUs of a GB200 superchip,
+dense. bf16 and fp8 are quoted, tf32 is not verified."""
 
 _L40S: Final[Mapping[Unit, float]] = {
     "float32": 91.6e12,
@@ -55,7 +79,7 @@ _L40S: Final[Mapping[Unit, float]] = {
     "fp16": 362.05e12,
     "fp8": 733e12,
 }
-"""NVIDIA L40S datasheet (2023), dense."""
+"""NVIDIA L40S datasheet (2023), dense. Not verified."""
 
 _A10: Final[Mapping[Unit, float]] = {
     "float32": 31.2e12,
@@ -63,7 +87,7 @@ _A10: Final[Mapping[Unit, float]] = {
     "bf16": 125e12,
     "fp16": 125e12,
 }
-"""NVIDIA A10 datasheet (2021), dense."""
+"""NVIDIA A10 datasheet (2021), dense. All quoted."""
 
 _RTX_4090: Final[Mapping[Unit, float]] = {
     "float32": 82.6e12,
@@ -72,7 +96,8 @@ _RTX_4090: Final[Mapping[Unit, float]] = {
     "fp16": 165.2e12,
     "fp8": 330.3e12,
 }
-"""NVIDIA Ada GPU Architecture (2022), appendix A, dense, sums in float32 as PyTorch takes them."""
+"""NVIDIA Ada GPU Architecture (2022), appendix A, dense, sums in float32 as PyTorch takes them.
+float32 is quoted, and 165.6 was measured for bf16; the others are not verified."""
 
 _RTX_5090: Final[Mapping[Unit, float]] = {
     "float32": 104.8e12,
@@ -81,7 +106,8 @@ _RTX_5090: Final[Mapping[Unit, float]] = {
     "fp16": 209.5e12,
     "fp8": 419e12,
 }
-"""NVIDIA RTX Blackwell GPU Architecture (2025), appendix A, dense, sums in float32."""
+"""NVIDIA RTX Blackwell GPU Architecture (2025), appendix A, dense, sums in float32. bf16 and fp8
+are quoted, the others are not verified."""
 
 _RTX_PRO_6000: Final[Mapping[Unit, float]] = {
     "float32": 125e12,
@@ -90,7 +116,8 @@ _RTX_PRO_6000: Final[Mapping[Unit, float]] = {
     "fp16": 503.8e12,
     "fp8": 1_007.6e12,
 }
-"""NVIDIA RTX Blackwell PRO GPU Architecture (2025), the Workstation Edition, dense."""
+"""NVIDIA RTX Blackwell PRO GPU Architecture (2025), the Workstation Edition, dense. float32 is
+quoted, the others are not verified."""
 
 _CDNA3: Final[Mapping[Unit, float]] = {
     "float32": 163.4e12,
@@ -100,7 +127,8 @@ _CDNA3: Final[Mapping[Unit, float]] = {
     "fp8": 2_614.9e12,
 }
 """AMD Instinct MI300X data sheet (2023), dense; the MI325X has the same chip with other memory, and
-its data sheet (2024) the same numbers."""
+its data sheet (2024) the same numbers. float32, bf16 and fp8 are quoted, tf32 is not verified.
+"""
 
 _MI355X: Final[Mapping[Unit, float]] = {
     "float32": 157.3e12,
@@ -108,23 +136,29 @@ _MI355X: Final[Mapping[Unit, float]] = {
     "fp16": 2_516.6e12,
     "fp8": 5_033.2e12,
 }
-"""AMD Instinct MI355X data sheet (2025), dense; CDNA 4 has no TF32."""
+"""AMD Instinct MI355X data sheet (2025), dense; CDNA 4 has no TF32. bf16 is quoted, the others are
+not verified."""
 
 _MI250X_DIE: Final[Mapping[Unit, float]] = {
     "float32": 47.85e12,
     "bf16": 191.5e12,
     "fp16": 191.5e12,
 }
-"""AMD Instinct MI250X data sheet (2021): half of 95.7 and 383, as each of its two dies is a GPU."""
+"""AMD Instinct MI250X data sheet (2021): half of 95.7 and 383, as each of its two dies is a GPU.
+Not verified."""
 
 PEAKS: Final[Mapping[str, Mapping[Unit, float]]] = {
     "NVIDIA H200": _GH100_SXM,
     "NVIDIA H100 80GB HBM3": _GH100_SXM,
+    "NVIDIA H100 PCIe": _H100_PCIE,
+    "NVIDIA H100 NVL": _H100_NVL,
     "NVIDIA A100-SXM4-80GB": _A100,
     "NVIDIA A100-SXM4-40GB": _A100,
+    "NVIDIA A100 80GB PCIe": _A100,
+    "NVIDIA A100-PCIE-40GB": _A100,
     "NVIDIA B200": _B200,
     "NVIDIA GB200": _GB200,
-    "NVIDIA B300 SXM6 AC": _B300,
+    "NVIDIA B300 SXM6 AC": _B200,
     "NVIDIA L40S": _L40S,
     "NVIDIA A10": _A10,
     "NVIDIA GeForce RTX 4090": _RTX_4090,
@@ -147,6 +181,7 @@ def peak_flops(gpu: str, unit: Unit) -> float | None:
 NVLINK: Final[Mapping[str, float]] = {
     "NVIDIA H200": 450e9,
     "NVIDIA H100 80GB HBM3": 450e9,
+    "NVIDIA H100 NVL": 300e9,
     "NVIDIA A100-SXM4-80GB": 300e9,
     "NVIDIA A100-SXM4-40GB": 300e9,
     "NVIDIA B200": 900e9,
@@ -163,8 +198,12 @@ MEMORY: Final[Mapping[str, float]] = {
     "NVIDIA B200": 8e12,
     "NVIDIA H200": 4.8e12,
     "NVIDIA H100 80GB HBM3": 3.35e12,
+    "NVIDIA H100 PCIe": 2e12,
+    "NVIDIA H100 NVL": 3.938e12,
     "NVIDIA A100-SXM4-80GB": 2.039e12,
     "NVIDIA A100-SXM4-40GB": 1.555e12,
+    "NVIDIA A100 80GB PCIe": 1.935e12,
+    "NVIDIA A100-PCIE-40GB": 1.555e12,
     "Tesla V100-SXM2-32GB": 900e9,
     "Tesla V100-SXM2-16GB": 900e9,
     "NVIDIA L40S": 864e9,
@@ -180,4 +219,5 @@ MEMORY: Final[Mapping[str, float]] = {
     "AMD Instinct MI355X": 8e12,
 }
 """Bytes per second of each GPU's memory, read and written together, for traces that do not say it:
-from the data sheets (B200: an eighth of the DGX B200's 64 TB/s; MI250X: one of its two dies)."""
+from the data sheets (B200: an eighth of the DGX B200's 64 TB/s; MI250X: one of its two dies). Those
+of V100, MI210 and MI250X are not verified, the others are quoted."""
