@@ -2,6 +2,8 @@
 
     python benchmarks/stages.py tables big.sqlite     the seconds of load and of each table
     python benchmarks/stages.py load big.sqlite       load alone, what the page needs
+    python benchmarks/stages.py whole big.sqlite      load with the shapes of kernels
+    python benchmarks/stages.py json big.json         decode a trace of torch.profiler alone
     python benchmarks/stages.py floor big.sqlite      read the columns that the analysis needs
 
 Prints one JSON object of name to [seconds, CPU seconds, peak MB so far].
@@ -24,6 +26,7 @@ import polars as pl
 from adbc_driver_sqlite import dbapi
 
 import nsysflow
+from nsysflow.analysis.load.kineto.document import decoded_document
 from nsysflow.analysis.tables.index import ABOUT, declarations
 
 os.environ["NSYSFLOW_CACHE"] = "off"  # the report itself is read, each time
@@ -71,6 +74,22 @@ def load(path: Path) -> Times:
     return times
 
 
+def whole(path: Path) -> Times:
+    """Load all that a report holds."""
+    times: Times = {}
+    with _timed(times, "load"):
+        nsysflow.load(path)
+    return times
+
+
+def json_alone(path: Path) -> Times:
+    """Decode JSON."""
+    times: Times = {}
+    with _timed(times, "json"):
+        decoded_document(path.read_bytes())
+    return times
+
+
 def floor(path: Path) -> Times:
     """The same columns as fast as they are known to come: ADBC, split by rowid over the cores."""
     times: Times = {}
@@ -98,7 +117,13 @@ def _read(path: Path, sql: str) -> pl.DataFrame:
         return pl.DataFrame(rows.fetch_arrow())
 
 
-_STAGES: Final = {"tables": tables, "load": load, "floor": floor}
+_STAGES: Final = {
+    "tables": tables,
+    "load": load,
+    "whole": whole,
+    "json": json_alone,
+    "floor": floor,
+}
 
 
 @click.command()

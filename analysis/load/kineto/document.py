@@ -7,7 +7,8 @@ checked. Torch writes ids as numbers; other programs that rewrite traces may quo
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
@@ -129,6 +130,7 @@ class Document(msgspec.Struct):
 # floats as Decimal, since msgspec refuses those that a float cannot hold
 _DOCUMENT: Final = msgspec.json.Decoder(Document | list[Event | _NotAnObject], float_hook=Decimal)
 _ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
+_ALL_ARGS: Final = msgspec.json.Decoder(list[Args | _NotAnObject], float_hook=Decimal)
 _WAIT_ARGS: Final = msgspec.json.Decoder(WaitArgs, float_hook=Decimal)
 _COLLECTIVE_ARGS: Final = msgspec.json.Decoder(CollectiveArgs, float_hook=Decimal)
 _OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
@@ -185,6 +187,15 @@ def launched_kernel(event: Event) -> str | None:
 def args_of(event: Event) -> Args:
     """The arguments of an event; empty if they are not an object."""
     return decoded_or_none(_ARGS, event.args) or Args()
+
+
+def args_of_all(events: Sequence[Event]) -> list[Args]:
+    """The arguments of each event: read as one list, which takes half the time."""
+    joined = b"[%b]" % b",".join([event.args for event in events])
+    read = decoded_or_none(_ALL_ARGS, joined)
+    if read is None:  # some have none, or what msgspec refuses
+        return [args_of(event) for event in events]
+    return [args if isinstance(args, Args) else Args() for args in read]
 
 
 def wait_args_of(event: Event) -> WaitArgs:
@@ -254,7 +265,14 @@ def frame_of(rows: Iterable[tuple[Any, ...]], columns: pl.Schema) -> pl.DataFram
     """
     words = (pl.Categorical, pl.Enum)
     plain = {name: pl.String() if isinstance(t, words) else t for name, t in columns.items()}
-    try:
+    with as_odd_events():
         return pl.DataFrame(list(rows), schema=plain, orient="row").cast(columns)
+
+
+@contextmanager
+def as_odd_events() -> Iterator[None]:
+    """Turns the errors of values that do not fit their columns into `OddEvent`."""
+    try:
+        yield
     except (TypeError, OverflowError, UnicodeError, pl.exceptions.PolarsError) as error:
         raise OddEvent("a number that is too large, or text where a number belongs") from error

@@ -1,8 +1,6 @@
 """What a program called the work that it captured into CUDA graphs: `torch.cuda.graph_annotations`
 writes it beside the operations of their replays (spec §7.16)."""
 
-from collections.abc import Iterable
-
 import polars as pl
 
 from nsysflow.analysis import schema
@@ -10,7 +8,7 @@ from nsysflow.analysis.load.kineto.document import Args
 from nsysflow.analysis.schema import os_pid
 
 
-def graph_annotations(ops: pl.DataFrame, args: Iterable[Args]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def graph_annotations(ops: pl.DataFrame, names: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`schema.GRAPH_NODES` and the `schema.RANGES` in which they were captured.
 
     The trace does not say when that was. The ranges lie one after the other before the first
@@ -18,13 +16,10 @@ def graph_annotations(ops: pl.DataFrame, args: Iterable[Args]) -> tuple[pl.DataF
 
     Args:
         ops: `schema.OPS`.
-        args: what the trace says of the first of these.
+        names: what the program called each of these, of `captured_as`.
     """
-    names = [_name(each) for each in args]
     nodes = (
-        ops.head(len(names))
-        .select("process", node="graph_node")
-        .with_columns(pl.Series("name", names, pl.String))
+        ops.select("process", names.alias("name"), node="graph_node")
         .drop_nulls()
         .unique(["process", "node"], keep="first", maintain_order=True)
     )
@@ -49,7 +44,7 @@ def graph_annotations(ops: pl.DataFrame, args: Iterable[Args]) -> tuple[pl.DataF
     return made.match_to_schema(schema.GRAPH_NODES), opened.match_to_schema(schema.RANGES)
 
 
-def _name(args: Args) -> str | None:
+def captured_as(args: Args) -> str | None:
     """What an operation of a graph is called; None without a name."""
     named = args.name if isinstance(args.name, str) else args.text
     return named if isinstance(named, str) and named else None

@@ -57,11 +57,12 @@ def operators_of(
         ops: `schema.OPS`; calls without any are left out.
         shapes: gets the shapes of these operators.
     """
+    on_threads = calls.filter(pl.col("thread").is_in([*spans]))
     rows = [
         (process, correlation, None, row, shape)
-        for thread, launches in _launches(calls, ops).items()
+        for thread, launches in _launches(on_threads, ops).items()
         for row, shape, (_, process, correlation) in operators_around(
-            launches, spans.get(thread, ()), events, shapes
+            launches, spans[thread], events, shapes
         )
     ]
     return frame_of(rows, schema.OPERATORS)

@@ -11,7 +11,8 @@ nanoseconds above 8.8e12.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +23,21 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
 from nsysflow.analysis.load.kineto.captured import captured_operators
 from nsysflow.analysis.load.kineto.collectives import collectives
+from nsysflow.analysis.load.kineto.columns import (
+    ids,
+    in_parts,
+    ints,
+    spans_of,
+    threads_of,
+    words,
+)
 from nsysflow.analysis.load.kineto.document import (
     Args,
     Document,
     Event,
     OddEvent,
     args_of,
+    args_of_all,
     decoded_document,
     frame_of,
     gpus_of,
@@ -37,7 +47,7 @@ from nsysflow.analysis.load.kineto.document import (
     wait_args_of,
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
-from nsysflow.analysis.load.kineto.graph_annotations import graph_annotations
+from nsysflow.analysis.load.kineto.graph_annotations import captured_as, graph_annotations
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
@@ -124,14 +134,17 @@ def _document(content: bytes, shown: str) -> Document:
 def _by_category(document: Document) -> dict[str, list[Event]]:
     """The events with a duration by category, and those that name threads as `thread_name`."""
     events: dict[str, list[Event]] = defaultdict(list)
+    written: dict[str, list[Event]] = defaultdict(list)
     for event in document.events:
         if not isinstance(event, Event):
             continue
         if event.ph == "X":
-            category = str(event.cat).lower()
-            events[_RENAMED.get(category, category)].append(event)
+            written[str(event.cat)].append(event)
         elif event.name == "thread_name":
             events["thread_name"].append(event)
+    for category, of_category in written.items():
+        plain = category.lower()
+        events[_RENAMED.get(plain, plain)] += of_category
     return events
 
 
@@ -146,8 +159,11 @@ def trace_of_events(
     """
     keys = thread_keys(event for category in HOST for event in events.get(category, ()))
     process = _main_process(keys)
-    calls = _calls([e for category in _CALLS for e in events.get(category, ())], keys)
-    kernels, copies, memsets = (_with_args(events.get(category, ())) for category in _GPU)
+    called = [event for category in _CALLS for event in events.get(category, ())]
+    calls = in_parts(called, schema.CALLS, partial(_calls, keys=keys))
+    kernels = in_parts(events.get("kernel", []), _KERNEL, _kernels)
+    copies = in_parts(events.get("gpu_memcpy", []), _COPIED, _copies)
+    memsets = in_parts(events.get("gpu_memset", []), _PLACED, _memsets)
     ops = _ops(kernels, copies, memsets, calls, process)
     operators, automatic = _operators(events.get("cpu_op", ()))
     records, waits = _waits(events.get("cuda_sync", ()), calls, process)
@@ -166,15 +182,15 @@ def trace_of_events(
     captured, from_captures = captured_operators(
         folder, rank_of(document), ranges, calls, ops, shapes, len(operators)
     )
-    said = [args for _, args in (*kernels, *copies, *memsets)]
-    graph_nodes, graph_ranges = graph_annotations(ops, said)
+    named = pl.concat([rows["captured_as"] for rows in (kernels, copies, memsets)])
+    graph_nodes, graph_ranges = graph_annotations(ops, named)
     capture = capture_in(document.ours)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
         report=report,
         ops=ops,
-        shapes=frame_of((_shape(args) for _, args in kernels), schema.SHAPES),
-        copy_details=frame_of((_copy_detail(*copy) for copy in copies), schema.COPY_DETAILS),
+        shapes=kernels.select(*schema.SHAPES),
+        copy_details=copies.select(*schema.COPY_DETAILS),
         calls=calls,
         ranges=ranges,
         messages=messages,
@@ -206,10 +222,6 @@ def _main_process(keys: ThreadKeys) -> int | None:
     return busiest[0][0] if busiest else None
 
 
-def _with_args(events: Iterable[Event]) -> list[tuple[Event, Args]]:
-    return [(event, args_of(event)) for event in events]
-
-
 def _operators(events: Iterable[Event]) -> tuple[list[Event], list[Event]]:
     """PyTorch's operators, and our automatic ranges, which torch.profiler takes for operators."""
     operators: list[Event] = []
@@ -219,27 +231,109 @@ def _operators(events: Iterable[Event]) -> tuple[list[Event], list[Event]]:
     return operators, automatic
 
 
+_PLACED: Final = pl.Schema(
+    {
+        **{name: dtype for name, dtype in schema.OPS.items() if name not in ("process", "detail")},
+        "captured_as": pl.String(),
+    }
+)
+"""Of an operation, what its event says; `captured_as` is what the program called it when a graph
+was captured."""
+
+_KERNEL: Final = pl.Schema({**_PLACED, **schema.SHAPES})
+_COPIED: Final = pl.Schema({**_PLACED, **schema.COPY_DETAILS})
+
+
+def _kernels(events: Sequence[Event]) -> pl.DataFrame:
+    """What the events of kernels say: `_PLACED` and `schema.SHAPES`."""
+    args = args_of_all(events)
+    names = [str(event.name) for event in events]
+    name, short_name = words(names, str, short_kernel_name)
+    placed = _placed(events, args, "kernel", name, short_name)
+    sizes = {
+        "grid": [_three(each.grid) for each in args],
+        "block": [_three(each.block) for each in args],
+    }
+    return placed.with_columns(
+        *(
+            ints([size[at] for size in each]).alias(f"{what}_{axis}")
+            for what, each in sizes.items()
+            for at, axis in enumerate("xyz")
+        ),
+        ints([each.registers for each in args]).alias("registers"),
+        ints([each.shared_memory for each in args]).alias("shared_bytes"),
+    )
+
+
+def _three(sizes: object) -> list[Any]:
+    """The sizes along three axes; None without them."""
+    return sizes if isinstance(sizes, list) and len(sizes) == 3 else [None] * 3
+
+
+def _copies(events: Sequence[Event]) -> pl.DataFrame:
+    """What the events of copies say: `_PLACED` and `schema.COPY_DETAILS`."""
+    args = args_of_all(events)
+    details = frame_of(map(_copy_detail, events, args), schema.COPY_DETAILS)
+    name = details.select(pl.format("memcpy {}", "direction").alias("name"))["name"]
+    return _placed(events, args, "memcpy", name, name).hstack(details)
+
+
+def _memsets(events: Sequence[Event]) -> pl.DataFrame:
+    """What the events of memsets say: `_PLACED`."""
+    name = pl.repeat("memset", len(events), eager=True)
+    return _placed(events, args_of_all(events), "memset", name, name)
+
+
+def _placed(
+    events: Sequence[Event], args: Sequence[Args], kind: str, name: pl.Series, short_name: pl.Series
+) -> pl.DataFrame:
+    """When and where operations ran, under these names.
+
+    Raises:
+        OddEvent: one has no time or no device.
+    """
+    device = ints(
+        [
+            event.pid if each.device is None else each.device
+            for event, each in zip(events, args, strict=True)
+        ]
+    )
+    if device.null_count():
+        raise OddEvent(f"no device ({events[device.is_null().arg_max() or 0].name!r})")
+    stream = [
+        each.stream if each.original_stream is None else each.original_stream for each in args
+    ]
+    return spans_of(events).with_columns(
+        pl.lit(kind).alias("kind"),
+        device.alias("device"),
+        ints(stream).alias("stream"),
+        ids([each.correlation for each in args]).alias("correlation"),
+        ids([each.graph_node for each in args]).alias("graph_node"),
+        name.alias("name"),
+        short_name.alias("short_name"),
+        captured_as=pl.Series([captured_as(each) for each in args], dtype=pl.String),
+    )
+
+
 def _ops(
-    kernels: list[tuple[Event, Args]],
-    copies: list[tuple[Event, Args]],
-    memsets: list[tuple[Event, Args]],
+    kernels: pl.DataFrame,
+    copies: pl.DataFrame,
+    memsets: pl.DataFrame,
     calls: pl.DataFrame,
     process: int | None,
 ) -> pl.DataFrame:
     """`schema.OPS`, each in the process that launched it; where that is unknown, in `process`."""
-    launched = _processes(calls)
-    ops = [
-        *(_op("kernel", row, *kernel) for row, kernel in enumerate(kernels)),
-        *(_op("memcpy", row, *copy) for row, copy in enumerate(copies)),
-        *(_op("memset", None, *memset) for memset in memsets),
-    ]
-    rows = ((*op[:4], launched.get(op[5], process), *op[4:]) for op in ops)
-    return frame_of(rows, schema.OPS)
+    row = pl.int_range(pl.len(), dtype=pl.UInt32).alias("detail")
+    kinds = (kernels.with_columns(row), copies.with_columns(row), memsets.with_columns(detail=None))
+    ops = pl.concat([rows.select(*_PLACED, "detail") for rows in kinds], how="vertical_relaxed")
+    return _in_processes(ops, calls, process).select(*schema.OPS)
 
 
-def _processes(calls: pl.DataFrame) -> dict[int, int]:
-    """The process of each correlation id."""
-    return dict(calls.select("correlation", "process").drop_nulls().iter_rows())
+def _in_processes(rows: pl.DataFrame, calls: pl.DataFrame, process: int | None) -> pl.DataFrame:
+    """`rows` plus `process`: that of the last call with their correlation id, else `process`."""
+    called = calls.select("correlation", "process").drop_nulls().unique("correlation", keep="last")
+    found = rows.join(called, on="correlation", how="left", maintain_order="left")
+    return found.with_columns(pl.col("process").fill_null(pl.lit(process, pl.Int64)))
 
 
 def _waits(
@@ -247,61 +341,34 @@ def _waits(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`schema.EVENT_RECORDS` and `schema.WAITS`. A record is known by the call that made it, and
     only if something waits for it."""
-    called = _processes(calls)
-    records: dict[tuple[int | None, ...], None] = {}
-    waits = []
-    for event in events:
-        args = wait_args_of(event)
-        numbers = (args.device, args.correlation, args.stream, args.recorded_on, args.record)
-        device, correlation, stream, recorded_on, record = map(int_of, numbers)
-        who = called.get(correlation or 0, process)
-        record = record if record and record > 0 else None
-        if record is not None:
-            records[who, device, record, _stream(recorded_on), record] = None
-        waits.append((who, device, correlation or None, _stream(stream), record))
-    return frame_of(records, schema.EVENT_RECORDS), frame_of(waits, schema.WAITS)
+    rows = frame_of(map(_wait, events), _WAIT)
+    waits = _in_processes(rows, calls, process)
+    records = waits.drop_nulls("record").with_columns(correlation="record", stream="recorded_on")
+    return (
+        records.select(*schema.EVENT_RECORDS).unique(maintain_order=True),
+        waits.select(*schema.WAITS),
+    )
+
+
+_WAIT: Final = pl.Schema(
+    {
+        "device": pl.Int32,
+        **dict.fromkeys(("correlation", "stream", "recorded_on", "record"), pl.Int64),
+    }
+)
+
+
+def _wait(event: Event) -> tuple[int | None, ...]:
+    args = wait_args_of(event)
+    numbers = (args.device, args.correlation, args.stream, args.recorded_on, args.record)
+    device, correlation, stream, recorded_on, record = map(int_of, numbers)
+    record = record if record and record > 0 else None
+    return device, correlation or None, _stream(stream), _stream(recorded_on), record
 
 
 def _stream(number: int | None) -> int | None:
     """A stream's number; -1 and the largest one stand for none."""
     return number if number is not None and 0 <= number < _NO_STREAM else None
-
-
-def _op(kind: str, row: int | None, event: Event, args: Args) -> tuple[Any, ...]:
-    """An operation as in `schema.OPS`, without its process."""
-    name = str(event.name)
-    if kind == "memcpy":
-        name = f"memcpy {_copy_detail(event, args)[1]}"
-    elif kind == "memset":
-        name = "memset"
-    device = int_of(event.pid if args.device is None else args.device)
-    if device is None:
-        raise OddEvent(f"no device ({name!r})")
-    return (
-        kind,
-        *span_ns(event),
-        device,
-        int_of(args.stream if args.original_stream is None else args.original_stream),
-        int_of(args.correlation) or None,
-        int_of(args.graph_node) or None,
-        name,
-        short_kernel_name(name) if kind == "kernel" else name,
-        row,
-    )
-
-
-def _shape(args: Args) -> tuple[int | None, ...]:
-    def three(sizes: object) -> list[int | None]:
-        if not isinstance(sizes, list) or len(sizes) != 3:
-            return [None] * 3
-        return [int_of(size) for size in sizes]
-
-    return (
-        *three(args.grid),
-        *three(args.block),
-        int_of(args.registers),
-        int_of(args.shared_memory),
-    )
 
 
 def _copy_detail(event: Event, args: Args) -> tuple[Any, ...]:
@@ -315,17 +382,15 @@ def _memory(side: str | None) -> str | None:
     return None if side is None else _MEMORY.get(side.lower(), "unknown")
 
 
-def _calls(events: list[Event], keys: ThreadKeys) -> pl.DataFrame:
-    rows = (
-        (
-            *span_ns(event),
-            *on_thread(event, keys),
-            int_of(args_of(event).correlation) or None,
-            VERSION.sub("", str(event.name)),
-        )
-        for event in events
+def _calls(events: Sequence[Event], keys: ThreadKeys) -> pl.DataFrame:
+    """`schema.CALLS` of some of the calls, but for the order of columns."""
+    names = [str(event.name) for event in events]
+    (name,) = words(names, partial(VERSION.sub, ""))
+    return spans_of(events).with_columns(
+        *threads_of(events, keys),
+        ids([args.correlation for args in args_of_all(events)]).alias("correlation"),
+        name.alias("name"),
     )
-    return frame_of(rows, schema.CALLS)
 
 
 def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFrame:
