@@ -13,6 +13,8 @@ from nsysflow.analysis.trace import Note, NoteKind
 
 _KNOWN_SCHEMA: Final = 3
 _LISTED_COLUMNS: Final = 6
+_HOST_FUNCTIONS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH"
+"""How long streams waited for functions on the host, from nsys 2025.6 on."""
 
 
 def notes_on(raw: Raw) -> Iterator[Note]:
@@ -84,6 +86,13 @@ def _hidden(raw: Raw) -> Iterator[Note]:
             f"CUDA graphs were traced as a whole, so the kernels of {raw.graphs.height} graph"
             " launches are hidden; to see them, record with nsysflow profile --graph-trace node"
             " (nsys profile --cuda-graph-trace=node)",
+        )
+    if _HOST_FUNCTIONS in raw.present:
+        yield Note(
+            NoteKind.NOT_CARRIED,
+            "streams waited for functions on the host (cudaLaunchHostFunc, or host nodes of CUDA"
+            f" graphs); {_HOST_FUNCTIONS} is not read, so idle time behind them reads as waiting"
+            " for GPU work",
         )
     for what, rows in (("backtraces", raw.backtraces), ("samples", raw.python_samples)):
         if len(rows) and rows["jsonText"].null_count() == len(rows):

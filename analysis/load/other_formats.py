@@ -83,6 +83,13 @@ FORMATS: Final = (
         begins=rb"\A(?:Time \(%\)|Start \(ns\)),",
     ),
     Format(
+        is_a="a JSON export of Nsight Systems",
+        advice="Export the report that it was made from as SQLite instead",
+        command="nsys export --type sqlite REPORT.nsys-rep",
+        begins=rb'\A[\s\[]*\{[^\0]*"(?:TraceProcessEvent|CudaEvent|NvtxEvent|StringIds|NVTX_EVENTS'
+        rb'|META_DATA_\w+|TARGET_INFO_\w+|CUPTI_ACTIVITY_KIND_\w+)"',
+    ),
+    Format(
         is_a="the JSON output of rocprofv3",
         advice="Record a database instead",
         command=ROCPROF,
@@ -136,11 +143,9 @@ def not_a_trace(content: bytes, shown: str, why: str, *, written_by: str = "") -
         why: what about it is not as in such a trace.
         written_by: the categories of its events, if it is a trace of something else.
     """
-    keys = _keys(content)
-    for kind in FORMATS:
-        if kind.keys and keys.issuperset(kind.keys):
-            return _error(kind, shown)
-    what = "JSON"
+    if known := another_json(content, shown):
+        return known
+    keys, what = _keys(content), "JSON"
     if "traceEvents" in keys and written_by:
         what = f"a Chrome trace with events of {written_by}"
     elif keys and "traceEvents" not in keys:
@@ -167,6 +172,17 @@ def not_a_perfetto_trace(categories: Iterable[str], shown: str) -> NotAReport:
         " torch.profiler",
         f"{ROCPROF}\n{_TORCH}",
     )
+
+
+def another_json(content: bytes, shown: str) -> NotAReport | None:
+    """The error for JSON of a known kind, also for several documents in one file; None for any
+    other content."""
+    keys, head = _keys(content), content[:_HEAD_BYTES]
+    for kind in FORMATS:
+        by_content = kind.begins is not None and re.search(kind.begins, head)
+        if by_content or (kind.keys and keys.issuperset(kind.keys)):
+            return _error(kind, shown)
+    return None
 
 
 def not_an_export(tables: Iterable[str], shown: str) -> NotAReport:

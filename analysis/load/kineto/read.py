@@ -63,7 +63,7 @@ from nsysflow.analysis.load.marks import (
     flops_rows,
     with_auto_domain,
 )
-from nsysflow.analysis.load.other_formats import not_a_trace
+from nsysflow.analysis.load.other_formats import another_json, not_a_trace
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.errors import Damaged
@@ -125,6 +125,8 @@ def _document(content: bytes, shown: str) -> Document:
     except msgspec.ValidationError as error:
         raise not_a_trace(content, shown, str(error)) from None
     except (ValueError, RecursionError) as error:
+        if known := another_json(content, shown):
+            raise known from None
         raise Damaged(
             f"{shown} is truncated or corrupt: its {len(content)} bytes are not JSON ({error})",
             *_WRITE_AGAIN,

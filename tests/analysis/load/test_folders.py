@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+import nsysflow
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.export_tables import TABLES
 from nsysflow.base.errors import Damaged, Incomplete
@@ -116,6 +117,24 @@ def test_rows_in_another_order_make_the_same_trace(tmp_path: Path) -> None:
     )
     assert one.height == before.shapes.height
     assert_frame_equal(*(frame.drop("detail").sort(pl.all()) for frame in (one, other)))
+
+
+@pytest.mark.parametrize("name", ["h200-graph-ranges", "h200-ddp-rank1"])
+def test_rows_of_every_table_in_another_order_change_no_result(tmp_path: Path, name: str) -> None:
+    """As nsys 2025.6 may export them."""
+    path = sqlite_report(tmp_path, name)
+    before = nsysflow.analyze(load(path))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.create_function("shuffled", 0, random.Random(1).random)
+        made = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+        for table in [table for table, sql in made if "PRIMARY KEY" not in sql]:
+            db.execute(f"CREATE TEMP TABLE mixed AS SELECT * FROM {table} ORDER BY shuffled()")
+            db.execute(f"DELETE FROM {table}")
+            db.execute(f"INSERT INTO {table} SELECT * FROM mixed")
+            db.execute("DROP TABLE mixed")
+    after = nsysflow.analyze(load(path))
+    for table in ("gaps", "steps", "phases", "waited", "syncs", "comm", "kernels", "findings"):
+        assert_frame_equal(getattr(after, table), getattr(before, table))
 
 
 def test_text_that_is_not_utf8_keeps_what_can_be_read(tmp_path: Path) -> None:

@@ -33,6 +33,13 @@ def counter(name: str) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+HOST_FUNCTION: dict[str, Any] = {
+    "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH": [
+        {"start": 1, "end": 2, "deviceId": 0, "streamId": 7, "correlationId": 1}
+    ]
+}
+
+
 @pytest.mark.parametrize(
     ("tables", "kind", "said"),
     [
@@ -51,6 +58,7 @@ def counter(name: str) -> dict[str, list[dict[str, Any]]]:
             NoteKind.BACKTRACES_NOT_EXPORTED,
             "nsys export --type sqlite --force-overwrite=true --include-json=true REPORT.nsys-rep",
         ),
+        ({"tables": HOST_FUNCTION}, NoteKind.NOT_CARRIED, "cudaLaunchHostFunc"),
         ({"tables": counter("GR Active")}, NoteKind.OTHER_COUNTERS, "--gpu-metrics-set"),
         (
             {"kernels": [{"correlationId": 0}, {"correlationId": None}, {}]},

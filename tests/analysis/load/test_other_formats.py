@@ -25,6 +25,11 @@ FILES: Final[dict[str, tuple[bytes, str]]] = {
     "kernel_trace.csv": (b'"Kind","Agent_Id","Queue_Id"\n', "a CSV table of rocprof"),
     "results.csv": (b"Index,KernelName,gpu-id\n", "a CSV table of rocprof"),
     "stats.csv": (b"Time (%),Total Time (ns),Instances\n", "a CSV table of nsys stats"),
+    "lines.json": (
+        b'{"Type":48,"TraceProcessEvent":{"startNs":"1"}}\n{"Type":79,"CudaEvent":{}}\n',
+        "a JSON export of Nsight Systems",
+    ),
+    "tables.json": (b'{"StringIds": [{"id": 0, "value": ""}]}', "a JSON export of Nsight Systems"),
     "results.json": (b'{"rocprofiler-sdk-tool": []}', "the JSON output of rocprofv3"),
     "et.json": (b'{"schema": "1.0.1", "nodes": []}', "an execution trace of PyTorch"),
     "chrome.json": (
