@@ -13,7 +13,8 @@ from nsysflow.analysis.events.activity import (
     LostLaunches,
 )
 from nsysflow.analysis.events.graphs import CapturedNodes, NodeOrigins, WrongTimes
-from nsysflow.analysis.events.waits import Producers, WaitPieces
+from nsysflow.analysis.events.producers import Producers
+from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.idle.gaps import BareGaps
 from nsysflow.analysis.idle.places import IdleParts

@@ -33,15 +33,8 @@ from nsysflow.analysis.events.graphs import (
     node_origins,
     unseen_waits,
 )
-from nsysflow.analysis.events.waits import (
-    EventWaits,
-    Producers,
-    WaitPieces,
-    event_waits,
-    producers,
-    split_waits,
-    without_unwaited,
-)
+from nsysflow.analysis.events.producers import EventWaits, Producers, event_waits, producers
+from nsysflow.analysis.events.waits import WaitPieces, split_waits, without_unwaited
 from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
