@@ -270,7 +270,7 @@ def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, An
         at_most_ns=lost_ns,
         process=rank["process"],
         device=rank["device"],
-        culprit=late,
+        culprit=rank["report"],
     )
 
 
