@@ -150,7 +150,10 @@ def _late_step(results: Results, finding: Finding) -> _Span | None:
     steps = analysis.judged.view.steps.with_columns(
         os_pid(pl.col("process")), report=pl.lit(finding.culprit)
     )
-    mine = pl.col("process") == finding.process, pl.col("device") == finding.device
+    mine = (
+        pl.col("process").eq_missing(pl.lit(finding.process, pl.Int64)),
+        pl.col("device") == finding.device,
+    )
     ranked = results.judged.table("rank_steps").select(*key, _LOST[finding.table])
     found = steps.filter(*mine).join(ranked, on=key)
     worst = found.sort(_LOST[finding.table], "start_ns", descending=[True, False])
