@@ -12,10 +12,8 @@ from nsysflow.analysis.findings.explanation import effort_of
 from nsysflow.analysis.findings.finding import Finding, Valued, in_function
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import WORTH_PCT, least_ns, plan_of, ranked, together_ns, value
-from nsysflow.analysis.findings.rules import (
-    RULES,
-    RULES_OF_RUN,
-)
+from nsysflow.analysis.findings.rules import GPU_RULES, RULES, RULES_OF_RUN
+from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.run_saving import RunReplays
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.findings.stall_findings import with_round_trips
@@ -157,8 +155,9 @@ def find(subject: JudgedReport) -> Findings:
 
 
 def _asked(subject: JudgedReport) -> list[Finding]:
-    """What all rules find."""
-    return with_round_trips(subject, (one for rule in RULES for one in rule(subject)))
+    """What all rules find; those about kernels are not asked where kernels mostly wait."""
+    rules = [rule for rule in RULES if rule not in GPU_RULES] if kernels_wait(subject) else RULES
+    return with_round_trips(subject, (one for rule in rules for one in rule(subject)))
 
 
 def _found(replays: Replays, every: Iterable[Valued]) -> Findings:

@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.host_functions import Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
+from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.rules.waits import WAIT
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.units import duration, number, percent, whole_percent
@@ -98,7 +99,7 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     accounting = subject.tables.accounting
     compute_ns, window_ns = accounting.select(pl.col("compute_ns", "window_ns").sum()).row(0)
     kernels = subject.kernels.filter(pl.col("class") != "comm")
-    if kernels.is_empty() or 100 * compute_ns < GPU_BOUND_PCT * window_ns:
+    if kernels.is_empty() or 100 * compute_ns < GPU_BOUND_PCT * window_ns or kernels_wait(subject):
         return
     sums = kernels.group_by("class").agg(pl.col("ns").sum()).sort("ns", "class", descending=True)
     largest = str(sums["class"][0])

@@ -16,7 +16,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.stall_findings import Stalls, stalls_of
+from nsysflow.analysis.findings.stall_findings import Stalls, What, stalls_of
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.units import number
 
@@ -39,8 +39,11 @@ ALL: Final = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
 
 
 def waits(subject: JudgedReport) -> Iterator[Finding]:
-    """Each line (or phase, where no lines are known) at which the host waits for the GPU."""
-    for stalls in stalls_of(subject, "read", "sync"):
+    """Each line (or phase, where no lines are known) at which the host waits for the GPU. Where the
+    host reads managed memory, it needs its syncs: nothing else says that what it reads is ready."""
+    reads_managed = (subject.view.copies["direction"] == "UVM DtoH").any()
+    removable: tuple[What, ...] = ("read",) if reads_managed else ("read", "sync")
+    for stalls in stalls_of(subject, *removable):
         reads = stalls.what == "read"
         in_loop = stalls.loop_kernels is not None
         what = "value read back in the loop" if reads else "sync in the loop"
@@ -50,7 +53,7 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
             what=f"{what}{stalls.many(subject)}",
             change=(AT_ONCE,) * in_loop + READ_BACK if reads else WAIT,
         )
-    every = list(stalls_of(subject, "read", "sync", "fetch", "pageable", "pinned"))
+    every = list(stalls_of(subject, *removable, "fetch", "pageable", "pinned"))
     if len(every) > 1:
         yield _taking_turns(subject, every)
 

@@ -1,6 +1,6 @@
 """Waits of the host, and of streams for each other."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,8 @@ from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, found, launched, loop
 from tests.oracle.model import Op
+
+Body = Callable[[int, int], Iterator[Row]]
 
 
 def waiting(start: int, i: int, *phases: str) -> Iterator[Row]:
@@ -250,5 +252,35 @@ def test_managed_memory_that_moves_page_by_page_is_a_finding_for_each_direction(
     assert "cudaCpuDeviceId" in go.change[0]
 
 
-def test_a_few_pages_are_none() -> None:
-    assert not found(managed_memory, loop(lambda start, i: pages(start, i, 1), every=10_000))
+def test_kernels_that_wait_for_pages_are_not_told_to_compute_less() -> None:
+    rules = [one.finding.rule for one in find(loop(pages, every=1_300)).valued]
+    assert set(rules) == {"managed-memory"}
+
+
+def prefetched(start: int, i: int) -> Iterator[Row]:
+    """The same pages, in pieces as large as a prefetch makes."""
+    for row in pages(start, i):
+        if isinstance(row, Op) and row.copy:
+            yield replace(row, copy=replace(row.copy, bytes=2 << 20))
+        else:
+            yield row
+
+
+@pytest.mark.parametrize(
+    ("rows", "every"),
+    [(prefetched, 2_000), (lambda start, i: pages(start, i, 1), 10_000)],
+)
+def test_a_few_pages_and_prefetched_ones_are_none(rows: Body, every: int) -> None:
+    assert not found(managed_memory, loop(rows, every=every))
+
+
+def read_by_the_host(start: int, i: int, way: str) -> Iterator[Row]:
+    """A wait for a kernel, and a page that then moves."""
+    yield from waiting(start, i, "log")
+    yield tiny.copy(start + 130 * US, start + 131 * US, None, way, "managed", "managed")
+
+
+@pytest.mark.parametrize(("way", "rules"), [("UVM DtoH", []), ("UVM HtoD", ["sync-in-loop"])])
+def test_who_reads_managed_memory_needs_to_wait_for_the_gpu(way: str, rules: list[str]) -> None:
+    subject = loop(lambda start, i: read_by_the_host(start, i, way), every=400)
+    assert [one.rule for one in found(waits, subject)] == rules
