@@ -22,6 +22,7 @@ from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.pftrace.contents import read_contents
 from nsysflow.analysis.load.pftrace.exported import FRAMES
+from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.load.pftrace.slices import slices_of
 from nsysflow.analysis.load.pftrace.wire import Block, Malformed, fields_of, is_pftrace
 from nsysflow.analysis.trace import NoteKind, Trace
@@ -369,8 +370,14 @@ MALFORMED: Final = {
         bytes_field(6, b"\x0a" + encoded(14) + b"\x08\x40\x10" + b"\xff" * 9 + b"\x01\x18\x01")
     ),
     "deep argument": packet(
-        bytes_field(11, b"\x48\x01" + bytes_field(4, deep(b"\x52\x04Size", 200)))
+        bytes_field(11, b"\x48\x01" + bytes_field(4, b"\x52\x07corr_id" + deep(b"", 200)))
     ),
+    "name of an unknown kind": packet(bytes_field(12, bytes_field(99, b"\x08\x01\x12\x01a"))),
+    "name without a number": packet(bytes_field(12, bytes_field(2, b"\x12\x01a"))),
+    "number for a name": packet(bytes_field(12, bytes_field(2, b"\x08\x63\x10\x05"))),
+    "clock beside clocks": packet(bytes_field(6, b"\x10\x05" + bytes_field(1, b"\x08\x06"))),
+    "defaults of nothing": packet(bytes_field(59, b"\x08\x01")),
+    "defaults of a track of no number": packet(bytes_field(59, bytes_field(11, b"\x08\x01"))),
     "event with many fields": packet(bytes_field(11, b"\x48\x01" * 5000)),
 }
 
@@ -382,6 +389,27 @@ def test_a_malformed_packet_hurts_no_other(content: bytes, tmp_path: Path) -> No
     for place in (first, len(whole)):
         trace = loaded(tmp_path, whole[:place] + content + whole[place:])
         assert len(trace.ops) == 2
+
+
+REPORT: Final = (
+    REPORT_FIELD,
+    b'{"report":"r","collector":"nsys","source":"s","shift_ns":0,"lanes":[],"notes":[]}',
+)
+DAMAGED_EXPORTS: Final = {
+    "no description": [(REPORT_FIELD, b"{}")],
+    "rows of an unknown frame": [REPORT, (ROWS_FIELD, b'{"frame":"x","columns":{}}')],
+    "columns of different lengths": [
+        REPORT,
+        (ROWS_FIELD, b'{"frame":"threads","columns":{"process":[1],"thread":[],"name":[]}}'),
+    ],
+}
+
+
+@pytest.mark.parametrize("fields", DAMAGED_EXPORTS.values(), ids=DAMAGED_EXPORTS)
+def test_a_damaged_export_is_corrupt(fields: list[tuple[int, bytes]], tmp_path: Path) -> None:
+    content = b"".join(packet(bytes_field(*of)) for of in fields)
+    with pytest.raises(Damaged, match="corrupt"):
+        loaded(tmp_path, content)
 
 
 @few
