@@ -9,8 +9,8 @@ from typing import Any, Final
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from nsysflow.report.perfetto.packets import varint
+from tests.rocpd import PID
 
-PID: Final = 4711
 PROCESS: Final = 1
 STREAM: Final = 1000
 MAIN_TRACK: Final = 2

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from nsysflow.analysis.trace import Trace
+
 Form = Literal["inline", "tracks", "times"]
 FORMS: Final[tuple[Form, ...]] = ("inline", "tracks", "times")
 
 PID: Final = 4711
+MAIN: Final = PID << 24 | PID
 UUID: Final = "_0a1b2c3d"
 
 _VERSIONS: Final[Mapping[Form, str]] = {"inline": "3.0.2", "tracks": "4.1.0", "times": "3"}
@@ -186,3 +189,23 @@ def _insert(
 ) -> None:
     marks = ", ".join("?" * len(columns))
     db.executemany(f'INSERT INTO "{table}" VALUES ({marks})', rows)
+
+
+def assert_is_step(trace: Trace) -> None:
+    """Whether a trace of rocprofv3, in any of its formats, has the step that both tests write."""
+    assert trace.ops.select(
+        "kind", "start_ns", "end_ns", "device", "process", "stream", "correlation", "short_name"
+    ).rows() == [
+        ("kernel", 12, 40, 0, PID << 24, 1, 1, "add"),
+        ("memcpy", 120, 149, 0, PID << 24, 1, 3, "memcpy HtoD"),
+    ]
+    assert trace.copy_details.rows() == [(4096, "HtoD", None, "device")]
+    assert trace.calls.select("start_ns", "end_ns", "thread", "correlation", "name").rows() == [
+        (5, 10, MAIN, 1, "hipLaunchKernel"),
+        (41, 100, MAIN, 2, "hipDeviceSynchronize"),
+        (110, 150, MAIN, 3, "hipMemcpy"),
+    ]
+    assert trace.ranges.select("start_ns", "end_ns", "kind", "thread", "name").rows() == [
+        (0, 200, "push_pop", MAIN, "step 1")
+    ]
+    assert trace.threads.rows() == [(PID << 24, MAIN, "python")]

@@ -17,6 +17,7 @@ from nsysflow.analysis.load.marks import NCCL, with_auto_domain
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.slices import slices_of
 from nsysflow.analysis.load.pftrace.threads import threads_of
+from nsysflow.analysis.load.rocpd.read import sizes_along
 from nsysflow.analysis.load.unpacking import ROCPROF
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
@@ -178,10 +179,7 @@ def _shape() -> Iterator[pl.Expr]:
             )
             for name in _SIZES
         }
-        threads, block = written["grid_size"], written["workgroup_size"]
-        blocks = pl.when(block > 0).then((threads + block - 1) // block)
-        yield blocks.cast(pl.Int32, strict=False).alias(f"grid_{axis}")
-        yield block.cast(pl.Int32, strict=False).alias(f"block_{axis}")
+        yield from sizes_along(axis, written["grid_size"], written["workgroup_size"])
     yield pl.col("VGPR_Count").cast(pl.Int32, strict=False).alias("registers")
     yield pl.col("LDS_Block_Size").alias("shared_bytes")
 

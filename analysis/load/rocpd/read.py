@@ -227,12 +227,16 @@ def _ops(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
 def _shape() -> Iterator[pl.Expr]:
     """`schema.SHAPES`: rocpd counts a grid in threads."""
     for axis in THREE:
-        threads, block = pl.col(f"grid_size_{axis}"), pl.col(f"workgroup_size_{axis}")
-        blocks = pl.when(block > 0).then((threads + block - 1) // block)
-        yield blocks.cast(pl.Int32, strict=False).alias(f"grid_{axis}")
-        yield block.cast(pl.Int32, strict=False).alias(f"block_{axis}")
+        yield from sizes_along(axis, pl.col(f"grid_size_{axis}"), pl.col(f"workgroup_size_{axis}"))
     yield pl.col("arch_vgpr_count").cast(pl.Int32, strict=False).alias("registers")
     yield pl.col("group_segment_size").alias("shared_bytes")
+
+
+def sizes_along(axis: str, threads: pl.Expr, block: pl.Expr) -> Iterator[pl.Expr]:
+    """`grid_<axis>` and `block_<axis>` of `schema.SHAPES`, of a grid that is counted in threads."""
+    blocks = pl.when(block > 0).then((threads + block - 1) // block)
+    yield blocks.cast(pl.Int32, strict=False).alias(f"grid_{axis}")
+    yield block.cast(pl.Int32, strict=False).alias(f"block_{axis}")
 
 
 def _copy_detail() -> Iterator[pl.Expr]:

@@ -35,10 +35,10 @@ from tests.analyses import EXAMPLES, OF_REPORT, analysed, run_of
 from tests.analyses import loaded as report_of
 from tests.analysis.load.frames import assert_schemas
 from tests.oracle import pftrace as oracle
-from tests.pftrace import BOOTTIME, PID, Rocprof, monitor_trace
+from tests.pftrace import BOOTTIME, Rocprof, monitor_trace
+from tests.rocpd import PID, assert_is_step
 
 KINETO: Final = Path("tests/data/h200-kineto.pt.trace.json.gz")
-MAIN: Final = PID << 24 | PID
 
 
 def loaded(tmp_path: Path, content: bytes, name: str = "run.pftrace") -> Trace:
@@ -67,22 +67,9 @@ def test_a_trace_of_rocprofv3_tells_what_its_database_does(
 ) -> None:
     trace = loaded(tmp_path, step(converted=converted).content())
     assert (trace.report, trace.collector) == ("run", "rocprof")
-    assert trace.ops.drop("graph_node", "detail", "short_name").rows() == [
-        ("kernel", 12, 40, 0, PID << 24, 1, 1, "add"),
-        ("memcpy", 120, 149, 0, PID << 24, 1, 3, "memcpy HtoD"),
-    ]
     grid = (2, 2, 1, 32, 2, 1) if converted else (4, 1, 1, 64, 1, 1)
     assert trace.shapes.rows() == [(*grid, 32, 1024)]
-    assert trace.copy_details.rows() == [(4096, "HtoD", None, "device")]
-    assert trace.calls.select("start_ns", "end_ns", "thread", "correlation", "name").rows() == [
-        (5, 10, MAIN, 1, "hipLaunchKernel"),
-        (41, 100, MAIN, 2, "hipDeviceSynchronize"),
-        (110, 150, MAIN, 3, "hipMemcpy"),
-    ]
-    assert trace.ranges.select("start_ns", "end_ns", "kind", "thread", "name").rows() == [
-        (0, 200, "push_pop", MAIN, "step 1")
-    ]
-    assert trace.threads.rows() == [(PID << 24, MAIN, "python")]
+    assert_is_step(trace)
     assert {note.kind for note in trace.notes} == {NoteKind.NOT_CARRIED}
     gaps = nsysflow.analyze(trace).gaps
     assert gaps.select("duration_ns", "cause").rows() == [(80, "sync")]
