@@ -238,8 +238,7 @@ class _Reader:
         count = len(messages)
         if not count:
             return
-        of = packets[messages["row"]]
-        fields = block.fields(messages.with_columns(_counted(count)))
+        of, fields = _of_packets(block, messages, packets)
         generation = of["generation"]
         track = _numbers_of(fields, 11, count)
         if track.null_count():
@@ -338,8 +337,7 @@ class _Reader:
         count = len(messages)
         if not count:
             return
-        of = packets[messages["row"]]
-        fields = block.fields(messages.with_columns(_counted(count)))
+        of, fields = _of_packets(block, messages, packets)
         generation = of["generation"]
 
         def number(field_number: int) -> pl.Series:
@@ -424,6 +422,13 @@ def _numbers_of(fields: pl.DataFrame, number: int, count: int) -> pl.Series:
 def _messages(fields: pl.DataFrame, number: int) -> pl.DataFrame:
     """`row`, `start`, `end` of the bytes in fields of a number."""
     return fields.filter(_is(number, BYTES)).select("row", "start", "end")
+
+
+def _of_packets(
+    block: Block, messages: pl.DataFrame, packets: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The packet of each message, and the fields of the messages."""
+    return packets[messages["row"]], block.fields(messages.with_columns(_counted(len(messages))))
 
 
 def _counted(count: int) -> pl.Series:

@@ -17,7 +17,7 @@ from nsysflow.analysis.load.marks import NCCL, with_auto_domain
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.slices import slices_of
 from nsysflow.analysis.load.pftrace.threads import threads_of
-from nsysflow.analysis.load.rocpd.read import sizes_along
+from nsysflow.analysis.load.rocpd.read import missing, sizes_along
 from nsysflow.analysis.load.unpacking import ROCPROF
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
@@ -233,23 +233,7 @@ def _devices(ops: pl.DataFrame) -> pl.DataFrame:
 
 
 def _notes(trace: Trace, *, unusable: int) -> Iterator[Note]:
-    if trace.ops.is_empty():
-        yield Note(
-            NoteKind.NO_GPU_WORK,
-            "no GPU work in this trace; was it recorded with --kernel-trace and"
-            " --memory-copy-trace?",
-        )
-    elif trace.calls.is_empty():
-        yield Note(
-            NoteKind.NO_CALLS,
-            "no HIP calls in this trace, so why the GPU idled is unknown; record with --hip-trace",
-        )
-    if trace.ranges.is_empty():
-        yield Note(
-            NoteKind.NO_RANGES,
-            "no ROCTX ranges in this trace; record with --marker-trace, and name phases with"
-            " torch.cuda.nvtx, which is ROCTX on AMD, or with roctx",
-        )
+    yield from missing(trace, "trace", unusable=unusable)
     yield Note(
         NoteKind.NOT_CARRIED,
         "rocprofv3's Perfetto trace names no GPU, so no peak is known, and not the kernels of a HIP"
@@ -257,8 +241,3 @@ def _notes(trace: Trace, *, unusable: int) -> Iterator[Note]:
         " kernels of a queue overlap, it has cut both in the middle; and no copy is called"
         f" pageable. A rocpd database has more: {ROCPROF}",
     )
-    if unusable:
-        yield Note(
-            NoteKind.UNUSABLE_ROWS,
-            f"{unusable} rows were left out: they have no time, GPU or name",
-        )

@@ -352,29 +352,34 @@ def _notes(trace: Trace, metadata: pl.DataFrame, *, unusable: int) -> Iterator[N
             f"the database has schema {version}; this version of nsysflow knows up to"
             f" {_KNOWN_SCHEMA}.x",
         )
-    if trace.ops.is_empty():
-        yield Note(
-            NoteKind.NO_GPU_WORK,
-            "no GPU work in this database; was it recorded with --kernel-trace and"
-            " --memory-copy-trace?",
-        )
-    elif trace.calls.is_empty():
-        yield Note(
-            NoteKind.NO_CALLS,
-            "no HIP calls in this database, so why the GPU idled is unknown; record with"
-            " --hip-trace",
-        )
-    if trace.ranges.is_empty():
-        yield Note(
-            NoteKind.NO_RANGES,
-            "no ROCTX ranges in this database; record with --marker-trace, and name phases with"
-            " torch.cuda.nvtx, which is ROCTX on AMD, or with roctx",
-        )
+    yield from missing(trace, "database", unusable=unusable)
     if not trace.copy_details.is_empty():
         yield Note(
             NoteKind.NOT_CARRIED,
             "rocpd does not say whether the host's memory of a copy is pinned, so no copy is called"
             " pageable",
+        )
+
+
+def missing(trace: Trace, kind: str, *, unusable: int) -> Iterator[Note]:
+    """Notes on what a recording of rocprofv3 lacks; `kind` is what its file is called."""
+    if trace.ops.is_empty():
+        yield Note(
+            NoteKind.NO_GPU_WORK,
+            f"no GPU work in this {kind}; was it recorded with --kernel-trace and"
+            " --memory-copy-trace?",
+        )
+    elif trace.calls.is_empty():
+        yield Note(
+            NoteKind.NO_CALLS,
+            f"no HIP calls in this {kind}, so why the GPU idled is unknown; record with"
+            " --hip-trace",
+        )
+    if trace.ranges.is_empty():
+        yield Note(
+            NoteKind.NO_RANGES,
+            f"no ROCTX ranges in this {kind}; record with --marker-trace, and name phases with"
+            " torch.cuda.nvtx, which is ROCTX on AMD, or with roctx",
         )
     if unusable:
         yield Note(
