@@ -76,7 +76,7 @@ class _Process:
         return self._tables[table]
 
     def _row(self, table: str, number: int | None) -> Row:
-        """The row of a table with that number; empty where there is none."""
+        """The row of a table with that number; empty if the table lacks it."""
         for row in self._rows(table):
             if number is not None and row["id"] == number:
                 return row

@@ -82,14 +82,14 @@ def managed_memory(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _faults(subject: JudgedReport) -> pl.DataFrame:
-    """The copies that somebody waits for who touched a page: those that no prefetch made."""
+    """The copies that no prefetch made: a kernel or the host touched a page, and waits for it."""
     of_pages = pl.col("direction").is_in([*MOVES]), pl.col("bytes") < PREFETCHED_BYTES
     return subject.view.copies.filter(*of_pages)
 
 
 def kernels_wait(subject: JudgedReport) -> bool:
-    """Whether kernels wait for managed memory for half of their time or more at most: that time
-    says nothing of what they compute."""
+    """Whether pages come to kernels for half of their time or more. Their time then says nothing of
+    what they compute."""
     copies = _faults(subject).filter(pl.col("direction").is_in([*TO_KERNELS]))
     waiting = [
         _waiting(subject.kernels.filter(pl.col("device") == rows["device"][0]), rows)

@@ -222,8 +222,12 @@ class _Join:
         """Take the graphs that a step launches, by the smallest captures with room for it."""
         room = {one.size for one in self._captures if size is None or one.size >= size}
         if not room or (size is None and len(room) > 1):
-            told = "of no known size" if size is None else f"of {size}"
-            self._without[f"there is none of a batch {told}"] += len(launches)
+            why = (
+                "they are of several batch sizes, and no step says which of them runs"
+                if size is None
+                else f"no capture has room for a batch of {size}"
+            )
+            self._without[why] += len(launches)
             return
         why = ""
         for capture in self._captures:

@@ -100,7 +100,7 @@ class Names:
             return
 
     def texts(self, kind: int, generation: pl.Series, iid: pl.Series) -> pl.Series:
-        """The names with these numbers; null where there is none."""
+        """The name of each number; null for a number that the trace does not name."""
         known = self._frame(kind)
         asked = pl.DataFrame([generation.alias("generation"), iid.alias("iid")])
         key = ["generation", "iid"]

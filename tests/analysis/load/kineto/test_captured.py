@@ -21,7 +21,7 @@ FIRST: Final = "hipStreamBeginCapture"
 LAST: Final = "hipStreamEndCapture"
 
 Kernels = list[tuple[str, int | None]]
-"""Names, and the first size of the operator around each; without one there is none."""
+"""The name of each kernel, and the first size of its operator, or None outside of operators."""
 
 
 def captured(*graphs: Kernels, named: bool = True) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ MISFITS: Final[dict[str, tuple[list[dict[str, Any]], str]]] = {
         captured([("a", 1), ("x", 2)]),
         "bs_30_rank0.json.gz captured other kernels",
     ),
-    "too small": (captured([("a", 1)]), "there is none of a batch of 30"),
+    "too small": (captured([("a", 1)]), "no capture has room for a batch of 30"),
     "two graphs": (
         captured([("a", 1)], [("b", 2)]),
         "bs_30_rank0.json.gz has 2 graphs, and a step launches 1",
@@ -217,7 +217,7 @@ def test_without_step_names_only_a_single_capture_is_taken(tmp_path: Path) -> No
     put(tmp_path, "bs_2_rank0.json.gz", captured([("a", 2)]))
     trace = replayed(tmp_path, ("r", [[("a", 7)]]))
     assert trace.operators.is_empty()
-    assert told(trace)[0].endswith("there is none of a batch of no known size")
+    assert told(trace)[0].endswith("and no step says which of them runs")
 
 
 def test_answers_of_a_trace_are_others_once_captures_lie_beside_it(tmp_path: Path) -> None:
