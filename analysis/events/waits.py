@@ -103,7 +103,7 @@ def split_waits(events: Events, producer: pl.Series) -> WaitPieces:
     of_each_kind = (pl.concat(rows) for rows in zip(*slices, strict=True))
     pieces: list[WaitPieces] = [*of_each_kind, after.select(WAIT_PIECES.names())]
     lasting = pl.concat(pieces).filter(pl.col("end_ns") > pl.col("start_ns"))
-    return _with_work(events, lasting)
+    return _with_work(events, lasting, stretches)
 
 
 MOSTLY: Final = 4
@@ -111,9 +111,10 @@ MOSTLY: Final = 4
 there for that: nobody needs to wait for it."""
 
 
-def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
-    """The pieces; on GPUs that mostly communicate or copy, these are what is waited for. So are
-    pages of managed memory on all GPUs, as who touches them waits for them."""
+def _with_work(events: Events, pieces: WaitPieces, stretches: Stretches) -> WaitPieces:
+    """The pieces, with what is waited for although no operation follows its stream: on GPUs that
+    mostly communicate or copy all of that; elsewhere what runs after the last compute operation,
+    and pages of managed memory, as who touches them waits for them."""
     compute = pl.col("part") == "compute"
     ops = events.ops.filter(pl.col("end_ns") > pl.col("start_ns"))
     placed = on_axis(ops[["op", "device_no", "start_ns", "end_ns", "part"]], events.axis)
@@ -132,11 +133,13 @@ def _with_work(events: Events, pieces: WaitPieces) -> WaitPieces:
     )
     copies = placed.filter(pl.col("part") == "copy")
     managed = copies.filter(pl.col("name").cast(pl.String).str.contains(MOVES_MANAGED_MEMORY))
-    if mostly.is_empty() and managed.is_empty():
-        return pieces
-    moved = overlaps(_in_turn(managed), alone).join(mostly, on="device_no", how="anti")
-    work = shown.join(mostly, on="device_no", how="semi")
-    return _replaced(events, pieces, pl.concat([work, moved]))
+    places = stretches.select("waiter").hstack(on_axis(stretches, events.axis)).sort("start")
+    followed = pl.col("waiter").is_not_null()
+    moved = overlaps(_in_turn(managed), places.filter(followed))
+    last = overlaps(sent, places.filter(~followed))
+    waited = pl.concat([moved, last]).join(mostly, on="device_no", how="anti")
+    work = pl.concat([shown.join(mostly, on="device_no", how="semi"), waited])
+    return pieces if work.is_empty() else _replaced(events, pieces, work)
 
 
 def _in_turn(placed: pl.DataFrame) -> pl.DataFrame:

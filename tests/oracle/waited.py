@@ -19,6 +19,8 @@ from tests.oracle.once import once
 from tests.oracle.producers import Producers
 from tests.oracle.report import Report, Row, joined, os_pid
 
+FOREVER = (-(1 << 62), 1 << 62)
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -63,7 +65,8 @@ class Waits(Producers):
 
     def _with_work(self, device: int, pieces: list[Piece]) -> list[Piece]:
         """§15.5a: the pieces of a device, where it mostly communicates and copies its own work.
-        §15.5b: elsewhere copies of managed memory are."""
+        §15.4, §15.5b: elsewhere what runs in the last stretch, and before it copies of managed
+        memory."""
         lasting = (i for i in self.report.on(device) if self.ops[i].end_ns > self.ops[i].start_ns)
         ops = sorted(lasting, key=lambda index: self.rank[index])
         spans = {index: (self.ops[index].start_ns, self.ops[index].end_ns) for index in ops}
@@ -71,24 +74,34 @@ class Waits(Producers):
         others = [i for i in ops if not is_compute(self.ops[i])]
         alone = self._outside(union(spans[i] for i in others), compute)
         often = 2 * len(others) >= len(ops)
-        if not alone or not often or length(alone) < 4 * length(compute):
-            others = [i for i in others if self.ops[i].name.startswith("memcpy UVM ")]
-            alone = self._outside(union(spans[i] for i in others), compute)
-        work, reached = [], compute
-        for index in others:
-            for start, end in self._outside([spans[index]], reached):
+        if alone and often and length(alone) >= 4 * length(compute):
+            return self._replaced(device, pieces, others, compute)
+        after = [(piece.start_ns, piece.end_ns) for piece in pieces if piece.op is None]
+        managed = [i for i in others if self.ops[i].name.startswith("memcpy UVM ")]
+        pieces = self._replaced(device, pieces, managed, union([*compute, *after]))
+        return self._replaced(device, pieces, others, self._outside([FOREVER], after))
+
+    def _replaced(
+        self, device: int, pieces: list[Piece], ops: list[int], outside: list[Interval]
+    ) -> list[Piece]:
+        """The pieces, but the time of `ops` that is not `outside` is that of the first one."""
+        work, reached = [], outside
+        for index in ops:
+            span = (self.ops[index].start_ns, self.ops[index].end_ns)
+            for start, end in self._outside([span], reached):
                 work.append(Piece(device, start, end, self._kind(index), index))
-            reached = union([*reached, spans[index]])
+            reached = union([*reached, span])
+        taken = union((piece.start_ns, piece.end_ns) for piece in work)
         rest = [
             replace(piece, start_ns=start, end_ns=end)
             for piece in pieces
-            for start, end in self._outside([(piece.start_ns, piece.end_ns)], alone)
+            for start, end in self._outside([(piece.start_ns, piece.end_ns)], taken)
         ]
         return [*rest, *work]
 
     def _outside(self, spans: list[Interval], others: list[Interval]) -> list[Interval]:
         """The instants of `spans` that are in none of `others`."""
-        edges = [-(1 << 62), *(edge for span in others for edge in span), 1 << 62]
+        edges = [FOREVER[0], *(edge for span in others for edge in span), FOREVER[1]]
         return common(union(spans), list(zip(edges[::2], edges[1::2], strict=True)))
 
     def _stretch(self, device: int, start: int, end: int, ends: list[int]) -> list[Piece]:
