@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 import polars as pl
+import pytest
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES
@@ -161,11 +162,7 @@ def with_a_copy_in_a_graph() -> PlainTrace:
 
 
 def test_idle_time_keeps_its_phase_where_a_captured_one_exists_only_with_the_copy() -> None:
-    model = with_a_copy_in_a_graph()
-    found = dict(nsysflow.analyze(to_trace(model)).phases.select("path", "bound").rows())
-    assert "replay/inside" in found
-    assert found["later/pause"] == "host"
-    assert_pictures_agree({"a copy in a graph": model})
+    assert_pictures_agree({"a copy in a graph": with_a_copy_in_a_graph()})
 
 
 REPORT: Final = "h200-bottlenecks"
@@ -193,47 +190,31 @@ FOUND: Final = {
 }
 
 
-def analysis() -> nsysflow.Analysis:
-    """Of the whole report; its five steps are all judged."""
-    return analysed(REPORT)
-
-
-def test_each_phase_is_bound_by_what_was_built_into_it() -> None:
-    found = dict(analysis().judged.phases.select("path", "bound").rows())
+def test_each_phase_is_bound_by_what_was_built_into_it_and_has_that_finding() -> None:
+    analysis = analysed(REPORT)
+    found = dict(analysis.judged.phases.select("path", "bound").rows())
     assert {path: found[path] for path in BOUNDS} == BOUNDS
+    assert {*analysis.findings.select("rule", "phase").rows()} >= FOUND
+    assert analysis.findings["rule"][0] == "pageable-copy"  # which takes half of the step
 
 
-def test_each_bottleneck_is_found_in_its_phase() -> None:
-    assert {*analysis().findings.select("rule", "phase").rows()} >= FOUND
-
-
-def test_the_copy_from_pageable_memory_comes_first_as_it_takes_half_of_the_step() -> None:
-    assert analysis().findings["rule"][0] == "pageable-copy"
-
-
-def bound_of(**parts: int) -> tuple[str, float | None]:
-    row = pl.DataFrame([{f"{name}_ns": parts.get(name, 0) for name in PARTS}])
-    name, pct = bounds(row).row(0)
-    return name, pct
-
-
-def test_parts_within_a_factor_of_1_2_join_the_largest_by_size() -> None:
-    assert bound_of(host=50, compute=60, sync=49) == ("compute+host", 100 * 60 / 159)
-
-
-def test_no_more_than_three_join_and_ties_are_in_the_order_of_the_parts() -> None:
-    assert bound_of(launch=5, host=5, copies=5, compute=5) == ("compute+copies+host", 25)
-
-
-def test_below_a_tenth_nothing_bounds() -> None:
-    many = dict.fromkeys(PARTS[:11], 1)
-    assert bound_of(**many) == ("", None)
-    assert bound_of(**dict.fromkeys(PARTS[:10], 1))[1] == 10
-
-
-def test_no_time_has_no_bound() -> None:
-    assert bound_of() == ("", None)
-    assert bounds(pl.DataFrame(schema={f"{name}_ns": pl.Int64() for name in PARTS})).is_empty()
+@pytest.mark.parametrize(
+    ("parts", "bound"),
+    [
+        # within a factor of 1.2 parts join the largest, by size
+        ({"host": 50, "compute": 60, "sync": 49}, ("compute+host", 100 * 60 / 159)),
+        # no more than three, ties in the order of the parts
+        (dict.fromkeys(("launch", "host", "copies", "compute"), 5), ("compute+copies+host", 25)),
+        # below a tenth nothing bounds
+        (dict.fromkeys(PARTS[:11], 1), ("", None)),
+        (dict.fromkeys(PARTS[:10], 1), ("compute+communication+copies", 10)),
+        ({}, ("", None)),
+    ],
+)
+def test_parts_bound_by_their_size(parts: dict[str, int], bound: tuple[str, float | None]) -> None:
+    times = {f"{name}_ns": parts.get(name, 0) for name in PARTS}
+    assert bounds(pl.DataFrame([times])).row(0) == bound
+    assert bounds(pl.DataFrame([times]).clear()).is_empty()
 
 
 def sent(i: int) -> Iterator[Row]:

@@ -19,7 +19,6 @@ from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import CAPTURES
 from nsysflow.analysis.selection.view import judged_view
-from nsysflow.analysis.tracks.tracks import Tracks
 from nsysflow.base.errors import SelectionError
 from tests.analyses import CAUSE_COLUMNS, EXAMPLES, OF_REPORT, PARTS, analysed, loaded
 from tests.breaking import MIDDLE_THIRD_GONE, broken
@@ -60,17 +59,13 @@ def test_steps_that_are_asked_for_are_judged_steady_or_not() -> None:
     assert numbers(gpt2(StepPart(0, 3), StepPart(1, 2, out=True))) == [0, 2]
 
 
-def test_the_whole_window_is_judged_on_request() -> None:
-    analysis = gpt2(whole=True)
-    assert not analysis.judged.view.of_steps
-    assert analysis.judged.accounting.equals(analysis.accounting)
-
-
-def test_without_steps_the_selection_is_judged() -> None:
+def test_without_steps_or_on_request_the_whole_selection_is_judged() -> None:
     trace = loaded("launch_bound-eager")  # equal launches, of which none begins a step
-    analysis = nsysflow.analyze(replace(trace, ranges=trace.ranges.clear()))
-    assert analysis.judged.view.counts.is_empty()
-    assert analysis.judged.accounting.equals(analysis.accounting)
+    bare = nsysflow.analyze(replace(trace, ranges=trace.ranges.clear()))
+    assert bare.judged.view.counts.is_empty()
+    for analysis in (bare, gpt2(whole=True)):
+        assert not analysis.judged.view.of_steps
+        assert analysis.judged.accounting.equals(analysis.accounting)
 
 
 def test_of_a_stretch_of_time_the_steps_in_it_as_a_whole_are_judged() -> None:
@@ -109,6 +104,7 @@ def test_incomplete_steps_are_never_judged(tmp_path: Path) -> None:
     ("steps", "typed"),
     [
         ((StepPart(90, 95),), "--steps 90:95"),
+        ((StepPart(90),), "--steps 90:"),
         ((StepPart(3, 4), StepPart(3, 4, out=True)), "--steps 3 --steps '!3'"),
         ((StepPart(0, None, out=True),), "--steps '!0:'"),
     ],
@@ -259,20 +255,12 @@ STALL = (
 )
 
 
-def tracks_of(*rows: Row) -> Tracks:
-    return analysis_of(*rows).tracks
-
-
-def test_a_trace_without_rows_has_no_lanes() -> None:
-    tracks = tracks_of()
+def test_a_trace_without_rows_has_no_lanes_and_a_kernel_without_a_name_has_a_class() -> None:
+    tracks = analysis_of().tracks
     assert tracks.lanes.is_empty()
     assert tracks.gaps.is_empty()
-
-
-def test_a_kernel_without_a_name_has_a_class() -> None:
     nameless = replace(kernel(6, 9, 1), name=None, short_name=None)  # type: ignore[arg-type]
-    (op,) = tracks_of(launch(0, 5, 1), nameless).operations.to_dicts()
-    assert op["class"] == "other"
+    assert analysis_of(launch(0, 5, 1), nameless).tracks.operations["class"].to_list() == ["other"]
 
 
 def test_what_is_selected_does_not_change_the_picture() -> None:

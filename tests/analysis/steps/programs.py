@@ -1,6 +1,6 @@
 """Programs that nobody annotated, as the launches that they make, with known numbers of steps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -105,11 +105,11 @@ def setting_up(random: Random) -> list[Launched]:
     return [*weights, *trials]
 
 
-def without_loop(random: Random, kind: str) -> list[Launched]:
-    """A program that repeats no step."""
+def programs_without_loop(random: Random) -> dict[str, Sequence[Launched]]:
+    """By kind, a program that repeats no step."""
     names = [f"kernel_{number}" for number in range(random.randint(4, 40))]
     length, time_steps = random.randint(3, 600), random.randint(50, 80)
-    programs: dict[str, Sequence[Launched]] = {
+    return {
         "random kernels": kernels(*random.choices(names, k=length)),
         "random kernels and copies": [
             INPUT if random.random() < 0.1 else one
@@ -135,83 +135,72 @@ def without_loop(random: Random, kind: str) -> list[Launched]:
         "one kernel": kernels("long"),
         "different kernels": kernels(*(f"only_{number}" for number in range(length))),
     }
-    return [*setting_up(random), *programs[kind]]
 
 
-WITHOUT_LOOP: Final = (
-    "random kernels",
-    "random kernels and copies",
-    "one forward pass",
-    "one training step",
-    "one training step that reads in each layer",
-    "one pass over time steps, undone without an update",
-    "one call of a solver",
-    "autotuning",
-    "one kernel",
-    "different kernels",
-)
+def without_loop(random: Random, kind: str) -> list[Launched]:
+    """A program of that kind, after a start-up."""
+    program = programs_without_loop(random)[kind]
+    return [*setting_up(random), *program]
+
+
+WITHOUT_LOOP: Final = (*programs_without_loop(Random(0)),)
+
+
+Step = Callable[[int], Sequence[Launched]]
+"""What the step of that number launches."""
+
+
+def loops(random: Random) -> dict[str, Step]:
+    """By kind, the steps of a program that loops."""
+    depth, grid = random.randint(1, 12), random.randint(1, 64)
+    step = training_step(depth, grid=grid)
+    inference = [INPUT, *forward(depth + 2, grid=grid), READ, WAIT]
+    again = training_step(depth, grid=grid + 1)
+
+    def evaluated(number: int) -> list[Launched]:
+        return [*step, *(evaluation(random.randint(1, 4), depth) if number % 7 == 6 else [])]
+
+    def with_variant(_: int) -> list[Launched]:
+        variant = random.choice(("128x64", "128x128", "64x64"))
+        return [
+            replace(one, name=f"{one.name}_{variant}") if "gemm" in one.name else one
+            for one in step
+        ]
+
+    def on_streams(_: int) -> list[Launched]:
+        return [replace(one, stream=8 if random.random() < 0.3 else 7) for one in [*step, INPUT]]
+
+    return {
+        "plain": lambda _: step,
+        "evaluation every few steps": evaluated,
+        "varying length": lambda _: training_step(depth, grid=random.choice((8, 16, 24, 40, 64))),
+        "varying kernels": with_variant,
+        "accumulation": lambda _: training_step(depth, grid=grid, batches=4),
+        "adversarial": lambda _: [*step, *kernels("transposed", "upsampled"), *again],
+        "inference": lambda _: inference,
+        "warm-up apart": lambda number: [
+            *([] if number else [*inference * 2, *layers(depth + 3, "prefill")]),
+            *inference,
+        ],
+        "graph": lambda _: [INPUT, REPLAY, *kernels("metric")],
+        "only graphs": lambda _: [REPLAY],
+        "streams": on_streams,
+        "reads now and then": lambda number: [*step, *[READ, WAIT] * (number % 10 == 9)],
+        "a solver in each step": lambda _: [
+            *(*step, *kernels("whiten", *["geqr2", "larft"] * 20), READ),
+        ],
+        "two devices": lambda _: [
+            *(*step, *[replace(one, device=1) for one in step[: len(step) // 2]]),
+        ],
+    }
+
+
+LOOPING: Final = (*loops(Random(0)),)
 
 
 def looping(random: Random, kind: str, steps: int) -> list[Launched]:
     """A program of that kind with so many steps, after a start-up."""
-    depth, grid = random.randint(1, 12), random.randint(1, 64)
-    inference = [INPUT, *forward(depth + 2, grid=grid), READ, WAIT]
-    before = [*inference * 2, *layers(depth + 3, "prefill")] if kind == "warm-up apart" else []
-    made: list[list[Launched]] = []
-    for number in range(steps):
-        step = training_step(depth, grid=grid)
-        if kind == "evaluation every few steps" and number % 7 == 6:
-            step = [*step, *evaluation(random.randint(1, 4), depth)]
-        elif kind == "varying length":
-            step = training_step(depth, grid=random.choice((8, 16, 24, 40, 64)))
-        elif kind == "varying kernels":
-            variant = random.choice(("128x64", "128x128", "64x64"))
-            step = [
-                replace(one, name=f"{one.name}_{variant}") if "gemm" in one.name else one
-                for one in step
-            ]
-        elif kind == "accumulation":
-            step = training_step(depth, grid=grid, batches=4)
-        elif kind == "adversarial":
-            half = training_step(depth, grid=grid)
-            step = [
-                *half,
-                *kernels("transposed", "upsampled"),
-                *training_step(depth, grid=grid + 1),
-            ]
-        elif kind in ("inference", "warm-up apart"):
-            step = inference
-        elif kind == "graph":
-            step = [INPUT, REPLAY, *kernels("metric")]
-        elif kind == "only graphs":
-            step = [REPLAY]
-        elif kind == "streams":
-            step = [
-                replace(one, stream=8 if random.random() < 0.3 else 7) for one in [*step, INPUT]
-            ]
-        elif kind == "reads now and then":
-            step = [*step, READ, WAIT] if number % 10 == 9 else step
-        elif kind == "a solver in each step":
-            step = [*step, *kernels("whiten", *["geqr2", "larft"] * 20), READ]
-        elif kind == "two devices":
-            step = [*step, *[replace(one, device=1) for one in step[: len(step) // 2]]]
-        made.append(step)
-    return [*setting_up(random), *before, *(one for step in made for one in step)]
-
-
-LOOPING: Final = (
-    "plain",
-    "evaluation every few steps",
-    "varying length",
-    "varying kernels",
-    "accumulation",
-    "adversarial",
-    "inference",
-    "warm-up apart",
-    "graph",
-    "only graphs",
-    "streams",
-    "reads now and then",
-    "a solver in each step",
-    "two devices",
-)
+    made = [
+        one for number, step in enumerate([loops(random)[kind]] * steps) for one in step(number)
+    ]
+    return [*setting_up(random), *made]
