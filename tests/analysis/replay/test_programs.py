@@ -1,6 +1,6 @@
 """What calls and operations wait for, and what changes do to a recorded program: small ones."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -10,6 +10,7 @@ from nsysflow.analysis.replay.calls import host_calls
 from nsysflow.analysis.replay.changes import CallKey, Changes
 from nsysflow.analysis.replay.operations import USUAL_LAG_NS
 from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.selection.timeline import Timeline
 from tests import tiny
 from tests.analysis.replay.replays import (
     AUTOGRAD,
@@ -363,15 +364,20 @@ WORK: Final = 200
 LAUNCHES: Final = 1056
 
 
-def test_a_faster_host_is_held_up_by_a_full_queue() -> None:
+STARTS: Final = [i * (WORK + 1) for i in range(LAUNCHES)]
+
+
+def queued(*others: Row) -> Timeline:
     """A launch of 1 us every 201 us, kernels of 100 us. Without the work between them the launches
     would be done after 1056 us, while the GPU takes 101 us for each kernel."""
-    rows: list[Row] = []
-    for i in range(LAUNCHES):
-        start = i * (WORK + 1)
-        rows += [launch(start, start + 1, i + 1), kernel(start + 2, start + 102, i + 1)]
-    timeline = timeline_of(opened(0, LAUNCHES * (WORK + 1), "step"), *rows)
-    ends = call_ends(timeline, faster("step"))
+    rows: list[Row] = [opened(0, LAUNCHES * (WORK + 1), "step")]
+    for number, start in enumerate(STARTS, 1):
+        rows += [launch(start, start + 1, number), kernel(start + 2, start + 102, number)]
+    return timeline_of(*rows, *others)
+
+
+def test_a_faster_host_is_held_up_by_a_full_queue() -> None:
+    ends = call_ends(queued(), faster("step"))
     assert ends[1023] == 1024
     # the 1041st returns when the 17th kernel is done, the first at 2 and 1 us between them
     assert ends[1040] == 2 + 17 * 101 - 1
@@ -382,14 +388,11 @@ def test_a_faster_host_is_held_up_by_a_full_queue() -> None:
 def test_each_stream_has_a_queue_of_its_own() -> None:
     """The same loop with a kernel on another stream after every tenth one. These do not count: as
     before, the 1041st launch of the first stream returns when its 17th kernel is done."""
-    rows: list[Row] = []
-    for i in range(LAUNCHES):
-        start = i * (WORK + 1)
-        rows += [launch(start, start + 1, i + 1), kernel(start + 2, start + 102, i + 1)]
-        if i % 10 == 9:
-            other = kernel(start + 110, start + 120, LAUNCHES + i)
-            rows += [launch(start + 104, start + 105, LAUNCHES + i), replace(other, stream=13)]
-    timeline = timeline_of(opened(0, LAUNCHES * (WORK + 1), "step"), *rows)
+    others: list[Row] = []
+    for number, start in enumerate(STARTS[9::10], 2 * LAUNCHES):
+        others.append(launch(start + 104, start + 105, number))
+        others.append(kernel(start + 110, start + 120, number, stream=13))
+    timeline = queued(*others)
     ends = call_ends(timeline, faster("step"))
     calls = timeline.events.calls["correlation"].to_list()
     held = ends[calls.index(1041)]
