@@ -70,14 +70,23 @@ def judged(*rows: Row) -> JudgedReport:
     return JudgedReport(tiny.analysis_of(*rows, options=replace(tiny.AS_RECORDED, skip=0)))
 
 
-def loop(body: Callable[[int, int], Iterable[Row]], *, steps: int = 8, every: int) -> JudgedReport:
+def loop(
+    body: Callable[[int, int], Iterable[Row]],
+    *,
+    steps: int = 8,
+    every: int,
+    within: tuple[int, int] | None = None,
+    name: str = "step",
+) -> JudgedReport:
     """Steps of `every` us, each with the rows that `body` gives for its start and number; a range
-    `step` around each. Calls of step i have correlations from `100 * i` on."""
+    `name` around each, or `within` these us of it. Calls of step i have correlations from `100 * i`
+    on."""
+    begin, end = within or (0, every)
 
     def rows() -> Iterator[Row]:
         for i in range(steps):
             start = i * every * US
-            yield tiny.opened(start, start + every * US - 1, "step")
+            yield tiny.opened(start + begin * US, start + end * US - 1, name)
             yield from body(start, i)
 
     return judged(*rows())

@@ -9,7 +9,6 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.findings import saving
-from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.findings import Findings, find, largest_after, problem_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP, largest_loop, with_other_loop
@@ -22,6 +21,7 @@ from nsysflow.analysis.trace import NoteKind
 from tests import tiny
 from tests.analyses import analysed, loaded, reports_of_rules
 from tests.analysis.findings.subjects import US, Row, launched, loop, valued
+from tests.report import handmade
 from tests.tiny import AS_RECORDED
 
 
@@ -180,40 +180,15 @@ def run_of(*parts: Part) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict(RUN))
 
 
-def of_saving(ns: int, *, step_ns: int, title: str = "found", replayed: bool = True) -> Valued:
-    found = Finding(
-        rule="launch-bound",
-        title=title,
-        change=("change it",),
-        evidence=(),
-        table="gaps",
-        size_ns=ns,
-        steps=8,
-        changes=Changes(even_ranks=True) if replayed else None,
-    )
-    return Valued(
-        finding=found,
-        low_ns=ns,
-        high_ns=ns,
-        alone_ns=ns,
-        alone_low_ns=ns,
-        step_ns=step_ns,
-        step_after_ns=step_ns - ns,
-        report="a",
-    )
-
-
-def findings_of(*valued: Valued, step_ns: int) -> Findings:
-    return Findings(
-        valued=valued,
-        together_ns=None,
-        step_ns=step_ns,
-        typical_step_ns=step_ns,
-        undisturbed_step_ns=step_ns,
-        of_steps=True,
-        steps=8,
-        report="a",
-    )
+def findings_of(
+    savings: tuple[int, ...], *, step_ns: int, bounds: tuple[int, ...] = ()
+) -> Findings:
+    """Findings that save so much of a step by a replay, then upper bounds."""
+    some = [handmade.valued(ns, "a", title=f"saves {ns}") for ns in savings]
+    some += [handmade.valued(ns, "a", changes=None) for ns in bounds]
+    of_step = (replace(one, step_ns=step_ns, step_after_ns=step_ns - one.high_ns) for one in some)
+    found = handmade.found_of(*of_step, steps=8)
+    return replace(found, step_ns=step_ns, undisturbed_step_ns=step_ns)
 
 
 EVAL, SAVE = ("loop", 50, 1_000, "eval"), ("loop", 5, 200, "save")
@@ -252,11 +227,8 @@ def test_what_a_loop_saves_is_spread_over_the_steps_and_takes_its_place(
     of_loop: tuple[int, ...], of_steps: tuple[int, ...], saved_ns: int | None, at: int | None
 ) -> None:
     row = largest_loop(run_of(*STEPS, EVAL))
-    own = findings_of(
-        *(of_saving(ns, step_ns=20, title=f"saves {ns}") for ns in of_loop), step_ns=20
-    )
-    own = replace(own, valued=(*own.valued, of_saving(9, step_ns=20, replayed=False)))
-    before = findings_of(*(of_saving(ns, step_ns=100) for ns in of_steps), step_ns=100)
+    own = findings_of(of_loop, step_ns=20, bounds=(9,))
+    before = findings_of(of_steps, step_ns=100)
     after = with_other_loop(before, row, lambda name: {"eval": own}[name])
     if saved_ns is None or at is None:
         assert after == before

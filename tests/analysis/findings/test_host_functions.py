@@ -17,7 +17,7 @@ from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.phases.names import OUTSIDE
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop, real
+from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, real
 from tests.oracle.model import Call, Frame, Sample
 from tests.report.handmade import frame
 
@@ -154,11 +154,8 @@ def test_a_line_that_calls_functions_and_takes_the_time_itself_is_told_from_them
     assert ran.evidence[-1] == AT_THE_LINE
 
 
-def test_without_samples_nothing_is_said() -> None:
+def test_without_samples_or_python_in_a_phase_nothing_is_said() -> None:
     assert running(unsampled(), "step/log") == Running()
-
-
-def test_of_a_phase_without_python_nothing_is_said() -> None:
     assert running(sampled("log", ONE), OUTSIDE) == Running()
 
 
@@ -232,17 +229,14 @@ def steps_with(function: Frame, behind: Behind = lambda *_: iter(())) -> JudgedR
     """Eight steps of 4 ms with a kernel of 3 ms. Then 4 ms in a function of the program, with these
     rows 10 us behind its start."""
 
-    def rows() -> Iterator[Row]:
-        for i in range(8):
-            start = i * 8 * MS
-            yield tiny.opened(start, start + 4 * MS, "step")
-            yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=3 * MS)
-            for at in range(0, 8_000, 100):
-                inside = (function, TRAIN) if at > 4_000 else (TRAIN,)
-                yield Sample(start + at * US, tiny.MAIN, inside)
-            yield from behind(start + 4_010 * US, 100 * i + 2)
+    def rows(start: int, i: int) -> Iterator[Row]:
+        yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=3 * MS)
+        for at in range(0, 8_000, 100):
+            inside = (function, TRAIN) if at > 4_000 else (TRAIN,)
+            yield Sample(start + at * US, tiny.MAIN, inside)
+        yield from behind(start + 4_010 * US, 100 * i + 2)
 
-    return judged(*rows())
+    return loop(rows, every=8_000, within=(0, 4_000))
 
 
 def fetching(copied_bytes: int) -> Behind:

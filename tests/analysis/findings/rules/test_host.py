@@ -1,6 +1,7 @@
-"""What the host does while the GPU waits."""
+"""What the host does while the GPU waits, which is never left without an answer (spec §16.12)."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -8,14 +9,32 @@ from typing import Final
 import polars as pl
 import pytest
 
+import nsysflow
+from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import LOADS_DATA, JudgedReport
+from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.compilation import code_loading
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
+from nsysflow.analysis.findings.rules.last_resort import IDLE_PCT, idle_gpu
 from nsysflow.analysis.findings.rules.periodic_pause import GARBAGE, Excess, periodic_pause
+from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.options import Options
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, found, judged, launched, loop, options_of
-from tests.oracle.model import Frame, Overhead, Sample
+from tests.analyses import analysed, loaded, reports_of_rules
+from tests.analysis.findings.subjects import (
+    MS,
+    US,
+    Row,
+    found,
+    judged,
+    launched,
+    loop,
+    named,
+    options_of,
+)
+from tests.oracle.model import Frame, Op, Overhead, Sample
 
 Pause = Callable[[int, int], Iterator[Row]]
 """The rows of a pause, for its start and the number of a call."""
@@ -78,15 +97,9 @@ def between(start: int, i: int) -> Iterator[Row]:
 
 
 def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
-    rows: list[Row] = []
-    for i in range(8):
-        start = i * 3_000 * US
-        rows.append(tiny.opened(start + 2_000 * US, start + 2_030 * US, "step"))
-        rows += between(start, i)
-    (one,) = found(data_loading, judged(*rows))
+    (one,) = found(data_loading, loop(between, every=3_000, within=(2_000, 2_030)))
     assert one.title == "host code between the steps"
-    assert one.changes is not None
-    assert list(one.changes.options()) == ["--faster-host", "(outside ranges)=0"]
+    assert options_of(one) == "--faster-host (outside ranges)=0"
     assert one.method == "bound"
     assert "num_workers" in one.change[1]
 
@@ -95,36 +108,16 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
 def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase(
     at: int, on_gpu: bool
 ) -> None:
-    rows: list[Row] = []
-    for i in range(8):
-        start = i * 6_000 * US
-        rows.append(tiny.opened(start + 2_000 * US, start + 6_000 * US, "step"))
-        rows.append(tiny.opened(start + 3_000 * US, start + 5_000 * US, "data"))
-        rows += between(start, i)
-        rows += launched(start, 100 * i + 2, at=at, took=5, kernel_ns=900 * US)
-    subject = judged(*rows)
+    def loading(start: int, i: int) -> Iterator[Row]:
+        yield tiny.opened(start + 3_000 * US, start + 5_000 * US, "data")
+        yield from between(start, i)
+        yield from launched(start, 100 * i + 2, at=at, took=5, kernel_ns=900 * US)
+
+    subject = loop(loading, every=6_000, within=(2_000, 6_000))
     elsewhere, loads = found(data_loading, subject)
     assert (loads.phase, elsewhere.phase) == ("step/data", "")
     assert ("on the GPU" in loads.change[0]) is on_gpu  # where kernels make a batch
     assert not any("num_workers" in advice for advice in elsewhere.change)
-
-
-def test_steps_that_are_called_batch_load_nothing_by_that() -> None:
-    rows: list[Row] = []
-    for i in range(8):
-        start = i * 100 * US
-        rows.append(tiny.opened(start, start + 99 * US, "batch"))
-        rows += launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
-    assert not found(data_loading, judged(*rows))
-
-
-def test_short_loops_without_a_loader_are_none() -> None:
-    assert not found(
-        data_loading,
-        loop(
-            lambda start, i: launched(start, 100 * i, at=10, took=5, kernel_ns=80 * US), every=100
-        ),
-    )
 
 
 def logging(start: int, i: int, every: int = 1) -> Iterator[Row]:
@@ -144,14 +137,12 @@ def test_a_long_piece_of_python_in_each_step_is_an_upper_bound() -> None:
 
 
 def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
-    rows: list[Row] = []
-    for start in range(0, 48_000 * US, 6_000 * US):
-        rows.append(tiny.opened(start, start + 4_000 * US, "step"))
-        rows += logging(start, start // (6_000 * US))
-        code = (Frame("/me/t.py", 7, "look_up"),)
-        sampled = [*range(100, 3_100, 100), *range(4_000, 6_000, 100)]
-        rows += [Sample(start + at * US, tiny.MAIN, code) for at in sampled]
-    subject = judged(*rows)
+    def looking_up(start: int, i: int) -> Iterator[Row]:
+        yield from logging(start, i)
+        for at in (*range(100, 3_100, 100), *range(4_000, 6_000, 100)):
+            yield Sample(start + at * US, tiny.MAIN, (Frame("/me/t.py", 7, "look_up"),))
+
+    subject = loop(looking_up, every=6_000, within=(0, 4_000))
     (one,) = found(host_code, subject)
     assert one.title == "look_up (t.py:7) holds the GPU up between the steps and in step/log"
     assert one.source == "t.py:7 in look_up"
@@ -180,18 +171,36 @@ def test_the_host_s_time_in_the_phases_inside_is_not_taken_with_it() -> None:
         yield tiny.opened(start + 3_190 * US, start + 3_210 * US, "inner")
 
     (one,) = found(host_code, loop(nested, every=4_000))
-    assert one.changes is not None
-    assert list(one.changes.options()) == ["--faster-host", "step/log/.=0"]
+    assert options_of(one) == "--faster-host step/log/.=0"
 
 
-def test_a_piece_in_a_third_of_the_steps_is_none() -> None:
-    assert not found(host_code, loop(lambda start, i: logging(start, i, 3), steps=9, every=4_000))
+def short(start: int, i: int) -> Iterator[Row]:
+    """A kernel 60 us into a step."""
+    return launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
 
 
-def test_start_up_is_none_where_no_steps_are_marked() -> None:
+def start_up() -> JudgedReport:
+    """No steps are marked, and the second kernel comes late."""
     rows = [*launched(0, 1, at=10, took=5, kernel_ns=100 * US)]
     rows += launched(0, 2, at=90_000, took=5, kernel_ns=100 * US)
-    assert not found(host_code, JudgedReport(tiny.analysis_of(*rows)))
+    return JudgedReport(tiny.analysis_of(*rows))
+
+
+QUIET: Final[dict[str, tuple[Rule, Callable[[], JudgedReport]]]] = {
+    "short steps": (data_loading, lambda: loop(short, every=100)),
+    "short steps called batch": (data_loading, lambda: loop(short, every=100, name="batch")),
+    "a piece in a third of the steps": (
+        host_code,
+        lambda: loop(lambda start, i: logging(start, i, 3), steps=9, every=4_000),
+    ),
+    "start-up": (host_code, start_up),
+}
+
+
+@pytest.mark.parametrize("what", QUIET)
+def test_no_host_code_is_found_in(what: str) -> None:
+    rule, subject = QUIET[what]
+    assert not found(rule, subject())
 
 
 def flushing(start: int, i: int) -> Iterator[Row]:
@@ -203,13 +212,9 @@ def flushing(start: int, i: int) -> Iterator[Row]:
 
 
 def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
-    (one,) = (
-        one
-        for one in find(loop(flushing, every=650)).valued
-        if one.finding.rule == "profiler-overhead"
-    )
-    assert one.finding.changes is not None
-    assert list(one.finding.changes.options()) == ["--no-profiler"]
+    valued = find(loop(flushing, every=650)).valued
+    (one,) = (one for one in valued if one.finding.rule == "profiler-overhead")
+    assert options_of(one.finding) == "--no-profiler"
     assert one.high_ns > 150 * US
 
 
@@ -233,16 +238,14 @@ def pausing(every: int, pause: Pause | None = None, *, until: int = 40) -> Judge
     return judged(*rows())
 
 
-def test_what_every_tenth_step_takes_longer_is_spread_over_all_steps() -> None:
-    (one,) = found(periodic_pause, pausing(8))
-    assert one.title.startswith("every 8 steps one takes longer")
-    assert 0.5 * MS < one.at_most_ns < 0.7 * MS
+@pytest.mark.parametrize(("every", "until", "least_ms"), [(8, 40, 0.5), (6, 30, 0.55)])
+def test_what_some_steps_take_longer_is_spread_over_all_of_the_run(
+    every: int, until: int, least_ms: float
+) -> None:
+    (one,) = found(periodic_pause, pausing(every, until=until))
+    assert one.title.startswith(f"every {every} steps one takes longer")
+    assert least_ms * MS < one.at_most_ns < 0.7 * MS
     assert one.method == "bound"
-
-
-def test_what_ends_before_the_run_does_is_spread_over_all_steps_too() -> None:
-    (one,) = found(periodic_pause, pausing(6, until=30))
-    assert 0.55 * MS < one.at_most_ns < 0.7 * MS
 
 
 QUEUE: Final = "/usr/lib/python3.12/multiprocessing"
@@ -321,3 +324,119 @@ def test_a_step_right_behind_each_pause_is_part_of_the_pause() -> None:
     (one,) = found(periodic_pause, judged(*rows()))
     assert one.size_ns == pytest.approx(6 * MS / 8, rel=0.1)
     assert one.evidence[-1].endswith("is in the steps behind them")
+
+
+# --- a last resort --------------------------------------------------------------------------------
+
+
+def bare(name: str) -> nsysflow.Trace:
+    """A report without ranges and without stacks, as other tools record it."""
+    trace = loaded(name)
+    frames = ("ranges", "captures", "backtraces", "samples")
+    return replace(trace, **{each: getattr(trace, each).clear() for each in frames})
+
+
+BARE: Final = {
+    "h2d-pageable": Options(),  # with inferred steps
+    "h200-host-split": Options(),
+    "metrics-each_step": Options(whole=True),
+    "synthetic-1": Options(whole=True),
+}
+"""With and without a last resort, which says what to record or names a place."""
+
+
+def idle_ns(analysis: nsysflow.Analysis) -> tuple[int, int]:
+    """The idle time of the GPU that idles most, and its window."""
+    most = analysis.judged.accounting.sort("idle_ns", "device").tail(1)
+    return most.select("idle_ns", "window_ns").row(0) if len(most) else (0, 1)
+
+
+def is_explained(analysis: nsysflow.Analysis, idle_ns: int, window_ns: int) -> bool:
+    """Whether findings explain the recorded idle time: they would save half of it (of host code all
+    but 20 % of the window), or half of each cause, of causes that have half of it."""
+    found, left = analysis.found, Replays(JudgedReport(analysis)).idle_left
+    saved: Counter[tuple[str, ...]] = Counter()
+    for one in found.valued:
+        causes = () if one.finding.beside else tuple(explanations()[one.finding.rule].causes)
+        saved[causes] += round(found.steps * one.alone_ns / left) if left else idle_ns
+    del saved[()]
+    of_causes = analysis.judged.gap_summary.group_by(pl.col("cause").cast(pl.String)).agg(
+        pl.col("total_ns").sum()
+    )
+    known = (cause for cause, ns in of_causes.rows() if 2 * saved[(cause,)] >= ns)
+    unknown = of_causes.filter(~pl.col("cause").is_in([*known])).sort("total_ns").rows()
+    if not unknown or 2 * sum(ns for _, ns in unknown) < idle_ns:
+        return True
+    left_ns = idle_ns - sum(saved.values())
+    of_host = unknown[-1][0] == "host" and analysis.judged.comm.is_empty()
+    return 2 * left_ns <= idle_ns and not (of_host and 100 * left_ns >= IDLE_PCT * window_ns)
+
+
+def says_what_to_record(finding: Finding) -> bool:
+    """Whether what to record comes first in its advice."""
+    return "--sample-python" in finding.change[0]
+
+
+@reports_of_rules
+def test_much_idle_time_has_findings_that_explain_it_or_a_last_resort(name: str) -> None:
+    assert_explained(analysed(name))
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_so_has_that_of_a_report_without_ranges_and_stacks(name: str) -> None:
+    assert_explained(nsysflow.analyze(bare(name), BARE[name]))
+
+
+def assert_explained(analysis: nsysflow.Analysis) -> None:
+    idle, window = idle_ns(analysis)
+    if analysis.failed_checks or 100 * idle < IDLE_PCT * window:
+        return
+    resort = [one.finding for one in analysis.found.valued if one.finding.rule == "idle-gpu"]
+    assert resort or is_explained(analysis, idle, window)
+    assert all(
+        one.source or one.phase or one.culprit or "--sample-python" in str(one.change)
+        for one in resort
+    )
+
+
+def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> None:
+    inferred = nsysflow.analyze(bare("rolloutcopy-fused"))
+    (one,) = (v.finding for v in inferred.found.valued if v.finding.rule == "idle-gpu")
+    place = "mostly host code, the largest part between _draw and _select_copy"
+    assert one.title == f"the GPU idles 98 % of the time, {place}"
+    assert "--sample-python" in one.change[-1]
+    rows = (
+        row
+        for number in range(12)
+        for row in (
+            tiny.launch(10**6 * number, 10**6 * number + 9_000, number + 1),
+            tiny.kernel(10**6 * number + 10_000, 10**6 * number + 20_000, number + 1),
+        )
+    )
+    alike = tiny.analysis_of(*rows)
+    found = [v.finding for v in alike.found.valued if v.finding.rule == "idle-gpu"]
+    assert [says_what_to_record(each) for each in found] == [True]
+    assert "between" not in found[0].title
+
+
+RECORD: Final = "record what the host runs meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "every_us", "advice"),
+    [
+        ("wrapped_add", 200, "one jax.jit around the whole step"),
+        ("wrapped_add", 2_000, RECORD),  # ten pauses a step: no dispatch
+        ("add", 200, RECORD),
+    ],
+)
+def test_jax_that_launches_operation_by_operation_is_told_to_jit(
+    kernel: str, every_us: int, advice: str
+) -> None:
+    def step(start: int, i: int) -> Iterator[Row]:
+        for k, at in enumerate(range(10, 19_000, every_us)):
+            for row in launched(start, 100 * i + k, at=at, took=5, kernel_ns=5 * US):
+                yield named(row, kernel) if isinstance(row, Op) else row
+
+    (one,) = idle_gpu(loop(step, every=20_000), 0, {})
+    assert one.change[0].startswith(advice)

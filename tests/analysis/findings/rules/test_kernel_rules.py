@@ -78,15 +78,11 @@ UPDATES: Final[Kernels] = [(names.MUL, 2), (names.ADD, 2), (names.ADDCDIV, 2)] *
 OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
 
 
-def gpu(name: str) -> dict[str, Any]:
-    return {"gpu": name}
-
-
 @pytest.mark.parametrize(
     ("rule", "kernels", "options", "left"),
     [
         (fp32_matmul, [(FP32, 100)], {}, {FP32: round(66.9 / 494.7, 2)}),
-        (fp32_matmul, [(FP32, 100)], gpu("NVIDIA A30"), {FP32: 0.5}),
+        (fp32_matmul, [(FP32, 100)], {"gpu": "NVIDIA A30"}, {FP32: 0.5}),
         (
             fp64_kernels,
             [(names.DOUBLE, 40), (names.DOUBLE_PRODUCT, 40), PRODUCT],
@@ -96,10 +92,10 @@ def gpu(name: str) -> dict[str, Any]:
         (unaligned_matmul, [(OLDEST, 90)], {}, {OLDEST: 0.2}),
         (unaligned_matmul, [(ODD_80, 90)], {}, {ODD_80: 0.35}),
         (unaligned_matmul, [(OLDER, 90)], {}, {OLDER: 0.6}),
-        (unaligned_matmul, [(OLDEST, 90)], gpu("NVIDIA A100-SXM4-80GB"), {OLDEST: 0.5}),
-        (unaligned_matmul, [(OLDEST, 90)], gpu("NVIDIA GeForce RTX 4090"), {OLDEST: 0.5}),
+        (unaligned_matmul, [(OLDEST, 90)], {"gpu": "NVIDIA A100-SXM4-80GB"}, {OLDEST: 0.5}),
+        (unaligned_matmul, [(OLDEST, 90)], {"gpu": "NVIDIA GeForce RTX 4090"}, {OLDEST: 0.5}),
         # the name of this GPU says nothing, but its other kernels do
-        (unaligned_matmul, [(OLDER, 90), (names.PRODUCT, 90)], gpu("a GPU"), {OLDER: 0.6}),
+        (unaligned_matmul, [(OLDER, 90), (names.PRODUCT, 90)], {"gpu": "a GPU"}, {OLDER: 0.6}),
         # fused attention replaces all from the one matmul to the other
         (
             unfused_attention,

@@ -144,17 +144,14 @@ def test_a_program_of_many_graphs_is_told_to_launch_fewer() -> None:
     assert one.method == "bound"
 
 
-def test_a_step_that_is_one_graph_cannot_be_launched_by_less() -> None:
-    assert not found(launch_bound, loop(lambda start, i: graphs(start, i, 1), every=40))
-
-
 def long_piece(start: int, i: int) -> Iterator[Row]:
     """Two kernels with 3 ms of Python between them."""
     yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=500 * US)
     yield from launched(start, 100 * i + 2, at=3_500, took=5, kernel_ns=400 * US)
 
 
-def test_one_long_piece_of_python_is_not_launch_bound() -> None:
+def test_neither_a_step_that_is_one_graph_nor_one_long_piece_of_python_is_launch_bound() -> None:
+    assert not found(launch_bound, loop(lambda start, i: graphs(start, i, 1), every=40))
     assert not found(launch_bound, loop(long_piece, every=4_000))
 
 

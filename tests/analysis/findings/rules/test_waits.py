@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+import nsysflow
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.base.units import duration
 from tests import tiny
-from tests.analysis.findings.subjects import US, Row, found, launched, loop
-from tests.oracle.model import Op
+from tests.analysis.findings.subjects import US, Row, asked, found, launched, loop, options_of
+from tests.analysis.replay.test_overlapped import Engine, step_us
+from tests.oracle.model import Op, to_trace
+from tests.tiny import AS_RECORDED, plain_of
 
 Body = Callable[[int, int], Iterator[Row]]
 
@@ -33,8 +36,7 @@ def waiting(start: int, i: int, *phases: str) -> Iterator[Row]:
 def test_a_wait_without_a_line_is_found_by_its_phase() -> None:
     (one,) = found(waits, loop(lambda start, i: waiting(start, i, "log"), every=300))
     assert (one.rule, one.phase, one.source) == ("sync-in-loop", "step/log", "")
-    assert one.changes is not None
-    assert list(one.changes.options()) == ["--remove", "sync@step/log"]
+    assert options_of(one) == "--remove sync@step/log"
     assert one.evidence[0].startswith("one call a step blocks the host for 97.0 us")
 
 
@@ -49,15 +51,18 @@ def test_a_wait_in_a_notebook_is_found_and_removed_by_its_line() -> None:
     subject = loop(in_a_notebook, every=300)
     (one,) = (each for each in find(subject).valued if each.finding.rule == "sync-in-loop")
     assert one.finding.source == "train.py:1 in <cell line: 0>"
-    assert one.finding.changes is not None
-    assert list(one.finding.changes.options()) == ["--remove", "sync@train.py:1"]
+    assert options_of(one.finding) == "--remove sync@train.py:1"
     assert one.low_ns > 0
 
 
-def test_each_phase_that_waits_is_one_finding_and_all_of_them_another() -> None:
-    rows = found(waits, loop(lambda start, i: waiting(start, i, "log", "check"), every=400))
+def test_all_waits_are_a_finding_beside_each_phase_s_but_save_no_more_together() -> None:
+    subject = loop(lambda start, i: waiting(start, i, "log", "check"), every=400)
+    rows = found(waits, subject)
     assert [one.phase for one in rows if not one.joint] == ["step/log", "step/check"]
     assert len([one for one in rows if one.joint]) == 1
+    alone = [one for one in find(subject).valued if one.finding.waits]
+    assert alone
+    assert not any(one.finding.joint for one in alone)
 
 
 def both(start: int, i: int) -> Iterator[Row]:
@@ -76,13 +81,6 @@ def test_waits_that_hide_each_other_are_one_finding_together() -> None:
     assert first.finding.joint
     assert first.high_ns > 250 * US
     assert all(one.high_ns < 150 * US for one in found_there.valued[1:] if one.finding.waits)
-
-
-def test_waits_that_do_not_hide_each_other_have_no_finding_together() -> None:
-    subject = loop(lambda start, i: waiting(start, i, "log", "check"), every=400)
-    alone = [one for one in find(subject).valued if one.finding.waits]
-    assert alone
-    assert not any(one.finding.joint for one in alone)
 
 
 def delayed(start: int, i: int) -> Iterator[Row]:
@@ -208,29 +206,22 @@ def pinned_copies(start: int, i: int, way: str, stream: int, kernel_us: int) -> 
         ("DtoH", 7, 700, "copy on a stream of its own", "replay"),
         ("HtoD", 99, 700, "two buffers in turn", "replay"),
         ("HtoD", 99, 150, "two buffers in turn", "bound"),  # no kernels are left to copy under
+        # a tenth of a step is worth it for copies that have a stream of their own
+        ("HtoD", 99, 1_800, "two buffers in turn", "replay"),
+        ("HtoD", 99, 4_000, None, ""),
+        ("HtoD", 7, 1_800, None, ""),
     ],
 )
 def test_copies_that_could_run_under_kernels_save_their_time(
-    way: str, stream: int, kernel_us: int, change: str, method: str
+    way: str, stream: int, kernel_us: int, change: str | None, method: str
 ) -> None:
     def rows(start: int, i: int) -> Iterator[Row]:
         return pinned_copies(start, i, way, stream, kernel_us)
 
-    (one,) = found(exposed_copy, loop(rows, every=220 + kernel_us))
-    assert one.change[0].startswith(change)
-    assert one.method == method
-
-
-@pytest.mark.parametrize(
-    ("stream", "kernel_us", "worth"), [(7, 1_800, 0), (99, 1_800, 1), (99, 4_000, 0)]
-)
-def test_a_tenth_of_a_step_is_worth_it_for_copies_with_a_stream_of_their_own(
-    stream: int, kernel_us: int, worth: int
-) -> None:
-    def rows(start: int, i: int) -> Iterator[Row]:
-        return pinned_copies(start, i, "HtoD", stream, kernel_us)
-
-    assert len(found(exposed_copy, loop(rows, every=220 + kernel_us))) == worth
+    finding = asked(exposed_copy, loop(rows, every=220 + kernel_us))
+    assert (finding is None) == (change is None)
+    assert finding is None or finding.change[0].startswith(change or "")
+    assert finding is None or finding.method == method
 
 
 def pages(start: int, i: int, count: int = 6) -> Iterator[Row]:
@@ -284,3 +275,25 @@ def read_by_the_host(start: int, i: int, way: str) -> Iterator[Row]:
 def test_who_reads_managed_memory_needs_to_wait_for_the_gpu(way: str, rules: list[str]) -> None:
     subject = loop(lambda start, i: read_by_the_host(start, i, way), every=400)
     assert [one.rule for one in found(waits, subject)] == rules
+
+
+SERIAL = "serial-scheduling"
+
+
+def valued(engine: Engine) -> dict[str, int]:
+    """The findings and what each saves, in ns."""
+    analysis = nsysflow.analyze(to_trace(plain_of(*engine.rows())), AS_RECORDED)
+    return {one.finding.rule: one.high_ns for one in analysis.found.valued}
+
+
+@pytest.mark.parametrize("pageable", [False, True])
+def test_serial_scheduling_is_the_finding_and_no_wait_for_tokens_is_another(pageable: bool) -> None:
+    savings = valued(Engine(pageable=pageable))
+    assert next(iter(savings)) == SERIAL
+    saved_us = step_us(Engine(pageable=pageable)) - step_us(Engine(ahead=True))
+    assert savings[SERIAL] / 1_000 == pytest.approx(saved_us, rel=0.05)
+    assert not {"sync-in-loop", "scalar-readback", "host-round-trip"} & {*savings}
+
+
+def test_overlapped_scheduling_has_no_such_finding() -> None:
+    assert SERIAL not in valued(Engine(ahead=True))
