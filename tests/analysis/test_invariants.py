@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -232,9 +232,10 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
     return replace(
         trace,
         **{name: getattr(trace, name).with_columns(times) for name in TIMED},
-        backtraces=trace.backtraces.with_columns(pl.col("start_ns") + by_ns),
-        messages=trace.messages.with_columns(pl.col("start_ns") + by_ns),
-        graph_nodes=trace.graph_nodes.with_columns(pl.col("start_ns") + by_ns),
+        **{
+            name: getattr(trace, name).with_columns(pl.col("start_ns") + by_ns)
+            for name in ("backtraces", "messages", "graph_nodes")
+        },
         samples=trace.samples.with_columns(pl.col("time_ns") + by_ns),
         gpu_samples=trace.gpu_samples.with_columns(pl.col("time_ns") + by_ns),
     )
@@ -242,6 +243,13 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
 
 SHIFTS_NS: Final = (1, -1, 7_000_000_001, -(10**12), 1_795_000_000 * 10**9, -4 * 10**18, 4 * 10**18)
 """A nanosecond; minutes; calendar time, as in Kineto traces; half of the range of int64."""
+
+
+ANY_ORDER: Final = (
+    *("calls", "ranges", "overhead", "threads", "devices", "diagnostics", "frames", "gpu_samples"),
+    *("captures", "messages"),
+)
+"""Frames to whose rows nothing points."""
 
 
 def shuffled(trace: nsysflow.Trace, seed: int) -> nsysflow.Trace:
@@ -263,21 +271,13 @@ def shuffled(trace: nsysflow.Trace, seed: int) -> nsysflow.Trace:
     of_kernels = shape_went.gather(detail.set(~is_kernel, None))
     of_copies = copy_went.gather(detail.set(trace.ops["kind"] != "memcpy", None))
     ops = trace.ops.with_columns(of_kernels.zip_with(is_kernel, of_copies).alias("detail"))
+    others: dict[str, Any] = {name: mixed(getattr(trace, name)) for name in ANY_ORDER}
     return replace(
         trace,
         ops=mixed(ops),
         shapes=shapes,
         copy_details=copies,
-        calls=mixed(trace.calls),
-        ranges=mixed(trace.ranges),
-        overhead=mixed(trace.overhead),
-        threads=mixed(trace.threads),
-        devices=mixed(trace.devices),
-        diagnostics=mixed(trace.diagnostics),
-        frames=mixed(trace.frames),
-        gpu_samples=mixed(trace.gpu_samples),
-        captures=mixed(trace.captures),
-        messages=mixed(trace.messages),
+        **others,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.trace import Displayable, as_html, as_text, facts_of, gpu_names
+from nsysflow.analysis.trace import Displayable, facts_of, gpu_names
 from nsysflow.base.errors import SelectionError
 from tests.analyses import analysed, loaded
 from tests.report.handmade import MS, device, frame
@@ -44,7 +44,7 @@ class Thing(Displayable):
     def _facts(self) -> list[str]:
         if self.error:
             raise self.error
-        return ["a", "b"]
+        return ["a & b", "c"]
 
 
 @pytest.mark.parametrize("page", [None, lambda thing: f"page of {thing._name()}"])
@@ -52,9 +52,9 @@ def test_a_notebook_shows_the_page_and_without_one_the_facts(
     page: Callable[[Any], str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Displayable, "page", page and staticmethod(page))
-    facts = "<b>Thing of &lt;x&gt;</b><br>a<br>b"
+    facts = "<b>Thing of &lt;x&gt;</b><br>a &amp; b<br>c"
     assert Thing()._repr_html_() == ("page of <x>" if page else facts)
-    assert repr(Thing()) == "<Thing of <x>: a, b>"
+    assert repr(Thing()) == "<Thing of <x>: a & b, c>"
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,6 @@ def test_what_cannot_be_shown_says_why_and_never_fails(
 def test_a_run_that_was_never_made_shows_itself_in_a_debugger() -> None:
     for kind in (nsysflow.Analysis, nsysflow.Results):
         assert repr(kind.__new__(kind)).startswith(f"<{kind.__name__} of ?: AttributeError")
-
-
-def test_a_name_cannot_become_markup() -> None:
-    assert as_html("Trace", "<b>", ["a & b"]) == "<b>Trace of &lt;b&gt;</b><br>a &amp; b"
-    assert as_text("Trace", "<b>", ["a", "b"]) == "<Trace of <b>: a, b>"
 
 
 def test_gpus_of_one_name_are_counted() -> None:

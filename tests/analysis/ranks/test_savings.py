@@ -139,13 +139,7 @@ def test_the_savings_of_a_real_run_agree_with_the_oracle(run: str, tmp_path: Pat
 
 
 def test_the_savings_of_a_made_run_agree_with_the_oracle(tmp_path: Path) -> None:
-    delay = Delay("compute", rank=1, ns=1_000_000)
-    make_run(tmp_path, Wanted(ranks=4, kernels=300, tp=2, delay=delay))
-    named = [read_export(tmp_path / f"rank{number}.sqlite") for number in range(4)]
-    traces = [
-        replace(trace, report=f"rank{number}", event_records=(), waits=())
-        for number, trace in enumerate(named)
-    ]
+    traces = made(tmp_path, "compute", tp=2)
     ranks = Ranks.of([digest(nsysflow.analyze(to_trace(trace))) for trace in traces])
     found = ranks.rank_groups["saved_step_ns"].to_list()
     assert found == expected(traces, ranks)
@@ -169,11 +163,10 @@ def made(folder: Path, kind: Kind, *, tp: int) -> list[PlainTrace]:
     """The reports of a made run of which rank 1 is late."""
     delay = Delay(kind, rank=1, ns=2_000_000)
     make_run(folder, Wanted(ranks=RANKS, kernels=200, tp=tp, delay=delay, seed=tp))
-    named = {
-        f"rank{number}": read_export(folder / f"rank{number}.sqlite") for number in range(RANKS)
-    }
+    names = [f"rank{number}" for number in range(RANKS)]
     return [  # the oracle of the replay does not know events
-        replace(trace, report=name, event_records=(), waits=()) for name, trace in named.items()
+        replace(read_export(folder / f"{name}.sqlite"), report=name, event_records=(), waits=())
+        for name in names
     ]
 
 
