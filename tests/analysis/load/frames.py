@@ -11,27 +11,13 @@ from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import Trace
 from tests.exports import thread
 
-FRAMES = {
-    "ops": schema.OPS,
-    "shapes": schema.SHAPES,
-    "copy_details": schema.COPY_DETAILS,
-    "calls": schema.CALLS,
-    "ranges": schema.RANGES,
-    "overhead": schema.OVERHEAD,
-    "event_records": schema.EVENT_RECORDS,
-    "waits": schema.WAITS,
-    "operators": schema.OPERATORS,
-    "operator_shapes": schema.OPERATOR_SHAPES,
-    "threads": schema.THREADS,
-    "devices": schema.DEVICES,
-    "diagnostics": schema.DIAGNOSTICS,
-    "backtraces": schema.BACKTRACES,
-    "samples": schema.SAMPLES,
-    "running": schema.RUNNING,
-    "frames": schema.FRAMES,
-    "gpu_samples": schema.GPU_SAMPLES,
-    "captures": schema.CAPTURES,
-}
+NAMES: Final = (
+    *("ops", "shapes", "copy_details", "calls", "ranges", "overhead", "event_records", "waits"),
+    *("operators", "operator_shapes", "threads", "devices", "diagnostics", "backtraces", "samples"),
+    *("running", "frames", "gpu_samples", "captures"),
+)
+FRAMES: Final = {name: getattr(schema, name.upper()) for name in NAMES}
+"""The schema of each frame, by name."""
 
 
 def assert_schemas(trace: Trace) -> None:

@@ -1,25 +1,47 @@
-"""The loader for a path, and reports that nsys exports first."""
+"""The loader for a path: compressed reports, those to be exported first, files of other tools."""
 
+import errno
+import gzip
+import json
+import lzma
+import pickle
 import shlex
 import shutil
+import sqlite3
 import subprocess
 import sys
-from functools import partial
+import tempfile
+from contextlib import closing
+from functools import cache, partial
+from io import BytesIO
 from pathlib import Path
+from typing import IO, Final
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
+from nsysflow.analysis.load.other_formats import FORMATS
 from nsysflow.analysis.load.pack import pack
-from nsysflow.base.errors import CaptureError, Damaged, NsysMissing, ReportError
+from nsysflow.analysis.load.unpacking import pack_into
+from nsysflow.base.errors import (
+    CaptureError,
+    Damaged,
+    NotAReport,
+    NsysMissing,
+    OutputError,
+    ReportError,
+)
 from nsysflow.base.names import report_name
 from nsysflow.cli.main import main
 from tests.exports import write_export
 from tests.nsys.fakes import fake_nsys
 from tests.nsys.real import real_nsys, record
-from tests.reports import DATA
+from tests.reports import DATA, sqlite_report
 
 
 @pytest.mark.parametrize(
@@ -163,3 +185,170 @@ def test_a_folder_of_a_real_nsys_loads_as_its_sqlite_does(
         exported.threads.sort("thread").rows()
         == nsysflow.load(recorded).threads.sort("thread").rows()
     )
+
+
+# --- files of other tools -------------------------------------------------------------------------
+
+XPLANE: Final = b"\x0a\x05\x08\x01\x12\x01a"
+EVENT: Final = {"ph": "X", "cat": "blink", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
+
+FILES: Final[dict[str, tuple[bytes, str]]] = {
+    "kernels.ncu-rep": (b"NVR\0", "a report of Nsight Compute"),
+    "run.qdstrm": (b"x", "an unfinished recording of Nsight Systems"),
+    "host.xplane.pb": (XPLANE, "a profile of XLA"),
+    "snapshot.pickle": (pickle.dumps({"segments": [], "x": 1}), "a memory snapshot of PyTorch"),
+    "weights.pkl": (pickle.dumps({"weight": 1}), "a Python pickle"),
+    "kernel_trace.csv": (b'"Kind","Agent_Id","Queue_Id"\n', "a CSV table of rocprof"),
+    "results.csv": (b"Index,KernelName,gpu-id\n", "a CSV table of rocprof"),
+    "stats.csv": (b"Time (%),Total Time (ns),Instances\n", "a CSV table of nsys stats"),
+    "lines.json": (
+        b'{"Type":48,"TraceProcessEvent":{"startNs":"1"}}\n{"Type":79,"CudaEvent":{}}\n',
+        "a JSON export of Nsight Systems",
+    ),
+    "tables.json": (b'{"StringIds": [{"id": 0, "value": ""}]}', "a JSON export of Nsight Systems"),
+    "results.json": (b'{"rocprofiler-sdk-tool": []}', "the JSON output of rocprofv3"),
+    "et.json": (b'{"schema": "1.0.1", "nodes": []}', "an execution trace of PyTorch"),
+    "chrome.json": (
+        json.dumps({"traceEvents": [EVENT]}).encode(),
+        "a Chrome trace with events of blink, but not a trace of torch.profiler",
+    ),
+    "report.json": (b'{"schema": 1, "tool": {}, "verdict": ""}', "a report.json of nsysflow"),
+    "graph.json": (b'{"nodes": [], "b": 1}', "JSON with b, nodes, but not a trace"),
+    "list.json": (b"[1, 2]", "JSON, but not a trace of torch.profiler"),
+    "notes.txt": (b"hello", "not an SQLite file, nor another report"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_another_tool_is_named(name: str, tmp_path: Path) -> None:
+    content, what = FILES[name]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(NotAReport) as caught:
+        load(path)
+    assert caught.value.seen.startswith(f"{path} is {what}")
+    assert caught.value.advice
+    assert caught.value.command
+
+
+def test_each_format_has_a_file_here() -> None:
+    told = [what for _, what in FILES.values()]
+    for kind in FORMATS:
+        assert any(kind.is_a.startswith(what) for what in told), kind.is_a
+
+
+@pytest.mark.parametrize(
+    ("tables", "what"),
+    [
+        (["rocpd_api", "rocpd_op"], "a database of rocmProfileData"),
+        (["b", "a", "c", "e", "d"], "an SQLite database, but not an Nsight Systems export: it has"
+         " a, b, c, d and 1 more"),
+        ([], "an SQLite database, but not an Nsight Systems export: it has no tables"),
+    ],
+)  # fmt: skip
+def test_a_database_of_another_tool_is_named(tables: list[str], what: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("PRAGMA user_version = 1")
+        for table in tables:
+            db.execute(f"CREATE TABLE {table} (id)")
+    with pytest.raises(NotAReport) as caught:
+        load(path)
+    assert caught.value.seen.startswith(f"{path} is {what}")
+
+
+# --- compressed reports ---------------------------------------------------------------------------
+
+SUFFIXES = (".xz", ".gz", ".zst")
+each_suffix = pytest.mark.parametrize("suffix", SUFFIXES)
+
+
+@cache
+def packed(content: bytes, suffix: str) -> bytes:
+    target = BytesIO()
+    pack_into(BytesIO(content), target, suffix)
+    return target.getvalue()
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = write_export(tmp_path_factory.mktemp("r") / "r.sqlite", kernels=[{}] * 50, calls=[{}])
+    return path.read_bytes()
+
+
+@each_suffix
+def test_a_compressed_report_loads_the_same(content: bytes, tmp_path: Path, suffix: str) -> None:
+    plain, small, nameless = (tmp_path / name for name in ("r.sqlite", f"r.sqlite{suffix}", "r"))
+    plain.write_bytes(content)
+    for path in (small, nameless):
+        path.write_bytes(packed(content, suffix))
+        assert load(path).report == load(plain).report == "r"
+        assert_frame_equal(load(path).ops, load(plain).ops)
+
+
+@each_suffix
+def test_packing_twice_gives_the_same_bytes(content: bytes, suffix: str) -> None:
+    assert packed(content, suffix) == packed.__wrapped__(content, suffix)
+
+
+@given(st.sampled_from(SUFFIXES), st.data())
+def test_a_compressed_report_without_its_last_bytes_is_refused(
+    content: bytes, tmp_path_factory: pytest.TempPathFactory, suffix: str, data: st.DataObject
+) -> None:
+    small = packed(content, suffix)
+    path = tmp_path_factory.mktemp("cut") / f"r.sqlite{suffix}"
+    path.write_bytes(small[: data.draw(st.integers(1, len(small) - 1))])
+    with pytest.raises(Damaged) as caught:
+        load(path)
+    assert str(path) in caught.value.seen
+    assert caught.value.command == f"sha256sum {path}"
+
+
+@each_suffix
+def test_a_wrong_or_empty_archive_is_refused(content: bytes, tmp_path: Path, suffix: str) -> None:
+    small = bytearray(packed(content, suffix))
+    small[len(small) // 2] ^= 0xFF
+    path = tmp_path / f"r.sqlite{suffix}"
+    for damaged, said in ((small, "corrupt"), (packed(b"", suffix), "is empty")):
+        path.write_bytes(damaged)
+        with pytest.raises(Damaged, match=said):
+            load(path)
+
+
+def test_several_zstd_frames_are_one_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite.zst"
+    half = len(content) // 2
+    path.write_bytes(packed(content[:half], ".zst") + packed(content[half:], ".zst"))
+    assert load(path).ops.height == 50
+
+
+def test_the_error_for_a_truncated_report_names_the_compressed_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.sqlite.gz"
+    path.write_bytes(gzip.compress(sqlite_report(tmp_path).read_bytes()[:-1]))
+    with pytest.raises(Damaged, match=r"r\.sqlite\.gz is truncated"):
+        load(path)
+
+
+def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = DATA / "h200-parquetdir.tar.xz"
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    load(DATA / "synthetic-1.sqlite.xz")
+    with pytest.raises(NotAReport) as caught:
+        load(archive)
+    assert caught.value.command == f"tar -xf {archive}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_says_where_to_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: IO[bytes], target: IO[bytes], length: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(OutputError) as caught:
+        load(DATA / "synthetic-1.sqlite.xz")
+    assert caught.value.command == "export TMPDIR=FOLDER"
+
+
+def test_other_programs_can_unpack_what_is_packed(content: bytes) -> None:
+    assert lzma.decompress(packed(content, ".xz")) == content
+    assert gzip.decompress(packed(content, ".gz")) == content

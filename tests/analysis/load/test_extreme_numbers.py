@@ -15,7 +15,7 @@ from nsysflow.analysis.load import load
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES
 from nsysflow.base.errors import Damaged, ReportError
 from tests.analyses import tables_of, tables_of_report
-from tests.analysis.load.kineto.traces import event, kernel, write
+from tests.analysis.load.kineto.traces import call, event, kernel, write
 from tests.analysis.load.test_folders import as_folder
 from tests.exports import change, thread, write_export
 from tests.reports import sqlite_report
@@ -135,8 +135,7 @@ def test_unsigned_ids_of_a_parquetdir_wrap(report: Path, tmp_path: Path, value: 
 @pytest.mark.parametrize("value", [*VALUES, 2**63, 10**40])
 def test_a_kineto_trace_with_any_numbers_is_read_or_refused(tmp_path: Path, value: int) -> None:
     for where in ("correlation", "stream", "device", "graph node id", "pid", "tid", "ts", "dur"):
-        call = event("cuda_runtime", "cudaLaunchKernel", args={"correlation": 1})
-        events = [kernel(correlation=1), call, event("user_annotation", "a")]
+        events = [kernel(correlation=1), call(1, 1), event("user_annotation", "a")]
         for one in events:
             held_by = one if where in one else one.get("args", {})
             held_by[where] = value
@@ -148,12 +147,6 @@ def test_a_kineto_trace_with_any_numbers_is_read_or_refused(tmp_path: Path, valu
 
 THREADS = 30
 DAY_NS = 86_400 * 10**9
-EXPORTED = {
-    "RUNTIME": "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "KERNEL": "CUPTI_ACTIVITY_KIND_KERNEL",
-    "NVTX": "NVTX_EVENTS",
-    "OVERHEAD": "PROFILER_OVERHEAD",
-}
 
 
 def small(path: Path) -> Path:
@@ -184,19 +177,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Numbers:
 
 
 @pytest.mark.parametrize(
-    ("name", "off_ns"),
+    ("table", "off_ns"),
     [
-        ("RUNTIME", 20_000 * DAY_NS),
-        ("KERNEL", 2**62),
-        ("KERNEL", -(2**62)),
-        ("NVTX", 2**62),
-        ("OVERHEAD", -(2**62)),
+        *((CALLS, 20_000 * DAY_NS), (KERNELS, 2**62), (KERNELS, -(2**62)), ("NVTX_EVENTS", 2**62)),
+        ("PROFILER_OVERHEAD", -(2**62)),
     ],
 )
 def test_a_row_decades_away_is_only_a_clock_jump(
-    tmp_path: Path, whole: Numbers, name: str, off_ns: int
+    tmp_path: Path, whole: Numbers, table: str, off_ns: int
 ) -> None:
-    table = EXPORTED[name]
     again = f"INSERT INTO {table} SELECT * FROM {table} WHERE rowid = {THREADS}"
     away = f"UPDATE {table} SET start = start + {off_ns}, end = end + {off_ns}"
     path = change(small(tmp_path / "odd.sqlite"), again, f"{away} WHERE rowid > {THREADS}")
@@ -207,7 +196,7 @@ def test_a_row_decades_away_is_only_a_clock_jump(
 
 def test_a_row_a_month_away_is_counted_as_a_clock_jump_and_kept(tmp_path: Path) -> None:
     path = small(tmp_path / "r.sqlite")
-    change(path, f"UPDATE {EXPORTED['KERNEL']} SET end = {30 * DAY_NS} WHERE rowid = {THREADS}")
+    change(path, f"UPDATE {KERNELS} SET end = {30 * DAY_NS} WHERE rowid = {THREADS}")
     analysis = analyze(load(path))
     assert analysis.accounting["window_ns"].to_list() == [30 * DAY_NS]
     assert analysis.integrity.select("check", "count").rows() == [("clock jumps", 1)]

@@ -99,26 +99,6 @@ def test_a_truncated_table_is_named_and_text_where_numbers_belong_is_damage(
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
-def test_rows_in_another_order_make_the_same_trace(tmp_path: Path) -> None:
-    path = sqlite_report(tmp_path)
-    before = load(path)
-    with closing(sqlite3.connect(path)) as db:
-        for table in ("CUPTI_ACTIVITY_KIND_KERNEL", CALLS):
-            rows = db.execute(f"SELECT * FROM {table}").fetchall()
-            random.Random(1).shuffle(rows)
-            db.execute(f"DELETE FROM {table}")
-            db.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
-        db.commit()
-    after = load(path)
-    assert_frame_equal(before.calls.sort(pl.all()), after.calls.sort(pl.all()))
-    one, other = (
-        trace.ops.filter(kind="kernel").join(trace.shapes.with_row_index("detail"), on="detail")
-        for trace in (before, after)
-    )
-    assert one.height == before.shapes.height
-    assert_frame_equal(*(frame.drop("detail").sort(pl.all()) for frame in (one, other)))
-
-
 @pytest.mark.parametrize("name", ["h200-graph-ranges", "h200-ddp-rank1"])
 def test_rows_of_every_table_in_another_order_change_no_result(tmp_path: Path, name: str) -> None:
     """As nsys 2025.6 may export them."""

@@ -146,17 +146,16 @@ PRIVATE_NAMES = {
     **{
         name: name
         for name in (
-            *(
-                "forward",
-                "/step/forward",
-                "step/forward",
-                "prompts=3",
-                "it's a dog's name",
-                "text: x",
-            ),
+            *("forward", "/step/forward", "step/forward", "prompts=3", "it's a dog's name"),
             *("execute_context_2(6144)_generation_3(3)", "decode[bs=117/128 tok=117 d=117]"),
             *("aten::mm, seq = 3, sizes = [[1, 2]]", "ivf::search(k = 10)", "query_key_value"),
-            *("{'Module': 'model.layers.0', 'Static Params': {}}", "é", "request 17", ""),
+            *(
+                "{'Module': 'model.layers.0', 'Static Params': {}}",
+                "é",
+                "request 17",
+                "text: x",
+                "",
+            ),
         )
     },
 }
@@ -206,23 +205,18 @@ def test_a_report_plain_or_compressed_is_packed_alike_and_not_changed(tmp_path: 
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_a_report_is_not_packed_onto_itself(tmp_path: Path) -> None:
-    report = sqlite_report(tmp_path)
-    with pytest.raises(OutputError) as caught:
-        pack(report, report)
-    assert caught.value.command == f"nsysflow pack {report} -o packed-{report.name}"
-
-
-@pytest.mark.parametrize("name", ["out", "out.zip", "out.xz"])
-def test_an_output_name_without_a_known_ending_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(OutputError, match=r"\.sqlite\.xz"):
-        pack(SMALL, tmp_path / name)
-
-
-def test_the_command_for_a_missing_folder_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(OutputError) as caught:
-        pack(SMALL, tmp_path / "no" / "out.sqlite")
-    assert caught.value.command == f"mkdir -p {tmp_path / 'no'}"
+def test_a_place_where_it_cannot_be_written_is_refused_with_what_to_type(tmp_path: Path) -> None:
+    report, folder = sqlite_report(tmp_path), tmp_path / "no"
+    for out, command in (
+        (report, f"nsysflow pack {report} -o packed-{report.name}"),
+        (folder / "out.sqlite", f"mkdir -p {folder}"),
+    ):
+        with pytest.raises(OutputError) as caught:
+            pack(report, out)
+        assert caught.value.command == command
+    for ending in ("", ".zip", ".xz"):
+        with pytest.raises(OutputError, match=r"\.sqlite\.xz"):
+            pack(SMALL, tmp_path / f"out{ending}")
 
 
 def test_only_a_whole_report_of_nsys_can_be_packed(tmp_path: Path) -> None:

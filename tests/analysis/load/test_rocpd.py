@@ -20,7 +20,7 @@ from tests.oracle.model import from_trace
 from tests.oracle.rocpd import plain_rocpd
 from tests.rocpd import FORMS, PID, UUID, Database, Form, assert_is_step, write_rocpd
 
-CPU, GPU, OTHER_GPU = 1, 2, 3
+CPU, GPU = 1, 2
 
 
 def step(form: Form, **more: Any) -> Database:
@@ -63,56 +63,6 @@ def test_causes_of_gaps_are_found_and_sum_to_the_idle_time(tmp_path: Path) -> No
     assert (
         gaps.select(pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series().equals(idle)
     )
-
-
-def test_copies_have_the_direction_of_their_agents(tmp_path: Path) -> None:
-    run = Database("inline")
-    sides = [(CPU, GPU), (OTHER_GPU, CPU), (GPU, GPU), (GPU, OTHER_GPU), (CPU, CPU), (None, GPU)]
-    for at, (source, target) in enumerate(sides):
-        run.copy(10 * at, 10 * at + 5, at, source, target, 64)
-    run.kernel(0, 1, 1)
-    trace = loaded(tmp_path, run)
-    copies = trace.ops.filter(kind="memcpy")
-    assert copies["device"].to_list() == [0, 1, 0, 1, 0]
-    assert trace.copy_details["direction"].to_list() == ["HtoD", "DtoH", "DtoD", "PtoP", "HtoD"]
-    left_out = [str(note) for note in trace.notes if note.kind is NoteKind.UNUSABLE_ROWS]
-    assert left_out == ["1 rows were left out: they have no time, GPU or name"]
-
-
-def test_work_of_a_call_inside_a_hip_call_is_of_the_hip_call(tmp_path: Path) -> None:
-    run = Database("tracks")
-    run.call(0, 10, 5)
-    run.call(2, 4, 6, "hsa_signal_store", "HSA_CORE_API")
-    run.kernel(12, 20, 6, parent=5)
-    run.kernel(22, 30, 0)
-    run.kernel(32, 40, 8, parent=7, graph_node_id=3)
-    trace = loaded(tmp_path, run)
-    assert trace.ops["correlation"].to_list() == [5, None, 8]
-    assert trace.ops["graph_node"].to_list() == [None, None, 3]
-    assert trace.calls["name"].to_list() == ["hipLaunchKernel"]
-
-
-def test_calls_of_rccl_are_ranges_of_nccl_and_markers_without_text_are_none(tmp_path: Path) -> None:
-    run = Database("inline")
-    run.call(0, 9, 1, "ncclAllReduce", "RCCL_API")
-    run.call(10, 12, 2, "roctxRangePop", "MARKER_CORE_API")
-    run.call(13, 19, 3, "roctxProcessRangeA", "MARKER_CORE_RANGE_API", "epoch")
-    run.kernel(2, 8, 1, "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)")
-    ranges = loaded(tmp_path, run).ranges
-    assert ranges.select("domain", "name", "kind").rows() == [
-        ("NCCL", "ncclAllReduce", "push_pop"),
-        (None, "epoch", "start_end"),
-    ]
-
-
-def test_the_processes_of_one_database_are_one_trace(tmp_path: Path) -> None:
-    other = step("tracks", suffix="_ffff", pid=PID + 1)
-    trace = loaded(tmp_path, step("inline"), other)
-    assert trace.ops.filter(kind="kernel")["process"].to_list() == [PID << 24, PID + 1 << 24]
-    assert trace.ops["detail"].to_list() == [0, 0, 1, 1]
-    assert len(trace.shapes) == len(trace.copy_details) == 2
-    assert trace.ranges["row"].to_list() == [0, 1]
-    assert len(trace.devices) == 1
 
 
 def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:
@@ -228,7 +178,8 @@ def random_database(form: Form, suffix: str, pid: int, events: Any, holes: Any) 
     for kind, start, length, stack, number, other in (("kernel", 70, 5, 0, 0, 2), *events):
         span = (start, start + length, stack)
         if kind == "call":
-            category = ("HIP_RUNTIME_API_EXT", "HIP_API", "HSA_CORE_API")[number % 3]
+            kinds = ("HIP_RUNTIME_API_EXT", "HIP_API", "HSA_CORE_API", "MARKER_CORE_API")
+            category = kinds[number % 4]
             run.call(*span, ("hipLaunchKernel", "hipFree_spt")[other % 2], category)
         elif kind == "range":
             name = ("roctxThreadRangeA", "roctxProcessRangeA", "roctxRangeStartA")[number % 3]
@@ -236,9 +187,8 @@ def random_database(form: Form, suffix: str, pid: int, events: Any, holes: Any) 
         elif kind == "collective":
             run.call(*span, "ncclAllReduce", "RCCL_API")
         elif kind == "kernel":
-            run.kernel(
-                *span, ("_ZN4mine3addEPf.kd", "plain")[other % 2], parent=number, agent=other
-            )
+            name, node = ("_ZN4mine3addEPf.kd", "plain")[other % 2], number or None
+            run.kernel(*span, name, parent=number, agent=other, graph_node_id=node)
         else:
             run.copy(*span, number or None, other or None, 64)
     tables = sorted(run.rows)

@@ -167,11 +167,11 @@ def kineto_file(folder: Path) -> Path:
     """These steps in a trace of torch.profiler, each 100 us apart."""
     events = []
     for number, (name, _) in enumerate(IN_FILES):
-        at, args = 100 * number, {"correlation": number + 1}
+        at = 100 * number
         events += [
             kineto.event("user_annotation", name, at, 50),
-            kineto.event("cuda_runtime", "cudaLaunchKernel", at + 5, 5, args=args),
-            kineto.kernel(**args) | {"ts": at + 20, "dur": 10},
+            kineto.call(at + 5, number + 1, dur=5),
+            kineto.kernel(at + 20, 10, correlation=number + 1),
         ]
     return kineto.write(folder, *events)
 

@@ -15,10 +15,7 @@ from nsysflow.analysis.load import load
 from nsysflow.analysis.trace import NoteKind, Trace
 from nsysflow.base.names import CAPTURES
 from nsysflow.runs.cache import fingerprint
-from tests.analysis.load.kineto.traces import event, write
-
-FIRST: Final = "hipStreamBeginCapture"
-LAST: Final = "hipStreamEndCapture"
+from tests.analysis.load.kineto.traces import call, event, kernel, write
 
 Kernels = list[tuple[str, int | None]]
 """The name of each kernel, and the first size of its operator, or None outside of operators."""
@@ -29,7 +26,7 @@ def captured(*graphs: Kernels, named: bool = True) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     at = 0
     for graph in graphs:
-        events.append(event("cuda_runtime", FIRST, at, 1))
+        events.append(event("cuda_runtime", "hipStreamBeginCapture", at, 1))
         for name, size in graph:
             at += 10
             if size is not None:
@@ -38,9 +35,8 @@ def captured(*graphs: Kernels, named: bool = True) -> list[dict[str, Any]]:
             kind = "hipMemcpyAsync" if name == "memcpy" else "hipLaunchKernel"
             args = {"kernel": name} if named and name != "memcpy" else {}
             events.append(event("cuda_runtime", kind, at + 1, 2, args=args))
-        at += 10
-        events.append(event("cuda_runtime", LAST, at, 1))
-        at += 10
+        events.append(event("cuda_runtime", "hipStreamEndCapture", at + 10, 1))
+        at += 20
     return events
 
 
@@ -59,20 +55,17 @@ def replayed(folder: Path, *steps: tuple[str, list[Replayed]], **document: objec
     """A trace of steps, each with graphs that it launches."""
     events: list[dict[str, Any]] = []
     number = 0
-    for place, (name, graphs) in enumerate(steps):
+    for place, (step, graphs) in enumerate(steps):
         at = 10_000 * place
-        events.append(event("user_annotation", name, at, 5_000))
+        events.append(event("user_annotation", step, at, 5_000))
         for graph in graphs:
             number += 1
             at += 100
-            launch = {"correlation": number}
-            events.append(event("cuda_runtime", "hipGraphLaunch", at, 5, args=launch))
-            for order, (kernel, stream) in enumerate(graph):
-                args = {"device": 0, "stream": stream, **launch}
-                category = "gpu_memcpy" if kernel.startswith("Memcpy") else "kernel"
-                events.append(
-                    event(category, kernel, at + 10 + 3 * order, 2, pid=0, tid=stream, args=args)
-                )
+            events.append(call(at, number, "hipGraphLaunch", 5))
+            for order, (name, stream) in enumerate(graph):
+                ran = kernel(at + 10 + 3 * order, 2, name, correlation=number, stream=stream)
+                kind = {"cat": "gpu_memcpy"} if name.startswith("Memcpy") else {}
+                events.append(ran | kind)
     return load(write(folder, *events, **document))
 
 
@@ -93,22 +86,18 @@ def told(trace: Trace) -> list[str]:
 
 ONE: Final[Kernels] = [("a", 32), ("memcpy", None), ("b", 33), ("a", 34), ("plain", None)]
 RAN: Final[Replayed] = [
-    ("a", 7),
-    ("Memcpy DtoD (Device -> Device)", 7),
-    ("b", 7),
-    ("a", 7),
-    ("plain", 7),
+    (name, 7) for name in ("a", "Memcpy DtoD (Device -> Device)", "b", "a", "plain")
 ]
 STEP: Final = "step[DECODE bs=30]"
+CAPTURE: Final = "bs_30_rank0.json.gz"
 
 
 def test_kernels_of_a_graph_get_the_operators_of_the_smallest_capture_with_room(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path, "bs_16_rank0.json.gz", captured([("a", 16)]))
+    for name, size in (("bs_16_rank0", 16), ("bs_64_rank0", 64), ("bs_32_rank1", 99)):
+        put(tmp_path, f"{name}.json.gz", captured([("a", size)]))
     put(tmp_path, "bs_32_rank0.json.gz", captured(ONE))
-    put(tmp_path, "bs_64_rank0.json.gz", captured([("a", 64)]))
-    put(tmp_path, "bs_32_rank1.json.gz", captured([("a", 99)]))
     trace = replayed(tmp_path, (STEP, [RAN]), (STEP, [RAN]), distributedInfo={"rank": 0})
     of_step = [(110, 32), (116, 33), (119, 34)]
     assert sizes(trace) == [
@@ -136,24 +125,18 @@ def test_graphs_of_a_step_are_those_of_its_capture_in_order(tmp_path: Path) -> N
 
 def test_on_several_streams_only_what_is_sure_has_an_operator(tmp_path: Path) -> None:
     """`a` runs on two streams, with one shape; `b` with two, so that it may be either."""
-    put(
-        tmp_path,
-        "bs_30_rank0.json.gz",
-        captured([("a", 1), ("a", 1), ("b", 2), ("b", 3), ("c", 4)]),
-    )
+    graph: Kernels = [("a", 1), ("a", 1), ("b", 2), ("b", 3), ("c", 4)]
+    put(tmp_path, CAPTURE, captured(graph))
     trace = replayed(tmp_path, (STEP, [[("c", 7), ("b", 8), ("a", 8), ("b", 7), ("a", 7)]]))
     assert [size for _, _, size in sizes(trace)] == [4, 1, 1]
 
 
 MISFITS: Final[dict[str, tuple[list[dict[str, Any]], str]]] = {
-    "another kernel": (
-        captured([("a", 1), ("x", 2)]),
-        "bs_30_rank0.json.gz captured other kernels",
-    ),
+    "another kernel": (captured([("a", 1), ("x", 2)]), f"{CAPTURE} captured other kernels"),
     "too small": (captured([("a", 1)]), "no capture has room for a batch of 30"),
     "two graphs": (
         captured([("a", 1)], [("b", 2)]),
-        "bs_30_rank0.json.gz has 2 graphs, and a step launches 1",
+        f"{CAPTURE} has 2 graphs, and a step launches 1",
     ),
     "no names": (
         captured([("a", 1), ("b", 2)], named=False),
@@ -161,7 +144,7 @@ MISFITS: Final[dict[str, tuple[list[dict[str, Any]], str]]] = {
     ),
     "no trace": (
         [{"ph": 3}, {"ph": "X", "cat": "cpu_op", "name": "x"}],
-        "bs_30_rank0.json.gz cannot be read",
+        f"{CAPTURE} cannot be read",
     ),
 }
 
@@ -171,7 +154,7 @@ def test_a_capture_that_does_not_fit_gives_no_operators_and_a_note(
     what: str, tmp_path: Path
 ) -> None:
     events, why = MISFITS[what]
-    put(tmp_path, "bs_8_rank0.json.gz" if what == "too small" else "bs_30_rank0.json.gz", events)
+    put(tmp_path, "bs_8_rank0.json.gz" if what == "too small" else CAPTURE, events)
     trace = replayed(tmp_path, (STEP, [[("a", 7), ("b", 7)]]))
     assert trace.operators.is_empty()
     (note,) = told(trace)
@@ -192,7 +175,7 @@ def test_no_kernel_gets_the_operator_of_another(
 ) -> None:
     """Streams run side by side, each in the order of the capture."""
     folder = tmp_path_factory.mktemp("t")
-    put(folder, "bs_30_rank0.json.gz", captured([(name, size) for name, size, _ in graph]))
+    put(folder, CAPTURE, captured([(name, size) for name, size, _ in graph]))
     queues = [[row for row in graph if row[2] == stream] for stream in (7, 8)]
     ran = []
     while any(queues):
@@ -206,7 +189,7 @@ def test_no_kernel_gets_the_operator_of_another(
 
 
 def test_a_kernel_that_the_profiler_lost_leaves_the_others_their_operators(tmp_path: Path) -> None:
-    put(tmp_path, "bs_30_rank0.json.gz", captured([("a", 1), ("a", 2), ("b", 3)]))
+    put(tmp_path, CAPTURE, captured([("a", 1), ("a", 2), ("b", 3)]))
     trace = replayed(tmp_path, (STEP, [[("a", 7), ("b", 7)]]))
     assert [size for _, _, size in sizes(trace)] == [3]
 
@@ -223,5 +206,5 @@ def test_without_step_names_only_a_single_capture_is_taken(tmp_path: Path) -> No
 def test_answers_of_a_trace_are_others_once_captures_lie_beside_it(tmp_path: Path) -> None:
     replayed(tmp_path, (STEP, [RAN]))
     before = fingerprint(tmp_path / "t.json")
-    put(tmp_path, "bs_30_rank0.json.gz", captured(ONE))
+    put(tmp_path, CAPTURE, captured(ONE))
     assert before != fingerprint(tmp_path / "t.json")

@@ -4,7 +4,7 @@ import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -14,10 +14,12 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
+from nsysflow.analysis.ranks.digest import digest
+from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import Damaged, NotAReport
 from tests.analysis.load.frames import assert_schemas
-from tests.analysis.load.kineto.traces import REAL, event, kernel, write
+from tests.analysis.load.kineto.traces import REAL, SIZES, agreed, call, event, kernel, write
 from tests.exports import note_kinds
 
 
@@ -118,17 +120,16 @@ def test_times_are_exact_to_the_nanosecond(
 
 
 def test_a_drawn_lane_is_not_a_stream(tmp_path: Path) -> None:
-    moved = {"stream": 7, "original_stream": 41, "graph node id": 3}
-    noted = {"stream": 12, "annotated_stream": 7}
+    moved: dict[str, Any] = {"stream": 7, "original_stream": 41, "graph node id": 3}
+    noted: dict[str, Any] = {"stream": 12, "annotated_stream": 7}
     trace = load(write(tmp_path, kernel(**moved), kernel(**noted), cudaGraphInlineAnnotated=True))
     assert trace.ops["stream"].to_list() == [41, 12]
 
 
 @pytest.mark.parametrize("where", [{"correlation": 2**63}, {"stream": "9" * 20}, {"bytes": 2**70}])
-def test_a_number_too_large_is_damage(tmp_path: Path, where: dict[str, object]) -> None:
-    copy = event("gpu_memcpy", "Memcpy HtoD", pid=0, tid=7, args={"device": 0, **where})
+def test_a_number_too_large_is_damage(tmp_path: Path, where: dict[str, Any]) -> None:
     with pytest.raises(Damaged, match="does not fit 64 bits") as caught:
-        load(write(tmp_path, copy))
+        load(write(tmp_path, kernel(**where) | {"cat": "gpu_memcpy", "name": "Memcpy HtoD"}))
     assert caught.value.command == "profiler.export_chrome_trace('run.pt.trace.json')"
 
 
@@ -187,3 +188,176 @@ def test_near_json_that_python_reads_is_read(tmp_path: Path, odd: str) -> None:
 def test_a_gpu_is_listed_whatever_is_said_of_it(tmp_path: Path, properties: object) -> None:
     trace = load(write(tmp_path, kernel(), deviceProperties=properties))
     assert trace.devices["device"].to_list() == [0]
+
+
+# --- waits ----------------------------------------------------------------------------------------
+
+
+def waited(number: int, **args: int) -> dict[str, Any]:
+    of = {"device": 0, "stream": -1, "correlation": number, **args}
+    return event("cuda_sync", "Event Sync", pid=0, tid=-1, args=of)
+
+
+def on(stream: int, ts: int, dur: int, number: int) -> dict[str, Any]:
+    return kernel(ts, dur, f"k{number}", correlation=number, **{**SIZES, "stream": stream})
+
+
+RECORDED: Final = {"wait_on_stream": 7, "wait_on_cuda_event_record_corr_id": 3}
+WAITING: Final = (
+    *(call(0, 1), call(2, 2), call(4, 3, "cudaEventRecord"), call(6, 4, "cudaStreamWaitEvent")),
+    *(call(8, 5), call(10, 6, "cudaEventSynchronize"), call(12, 7, "cudaStreamWaitEvent")),
+    *(call(50, 8, "cudaDeviceSynchronize"), on(7, 10, 5, 1), on(7, 15, 10, 2), on(20, 26, 4, 5)),
+    *(waited(4, stream=20, **RECORDED), waited(6, **RECORDED)),
+    *(waited(7, stream=20, wait_on_stream=7), waited(8, stream=(1 << 32) - 1)),
+)
+
+
+def test_a_stream_waits_for_what_came_before_the_record(tmp_path: Path) -> None:
+    trace = load(write(tmp_path, *WAITING))
+    assert trace.event_records.drop("process").rows() == [(0, 3, 7, 3)]
+    assert trace.waits.select("correlation", "stream", "record").rows() == [
+        *((4, 20, 3), (6, None, 3), (7, 20, None), (8, None, None))
+    ]
+    timeline = agreed(trace).timeline
+    assert timeline.event_waits.missing == 1
+    names = timeline.events.ops["name"].cast(str)
+    edges = [(names[op], names[source]) for op, source in timeline.event_waits.edges.rows()]
+    assert edges == [("k5", "k2")]
+
+
+def test_odd_waits_do_not_stop_a_trace(tmp_path: Path) -> None:
+    odd = (event("cuda_sync", "x"), event("cuda_sync", "x", args={"stream": "7", "record": []}))
+    assert load(write(tmp_path, *WAITING, *odd)).waits.height == 6
+
+
+# --- graphs and counters --------------------------------------------------------------------------
+
+
+def replayed(*kernels: dict[str, Any], at: int = 0, number: int = 1) -> list[dict[str, Any]]:
+    """A graph in a step, with these arguments of its kernels."""
+    of = {"graph id": 5, "correlation": number, **SIZES}
+    return [
+        event("user_annotation", "step", at + 10, 90),
+        call(at + 20, number, "cudaGraphLaunch", 10),
+        *(
+            kernel(at + 50 + 10 * n, 9) | {"args": {"device": 0, "stream": 7, **of, **args}}
+            for n, args in enumerate(kernels)
+        ),
+    ]
+
+
+def test_kernels_of_a_graph_are_in_the_phases_that_the_program_named_in_its_capture(
+    tmp_path: Path,
+) -> None:
+    attention = {"graph node id": 1, "name": "attention"}
+    events = replayed(
+        attention,
+        {"graph node id": 2, "str": "mlp"},
+        {"graph node id": 3, "annotated_stream": 9},
+        {"graph node id": 4, "name": "attention"},
+        {"name": "outside of a graph"},
+    )
+    again = replayed(attention, at=1_000, number=2)
+    analysis = agreed(load(write(tmp_path, *events, *again)))
+    rows = analysis.phases.select("path", "kernels").rows()
+    assert dict(rows) == {"step": 6, "step/attention": 3, "step/mlp": 1}
+    assert not any(note.kind is NoteKind.CAPTURES_NOT_RECORDED for note in analysis.notes)
+
+
+def test_names_of_no_use_leave_the_trace_readable(tmp_path: Path) -> None:
+    odd: tuple[Any, ...] = (3, "", None, [], {"a": 1})
+    events = replayed(*({"graph node id": at, "name": name} for at, name in enumerate(odd, 1)))
+    trace = load(write(tmp_path, *events))
+    assert trace.graph_nodes.is_empty()
+    assert trace.graph_ranges.is_empty()
+
+
+def test_a_note_says_which_counters_are_not_read(tmp_path: Path) -> None:
+    counters = [
+        {"ph": "C", "name": name, "pid": 0, "ts": at, "args": {"W": at}}
+        for at, name in enumerate(("power", "power", "temperature", "sm clock", "a", "b\n"))
+    ]
+    trace = load(write(tmp_path, *replayed({}), *counters))
+    (note,) = (note.text for note in trace.notes if note.kind is NoteKind.OTHER_COUNTERS)
+    assert note == "counters in this trace are not read: a, b·, power, sm clock and 1 more"
+
+
+# --- collectives ----------------------------------------------------------------------------------
+
+GROUP: Final = {"Group size": 4, "Process Group Name": "3", "Process Group Ranks": "[0, 1, 2, 3]"}
+NCCL: Final = "ncclDevKernel_Generic(int)"
+
+
+def collective(name: str, *, ts: Any = 0, **args: Any) -> dict[str, Any]:
+    moved = {"In msg nelems": 8, "Out msg nelems": 32, "dtype": "BFloat16", **GROUP}
+    given = {"Collective name": name, **moved, **args}
+    return event("cpu_op", "record_param_comms", ts, 9, args=given)
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "size"),
+    [
+        ("allreduce", "ncclAllReduce", 16),
+        ("_allgather_base", "ncclAllGather", 16),
+        ("allgather_into_tensor_coalesced", "ncclAllGather", 16),
+        ("_reduce_scatter_base", "ncclReduceScatter", 64),
+        ("all_to_allv", "ncclAlltoAll", 4),
+        ("_broadcast_oop", "ncclBroadcast", 16),
+        ("_reduce_oop", "ncclReduce", 16),
+        ("recv 0<-1", "ncclRecv", 64),
+    ],
+)
+def test_an_operation_has_nccls_name_and_size(
+    tmp_path: Path, name: str, operation: str, size: int
+) -> None:
+    trace = load(write(tmp_path, collective(name)))
+    assert trace.ranges.select("domain", "name", "end_ns").rows() == [("NCCL", operation, 9_000)]
+    assert trace.messages["bytes"].to_list() == [size]
+    assert trace.messages["communicator"].is_null().item() == (operation == "ncclRecv")
+
+
+def test_what_a_trace_does_not_say_is_null(tmp_path: Path) -> None:
+    odd = (
+        collective("allreduce", dtype="Odd"),
+        collective("allreduce", **{"In msg nelems": "many"}),
+        collective("all_to_all", **{"Group size": 0}),
+        collective("wait"),
+        event("cpu_op", "record_param_comms", args=[]),
+    )
+    trace = load(write(tmp_path, *odd))
+    assert trace.messages.is_empty()
+    assert len(trace.ranges) == 3
+    alone = load(write(tmp_path, collective("allreduce", **{"Process Group Ranks": "[]"})))
+    assert alone.messages["communicator"].to_list() == [None]
+
+
+def test_ranks_of_a_group_state_the_same_communicator(tmp_path: Path) -> None:
+    other = {"Process Group Ranks": "[4, 5, 6, 7]"}
+    rows = (collective("allreduce"), collective("barrier", ts=20), collective("reduce", **other))
+    first, second, third = load(write(tmp_path, *rows)).messages["communicator"]
+    assert first == second != third
+
+
+def test_a_kernel_has_the_collective_of_its_launch(tmp_path: Path) -> None:
+    ran = kernel(5, 4, NCCL, correlation=1, **SIZES)
+    trace = load(write(tmp_path, collective("allreduce"), call(2, 1), ran))
+    (row,) = agreed(trace).comm.to_dicts()
+    assert (row["operation"], row["bytes"]) == ("ncclAllReduce", 16)
+
+
+def test_ranks_have_the_bandwidth_of_their_group(tmp_path: Path) -> None:
+    """100 all-reduces of 1 MB by four ranks: 10 us from the last one's arrival."""
+    digests = []
+    for rank in range(4):
+        rows: list[dict[str, Any]] = []
+        for turn in range(100):
+            at, number = 1_000 * turn, turn + 1
+            ran = kernel(at + 5 + rank, 13 - rank, NCCL, correlation=number, device=rank)
+            sent = collective("allreduce", ts=at, **{"In msg nelems": 500_000})
+            rows += [sent, call(at + 2, number), ran]
+        (folder := tmp_path / str(rank)).mkdir()
+        digests.append(digest(nsysflow.analyze(load(write(folder, *rows)))))
+    (row,) = Ranks.of(digests).bandwidth.to_dicts()
+    assert (row["operation"], row["ranks"], row["bytes"]) == ("ncclAllReduce", 4, 1_000_000)
+    assert row["algorithm_bytes_per_s"] == pytest.approx(1e11)
+    assert row["bus_bytes_per_s"] == pytest.approx(1.5e11)
