@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import nsysflow
 from nsysflow.analysis.load import load
 from tests.analyses import EXAMPLES, SCHEMAS, rows_of
-from tests.analysis.load.kineto.traces import PID, event, kernel, write
+from tests.analysis.load.kineto.traces import call, event, kernel, write
 from tests.oracle.model import Device, Operator, OperatorShape, PlainTrace, to_trace
 from tests.oracle.operators import operators
 from tests.oracle.report import Report
@@ -25,17 +25,10 @@ HALF, SINGLE, INDEX, TRUTH = "c10::BFloat16", "float", "long int", "bool"
 
 def called(name: str, *args: object, strides: list[object] | None = None) -> OperatorShape:
     """An operator; an argument is `[type, sizes]` of a tensor, else the text of a value."""
-    dims, types, concrete = [], [], []
-    for arg in args:
-        tensor = arg if isinstance(arg, list) else ["Scalar", []]
-        types.append(tensor[0])
-        dims.append(tensor[1])
-        concrete.append("" if isinstance(arg, list) else arg)
-    written = (json.dumps(each) for each in (dims, types, concrete))
-    dims_text, types_text, concrete_text = written
-    return OperatorShape(
-        name, dims_text, types_text, None if strides is None else json.dumps(strides), concrete_text
-    )
+    tensors = [arg if isinstance(arg, list) else ["Scalar", []] for arg in args]
+    types, dims = json.dumps([of[0] for of in tensors]), json.dumps([of[1] for of in tensors])
+    concrete = json.dumps(["" if isinstance(arg, list) else arg for arg in args])
+    return OperatorShape(name, dims, types, json.dumps(strides) if strides else None, concrete)
 
 
 def tensor(*sizes: int, of: str = HALF) -> list[object]:
@@ -160,44 +153,13 @@ def assert_alike(model: PlainTrace) -> None:
     assert rows_of(found, columns) == rows_of(operators(Report(model)), columns)
 
 
-def operator(name: str, ts: int, dur: int, *dims: list[int], **more: Any) -> dict[str, Any]:
-    args = {"Input Dims": [*dims], "Input type": ["float"] * len(dims)} if dims else {}
-    return event("cpu_op", name, ts, dur, args=args, **more)
-
-
-def launch(ts: int, number: int, name: str = "cudaLaunchKernel", **more: Any) -> dict[str, Any]:
-    return event("cuda_runtime", name, ts, 1, args={"correlation": number}, **more)
-
-
-def test_a_kernel_belongs_to_the_innermost_operator_with_shapes(tmp_path: Path) -> None:
-    at_last: dict[str, Any] = {"tid": PID + 1}
-    trace = load(
-        write(
-            tmp_path,
-            operator("aten::linear", 10, 30, [4, 4], [4, 4]),
-            operator("aten::addmm", 12, 10, [4], [4, 4], [4, 4]),
-            operator("inner without shapes", 14, 4),
-            operator("aten::mm", 10, 90, [8, 4], [4, 8], **at_last),
-            launch(15, 1),
-            launch(23, 2),
-            launch(41, 3),
-            launch(30, 4, **at_last),
-            launch(35, 5, "cudaGraphLaunch"),
-            *(kernel(correlation=number) for number in (1, 2, 3, 4, 5)),
-        )
-    )
-    names = dict(enumerate(trace.operator_shapes["name"]))
-    of = {row["correlation"]: names[row["shape"]] for row in trace.operators.to_dicts()}
-    assert of == {1: "aten::addmm", 2: "aten::linear", 4: "aten::mm"}
-
-
 def test_shapes_that_are_none_leave_the_trace_readable(tmp_path: Path) -> None:
     odd: tuple[Any, ...] = (3, "x", None, {}, [None], [[-1, 2]], [[[1], []]], [[1e400]])
     events = [
         event("cpu_op", "aten::mm", 10 * at, 9, args={"Input Dims": dims, "Input type": 7})
         for at, dims in enumerate(odd)
     ]
-    launches = [launch(10 * at + 1, at + 1) for at in range(len(odd))]
+    launches = [call(10 * at + 1, at + 1) for at in range(len(odd))]
     kernels = [kernel(correlation=at + 1) for at in range(len(odd))]
     table = nsysflow.analyze(load(write(tmp_path, *events, *launches, *kernels))).operators
     assert table["flops"].to_list() == [None] * len(table)
@@ -205,5 +167,5 @@ def test_shapes_that_are_none_leave_the_trace_readable(tmp_path: Path) -> None:
 
 
 def test_without_shapes_there_are_no_operators(tmp_path: Path) -> None:
-    events = (event("cpu_op", "aten::mm", 0, 9), launch(1, 1), kernel(correlation=1))
+    events = (event("cpu_op", "aten::mm", 0, 9), call(1, 1), kernel(correlation=1))
     assert nsysflow.analyze(load(write(tmp_path, *events))).operators.is_empty()

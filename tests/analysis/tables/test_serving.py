@@ -37,83 +37,68 @@ from tests.tiny import (
     told,
 )
 
+NONE: Final = "- - - - - - - - - -"
 NUMBERS_IN_NAMES: Final = {
-    # kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, pairs, padded
-    "execute_context_2(6144)_generation_3(3)": (
-        *("mixed", 5, 2, 3, 6147, 6144, 3, None, None, None),
-    ),
-    "execute_context_0(0)_generation_64(64)": (
-        *("decode", 64, 0, 64, 64, 0, 64, None, None, None),
-    ),
-    "execute_context_1(888_788544)_generation_0(0)": (
-        *("prefill", 1, 1, 0, 888, 888, 0, None, None, None),
-    ),
-    "execute_context_0(0)_generation_0(0)": (None, 0, 0, 0, 0, 0, 0, None, None, None),
+    "execute_context_2(6144)_generation_3(3)": "mixed 5 2 3 6147 6144 3 - - -",
+    "execute_context_0(0)_generation_64(64)": "decode 64 0 64 64 0 64 - - -",
+    "execute_context_1(888_788544)_generation_0(0)": "prefill 1 1 0 888 888 0 - - -",
+    "execute_context_0(0)_generation_0(0)": "- 0 0 0 0 0 0 - - -",
     # 3 of 7 and 4 of 9 keys: 5 + 6 + 7 and 6 + 7 + 8 + 9 pairs, and 6 of one query
     "execute_10_context_2(sq7sk16sqsq25sqsk57)_generation_1(sq1sk6sqsq1sqsk6)": (
-        *("mixed", 3, 2, 1, 8, 7, 1, 22, 54, None),
+        "mixed 3 2 1 8 7 1 22 54 -"
     ),
     "execute_6147_context_2(sq6144sk7144sqsq20sqsk23)_generation_3(sq3sk6000sqsq3sqsk6000)": (
-        *("mixed", 5, 2, 3, 6147, 6144, 3, 13144, None, None),  # the squares are too small
-    ),
-    "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk99)": (
-        *("decode", 2, 0, 2, 2, 0, 2, 99, 99, None),
-    ),
-    "execute_new_2_cached_0": ("prefill", 2, 2, 0, None, None, None, None, None, None),
-    "step[EXTEND bs=15 toks=15360]": ("prefill", 15, 15, 0, 15360, 15360, 0, None, None, None),
-    "step[EXTEND bs=2 toks=9 c_sq=9 c_sqsq=41 c_sqsk=50 c_sk=10]": (
-        *("prefill", 2, 2, 0, 9, 9, 0, 10, 34, None),
-    ),
-    "step[DECODE bs=64]": ("decode", 64, 0, 64, 64, 0, 64, None, None, None),
+        "mixed 5 2 3 6147 6144 3 13144 - -"
+    ),  # the squares are too small
+    "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk99)": "decode 2 0 2 2 0 2 99 99 -",
+    "execute_new_2_cached_0": "prefill 2 2 0 - - - - - -",
+    "step[EXTEND bs=15 toks=15360]": "prefill 15 15 0 15360 15360 0 - - -",
+    "step[EXTEND bs=2 toks=9 c_sq=9 c_sqsq=41 c_sqsk=50 c_sk=10]": "prefill 2 2 0 9 9 0 10 34 -",
+    "step[DECODE bs=64]": "decode 64 0 64 64 0 64 - - -",
     "step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=900 g_sk=700]": (
-        *("decode", 64, 0, 64, 128, 0, 128, 700, 836, None),
+        "decode 64 0 64 128 0 128 700 836 -"
     ),
-    "step[TARGET_VERIFY bs=4]": ("decode", 4, 0, 4, None, 0, None, None, None, None),
-    "step[MIXED bs=2]": ("mixed", 2, None, None, None, None, None, None, None, None),
-    "step[MIXED bs=3 c=1 g=2 c_sq=5 c_sk=8 g_sq=2 g_sk=12]": (
-        *("mixed", 3, 1, 2, 7, 5, 2, 20, None, None),
-    ),
+    "step[TARGET_VERIFY bs=4]": "decode 4 0 4 - 0 - - - -",
+    "step[MIXED bs=2]": "mixed 2 - - - - - - - -",
+    "step[MIXED bs=3 c=1 g=2 c_sq=5 c_sk=8 g_sq=2 g_sk=12]": "mixed 3 1 2 7 5 2 20 - -",
     "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sqsq=25 c_sqsk=25 g_sq=1 g_sqsq=1 g_sqsk=9]": (
-        *("mixed", 2, 1, 1, 6, 5, 1, None, 24, None),
+        "mixed 2 1 1 6 5 1 - 24 -"
     ),
-    "step[IDLE bs=0]": (None,) * 10,
-    "prefill[bs=2 tok=14721 ctx=[7803, 6918]]": (
-        *("prefill", 2, 2, 0, 14721, 14721, 0, 14721, None, None),
-    ),
-    "prefill[bs=1 tok=96 ctx=128]": ("prefill", 1, 1, 0, 96, 96, 0, 128, None, None),
-    "eager_decode[bs=2 tok=2 ctx=[7, 9]]": ("decode", 2, 0, 2, 2, 0, 2, 16, 16, None),
-    "decode[bs=128 tok=384 p=2 d=126 spec=3]": (
-        *("mixed", 128, 2, 126, 384, None, None, None, None, None),
-    ),
+    "step[IDLE bs=0]": NONE,
+    "prefill[bs=2 tok=14721 ctx=[7803, 6918]]": "prefill 2 2 0 14721 14721 0 14721 - -",
+    "prefill[bs=1 tok=96 ctx=128]": "prefill 1 1 0 96 96 0 128 - -",
+    "eager_decode[bs=2 tok=2 ctx=[7, 9]]": "decode 2 0 2 2 0 2 16 16 -",
+    "decode[bs=128 tok=384 p=2 d=126 spec=3]": "mixed 128 2 126 384 - - - - -",
     "prefill[bs=6 tok=17408 ctx=[4096, 4096]...+4 sqsq=1 sqsk=2 sk=99]": (
-        *("prefill", 6, 6, 0, 17408, 17408, 0, 99, None, None),
+        "prefill 6 6 0 17408 17408 0 99 - -"
     ),
-    "decode[bs=117/128 tok=117 d=117]": ("decode", 117, 0, 117, 117, 0, 117, None, None, 128),
+    "decode[bs=117/128 tok=117 d=117]": "decode 117 0 117 117 0 117 - - 128",
     "decode[bs=32 tok=128 d=32 spec=3 sqsq=512 sqsk=2000 sk=65]": (
-        *("decode", 32, 0, 32, 128, 0, 128, 65, 1808, None),
+        "decode 32 0 32 128 0 128 65 1808 -"
     ),
-    "_forward_step 13: 1 ctx reqs, 3 gen reqs": (
-        *("mixed", 4, 1, 3, None, None, 3, None, None, None),
-    ),
+    "_forward_step 13: 1 ctx reqs, 3 gen reqs": "mixed 4 1 3 - - 3 - - -",
     "[Executor] _forward_step 14: 0 ctx reqs, 0 ctx tokens, 31 gen reqs": (
-        *("decode", 31, 0, 31, 31, 0, 31, None, None, None),
+        "decode 31 0 31 31 0 31 - - -"
     ),
-    "token[decode bs=4 tok=4]": ("decode", 4, 0, 4, 4, 0, 4, None, None, None),
-    "token[prefill bs=4 tok=40]": ("prefill", 4, 4, 0, 40, 40, 0, None, None, None),
-    "engine step by function[decode]": ("decode", *[None] * 9),
-    "engine step by function[]": (None,) * 10,
+    "token[decode bs=4 tok=4]": "decode 4 0 4 4 0 4 - - -",
+    "token[prefill bs=4 tok=40]": "prefill 4 4 0 40 40 0 - - -",
+    "engine step by function[decode]": "decode - - - - - - - - -",
+    "engine step by function[]": NONE,
     # no engine writes these
-    "decode bs=64": (None,) * 10,
-    "execute_context_1234567890123(1)_generation_3(3)": (None,) * 10,
-    "step[DECODE bs=\n]": (None,) * 10,
-    "": (None,) * 10,
+    "decode bs=64": NONE,
+    "execute_context_1234567890123(1)_generation_3(3)": NONE,
+    "step[DECODE bs=\n]": NONE,
+    "": NONE,
 }
+"""By name: kind, requests (of prefill, of decode), tokens (of prefill, of decode), context, pairs,
+and the padded size; `-` is null."""
 
 
 def test_the_numbers_in_a_name_become_columns() -> None:
     names = [*NUMBERS_IN_NAMES]
     found = engine_numbers(pl.Series(names, dtype=pl.String))
-    assert dict(zip(names, found.rows(), strict=True)) == NUMBERS_IN_NAMES
+    rows = [" ".join("-" if one is None else str(one) for one in row) for row in found.rows()]
+    assert dict(zip(names, rows, strict=True)) == NUMBERS_IN_NAMES
     assert engine_numbers(pl.Series([], dtype=pl.String)).schema == ENGINE_NUMBERS
 
 
@@ -124,17 +109,8 @@ PIECES = (
     *("execute_", "context_", "2", "(6)", "(sq2sk3x)", "_generation_", "new_1_cached_2", "step["),
     *("EXTEND", "MIXED", " bs=3", " toks=4", " c=1", " g=2", " c_sq=5", " g_sk=6", " sk=7", "]"),
     *("decode[", "bs=3", "/8", " tok=9", "\n", "prefill[", "[Executor] ", "_forward_step 1: "),
-    *(
-        "1 ctx reqs, ",
-        "2 ctx tokens, ",
-        "3 gen reqs",
-        "é",
-        "_",
-        "DECODE",
-        "bs=",
-        "=[1, 2]",
-        "token[",
-    ),
+    *("1 ctx reqs, ", "2 ctx tokens, ", "3 gen reqs", "é", "_", "DECODE", "bs=", "=[1, 2]"),
+    "token[",
 )
 
 
@@ -224,49 +200,10 @@ def engine(*steps: tuple[str, int], sampler: bool = True) -> list[Row]:
     return rows
 
 
-def waits(*steps: tuple[str, int]) -> list[int | None]:
-    """The time between tokens of each step."""
-    return analysis_of(*engine(*steps)).serving_steps["between_tokens_ns"].to_list()
-
-
-def test_a_request_waits_from_the_end_of_a_step_to_the_end_of_the_next() -> None:
-    assert waits((DECODE, 100), (DECODE, 200), (DECODE, 100)) == [None, 240, None]
-
-
-def test_a_prefill_between_two_decodes_holds_the_running_requests_up() -> None:
-    """Three decode; one more comes in, whose prompt is read first."""
-    assert waits((DECODE, 100), (PREFILL, 500), (DECODE, 100), (DECODE, 60)) == [
-        *(None, None, 540 + 140, None),
-    ]
-
-
-def test_new_requests_wait_since_their_prompt_was_read() -> None:
-    """One request after the other: the first decode of the second is not held up by its prompt."""
-    alone = "step[DECODE bs=1]"
-    found = waits(
-        (PREFILL, 500), (alone, 100), (alone, 90), (PREFILL, 400), (alone, 80), (alone, 9)
-    )
-    assert found == [None, 140, 130, None, 120, None]
-
-
-def test_mixed_steps_give_tokens_and_steps_without_requests_do_not() -> None:
-    assert waits((MIXED, 300), (NOTHING, 50), (DECODE, 100), (DECODE, 60)) == [
-        *(None, None, 90 + 140, None),
-    ]
-
-
 def test_kinds_are_summed_by_themselves_and_together() -> None:
     table = analysis_of(*engine((PREFILL, 500), *[(DECODE, 100)] * 3)).serving
-    columns = (
-        "kind",
-        "steps",
-        "tokens",
-        "time_ns",
-        "median_ns",
-        "padding_pct",
-        "requests_per_step",
-    )
-    assert table.select(columns).rows() == [
+    columns = "kind steps tokens time_ns median_ns padding_pct requests_per_step"
+    assert table.select(columns.split()).rows() == [
         ("prefill", 1, 100, 540, 540, None, 1.0),
         ("decode", 3, 9, 380, 140, 25.0, 3.0),
         ("all", 4, 109, 920, 140, 25.0, 2.5),
@@ -274,15 +211,6 @@ def test_kinds_are_summed_by_themselves_and_together() -> None:
     assert table["tokens_per_s"].to_list() == pytest.approx([100e9 / 540, 9e9 / 380, 109e9 / 920])
     # between two steps the host needs 25 ns after its wait, and 10 ns to launch
     assert table["host_wait_ns"].to_list() == [35, 70, 105]
-
-
-def test_all_steps_of_an_engine_are_one_kind_of_step_and_judged() -> None:
-    """Prompts take as long as they are; a decode that takes four times as long is a one-off."""
-    steps = [(PREFILL, 900), *[(DECODE, 100)] * 9, (MIXED, 700), (DECODE, 400), (DECODE, 100)]
-    analysis = analysis_of(*engine(*steps))
-    assert analysis.phases["path"].to_list() == ["engine step"]
-    kinds = analysis.steps["kind"].cast(pl.String).to_list()
-    assert kinds[:-1] == [*["steady"] * 11, "one-off"]
 
 
 def generated(
@@ -314,15 +242,9 @@ def generated(
     return [*rows, last]
 
 
-def test_prompts_and_tokens_of_generate_are_told_apart() -> None:
+def test_generate_never_waits_for_tokens() -> None:
     analysis = analysis_of(*generated(4, 3))
-    steps = analysis.serving_steps.select(pl.col("kind").cast(pl.String), "requests", "tokens")
-    prompt, token = ("prefill", 2, 18), ("decode", 2, 2)
-    assert steps.rows() == [prompt, token, token, token, prompt, token, token]
-    waits = analysis.serving_steps["between_tokens_ns"].to_list()
-    assert waits == [None, 600, 1_000, 1_000, None, 600, None]
-    assert "call/token/forward" not in analysis.phases["path"].to_list()
-    assert "token/forward" in analysis.phases["path"].to_list()
+    assert len(analysis.serving_steps) == 7
     assert analysis.timeline.token_waits.is_empty()
 
 
@@ -342,15 +264,6 @@ def with_sampler(*rows: Row) -> list[Row]:
     return [*rows, step, launch(80, 85, 999), kernel(540, 700, 999)]
 
 
-def test_the_sampler_counts_as_long_as_the_token_lasts() -> None:
-    analysis = analysis_of(*with_sampler(*generated(4, 3, called=(300, 0))))
-    assert analysis.serving_steps["first_token_ns"].drop_nulls().to_list() == [1_000]
-
-
-def test_a_step_with_many_tokens_is_none_of_them() -> None:
-    assert analysis_of(*generated(4, 3, rollouts=True)).serving_steps.is_empty()
-
-
 def training() -> list[Row]:
     """Four steps of training after three steps of an engine, which take less time."""
     rows = engine((DECODE, 100), (DECODE, 90), (DECODE, 80))
@@ -358,12 +271,6 @@ def training() -> list[Row]:
         rows += [opened(at, at + 20, "train"), launch(at + 5, at + 9, at)]
         rows.append(kernel(at + 30, at + 900, at))
     return rows
-
-
-def test_a_process_that_mostly_trains_has_no_steps_of_an_engine() -> None:
-    analysis = analysis_of(*training())
-    assert analysis.timeline.step_paths["name"].to_list() == ["train"]
-    assert analysis.serving.is_empty()
 
 
 def late_start(before: int) -> list[Row]:
@@ -379,18 +286,6 @@ def late_start(before: int) -> list[Row]:
         launch(6_000, 7_000, 3),
         kernel(begun + 100_500, begun + 150_000, 3),
     ]
-
-
-def test_a_step_begins_when_the_gpu_is_done_with_what_was_launched_before_the_recording() -> None:
-    analysis = analysis_of(*late_start(900))
-    assert analysis.steps["start_ns"].to_list() == [205_900]
-    assert analysis.serving["time_ns"].to_list() == [150_000, 150_000]
-    assert analysis.gap_summary.select(pl.col("cause").cast(pl.String), "total_ns").row(0) == (
-        "unknown",
-        200_000,
-    )
-    # more of the step ran before, so that the wait is a part of it
-    assert analysis_of(*late_start(9_000)).steps["start_ns"].to_list() == [5_000]
 
 
 QUERIES, CACHED = tensor(32, 64, 64), tensor(32, 8, 64)
@@ -452,28 +347,39 @@ def test_work_follows_from_the_tokens_and_the_context_of_a_step() -> None:
     assert {attention["limit"], matmul["limit"]} == {"memory"}
 
 
-def test_attention_that_grows_with_the_context_is_told_from_noise() -> None:
-    """1 us for each 1,000 tokens; the product takes the same whatever it is given."""
-    steps = [(decoding(1_000 * n, 30 + n), 5_000 + 1_000 * n, 9_000 + n % 2) for n in range(1, 9)]
-    table = nsysflow.analyze(to_trace(worked(*steps))).serving_work
-    assert table["ns_per_token"].to_list() == [pytest.approx(1.0), None]
-    two = nsysflow.analyze(to_trace(worked(*steps[:2]))).serving_work
-    assert two["ns_per_token"].to_list() == [None, None]
-
-
 LENGTHS: Final = [
-    (decoding(900), 50, 70),
-    (decoding(1_500, 31), 80, 70),
-    (decoding(2_000, 30), 95, 60),
+    *((decoding(900), 50, 70), (decoding(1_500, 31), 80, 70), (decoding(2_000, 30), 95, 60)),
 ]
+GROWING: Final = [
+    (decoding(1_000 * n, 30 + n), 5_000 + 1_000 * n, 9_000 + n % 2) for n in range(1, 9)
+]
+"""1 us for each 1,000 tokens; the product takes the same whatever it is given."""
+ALONE: Final = "step[DECODE bs=1]"
 
 PICTURES: Final[dict[str, Picture]] = {
     "work": worked(*LENGTHS),
     "work on a GPU of no name": worked(*LENGTHS, gpu=None),
     "work of steps without context": worked((DECODE, 50, 70), (PREFILL, 900, 800), (DECODE, 0, 0)),
+    "attention that grows with the context": worked(*GROWING),
+    "two steps that tell no growth": worked(*GROWING[:2]),
     "work of an operator with a number": worked(*LENGTHS, attention=RAGGED),
     "attention that says its lengths": worked(*LENGTHS, attention=WHOLE),
     "one step": engine((DECODE, 100)),
+    "a step waits from the end of the one before": engine(
+        (DECODE, 100), (DECODE, 200), (DECODE, 100)
+    ),
+    "a prompt between decodes holds the running requests up": engine(
+        (DECODE, 100), (PREFILL, 500), (DECODE, 100), (DECODE, 60)
+    ),
+    "one request after the other is not held up": engine(
+        *((PREFILL, 500), (ALONE, 100), (ALONE, 90), (PREFILL, 400), (ALONE, 80), (ALONE, 9))
+    ),
+    "a step without requests gives no tokens": engine(
+        (MIXED, 300), (NOTHING, 50), (DECODE, 100), (DECODE, 60)
+    ),
+    "prompts take as long as they are, and a slow decode is a one-off": engine(
+        (PREFILL, 900), *[(DECODE, 100)] * 9, (MIXED, 700), (DECODE, 400), (DECODE, 100)
+    ),
     "no sampler": engine((PREFILL, 50), (DECODE, 100), (DECODE, 90), sampler=False),
     "all kinds": engine(
         (PREFILL, 900), *[(DECODE, 100)] * 6, (NOTHING, 10), (MIXED, 70), (DECODE, 400), (DECODE, 9)

@@ -1,5 +1,6 @@
 """The checks that a recording must pass."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +12,7 @@ import nsysflow
 from nsysflow.analysis import schema
 from nsysflow.analysis.events import activity as lost_stretches
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.selection.view import view_of
-from nsysflow.analysis.tables.validity import (
-    Check,
-    FailedCheck,
-    LostOperations,
-    lost_operations,
-    recorded_idle,
-)
+from nsysflow.analysis.tables.validity import Check, FailedCheck, recorded_idle
 from nsysflow.analysis.trace import NoteKind
 from tests.analyses import EXAMPLES, analysed, any_trace, every_report, loaded, oracle_of
 from tests.breaking import (
@@ -35,17 +29,7 @@ from tests.oracle.report import Report
 from tests.oracle.strategies import traces
 from tests.oracle.validity import Failures, failures
 from tests.reports import ROOT
-from tests.tiny import (
-    Row,
-    analysis_of,
-    call,
-    copy,
-    kernel,
-    launch,
-    opened,
-    timeline_of,
-    trace_of,
-)
+from tests.tiny import Row, analysis_of, call, copy, kernel, launch, opened, plain_of, trace_of
 
 SOUND: tuple[Row, ...] = (launch(10, 20, 1), kernel(20, 30, 1))
 
@@ -67,24 +51,7 @@ def test_a_report_that_nobody_broke_passes(name: str) -> None:
     assert found(analysed(name)) == validity.recorded_idle(oracle_of(name))
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [call(0, 9, "cudaStreamIsCapturing")],
-        [opened(0, 9, "step")],
-        [launch(0, 5, 1, name="cudaMemcpyAsync"), copy(6, 9, 1, "HtoD", "pinned", "device")],
-    ],
-    ids=["calls", "ranges", "copies"],
-)
-def test_anything_without_a_single_kernel_fails(rows: list[Row]) -> None:
-    (only,) = analysis_of(*rows).failed_checks
-    assert only.check == Check.NO_KERNELS
-
-
-def test_nothing_at_all_and_a_graph_and_a_kineto_trace_without_kernels_pass() -> None:
-    assert analysis_of().failed_checks == ()
-    whole_graph = replace(kernel(20, 30, 1), kind="graph")
-    assert analysis_of(launch(10, 20, 1), whole_graph).failed_checks == ()
+def test_a_kineto_trace_without_kernels_passes() -> None:
     ranges_only = replace(trace_of(opened(0, 9, "step")), collector="kineto")
     assert nsysflow.analyze(ranges_only).failed_checks == ()
 
@@ -104,15 +71,6 @@ def test_what_the_importer_could_not_read_fails(text: str, fails: bool) -> None:
     said = pl.DataFrame([(2, text)], schema=schema.DIAGNOSTICS, orient="row")
     found = nsysflow.analyze(replace(trace_of(*SOUND), diagnostics=said)).failed_checks
     assert found == ((FailedCheck(check=Check.IMPORT_ERRORS, count=1, of=0),) if fails else ())
-
-
-def test_one_percent_of_operations_at_zero_fails() -> None:
-    launches = [launch(n, n + 1, n) for n in range(1, 202)]
-    sound = [kernel(n + 1, n + 2, n) for n in range(3, 202)]
-    for unstamped, fails in ((2, False), (3, True)):
-        at_zero = [kernel(0, 0, n) for n in range(unstamped)]
-        found = analysis_of(*launches, *sound, *at_zero).failed_checks
-        assert [each.check for each in found] == [Check.UNSTAMPED] * fails
 
 
 @pytest.mark.parametrize(
@@ -181,60 +139,63 @@ def pairs(numbers: range, *, lost: range = range(0)) -> list[Row]:
     return [*launches, *kernels]
 
 
-def lost_in(*rows: Row, options: Options | None = None) -> LostOperations | None:
-    return lost_operations(view_of(timeline_of(*rows, options=options)))
-
-
 CAPTURING = call(395, 396, "cudaStreamBeginCapture"), call(795, 796, "cudaStreamEndCapture")
 COPIES = [launch(10 * n, 10 * n + 4, 1000 + n, name="cudaMemcpyAsync") for n in range(30)]
 INNER = [launch(10 * n + 1, 10 * n + 2, n, name="cuLaunchKernel") for n in range(1, 101)]
 STEPS = [opened(10 * n, 10 * (n + 1000), "step") for n in (1, 1001, 2001)]
+COPY = launch(0, 5, 1, name="cudaMemcpyAsync"), copy(6, 9, 1, "HtoD", "pinned", "device")
+GRAPH = launch(10, 20, 1), replace(kernel(20, 30, 1), kind="graph")
+STRETCH = pairs(range(1, 101), lost=range(40, 60))
 
 
-@pytest.mark.parametrize(
-    ("rows", "of"),
-    [
-        (pairs(range(1, 101), lost=range(40, 60)), 100),
-        ([*INNER, *pairs(range(1, 101), lost=range(40, 60))], 100),  # one launch, two calls
-        (pairs(range(1, 2001), lost=range(40, 60)), 2000),
-        ([*STEPS, *pairs(range(1, 3001), lost=range(40, 60))], 3000),  # 1 % of a step
-    ],
-)
-def test_twenty_launches_without_an_operation_are_a_stretch(rows: list[Row], of: int) -> None:
-    assert lost_in(*rows) == LostOperations(launches=20, of=of, start_ns=400, end_ns=594)
+def unstamped(count: int) -> list[Row]:
+    """200 operations or so, of which so many have no times."""
+    launches = [launch(n, n + 1, n) for n in range(1, 202)]
+    sound = [kernel(n + 1, n + 2, n) for n in range(3, 202)]
+    return [*launches, *sound, *(kernel(0, 0, n) for n in range(count))]
 
 
-def test_a_capture_that_was_cut_off_at_its_begin_is_incomplete() -> None:
-    found = lost_in(*pairs(range(1, 101), lost=range(1, 31)))
-    assert found is not None
-    assert found.launches == 30
-
-
-def test_at_its_end_only_more_launches_are_missing_than_a_gpu_takes_beforehand() -> None:
-    assert lost_in(*pairs(range(1, 1126), lost=range(102, 1126))) is None
-    found = lost_in(*pairs(range(1, 1126), lost=range(101, 1126)))
-    assert found is not None
-    assert found.launches == 1025
-
-
-NO_STRETCH = {
-    "nineteen": pairs(range(1, 101), lost=range(40, 59)),
-    "single launches": pairs(range(1, 101), lost=range(1, 101, 2)),
-    "less than one percent": pairs(range(1, 2002), lost=range(40, 60)),
-    "launches into a captured graph": [*(*CAPTURING, *pairs(range(1, 101), lost=range(40, 80)))],
-    "copies": [*COPIES, *pairs(range(1, 10))],
+CHECKED: dict[str, tuple[Sequence[Row], Check | None]] = {
+    "nothing at all": ([], None),
+    "a graph as a whole": (GRAPH, None),
+    "calls alone": ([call(0, 9, "cudaStreamIsCapturing")], Check.NO_KERNELS),
+    "ranges alone": ([opened(0, 9, "step")], Check.NO_KERNELS),
+    "copies alone": (COPY, Check.NO_KERNELS),
+    "less than 1 % at zero": (unstamped(2), None),
+    "1 % at zero": (unstamped(3), Check.UNSTAMPED),
+    "twenty in a row": (STRETCH, Check.INCOMPLETE),
+    "each a launch of two calls": ([*INNER, *STRETCH], Check.INCOMPLETE),
+    "1 % of all": (pairs(range(1, 2001), lost=range(40, 60)), Check.INCOMPLETE),
+    "1 % of a step": (
+        [*STEPS, *pairs(range(1, 3001), lost=range(40, 60))],
+        Check.INCOMPLETE,
+    ),
+    "cut off at the begin": (pairs(range(1, 101), lost=range(1, 31)), Check.INCOMPLETE),
+    "as many at the end as a GPU takes beforehand": (
+        pairs(range(1, 1126), lost=range(102, 1126)),
+        None,
+    ),
+    "more than that": (pairs(range(1, 1126), lost=range(101, 1126)), Check.INCOMPLETE),
+    "nineteen": (pairs(range(1, 101), lost=range(40, 59)), None),
+    "single launches": (pairs(range(1, 101), lost=range(1, 101, 2)), None),
+    "less than 1 % of all": (pairs(range(1, 2002), lost=range(40, 60)), None),
+    "into a captured graph": ([*CAPTURING, *pairs(range(1, 101), lost=range(40, 80))], None),
+    "copies beside kernels": ([*COPIES, *pairs(range(1, 10))], None),
 }
+"""Traces, and the check that they fail."""
 
 
-@pytest.mark.parametrize("name", NO_STRETCH)
-def test_other_launches_without_an_operation_are_no_stretch(name: str) -> None:
-    assert lost_in(*NO_STRETCH[name]) is None
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_trace_fails_its_check(name: str) -> None:
+    rows, check = CHECKED[name]
+    found = failed(analysis_of(*rows))
+    assert [*found] == ([] if check is None else [check])
+    assert found == failures(Report(plain_of(*rows)))
 
 
 def test_in_a_narrowed_window_only_what_was_launched_in_it_counts() -> None:
-    rows = pairs(range(1, 101), lost=range(40, 60))
-    assert lost_in(*rows, options=Options(to_ns=300)) is None
-    assert lost_in(*rows, options=Options(from_ns=300)) is not None
+    for options, fails in ((Options(to_ns=300), False), (Options(from_ns=300), True)):
+        assert bool(failed(analysis_of(*STRETCH, options=options))) == fails
 
 
 GRAPHS = ROOT / "samples" / "launch_bound-graph.sqlite.xz"
