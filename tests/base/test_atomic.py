@@ -15,6 +15,7 @@ from nsysflow.base import progress as progress_module
 from nsysflow.base.atomic import staged, staged_file, staged_folder
 from nsysflow.base.progress import Progress, progress
 from nsysflow.runs.analyze import analyze_reports
+from tests.disks import names
 from tests.reports import SAMPLES
 
 
@@ -23,10 +24,6 @@ def write(folder: Path, text: str) -> None:
     with staged_folder(folder, last="report.json") as scratch:
         for name in ("gaps.csv", "report.json"):
             (scratch / name).write_text(text)
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -132,17 +129,11 @@ with staged_file(Path(sys.argv[1])) as scratch:
 """
 
 
-def killed_while_writing(file: Path) -> Path:
-    """The scratch folder of a process that was killed before `file` was there."""
-    done = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING, str(file)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    (left,) = file.parent.iterdir()
-    assert left != file
-    return left
-
-
 def test_what_a_killed_process_left_goes_when_the_next_one_writes_there(tmp_path: Path) -> None:
-    killed_while_writing(tmp_path / "file")
+    argv = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "file")]
+    assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
+    (left,) = names(tmp_path)
+    assert left != "file"
     write(tmp_path / "out", "1")
     assert names(tmp_path) == ["out"]
 
@@ -204,12 +195,9 @@ class Counted(Progress):
         self.stages.append(label)
 
 
-def ranks() -> list[Path]:
-    return [SAMPLES / f"ddp-bucketed-rank{rank}.sqlite.xz" for rank in (0, 1)]
-
-
 def test_what_an_analysis_expects_is_what_it_does() -> None:
     counted = Counted()
-    analyze_reports(ranks(), Options(), tables=tuple(ABOUT), progress=counted)
+    ranks = [SAMPLES / f"ddp-bucketed-rank{rank}.sqlite.xz" for rank in (0, 1)]
+    analyze_reports(ranks, Options(), tables=tuple(ABOUT), progress=counted)
     assert counted.finished == counted.expected > 2 * len(ABOUT)
     assert counted.stages[:2] == ["loading ddp-bucketed-rank0", "analysing ddp-bucketed-rank0"]
