@@ -39,9 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     limits |= {"START_UP_STEPS": 2, "START_UP_NS": 50}
     for name, value in {**limits, "FEWEST_PLAIN": 2, "time": clock}.items():
         monkeypatch.setattr(bound_module, name, value)
-    for name, value in {"plain_step_ns": None, "recorded": False, "later": None}.items():
-        monkeypatch.setattr(THIS_PROCESS, name, value)
-    for name, value in {"evaluates": False, "evaluations": 0}.items():
+    fresh = {"plain_step_ns": None, "recorded": False, "later": None}
+    for name, value in {**fresh, "evaluates": False, "evaluations": 0}.items():
         monkeypatch.setattr(THIS_PROCESS, name, value)
     return clock
 
@@ -195,11 +194,8 @@ def test_sums_are_exact_and_medians_within_a_percent(lengths_ns: list[int], firs
         durations.add(number, length_ns)
     summary = durations.summary()
     assert summary is not None
-    assert (summary.first, summary.count, summary.total_ns) == (
-        first,
-        len(lengths_ns),
-        sum(lengths_ns),
-    )
+    found = (summary.first, summary.count, summary.total_ns)
+    assert found == (first, len(lengths_ns), sum(lengths_ns))
     middle_ns = sorted(lengths_ns)[(len(lengths_ns) - 1) // 2]
     assert abs(summary.median_ns - middle_ns) <= max(1, 0.01 * middle_ns)
     kept = [ns for _, ns in summary.longest]

@@ -149,9 +149,7 @@ def test_the_programs_own_profiler_gets_its_steps_and_no_trace_mixes_both(
     assert (status.window, status.captured) == ("closed", 3)
 
 
-def fake_torch(
-    notes: Notes, *, available: bool = True, reserved: tuple[int, int] = (0, 0)
-) -> SimpleNamespace:
+def fake_torch(notes: Notes, reserved: tuple[int, int] = (0, 0)) -> SimpleNamespace:
     def note(what: str) -> None:
         notes.events.append((what, "", None))
 
@@ -159,8 +157,8 @@ def fake_torch(
     return SimpleNamespace(
         cuda=SimpleNamespace(
             profiler=profiler,
-            is_available=lambda: available,
-            is_initialized=lambda: available,
+            is_available=lambda: True,
+            is_initialized=lambda: True,
             synchronize=lambda _device=None: note("synchronize"),
             device_count=lambda: 2,
             memory_reserved=lambda device: reserved[device],
@@ -170,7 +168,7 @@ def fake_torch(
 
 def test_every_gpu_that_holds_memory_is_synchronized(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
-    monkeypatch.setitem(sys.modules, "torch", fake_torch(notes, reserved=(0, 1024)))
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(notes, (0, 1024)))
     synchronize()
     assert len(notes.events) == 2  # the current one, and the second one
 

@@ -240,11 +240,7 @@ def test_a_decorated_function_is_a_range_each_time_it_is_called() -> None:
 
 def test_without_a_profiler_a_function_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "COLLECTOR_HERE", None)
-
-    def loss() -> None:
-        pass
-
-    assert region("loss")(loss) is loss
+    assert region("loss")(run_tree) is run_tree
 
 
 def test_a_decorated_coroutine_is_a_range_over_all_of_its_body() -> None:
@@ -283,10 +279,9 @@ def test_a_decorated_generator_is_a_range_between_its_yields_and_not_around_its_
         assert made.send(5) == 5
         with pytest.raises(StopIteration, match="ended"):
             made.throw(KeyError())
-    opened = [name for what, name, _ in notes.events if what == "open"]
-    closed = [name for what, name, _ in notes.events if what == "close"]
+    opened = notes.opened()
     assert opened == ["consumer", "generator", "first", "generator", "generator"]
-    assert sorted(closed) == sorted(opened)
+    assert sorted(name for what, name, _ in notes.events if what == "close") == sorted(opened)
     assert not regions._OPEN.ranges
 
 
@@ -347,12 +342,6 @@ def test_only_functions_can_be_decorated_with_or_without_a_profiler(
         region("loss")(thing)
 
 
-def without_nvtx(monkeypatch: pytest.MonkeyPatch, torch: object) -> None:
-    monkeypatch.setattr(recorders, "_missing", set())
-    monkeypatch.setitem(sys.modules, "nvtx", None)
-    monkeypatch.setitem(sys.modules, "torch", torch)
-
-
 @pytest.mark.parametrize(("collector", "package"), [("nsys", "nvtx"), ("kineto", "torch.profiler")])
 def test_a_missing_package_does_not_stop_a_loop(
     monkeypatch: pytest.MonkeyPatch,
@@ -361,8 +350,9 @@ def test_a_missing_package_does_not_stop_a_loop(
     package: str,
 ) -> None:
     regions.warn_nothing_recorded.cache_clear()
-    without_nvtx(monkeypatch, None)
-    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(recorders, "_missing", set())
+    for name in ("nvtx", "torch", package):
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setenv(OPENER, "nvtx")
     with recorded(collector):
         monkeypatch.setattr(regions, "_recorder", None)

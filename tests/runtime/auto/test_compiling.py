@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nsysflow.runtime.protocol import COLLECTOR
-from tests.runtime.auto.programs import ANNOTATED
-from tests.runtime.programs import environment
+from tests.runtime.programs import ANNOTATED, environment
 
 pytestmark = pytest.mark.long
 

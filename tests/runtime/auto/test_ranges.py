@@ -1,12 +1,23 @@
-"""What lies in which automatic range; a program does the same with them as without them."""
+"""What lies in which automatic range; a program does the same with them as without them. In a plain
+run and after a recording, steps are counted without ranges."""
 
 import json
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from nsysflow.runtime.protocol import CAPTURE
-from tests.runtime.auto.programs import ANNOTATED, SMALL, ranges_of, run
+from nsysflow.runs.manifest import take_statuses
+from nsysflow.runtime.protocol import CAPTURE, PLAIN
+from tests.runtime.programs import (
+    ANNOTATED,
+    SMALL,
+    ranges_of,
+    run,
+    run_profiled,
+    run_torch,
+    statuses_of,
+)
 
 pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
 
@@ -195,7 +206,7 @@ TRAINS: Final = f"{SGD}for _ in range(6): net(x).sum().backward(); opt.step()"
     [(TRAINS, TRAINED, "step"), (f"{TIMED}: net(x); time.sleep(0.02)", "forward", "call")],
 )
 def test_the_window_has_the_steps_asked_for(program: str, inside: str, border: str) -> None:
-    done = run(ANNOTATED + WINDOW + SMALL + program, **{CAPTURE: "1:2:2"})
+    done = run_profiled(ANNOTATED + WINDOW + SMALL + program, **{CAPTURE: "1:2:2"})
     names = [name for name, _ in json.loads(done.stdout.partition("RANGES ")[2])]
     first, last = names.index("START"), names.index("STOP")
     captured = " ".join(names[first + 1 : last])
@@ -255,7 +266,7 @@ def test_results_are_equal_to_the_bit(program: str) -> None:
     (without, warned), (annotated, warned_too) = (
         (done.stdout, done.stderr)
         for prelude in ("import torch\n", ANNOTATED)
-        for done in [run(prelude + SMALL + program)]
+        for done in [run_profiled(prelude + SMALL + program)]
     )
     assert (annotated.partition("RANGES")[0], warned_too) == (without, warned)
     assert without
@@ -269,4 +280,64 @@ call, step = torch.nn.Module.__call__, torch.optim.Optimizer.profile_hook_step
 annotate(torch)
 print(call is torch.nn.Module.__call__, step is torch.optim.Optimizer.profile_hook_step)
 """
-    assert run(program, NSYSFLOW_COLLECTOR="").stdout == "True True\n"
+    assert run_profiled(program, NSYSFLOW_COLLECTOR="").stdout == "True True\n"
+
+
+BEFORE = """
+import torch
+call, zero = torch.nn.Module.__call__, torch.optim.Optimizer.zero_grad
+from nsysflow.runtime.auto import annotate
+annotate(torch)
+"""
+TRAINING = """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+net.eval(); net.train()
+for number in range(5):
+    opt.zero_grad(); net(x).sum().backward(); opt.step()
+    if number == 2: net.eval(); net(x); net.train()
+assert torch.nn.Module.__call__ is call
+"""
+INFERS = """
+for _ in range(4): net(x)
+"""
+CHECKS = "assert torch.optim.Optimizer.zero_grad is zero\n"
+
+
+@pytest.mark.parametrize(("program", "steps", "evaluations"), [(TRAINING, 5, 1), (INFERS, 4, 0)])
+def test_pytorch_steps_are_counted_without_ranges(
+    tmp_path: Path, program: str, steps: int, evaluations: int
+) -> None:
+    ran = run_torch(BEFORE + SMALL + program + CHECKS, tmp_path, **{PLAIN: "1"})
+    assert ran.returncode == 0, ran.stderr
+    (status,) = take_statuses(tmp_path)
+    assert (status.steps, status.ranges, status.evaluations) == (steps, 0, evaluations)
+
+
+@pytest.mark.parametrize(
+    ("makes", "step", "ranges"),
+    [
+        (
+            "opt = torch.optim.SGD(net.parameters(), 0.1)",
+            "net(x).sum().backward(); opt.step()",
+            "step " + 2 * "forward backward optimizer step ",
+        ),
+        ("", "net(x)", "call forward call forward call"),
+    ],
+)
+def test_steps_are_counted_after_the_recording(makes: str, step: str, ranges: str) -> None:
+    program = f"""
+{makes}
+from nsysflow.runtime.process import THIS_PROCESS
+for number in range(5):
+    THIS_PROCESS.recorded = number >= 2
+    {step}
+assert THIS_PROCESS.steps == 5
+"""
+    assert ranges_of(program) == ranges.strip()
+
+
+def test_a_loop_gives_the_same_batches_as_without_us(tmp_path: Path) -> None:
+    code = "from nsysflow import steps; print(*steps(iter('abc')), next(steps([1])))"
+    for variables in ({PLAIN: "1"}, {}):
+        assert run(code, tmp_path, **variables).stdout == "a b c 1\n"
+    assert statuses_of(code, tmp_path, **{PLAIN: "1"})[0].steps == 4
