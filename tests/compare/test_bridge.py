@@ -179,9 +179,6 @@ def test_a_wait_without_a_line_has_no_other_that_is_the_same() -> None:
     assert matched([WAIT], [other]) == [(WAIT, None), (None, other)]
 
 
-THIRD, HALF = Fraction(1, 3), Fraction(1, 2)
-
-
 fractions = st.builds(Fraction, st.integers(-1_000, 1_000), st.integers(1, 50))
 
 

@@ -19,9 +19,21 @@ from nsysflow.compare.statistics import (
     two_sided_t,
 )
 from tests.analyses import EXAMPLES
-from tests.compare.samples import durations_ns, sides
 from tests.oracle import comparing as oracle
 from tests.oracle.comparing import t_quantile
+
+durations_ns = st.one_of(
+    st.lists(st.integers(1, 12), min_size=1, max_size=40),  # with many ties
+    st.lists(st.integers(900_000, 1_100_000), min_size=8, max_size=40),
+    st.integers(1, 10**9).map(lambda each: [each] * 12),
+    st.integers(8, 40).map(lambda count: [1_000 + 7 * at for at in range(count)]),
+    # neighbours that alternate tell most
+    st.integers(1_000, 2_000).map(lambda each: [each, each + 30, each - 20, each + 50] * 6),
+)
+sides = st.one_of(
+    durations_ns.map(lambda run: [run]), st.lists(durations_ns, min_size=2, max_size=5)
+)
+"""Step durations, as runs: short and long, tied, constant and drifting."""
 
 Runs = list[list[int]]
 some = settings(max_examples=5 * EXAMPLES)
@@ -142,6 +154,8 @@ def test_the_middle_of_steps_and_of_runs_is_that_of_the_oracle(runs: Runs) -> No
     several = len(runs) > 1
     assert (found.unit, found.count) == ("run", len(runs)) if several else ("step", len(runs[0]))
     assert_same(median_step(runs[0]), oracle.median_step(runs[0]))
+    worth = oracle.effective_steps(runs[0])
+    assert of_ranks(runs[0]).sample_size == pytest.approx(worth, rel=1e-12)
 
 
 HOPPING = [100.0, 130.0, 80.0, 150.0, 110.0] * 8
@@ -159,11 +173,6 @@ def test_four_times_the_steps_halve_the_interval() -> None:
     assert reach == pytest.approx(7.8, abs=0.05)
     assert needed_for([HOPPING], reach) == 40
     assert needed_for([HOPPING], reach / 2) == 160
-
-
-@given(durations_ns)
-def test_steps_are_worth_what_the_oracle_says(steps: list[int]) -> None:
-    assert of_ranks(steps).sample_size == pytest.approx(oracle.effective_steps(steps), rel=1e-12)
 
 
 @some
