@@ -62,16 +62,21 @@ def say(folder: Path, what: str, *processes: int) -> None:
         (folder / f"{what}-{process}").touch()
 
 
-def stops(bound: Bound, clock: Clock, after_s: float = 1) -> bool:
-    """Look again after a while; whether that ends the recording."""
-    clock.now_s += after_s
-    bound.look()
+def look_until(bound: Bound, clock: Clock, is_so: Callable[[], bool]) -> None:
+    """Look again and again."""
     limit_s = time.monotonic() + 20
-    while bound._stopping and not bound.done:
+    while not is_so():
         assert time.monotonic() < limit_s
         time.sleep(0.01)
         clock.now_s += EVERY_S
         bound.look()
+
+
+def stops(bound: Bound, clock: Clock, after_s: float = 1) -> bool:
+    """Look again after a while; whether that ends the recording."""
+    clock.now_s += after_s
+    bound.look()
+    look_until(bound, clock, lambda: bound.done or not bound._stopping)
     return bound.done
 
 
@@ -128,34 +133,20 @@ def test_steps_are_not_timed_while_nsys_imports_the_report_of_a_rank(
         echo >> {tmp_path}/begun
         until [ -e {tmp_path}/imported$2 ]; do sleep 0.01; done
     """
-    bound = Bound(
-        folder, an_nsys(fake_nsys(tmp_path / "nsys", body=imports)), TWO, reports_steps=True
-    )
+    nsys = an_nsys(fake_nsys(tmp_path / "nsys", body=imports))
+    bound = Bound(folder, nsys, TWO, reports_steps=True)
     say(folder, BEGUN, 11, 12)
     say(folder, ENOUGH, 11, 12)
 
-    def look_until(is_so: Callable[[], bool]) -> None:
-        limit_s = time.monotonic() + 20
-        while not is_so():
-            assert time.monotonic() < limit_s
-            time.sleep(0.01)
-            clock.now_s += EVERY_S
-            bound.look()
-
-    def both_have_begun() -> bool:
-        begun = tmp_path / "begun"
-        return begun.exists() and len(begun.read_text()) == 2
-
-    look_until(both_have_begun)
+    begun = tmp_path / "begun"
+    look_until(bound, clock, lambda: begun.exists() and len(begun.read_text()) == 2)
     (tmp_path / "imported--session=run-0").touch()
-    stops_at_once = clock.now_s + 1
-    while clock.now_s < stops_at_once:
-        clock.now_s += EVERY_S
-        bound.look()
+    a_second_later = clock.now_s + 1
+    look_until(bound, clock, lambda: clock.now_s >= a_second_later)
     assert not bound.done
     assert not (folder / WRITTEN).exists()
     (tmp_path / "imported--session=run-1").touch()
-    look_until(lambda: bound.done)
+    look_until(bound, clock, lambda: bound.done)
     assert (folder / WRITTEN).exists()
     assert bound.end() == ()
     assert list(folder.iterdir()) == []

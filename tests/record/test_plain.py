@@ -14,7 +14,9 @@ import pytest
 import nsysflow
 from nsysflow.record import capture
 from nsysflow.record.program import Processes
+from nsysflow.runs.manifest import PlainRun
 from nsysflow.runtime.protocol import PLAIN, RUN_FOLDER
+from tests.disks import names
 from tests.nsys.fakes import script
 from tests.record.fake import command, manifest_of, profiled
 
@@ -36,6 +38,13 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(nsysflow.__file__).parent.parent))
 
 
+def plain_run() -> PlainRun:
+    """The plain run of the run in `out`."""
+    found = manifest_of().plain_run
+    assert found is not None
+    return found
+
+
 def program(code: str) -> list[str]:
     Path("train.py").write_text(code)
     return ["--", sys.executable, "-P", "train.py"]
@@ -45,17 +54,12 @@ def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then()
     ran = profiled("--plain-run", "-o", "out", *program(LOOP))
     assert ran.exit_code == 0, ran.stderr
     assert "until 30 steps are timed" in ran.stderr
-    plain_run = manifest_of().plain_run
-    assert plain_run is not None
-    assert plain_run.problem is None
-    assert plain_run.step_ns is not None
-    assert plain_run.step_ns > 10_000_000
+    assert plain_run().problem is None
+    assert (plain_run().step_ns or 0) > 10_000_000
     assert " (plain " in ran.stdout.splitlines()[0]
     logs = [Path("out", name).read_text() for name in ("plain.log", "output.log")]
     assert logs == ["plain\n", "recorded\n"]
-    assert not [
-        file.name for file in Path("out").iterdir() if file.name.startswith(("begun", "enough"))
-    ]
+    assert not [name for name in names(Path("out")) if name.startswith(("begun", "enough"))]
     assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
     assert manifest_of().plain_run is None
     assert not Path("out/plain.log").exists()
@@ -75,11 +79,9 @@ def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then()
 def test_a_plain_run_that_times_no_step_is_a_note(code: str, said: str) -> None:
     ran = profiled("--plain-run", "-o", "out", "--no-analyze", *program(code))
     assert ran.exit_code == 0, ran.stderr
-    plain_run = manifest_of().plain_run
-    assert plain_run is not None
-    assert plain_run.step_ns is None
+    assert plain_run().step_ns is None
     note = "the plain run timed no step: "
-    assert re.match(f"{note}.*{said}", " ".join((plain_run.problem or "").split()))
+    assert re.match(f"{note}.*{said}", " ".join((plain_run().problem or "").split()))
 
 
 def test_all_ranks_run_plain_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,10 +93,7 @@ def test_all_ranks_run_plain_together(tmp_path: Path, monkeypatch: pytest.Monkey
     train = script(tmp_path / "train.sh", f"exec {join(program(slower)[1:])}")
     ran = profiled("--plain-run", "--nproc", "2", "-o", "out", "--no-analyze", "--", str(train))
     assert ran.exit_code == 0, ran.stderr
-    plain_run = manifest_of().plain_run
-    assert plain_run is not None
-    assert plain_run.step_ns is not None
-    assert plain_run.step_ns > 20_000_000  # the slower one
+    assert (plain_run().step_ns or 0) > 20_000_000  # the slower one
     assert Path("out/plain.log").read_text() == "plain\n" * 2
 
 
