@@ -4,27 +4,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import polars as pl
 import pytest
 
-from nsysflow.analysis import schema
 from nsysflow.analysis.trace import NoteKind, Trace
 from nsysflow.runs.manifest import Annotation, Manifest
 from nsysflow.runs.notes import run_notes
 from nsysflow.runtime.durations import LONGEST, Durations
 from tests.runs.runs import CHILD, RUN
+from tests.tiny import call, opened, trace_of
 
-RANGE: Final = {"kind": "push_pop", "start_ns": 0, "end_ns": 1, "thread": 1, "name": "step"}
-RANGES: Final = pl.DataFrame(
-    [{name: RANGE.get(name) for name in schema.RANGES}], schema=schema.RANGES
-)
-HEALTHY: Final = Trace(report="report", ranges=RANGES)
-EMPTY: Final = Trace(report="report")
+STEP: Final = opened(0, 1, "step")
+HEALTHY, EMPTY = trace_of(STEP), trace_of()
 
 
 def with_a_wait(length_ns: int) -> Trace:
-    row = {"start_ns": 0, "end_ns": length_ns, "thread": 1, "name": "cudaStreamSynchronize"}
-    return replace(HEALTHY, calls=pl.DataFrame([row], schema=schema.CALLS))
+    return trace_of(STEP, call(0, length_ns, "cudaStreamSynchronize"))
 
 
 WELL: Final = Annotation(hooked=True, torch=True)

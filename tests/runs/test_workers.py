@@ -102,6 +102,12 @@ def test_what_failed_is_left_out_and_named_by_its_number(items: list[int]) -> No
     assert all(isinstance(each, Damaged) for each in whole.failed.values())
 
 
+def sized(file: Path, size: int) -> Path:
+    with file.open("wb") as out:
+        out.truncate(size)
+    return file
+
+
 @pytest.mark.parametrize(
     ("free_bytes", "names", "workers"),
     [
@@ -121,8 +127,7 @@ def test_as_many_workers_start_as_cores_and_memory_allow(
     workers: int,
 ) -> None:
     for name in ("a.sqlite", "a.sqlite.xz"):
-        with (tmp_path / name).open("wb") as file:
-            file.truncate(500_000_000)
+        sized(tmp_path / name, 500_000_000)
     assert engine_module._cores() >= 1
     monkeypatch.setattr(engine_module, "_cores", lambda: 8)
     monkeypatch.setattr(engine_module, "free_bytes", lambda: int(free_bytes))
@@ -139,12 +144,6 @@ def test_a_scheduler_means_dask_and_has_its_own_workers() -> None:
 
 
 GB = 10**9
-
-
-def sized(file: Path, size: int) -> Path:
-    with file.open("wb") as out:
-        out.truncate(size)
-    return file
 
 
 @pytest.mark.parametrize(
