@@ -5,14 +5,13 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-import polars as pl
 import pytest
 
 from nsysflow.agents.folder import Folder, LruCache, list_reports
 from nsysflow.agents.rows import Condition, Op, Query, page_of, require_known
 from nsysflow.base.errors import SelectionError, UnknownName
 from nsysflow.runs.manifest import write_manifest
-from tests.analyses import SCHEMAS
+from tests.report.handmade import frame
 from tests.reports import parquetdir_report
 from tests.runs.runs import RUN
 
@@ -139,25 +138,18 @@ def test_the_newest_come_first_and_the_others_are_counted(tmp_path: Path) -> Non
     assert "3 older ones" in answer.text
 
 
-def gaps(**columns: pl.Series) -> pl.DataFrame:
-    """A table of gaps in which only these columns have values."""
-    length = len(next(iter(columns.values())))
-    nulls = {name: pl.repeat(None, length, dtype=pl.Null, eager=True) for name in SCHEMAS["gaps"]}
-    frame = pl.DataFrame(nulls | columns)
-    return frame.cast(dict(SCHEMAS["gaps"].items()))
-
-
-SMALL = gaps(
-    duration_ns=pl.Series([5, 9, 7, 9]),
-    gap=pl.Series([0, 1, 2, 3]),
-    cause=pl.Series(["sync", "host", "sync", "launch"]),
-    source=pl.Series(["train.py:1 in f", None, "other.py:2 in g", "train.py:3 in (h.*)"]),
+SMALL = frame(
+    "gaps",
+    {"gap": 0, "duration_ns": 5, "cause": "sync", "source": "train.py:1 in f"},
+    {"gap": 1, "duration_ns": 9, "cause": "host", "source": None},
+    {"gap": 2, "duration_ns": 7, "cause": "sync", "source": "other.py:2 in g"},
+    {"gap": 3, "duration_ns": 9, "cause": "launch", "source": "train.py:3 in (h.*)"},
 )
 
 
-def ids(query: Query, table: pl.DataFrame = SMALL) -> list[int]:
+def ids(query: Query) -> list[int]:
     """The gaps that are found, by number, in their order."""
-    found = page_of(table, query).data
+    found = page_of(SMALL, query).data
     return [row[found.columns.index("gap")] for row in found.rows]
 
 
