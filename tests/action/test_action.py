@@ -6,7 +6,6 @@ import sys
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -18,6 +17,7 @@ from tests.action.forge_server import Server
 from tests.action.runner import ACTION, TOKEN, Runner
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.reports import ROOT
+from tests.runtime.programs import LOOP
 
 STEPS = ACTION["runs"]["steps"]
 FINDING = "finding:sync-in-loop=none"
@@ -172,47 +172,25 @@ def test_actions_of_others_are_pinned_to_a_version() -> None:
     assert not [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@v\d+\.\d+\.\d+", each)]
 
 
-CAPTURE: Final = ROOT / "action" / "capture.sh"
-SECRET: Final = "ghs_notToBeSeen"
-
-LOOP: Final = """
-from nsysflow import region, steps
-for _ in steps(range(8)):
-    with region("forward"):
-        pass
-"""
-
-
-def captured(env: dict[str, str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A call of capture.sh for two captures."""
-    return subprocess.run(
-        [CAPTURE, folder, "2", *words],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-
-
 def test_no_environment_and_no_path_is_kept(tmp_path: Path, machine: dict[str, str]) -> None:
     (tmp_path / "loop.py").write_text(LOOP)
     (tmp_path / "runs").mkdir()
-    own = {"TOKEN": SECRET, "TMPDIR": str(tmp_path / "runs")}
+    own = {"TOKEN": TOKEN, "TMPDIR": str(tmp_path / "runs")}
     env = dict(os.environ) | machine | own | {"NSYSFLOW_NSYS": str(real_nsys().path)}
-    loop = (sys.executable, str(tmp_path / "loop.py"))
+    words = ("2", "--on", "cpu", "--capture", "1:1:4", "--", sys.executable, tmp_path / "loop.py")
     for attempt in range(ATTEMPTS):
         folder = tmp_path / f"captures-{attempt}"
-        done = captured(env, folder, "--on", "cpu", "--capture", "1:1:4", "--", *loop)
-        if not nsys_crashed(done.stdout):
+        argv = map(str, (ROOT / "action" / "capture.sh", folder, *words))
+        done = subprocess.run([*argv], env=env, capture_output=True, text=True, check=False)
+        if not nsys_crashed(done.stdout + done.stderr):
             break
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stderr
     kept = {str(file.relative_to(folder)): file for file in folder.rglob("*.*")}
     names = ("report.json", "summary.md", "gap-report.md", "report.sqlite.xz")
     assert kept.keys() == {f"{number}/{name}" for number in (1, 2) for name in names}
     for file in kept.values():
         data = file.read_bytes()
         text = lzma.decompress(data) if file.suffix == ".xz" else data
-        assert SECRET.encode() not in text, file
+        assert TOKEN.encode() not in text, file
         assert str(tmp_path).encode() not in text, file
     assert not list((tmp_path / "runs").glob("nsysflow.*"))
