@@ -8,6 +8,7 @@ import pytest
 
 import nsysflow
 from benchmarks.apart import apart
+from benchmarks.formats import kineto_text, write_rocpd
 from benchmarks.gap_report_stability import changes, noise, share_pct, shifted_pct
 from benchmarks.many_ranks.__main__ import Wanted, make_run
 from benchmarks.many_ranks.compared import found_beside
@@ -170,3 +171,23 @@ def test_costs_are_compared_per_delayed_step_of_those_that_another_follows(tmp_p
         "rank2, 3 steps: found 3,300 us, true 3,000 us (+10.0 %);"
         " the others wait 2,000 us a step; 75 % host"
     )
+
+
+OPS = ("kind", "start_ns", "end_ns", "device", "stream", "correlation", "short_name")
+CALLS = ("start_ns", "end_ns", "correlation", "name")
+
+
+def test_the_same_run_in_other_formats_has_the_same_events(tmp_path: Path) -> None:
+    trace = load(DATA / "h200-train.sqlite.xz")
+    kineto, rocpd = tmp_path / "run.pt.trace.json", tmp_path / "run.db"
+    kineto.write_text("".join(kineto_text(trace)), "utf-8")
+    write_rocpd(trace, rocpd)
+    ops = trace.ops.filter(pl.col("kind") == "kernel").select(OPS)
+    for other in map(load, (kineto, rocpd)):
+        assert other.ops.filter(pl.col("kind") == "kernel").select(OPS).equals(ops)
+        assert len(other.copy_details) == len(trace.copy_details)
+        assert other.shapes.select(pl.exclude("registers")).equals(
+            trace.shapes.select(pl.exclude("registers"))
+        )
+        assert other.calls.select(CALLS).equals(trace.calls.select(CALLS))
+        assert sorted(other.ranges["name"]) == sorted(trace.ranges["name"])
