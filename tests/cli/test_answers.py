@@ -6,11 +6,9 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from click.testing import CliRunner
 
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli import answers
-from nsysflow.cli.main import main
 from nsysflow.runs import analyze
 from nsysflow.runs.cache import VARIABLE
 from tests.cli.running import refused, run
@@ -35,14 +33,13 @@ def analyses(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return counted
 
 
-def said(*words: str) -> tuple[str, str]:
+def said(*words: str | Path) -> tuple[str, str]:
     """What a command prints to stdout and stderr."""
-    done = CliRunner().invoke(main, [*words])
-    assert done.exit_code == 0, done.output
+    done = run(*words)
     return done.stdout, done.stderr
 
 
-def page(*words: str) -> str:
+def page(*words: str | Path) -> str:
     return said("analyze", "--no-files", *words)[0]
 
 
@@ -108,27 +105,23 @@ def test_an_answer_that_is_made_fast_is_not_kept(
     assert analyses.call_count == 3
 
 
-def print_page(report: str | Path) -> None:
-    run("analyze", report, "--no-files")
-
-
 def test_the_cache_lists_what_was_used_last(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = Path(report)
-    print_page(report)
+    page(report)
     first, _, head, row = run("cache").stdout.splitlines()
     assert "cache: 1 kept (" in first
     assert head.split() == ["size", "last", "used", "what"]
     assert row.endswith(file.name)
     monkeypatch.setattr("nsysflow.cli.cache._SHOWN", 1)
-    print_page(file.rename(file.with_name("other.sqlite.xz")))  # another page
-    print_page(shutil.copy(PACKED["nan_check-async"], file.parent))
+    page(file.rename(file.with_name("other.sqlite.xz")))  # another page
+    page(shutil.copy(PACKED["nan_check-async"], file.parent))
     *_, row, rest = run("cache").stdout.splitlines()
     assert row.endswith(".sqlite.xz")
     assert rest.startswith("longer unused: 2 kept (")
 
 
 def test_prune_keeps_what_is_of_use_and_clear_does_not(report: str) -> None:
-    print_page(report)
+    page(report)
     assert "cannot be combined" in refused("cache", "--prune", "--clear")
     assert run("cache", "--prune").stdout.startswith("removed 0 from ")
     assert run("cache", "--clear").stdout.startswith("removed 1 from ")
@@ -142,10 +135,10 @@ def test_it_says_that_it_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_cache_holds_for_command_or_file(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.environ[VARIABLE]
-    run("analyze", report, "--no-files", "--no-cache")
+    page(report, "--no-cache")
     assert os.environ[VARIABLE] == before
     monkeypatch.chdir(Path(report).parent)
     Path("nsysflow.toml").write_text("[analyze]\nno-cache = true\n")
-    run("analyze", report, "--no-files")
+    page(report)
     run("explain", "1", report)
     assert "cache: 0 kept" in run("cache").stdout

@@ -6,6 +6,7 @@ import pytest
 
 from nsysflow.runs import analyze as runs_analyze
 from tests.cli.running import refused, run
+from tests.disks import names
 from tests.report.handmade import Handmade, Results
 from tests.report.perfetto.reader import read_trace
 from tests.report.test_flamegraph import ROWS, idle_stacks
@@ -25,10 +26,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(SYNC, tmp_path / "report.sqlite.xz")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir())
 
 
 def test_findings_are_written_beside_the_page_or_a_table(here: Path) -> None:
