@@ -50,6 +50,11 @@ STEP_KIND: Final = pl.Enum(["steady", "start-up", "one-off", "cut-off", "incompl
 STEP_PART: Final = pl.Enum(["compute", "communication", "copies", "idle"])
 """What a step's time is split into: compute, exposed communication and copies, idle (spec §2)."""
 
+CLOCK_LIMIT: Final = pl.Enum(
+    ["thermal", "power_brake", "hardware", "power_cap", "sync_boost", "setting", "idle", "none"]
+)
+"""What keeps a GPU's clock from rising, by NVML; of several the first one here (spec §25.1)."""
+
 METRICS: Final = (
     "sm_active_pct",
     "sm_issue_pct",
@@ -276,6 +281,20 @@ GPU_SAMPLES: Final = Frame(
     """One row per device and sampling instant, sorted: counters in whole percent (0..100), null for
     those that the GPU does not have. A sample covers the time from `time_ns` on.""",
     {"time_ns": pl.Int64(), "device": pl.Int32(), **dict.fromkeys(METRICS, pl.Int64())},
+)
+
+GPU_STATES: Final = Frame(
+    """One row per reading of a GPU's clocks, power and temperature, in any order; null for what was
+    not read. `limit` is what keeps the clock from rising.""",
+    {
+        "time_ns": pl.Int64(),
+        "device": pl.Int32(),
+        "sm_clock_mhz": pl.Int64(),
+        "memory_clock_mhz": pl.Int64(),
+        "power_w": pl.Int64(),
+        "temperature_c": pl.Int64(),
+        "limit": CLOCK_LIMIT,
+    },
 )
 
 MESSAGES: Final = Frame(

@@ -116,6 +116,7 @@ class Trace:
         running: `schema.RUNNING`.
         frames: `schema.FRAMES`, addressed by the `stack` of these three.
         gpu_samples: `schema.GPU_SAMPLES`.
+        gpu_states: `schema.GPU_STATES`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
         flops: `schema.FLOPS`.
@@ -146,6 +147,7 @@ class Trace:
     running: pl.DataFrame = field(default_factory=lambda: _empty(schema.RUNNING))
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
+    gpu_states: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_STATES))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))

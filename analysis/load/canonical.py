@@ -16,12 +16,13 @@ from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
     flops_rows,
+    gpu_states,
     graph_range_rows,
     messages,
     with_auto_domain,
 )
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
-from nsysflow.analysis.load.sampled import gpu_samples, recorded_stacks
+from nsysflow.analysis.load.sampled import gpu_samples, recorded_stacks, sampled_clocks
 from nsysflow.analysis.schema import os_pid, process_of
 from nsysflow.analysis.trace import Note, Trace
 from nsysflow.runtime.protocol import KEY
@@ -80,6 +81,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         samples=stacks.samples,
         frames=stacks.frames,
         gpu_samples=gpu_samples(raw),
+        gpu_states=_gpu_states(raw, marks),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         messages=messages(raw),
@@ -315,6 +317,12 @@ def _marks_of_ours(raw: Raw, process: int | None) -> pl.DataFrame:
     text = pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text")
     ours = pl.col("text").str.contains(KEY, literal=True)
     return marks.select("process", "start_ns", text).filter(ours)
+
+
+def _gpu_states(raw: Raw, marks: pl.DataFrame) -> pl.DataFrame:
+    """What processes sampled themselves, and the clocks among nsys's counters."""
+    ours = _with_physical_gpu(gpu_states(marks.rows()), raw.cuda_devices)
+    return pl.concat([ours.select(schema.GPU_STATES.names()), sampled_clocks(raw)])
 
 
 def _threads(raw: Raw) -> pl.DataFrame:

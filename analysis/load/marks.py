@@ -1,6 +1,8 @@
-"""JSON that ranges carry: the marks of captured windows (`nsysflow.steps`), and NCCL's messages."""
+"""JSON that ranges carry: the marks of captured windows (`nsysflow.steps`), of ranges in graphs and
+of the GPUs' states, and NCCL's messages.
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -89,12 +91,39 @@ class GraphRanges(msgspec.Struct):
     graph_ranges: list[tuple[str, str | None, _TimeNs, _TimeNs, _ThreadId]]
 
 
+_Mhz = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+_Milliwatts = Annotated[int, msgspec.Meta(ge=0, lt=1 << 27)]
+_Celsius = Annotated[int, msgspec.Meta(ge=0, lt=1 << 10)]
+_Reasons = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Device = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+
+GpuState = tuple[
+    _Device, _Mhz | None, _Mhz | None, _Milliwatts | None, _Celsius | None, _Reasons | None
+]
+"""Of a GPU its number in CUDA, SM clock, memory clock, power, temperature, and NVML's bits of what
+limits its clock."""
+
+
+class GpuStates(msgspec.Struct):
+    """The states of a process's GPUs at an instant."""
+
+    gpu_states: list[GpuState]
+
+
+class TimedGpuStates(msgspec.Struct):
+    """The states of a process's GPUs, each with the system's time."""
+
+    gpu_states: list[tuple[_TimeNs, GpuState]]
+
+
 class _Mark(msgspec.Struct):
     ours: msgspec.Raw = msgspec.field(name=KEY)
 
 
 _MARK: Final = msgspec.json.Decoder(_Mark)
 _GRAPH_RANGES: Final = msgspec.json.Decoder(GraphRanges)
+_GPU_STATES: Final = msgspec.json.Decoder(GpuStates)
+_TIMED_GPU_STATES: Final = msgspec.json.Decoder(TimedGpuStates)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -124,9 +153,15 @@ def graph_ranges_of_mark(text: str) -> GraphRanges | None:
     return None if mark is None else decoded_or_none(_GRAPH_RANGES, mark.ours)
 
 
+def gpu_states_of_mark(text: str) -> GpuStates | None:
+    """The `GpuStates` in the text of a mark; None if it has none."""
+    mark = decoded_or_none(_MARK, text)
+    return None if mark is None else decoded_or_none(_GPU_STATES, mark.ours)
+
+
 def slim_mark(text: str) -> str | None:
     """A mark with only the parts that we read; None if it is not ours."""
-    mark = capture_of_mark(text) or graph_ranges_of_mark(text)
+    mark = capture_of_mark(text) or graph_ranges_of_mark(text) or gpu_states_of_mark(text)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
 
 
@@ -183,6 +218,53 @@ def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFra
     ranges = pl.DataFrame(rows, {name: schema.RANGES[name] for name in columns}, orient="row")
     kind = pl.lit("push_pop", schema.RANGE_KIND).alias("kind")
     return ranges.with_columns(kind).with_row_index("row").select(schema.RANGES.names())
+
+
+_LIMITS: Final = {
+    "thermal": 0x20 | 0x40,
+    "power_brake": 0x80,
+    "hardware": 0x8,
+    "power_cap": 0x4,
+    "sync_boost": 0x10,
+    "setting": 0x2 | 0x100,
+    "idle": 0x1,
+}
+"""NVML's bits of each limit (`nvmlClocksEventReason…`), in the order of `schema.CLOCK_LIMIT`."""
+
+_STATES: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_STATES})
+
+
+def gpu_states(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """`process` and `schema.GPU_STATES` of all marks (process, time and text of each); `device` is
+    the number in its process."""
+    rows = [
+        (process, *_state_row(at_ns, state))
+        for process, at_ns, text in marks
+        if (read := gpu_states_of_mark(text)) is not None
+        for state in read.gpu_states
+    ]
+    return pl.DataFrame(rows, _STATES, orient="row")
+
+
+def timed_gpu_states(json: bytes | msgspec.Raw, base_ns: int) -> pl.DataFrame:
+    """`schema.GPU_STATES` from the JSON under our key, at times since `base_ns` of the system."""
+    read = decoded_or_none(_TIMED_GPU_STATES, json)
+    states = read.gpu_states if read is not None else []
+    rows = [_state_row(at_ns - base_ns, state) for at_ns, state in states]
+    return pl.DataFrame(rows, schema.GPU_STATES, orient="row")
+
+
+def _state_row(at_ns: int, state: Sequence[int | None]) -> tuple[int | str | None, ...]:
+    device, sm_mhz, memory_mhz, milliwatts, celsius, reasons = state
+    watts = None if milliwatts is None else (milliwatts + 500) // 1000
+    return at_ns, device, sm_mhz, memory_mhz, watts, celsius, _limit(reasons)
+
+
+def _limit(reasons: int | None) -> str | None:
+    """One of `schema.CLOCK_LIMIT`; None if it is not known."""
+    if reasons is None:
+        return None
+    return next((name for name, bits in _LIMITS.items() if reasons & bits), "none")
 
 
 NCCL: Final = "NCCL"

@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.load.export_tables import Raw, direction, nvtx_event_types
 from nsysflow.analysis.load.sampled import wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
-from nsysflow.analysis.schema import MOVES_MANAGED_MEMORY
+from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
 from nsysflow.analysis.trace import Note, NoteKind
 
 _KNOWN_SCHEMA: Final = 3
@@ -101,7 +101,8 @@ def _hidden(raw: Raw) -> Iterator[Note]:
                 NoteKind.BACKTRACES_NOT_EXPORTED,
                 f"Python {what} were recorded, but not exported; to export them: {command}",
             )
-    if not raw.gpu_metric_names.is_empty() and wanted_metrics(raw.gpu_metric_names).is_empty():
+    read = wanted_metrics(raw.gpu_metric_names)["metric"]
+    if not raw.gpu_metric_names.is_empty() and not read.is_in(METRICS).any():
         yield Note(
             NoteKind.OTHER_COUNTERS,
             "GPU counters were sampled, but none of SM, tensor core or memory activity; choose"

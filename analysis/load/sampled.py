@@ -147,8 +147,15 @@ METRIC_NAMES: Final = {
     "dram_read_pct": rf"(?i)^[DV]RAM Read (?:Bandwidth|Throughput){_PERCENT}",
     "dram_write_pct": rf"(?i)^[DV]RAM Write (?:Bandwidth|Throughput){_PERCENT}",
 }
-"""nsys's names of each counter; chips and versions differ (docs/facts.md). Older versions leave out
-`[Throughput %]`; other units in brackets are other counters."""
+"""nsys's names of each percentage; chips and versions differ (docs/facts.md). Older versions leave
+out `[Throughput %]`; other units in brackets are other counters."""
+
+_SM_CLOCK: Final = "sm_clock_mhz"
+_COUNTERS: Final = {**METRIC_NAMES, _SM_CLOCK: r"(?i)^GPC Clock Frequency(?: \[M?Hz\])?$"}
+"""The same of all counters that are read."""
+
+_HZ: Final = 100_000
+"""A clock above it is in Hz: nsys 2025.3 writes 1.98e9 for `GPC Clock Frequency [MHz]`."""
 
 Where = Mapping[str, Sequence[int]]
 """The rows of a table to read: each column must have one of its values."""
@@ -199,13 +206,14 @@ def domains_called(
 
 
 def wanted_metrics(names: pl.DataFrame) -> pl.DataFrame:
-    """`typeId`, `metricId` and `metric` (one of `schema.METRICS`) of the counters that we read."""
+    """`typeId`, `metricId` and `metric` of the counters that we read: one of `schema.METRICS`, or
+    `sm_clock_mhz`."""
     if names.is_empty():
         return _WANTED.to_frame()
     name = pl.col("metricName").str.strip_chars()
     metric = pl.coalesce(
         pl.when(name.str.contains(pattern)).then(pl.lit(metric))
-        for metric, pattern in METRIC_NAMES.items()
+        for metric, pattern in _COUNTERS.items()
     )
     return (
         names.select("typeId", "metricId", metric.alias("metric"))
@@ -221,17 +229,45 @@ def gpu_samples(raw: Raw) -> pl.DataFrame:
     """`schema.GPU_SAMPLES`: a row per GPU and time, a column per counter."""
     if raw.gpu_samples.is_empty():
         return schema.GPU_SAMPLES.to_frame()
-    metrics = wanted_metrics(raw.gpu_metric_names)
-    named = raw.gpu_samples.join(metrics, on=["typeId", "metricId"])
     metric = pl.col("metric")
-    # NaN and infinity become null
-    percent = (pl.col("value") + 0.5).floor().cast(pl.Int64, strict=False)
+    percent = _whole(pl.col("value"))
     return (
-        named.group_by(
-            pl.col("timestamp").alias("time_ns"),
-            (pl.col("typeId") & GPU_INDEX).cast(pl.Int32).alias("device"),
-        )
+        _named_samples(raw)
+        .filter(metric != _SM_CLOCK)
+        .group_by("time_ns", "device")
         .agg(percent.filter(metric == name).max().alias(name) for name in schema.METRICS)
         .sort("device", "time_ns")
         .match_to_schema(schema.GPU_SAMPLES)
     )
+
+
+def sampled_clocks(raw: Raw) -> pl.DataFrame:
+    """`schema.GPU_STATES`: the clock of SMs among nsys's counters."""
+    if raw.gpu_samples.is_empty():
+        return schema.GPU_STATES.to_frame()
+    value = pl.col("value")
+    mhz = _whole(pl.when(value > _HZ).then(value / 1e6).otherwise(value))
+    clocks = _named_samples(raw).filter(pl.col("metric") == _SM_CLOCK)
+    known = clocks.with_columns(mhz.alias(_SM_CLOCK)).filter(pl.col(_SM_CLOCK) >= 0)
+    others = [
+        pl.lit(None, dtype).alias(name)
+        for name, dtype in schema.GPU_STATES.items()
+        if name not in ("time_ns", "device", _SM_CLOCK)
+    ]
+    return known.select("time_ns", "device", _SM_CLOCK, *others).select(schema.GPU_STATES.names())
+
+
+def _named_samples(raw: Raw) -> pl.DataFrame:
+    """The samples of counters that we read: `time_ns`, `device`, `metric`, `value`."""
+    metrics = wanted_metrics(raw.gpu_metric_names)
+    return raw.gpu_samples.join(metrics, on=["typeId", "metricId"]).select(
+        pl.col("timestamp").alias("time_ns"),
+        (pl.col("typeId") & GPU_INDEX).cast(pl.Int32).alias("device"),
+        "metric",
+        "value",
+    )
+
+
+def _whole(value: pl.Expr) -> pl.Expr:
+    """Rounded; NaN and infinity become null."""
+    return (value + 0.5).floor().cast(pl.Int64, strict=False)

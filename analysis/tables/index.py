@@ -162,6 +162,10 @@ class TablesOfSamples(TableHolder):
     gpu_metrics = TableProperty(
         "tables.gpu_metrics", "per phase and kernel class, the sampled GPU counters"
     )
+    clocks = TableProperty(
+        "tables.clocks",
+        "per step, the GPU's clock, power and temperature, and what kept the clock down",
+    )
     induced = TableProperty(
         "tables.syncs", "per wait and GPU, the idle time behind it", listed=False
     )

@@ -186,6 +186,7 @@ class Lanes:
             _gaps(events.ops, idle),
             _streams(events.ops, events.stream_no),
             _counters(events.trace.gpu_samples),
+            _clocks(events.trace.gpu_states),
         ]
         frame = pl.concat(frames, how="diagonal").sort(_ORDER, maintain_order=True)
         return cls(frame=frame.with_row_index("lane"), stream_no=events.stream_no)
@@ -339,6 +340,30 @@ def _counters(samples: pl.DataFrame) -> pl.DataFrame:
         for number, metric in enumerate(METRICS)
     ]
     return _lanes("counter", pl.concat(kinds))
+
+
+CLOCK_NUMBER: Final = len(METRICS)
+"""The number of the clock among the counters."""
+
+
+def _clocks(states: pl.DataFrame) -> pl.DataFrame:
+    """The lanes of clocks, in percent of the highest one."""
+    highest = pl.col("sm_clock_mhz").max()
+    return _lanes(
+        "counter",
+        states.group_by("device")
+        .agg(highest.alias("mhz"))
+        .filter(pl.col("mhz") > 0)
+        .select(
+            pl.lit(value=True).alias("of_gpu"),
+            pl.col("device").alias("owner"),
+            pl.lit(2).alias("place"),
+            pl.lit(CLOCK_NUMBER).alias("within"),
+            pl.format("{}: SM clock, of {} MHz", _gpu(), "mhz").alias("title"),
+            "device",
+            pl.lit(CLOCK_NUMBER, pl.UInt32).alias(_NUMBER),
+        ),
+    )
 
 
 _OPENS: Final = pl.col("opens")

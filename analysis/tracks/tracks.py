@@ -7,7 +7,15 @@ import polars as pl
 from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tracks import rows as host
-from nsysflow.analysis.tracks.lanes import COUNTERS, PATHS, PROFILER, RANGES, STEPS, Lanes
+from nsysflow.analysis.tracks.lanes import (
+    CLOCK_NUMBER,
+    COUNTERS,
+    PATHS,
+    PROFILER,
+    RANGES,
+    STEPS,
+    Lanes,
+)
 from nsysflow.analysis.tracks.rows import gaps, operations, sorted_by_lane, stack_frames
 
 
@@ -96,6 +104,18 @@ def _counters(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
         .with_columns(pl.lit(number, pl.UInt32).alias("number"))
         for number, metric in enumerate(METRICS)
     ]
-    rows = pl.concat(values)
+    rows = pl.concat([*values, _clocks(timeline.trace.gpu_states)])
     sorted_rows = rows.with_columns(lanes.of_counters(rows)).sort("lane", "time_ns")
     return sorted_rows.select(COUNTERS.names()).match_to_schema(COUNTERS)
+
+
+def _clocks(states: pl.DataFrame) -> pl.DataFrame:
+    """The clocks as values of a counter, in whole percent of the highest one of their GPU."""
+    mhz = pl.col("sm_clock_mhz")
+    highest = mhz.max().over("device")
+    return (
+        states.drop_nulls("sm_clock_mhz")
+        .filter(highest > 0)
+        .select("device", "time_ns", (100 * mhz // highest).alias("value_pct"))
+        .with_columns(pl.lit(CLOCK_NUMBER, pl.UInt32).alias("number"))
+    )

@@ -124,6 +124,13 @@ class _ProfileCommand(Command):
 )
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
 @option(
+    "--no-clocks",
+    section=_RECORD,
+    is_flag=True,
+    help="Do not sample clocks, power and temperature of the GPUs, which PyTorch programs do ten"
+    " times a second.",
+)
+@option(
     "--graph-trace",
     section=_RECORD,
     type=click.Choice(["node", "graph"]),

@@ -35,6 +35,7 @@ class ProfileOptions:
         trace: the APIs to trace, separated by commas.
         osrt: trace the operating system too.
         no_annotate: give a PyTorch program no steps and phases.
+        no_clocks: do not sample clocks, power and temperature.
         dry_run: print the commands and run nothing.
         no_analyze: stop when the report is written.
         force: replace an earlier run.
@@ -55,6 +56,7 @@ class ProfileOptions:
     trace: str
     osrt: bool
     no_annotate: bool
+    no_clocks: bool
     window: Window | None
     record_all: bool
     plain_run: bool | None
@@ -125,6 +127,7 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         backtrace=typed.backtrace if on_gpu else "none",
         sample_python=typed.sample_python if on_gpu else 0,
         gpu_metrics=typed.gpu_metrics and on_gpu,
+        clocks=not typed.no_clocks,
         processes=nproc,
         nsys=typed.nsys,
         nsys_args=typed.nsys_args,

@@ -58,6 +58,7 @@ def checks_of(machine: Machine) -> Iterator[Check]:
         yield _python_samples(machine.nsys)
     if not machine.gpus.problem:
         yield _gpu_metrics(machine)
+        yield _clocks(machine)
     yield _disk(machine)
     yield from _costs(machine.costs)
 
@@ -255,6 +256,20 @@ def _gpu_metrics(machine: Machine) -> Check:
         "echo options nvidia NVreg_RestrictProfilingToAdminUsers=0"
         " | sudo tee /etc/modprobe.d/nvidia-profiling.conf",
     )
+
+
+def _clocks(machine: Machine) -> Check:
+    """Whether NVML says the GPUs' clocks, power and temperature."""
+    readings = machine.readings or {}
+    missing = [name for name, value in readings.items() if value is None]
+    if readings and not missing:
+        return _ok("clocks", "NVML says clocks, power and temperature, for PyTorch programs")
+    seen = f"NVML does not say: {', '.join(missing) or 'clocks, power and temperature'}"
+    if len(missing) < len(readings):
+        return _ok("clocks", f"{seen}; the rest is sampled")
+    advice = "Without them, see whether steps get slower while this prints a lower clock"
+    query = "--query-gpu=clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active"
+    return _note("clocks", seen, advice, f"nvidia-smi {query} --format=csv -l 1")
 
 
 def _disk(machine: Machine) -> Check:

@@ -16,6 +16,7 @@ from nsysflow.nsys.installations import Places, find_nsys, home
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial, importer_problem, may_sample, try_nsys
 from nsysflow.runs.costs import Costs, kept_costs
+from nsysflow.runtime.gpu_states import readings_here
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,8 @@ class Machine:
         samples: whether nsys may sample the CPU, by its own account; None if it does not say.
         paranoid: `kernel.perf_event_paranoid`; None if it cannot be read.
         capabilities: the numbers of this process's capabilities.
+        readings: what NVML says of the first GPU's clocks, power and temperature, by name; None if
+            it does not answer.
         admin_only: whether only administrators may read GPU counters; None if unknown.
         temp: the folder for temporary files, where nsys writes what it records.
         temp_free_bytes: the free space there.
@@ -122,6 +125,7 @@ class Machine:
     samples: bool | None = None
     paranoid: int | None = None
     capabilities: frozenset[int] = frozenset()
+    readings: dict[str, int | None] | None = None
     admin_only: bool | None = None
     temp: Path
     temp_free_bytes: int
@@ -155,6 +159,7 @@ def look_at_machine() -> Machine:
         samples=may_sample(nsys) if isinstance(nsys, Nsys) else None,
         paranoid=_paranoid(_PARANOID),
         capabilities=_capabilities(_STATUS),
+        readings=readings_here(),
         admin_only=_admin_only(_DRIVER_OPTIONS),
         temp=temp,
         temp_free_bytes=shutil.disk_usage(temp).free,

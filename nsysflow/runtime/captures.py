@@ -10,12 +10,15 @@ import gc
 import json
 import os
 import sys
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nsysflow.runtime.gpu_states import SAMPLER, mark_of
 from nsysflow.runtime.process import scratch_file
 from nsysflow.runtime.protocol import (
     DOMAIN,
@@ -28,6 +31,9 @@ from nsysflow.runtime.protocol import (
     rank,
 )
 from nsysflow.runtime.regions import list_noted, mark, warn_nothing_recorded
+
+if TYPE_CHECKING:
+    from nsysflow.runtime.gpu_states import State
 
 WindowMark = dict[str, Any]
 """What the report says about its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""
@@ -70,6 +76,11 @@ def synchronize() -> None:
             torch.cuda.synchronize(device)
 
 
+def mark_states(states: Sequence[State]) -> None:
+    """Record a mark with the states of GPUs."""
+    mark(mark_of(states))
+
+
 class CudaProfilerCapture:
     """From `cudaProfilerStart` to `cudaProfilerStop`, for `nsys -c cudaProfilerApi`.
 
@@ -84,8 +95,10 @@ class CudaProfilerCapture:
         if about is not None:
             mark(json.dumps({KEY: about}))
         list_noted(mark)
+        SAMPLER.begin(mark_states)
 
     def stop(self) -> None:
+        SAMPLER.end(mark_states)
         torch = _torch_on_gpu()
         if torch is None:
             return
@@ -121,6 +134,8 @@ class KinetoCapture:
     def __init__(self, profiler: ModuleType) -> None:
         self._profiler = profiler
         self._profile: Any = None
+        self._about: WindowMark = {}
+        self._states: list[tuple[int, State]] = []
 
     def start(self, about: WindowMark | None) -> None:
         torch = import_module("torch")
@@ -139,15 +154,26 @@ class KinetoCapture:
         )
         self._profile.start()
         if about is not None:
+            self._about = about
             self._profile.add_metadata_json(KEY, json.dumps(about))
+        SAMPLER.begin(self._keep_states)
+
+    def _keep_states(self, states: Sequence[State]) -> None:
+        """Keep the states of GPUs, each with the time of the system's clock, which Kineto's is."""
+        now_ns = time.time_ns()
+        self._states += [(now_ns, state) for state in states]
 
     def stop(self) -> None:
         if self._profile is None:
             return
+        SAMPLER.end(self._keep_states)
         try:
             synchronize()
         finally:
             if self._still_records():
+                if self._states:
+                    about = {**self._about, "gpu_states": self._states}
+                    self._profile.add_metadata_json(KEY, json.dumps(about))
                 self._profile.stop()
                 self._export()
             else:

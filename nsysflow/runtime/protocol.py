@@ -26,6 +26,9 @@ OPENER: Final = "NSYSFLOW_OPENER"
 STACKS: Final = "NSYSFLOW_STACKS"
 """Set when torch.profiler is to record the Python functions that the program calls."""
 
+CLOCKS: Final = "NSYSFLOW_CLOCKS"
+"""Set when clocks, power and temperature of the GPUs are to be sampled."""
+
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"
 """The NVTX range that opens the window, and its domain, which holds no phases."""

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from nsysflow.runtime import protocol
 from nsysflow.runtime.bound import note_step
 from nsysflow.runtime.captures import ProfilerCapture, WindowMark, new_capture, synchronize
+from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.process import (
     THIS_PROCESS,
     save_status,
@@ -190,6 +191,7 @@ def steps(
         return iter(iterable)
     save_status_at_exit()
     save_status_once()
+    SAMPLER.prepare()
     THIS_PROCESS.looped = True
     pace = Pace(
         Window.parse(asked) if asked else window, protocol.COLLECTOR_HERE, asked=bool(asked)

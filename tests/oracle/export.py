@@ -25,6 +25,7 @@ from tests.oracle.model import (
     Flops,
     Frame,
     GpuSample,
+    GpuState,
     GraphNode,
     Message,
     Op,
@@ -175,6 +176,7 @@ def read_export(path: Path) -> PlainTrace:
                 Sample(*row) for row in _python_stacks(export, "Python Periodic Sampling")
             ),
             gpu_samples=tuple(_gpu_samples(export)),
+            gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
@@ -354,6 +356,53 @@ def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
             samples[row["typeId"] % 256, row["timestamp"]][metric] = floor(row["value"] + 0.5)
     for (device, time_ns), values in sorted(samples.items()):
         yield GpuSample(time_ns, device, **values)
+
+
+def _sampled_clocks(export: _Export) -> Iterator[GpuState]:
+    """§25.1: the clock among nsys's counters."""
+    names = ("GPC Clock Frequency", "GPC Clock Frequency [MHz]", "GPC Clock Frequency [Hz]")
+    clocks = {
+        (row["typeId"], row["metricId"])
+        for row in export.rows("TARGET_INFO_GPU_METRICS")
+        if row["metricName"] in names
+    }
+    for row in export.rows("GPU_METRICS"):
+        if (row["typeId"], row["metricId"]) in clocks:
+            mhz = row["value"] / 1e6 if row["value"] > 100_000 else row["value"]
+            yield GpuState(row["timestamp"], row["typeId"] % 256, floor(mhz + 0.5))
+
+
+def _marked_states(export: _Export) -> Iterator[GpuState]:
+    """§25.1: the states that marks of ours hold."""
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+    for process, at_ns, about in _marks(export):
+        for number, sm, memory, milliwatts, celsius, bits in about.get("gpu_states", []):
+            gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
+            watts = None if milliwatts is None else floor(milliwatts / 1000 + 0.5)
+            yield GpuState(at_ns, gpu, sm, memory, watts, celsius, limit_of(bits))
+
+
+LIMITS = (
+    ("thermal", (0x20, 0x40)),
+    ("power_brake", (0x80,)),
+    ("hardware", (0x8,)),
+    ("power_cap", (0x4,)),
+    ("sync_boost", (0x10,)),
+    ("setting", (0x2, 0x100)),
+    ("idle", (0x1,)),
+)
+
+
+def limit_of(bits: int | None) -> str | None:
+    """§25.1: the first limit of which a bit is set."""
+    if bits is None:
+        return None
+    for name, of_limit in LIMITS:
+        if any(bits & bit for bit in of_limit):
+            return name
+    return "none"
 
 
 def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:

@@ -172,6 +172,19 @@ class GpuSample:
 
 
 @dataclass(frozen=True)
+class GpuState:
+    """§25.1: what was read of one GPU at one instant."""
+
+    time_ns: int
+    device: int
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: int | None = None
+    temperature_c: int | None = None
+    limit: str | None = None
+
+
+@dataclass(frozen=True)
 class Capture:
     """§8.6: the mark of a process that captured a window of its steps."""
 
@@ -265,6 +278,7 @@ class PlainTrace:
     samples: tuple[Sample, ...] = ()
     running: tuple[Running, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
+    gpu_states: tuple[GpuState, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
     flops: tuple[Flops, ...] = ()
@@ -292,6 +306,7 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "devices": (Device, schema.DEVICES),
     "diagnostics": (Diagnostic, schema.DIAGNOSTICS),
     "gpu_samples": (GpuSample, schema.GPU_SAMPLES),
+    "gpu_states": (GpuState, schema.GPU_STATES),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),
     "flops": (Flops, schema.FLOPS),

@@ -24,6 +24,7 @@ from tests.oracle.model import (
     Flops,
     Frame,
     GpuSample,
+    GpuState,
     GraphNode,
     Message,
     Op,
@@ -491,6 +492,29 @@ def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
     return found
 
 
+_STATE = st.tuples(
+    st.sampled_from((None, 0, 1530, 1530, 1980)),
+    st.sampled_from((None, 2619)),
+    st.sampled_from((None, 0, 350, 700)),
+    st.sampled_from((None, 31, 64)),
+    st.sampled_from((None, "none", "idle", "power_cap", "thermal", "setting")),
+)
+
+
+@st.composite
+def _gpu_states(draw: Callable[..., Any]) -> list[GpuState]:
+    """Readings in no rhythm, some of one instant, some further apart than one holds, and of GPUs
+    that ran nothing."""
+    found = []
+    for device in draw(st.sampled_from(((), (0,), (0, 1), (2,)))):
+        at_ns = draw(st.sampled_from((-2_000_000_000, -999_990_000, -7, 0, 5)))
+        pauses = st.sampled_from((0, 1, 1_000, 10_000, 100_000, 1_500_000_000))
+        for pause_ns, state in draw(st.lists(st.tuples(pauses, _STATE), max_size=8)):
+            at_ns += pause_ns
+            found.append(GpuState(at_ns, device, *state))
+    return found
+
+
 def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
     """The messages of some of NCCL's ranges."""
     nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
@@ -556,6 +580,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     samples = draw(_samples(calls))
     running = draw(_running(calls)) if draw(st.integers(0, 3)) == 3 else []
     gpu_samples = draw(_gpu_samples())
+    gpu_states = draw(_gpu_states())
     captured = draw(st.sampled_from(((), (), pids[:1], pids)))
     named = draw(st.integers(0, 4))
     threads = [
@@ -587,6 +612,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         samples=tuple(samples),
         running=tuple(running),
         gpu_samples=tuple(gpu_samples),
+        gpu_states=tuple(gpu_states),
         captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
         messages=draw(_messages(host.ranges)),
         flops=tuple(

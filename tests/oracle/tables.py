@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from tests.oracle.account_table import accounting
+from tests.oracle.clocks import clocks
 from tests.oracle.comm import comm
 from tests.oracle.copies import copies, syncs
 from tests.oracle.gap_tables import gap_histogram, gap_summary, gaps
@@ -45,6 +46,7 @@ TABLES: dict[str, Callable[[Report], list[Row]]] = {
     "serving_work": serving_work,
     "step_parts": step_parts,
     "gpu_metrics": gpu_metrics,
+    "clocks": clocks,
     "mfu": mfu,
 }
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""

@@ -319,17 +319,40 @@ def _standing(stacks: HostStacks, thread: int, at_ns: int) -> Slice:
 
 
 def counters(report: Report) -> list[Row]:
-    """One row per sampled value. Each metric of a GPU has a lane."""
+    """One row per sampled value. Each metric of a GPU has a lane, and so has its clock (§22.11)."""
     return [
-        {
-            "lane": {**NOTHING, "kind": "counter", "device": sample.device},
-            "time_ns": sample.time_ns,
-            "value_pct": getattr(sample, metric),
-        }
-        for metric in METRICS
-        for sample in report.trace.gpu_samples
-        if getattr(sample, metric) is not None
+        *(
+            {
+                "lane": {**NOTHING, "kind": "counter", "device": state.device},
+                "time_ns": state.time_ns,
+                "value_pct": 100 * state.sm_clock_mhz // highest,
+            }
+            for state in report.trace.gpu_states
+            if state.sm_clock_mhz is not None and (highest := _highest(report, state.device))
+        ),
+        *(
+            {
+                "lane": {**NOTHING, "kind": "counter", "device": sample.device},
+                "time_ns": sample.time_ns,
+                "value_pct": getattr(sample, metric),
+            }
+            for metric in METRICS
+            for sample in report.trace.gpu_samples
+            if getattr(sample, metric) is not None
+        ),
     ]
+
+
+def _highest(report: Report, device: int) -> int:
+    """The highest clock of a GPU, 0 if none is known."""
+    return max(
+        (
+            state.sm_clock_mhz
+            for state in report.trace.gpu_states
+            if state.device == device and state.sm_clock_mhz is not None
+        ),
+        default=0,
+    )
 
 
 @unmeasured
@@ -340,6 +363,7 @@ def lanes(report: Report) -> list[Lane]:
     processes = {thread & ~0xFFFFFF for thread in threads}
     processes |= {process for process, _ in stepping}
     devices = {*report.devices, *(sample.device for sample in report.trace.gpu_samples)}
+    devices |= {state.device for state in report.trace.gpu_states}
     of_threads = {
         kind: {tuple(row["lane"].values()): row["lane"] for row in made(report)}.values()
         for kind, made in OF_THREAD.items()
@@ -378,6 +402,8 @@ def _gpu_lanes(report: Report, device: int) -> list[Lane]:
     for metric in METRICS:
         if any(getattr(sample, metric) is not None for sample in samples):
             found.append({**NOTHING, "kind": "counter", "device": device})
+    if _highest(report, device):
+        found.append({**NOTHING, "kind": "counter", "device": device})
     return found
 
 

@@ -46,6 +46,7 @@ HEALTHY = Machine(
     samples=True,
     paranoid=2,
     capabilities=frozenset({21, 38}),
+    readings={"SM clock": 1980, "power": 351_200},
     admin_only=True,
     temp=HOME / "tmp",
     temp_free_bytes=70_000_000_000,
@@ -183,6 +184,8 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
         ("gpu metrics", counters(True, 21), "ok", "an administrator"),
         ("gpu metrics", counters(True, 38), "note", "only administrators"),
         ("gpu metrics", counters(None), "note", "it is unknown"),
+        ("clocks", {"readings": None}, "note", "nvidia-smi --query-gpu=clocks.sm"),
+        ("clocks", {"readings": {"SM clock": 1, "power": None}}, "ok", "does not say: power; the"),
         ("disk", {"temp_free_bytes": 2_000_000_000}, "note", "TMPDIR"),
     ],
 )
@@ -195,7 +198,8 @@ def test_a_check_has_advice(name: str, seen: dict[str, Any], status: Status, sai
 def test_a_healthy_machine_passes_all_checks_and_one_without_a_gpu_has_none_of_its_cuda() -> None:
     assert {check.status for check in diagnosis({}).checks} == {"ok"}
     checks = {check.check for check in diagnosis({"gpus": NO_GPU}).checks}
-    assert {check.check for check in diagnosis({}).checks} - checks == {"cuda", "gpu metrics"}
+    without = {"cuda", "gpu metrics", "clocks"}
+    assert {check.check for check in diagnosis({}).checks} - checks == without
 
 
 @pytest.mark.parametrize(("gpus", "code"), [(H200, 0), (NO_GPU, 1)])

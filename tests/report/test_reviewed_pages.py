@@ -34,6 +34,7 @@ from tests.compare.judgements import ALL
 from tests.report import test_flamegraph as flamegraph
 from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import (
+    MS,
     Handmade,
     Results,
     found_of,
@@ -160,6 +161,20 @@ NORM: Final = {
 }
 
 
+def clocked(step: int, mhz: int) -> dict[str, Any]:
+    """A step that computes for longer at a lower clock, kept down by the power cap."""
+    compute_ns = 9 * MS * 1980 // mhz
+    times = {"start_ns": 0, "end_ns": compute_ns + MS, "compute_ns": compute_ns}
+    limit = {"limited_by": "power_cap", "limited_pct": 75.0} if mhz < 1980 else {"limited_pct": 0.0}
+    readings = {
+        "sm_clock_mhz": float(mhz),
+        "clock_pct": 100 * mhz / 1980,
+        "power_w": 690.5,
+        "temperature_c": 64.0,
+    }
+    return {"process": 1, "device": 0, "step": step, **times, **limit, **readings}
+
+
 @cache
 def everything() -> Results:
     """Runs that have rows in every table together."""
@@ -167,6 +182,7 @@ def everything() -> Results:
         starved=[STARVED],
         comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
         operators=[PRODUCT, NORM],
+        clocks=[clocked(step, mhz) for step, mhz in enumerate([1980] * 4 + [1530] * 4)],
         run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
         serving_work=[ATTENDED, MULTIPLIED],

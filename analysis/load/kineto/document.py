@@ -118,13 +118,15 @@ class Gpu(msgspec.Struct):
 
 
 class Document(msgspec.Struct):
-    """The whole trace; `ours` is what `nsysflow.steps` wrote beside the events."""
+    """The whole trace; `ours` is what `nsysflow.steps` wrote beside the events, `base_ns` the
+    system's time at which the events' times begin."""
 
     events: list[Event | _NotAnObject] = msgspec.field(name="traceEvents")
     schema_version: Any = msgspec.field(name="schemaVersion", default="unknown")
     gpus: msgspec.Raw = msgspec.field(name="deviceProperties", default=_NOTHING)
     ranks: msgspec.Raw = msgspec.field(name="distributedInfo", default=_NOTHING)
     ours: msgspec.Raw = msgspec.field(name=KEY, default=_NOTHING)
+    base_ns: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=_NOTHING)
 
 
 # floats as Decimal, since msgspec refuses those that a float cannot hold
@@ -221,6 +223,15 @@ def span_ns(event: Event) -> tuple[int, int]:
     """
     start = _time_ns(event.ts)
     return start, start + _time_ns(event.dur)
+
+
+def instant_ns(event: Event) -> int:
+    """When an event without a duration happens, in nanoseconds.
+
+    Raises:
+        OddEvent: it has no time in microseconds.
+    """
+    return _time_ns(event.ts)
 
 
 def _time_ns(written: msgspec.Raw) -> int:

@@ -31,6 +31,7 @@ from nsysflow.analysis.load.kineto.columns import (
     threads_of,
     words,
 )
+from nsysflow.analysis.load.kineto.counters import gpu_states, unread_counters
 from nsysflow.analysis.load.kineto.document import (
     Args,
     Document,
@@ -206,6 +207,7 @@ def trace_of_events(
         operator_shapes=shapes.frame(),
         running=stretches,
         frames=frames,
+        gpu_states=gpu_states(document),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",
@@ -436,8 +438,7 @@ def _devices(document: Document, ops: pl.DataFrame) -> pl.DataFrame:
 
 def _notes(document: Document, ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
     notes = []
-    events = (event for event in document.events if isinstance(event, Event))
-    if names := sorted({printable(str(one.name))[:40] for one in events if one.ph == "C"}):
+    if names := [printable(name)[:40] for name in unread_counters(document)]:
         notes.append(
             Note(
                 NoteKind.OTHER_COUNTERS,

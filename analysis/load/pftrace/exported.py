@@ -35,6 +35,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "captures": schema.CAPTURES,
     "flops": schema.FLOPS,
     "gpu_samples": schema.GPU_SAMPLES,
+    "gpu_states": schema.GPU_STATES,
     "operators": schema.OPERATORS,
     "operator_shapes": schema.OPERATOR_SHAPES,
     "backtraces": schema.BACKTRACES,

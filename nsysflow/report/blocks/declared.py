@@ -9,6 +9,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.tables.clocks import clock_drops
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.fields import (
@@ -160,6 +161,73 @@ def _memory(row: Row) -> str:
     columns = ("dram_read_pct", "dram_write_pct")
     known = [row[column] for column in columns if row[column] is not None]
     return percent(sum(known)) if known else ""
+
+
+CLOCK_WORTH_PCT: Final = 95
+"""A page shows the clocks if a GPU ran below this share of its highest one, or lost time by it."""
+
+_LIMITS: Final = {
+    "thermal": "heat",
+    "power_brake": "power brake",
+    "hardware": "hardware",
+    "power_cap": "power cap",
+    "sync_boost": "sync boost",
+    "setting": "a setting",
+}
+"""What keeps a clock down, in words."""
+
+
+def _clocks(results: RunTables, _: Limits) -> Rows:
+    """Each GPU with its clock, and what a lower one costs its steps."""
+    clocks = results.table("clocks")
+    time_ns = pl.col("end_ns") - pl.col("start_ns")
+
+    def mean(column: str) -> pl.Expr:
+        known = pl.col(column).is_not_null()
+        return (pl.col(column) * time_ns).sum() / time_ns.filter(known).sum()
+
+    key = ["report", "process", "device"]
+    limited_by = pl.col("limited_by").drop_nulls().mode().sort().first()
+    means = ("sm_clock_mhz", "clock_pct", "power_w", "temperature_c", "limited_pct")
+    rows = (
+        clocks.group_by(key)
+        .agg(*(mean(column).fill_nan(None).alias(column) for column in means), limited_by)
+        .join(clock_drops(clocks).drop("limited_by"), on=key, how="left", nulls_equal=True)
+        .filter((pl.col("clock_pct") < CLOCK_WORTH_PCT) | pl.col("lost_pct").is_not_null())
+        .sort("lost_ns", *key, descending=[True, False, False, False], nulls_last=True)
+    )
+    return Rows(rows, len(rows))
+
+
+def _fall(row: Row) -> str:
+    """`1980 → 1530 MHz`; empty without slower steps."""
+    if row["lost_pct"] is None:
+        return ""
+    return f"{row['fast_mhz']:.0f} → {row['slow_mhz']:.0f} MHz"
+
+
+def _slow_steps(row: Row) -> str:
+    """`12 of 30`."""
+    return "" if row["lost_pct"] is None else f"{row['slow_steps']} of {row['steps']}"
+
+
+def _limited(row: Row) -> str:
+    """`power cap 92 %`."""
+    if row["limited_by"] is None:
+        return ""
+    return f"{_LIMITS[row['limited_by']]} {percent(row['limited_pct'])}"
+
+
+def _megahertz(mhz: float) -> str:
+    return f"{mhz:.0f} MHz"
+
+
+def _watts(watts: float) -> str:
+    return f"{watts:.0f} W"
+
+
+def _celsius(celsius: float) -> str:
+    return f"{celsius:.0f} °C"
 
 
 _ALIKE: Final = ["kind", "operation", "size_bytes"]
@@ -475,6 +543,24 @@ _BLOCKS: Final = (
             (figure("memory"), _memory),
             text("bound", fixed=True),
             (Column(head="note"), lambda row: FEW_SMS if row["few_sms"] else ""),
+        ),
+        hides_empty=True,
+    ),
+    BlockDeclaration(
+        table="clocks",
+        title="Clocks",
+        caption="Means; of highest: of the GPU's highest clock; lost: of the slow steps' compute",
+        rows=_clocks,
+        fields=(
+            gpu_fields,
+            measure("SM clock", "sm_clock_mhz", _megahertz),
+            measure("of highest", "clock_pct", percent),
+            measure("power", "power_w", _watts),
+            measure("temperature", "temperature_c", _celsius),
+            (words("kept down by"), _limited),
+            (words("falls"), _fall),
+            (figure("in steps"), _slow_steps),
+            measure("lost", "lost_pct", percent),
         ),
         hides_empty=True,
     ),

@@ -21,7 +21,9 @@ from nsysflow.runtime.auto.modules import (
 )
 from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
-from nsysflow.runtime.protocol import PLAIN
+from nsysflow.runtime.captures import mark_states
+from nsysflow.runtime.gpu_states import SAMPLER
+from nsysflow.runtime.protocol import CAPTURE, PLAIN
 
 __all__ = ["annotate"]
 
@@ -48,6 +50,15 @@ def annotate(torch: ModuleType) -> None:
         ranges = Ranges(torch, protocol.COLLECTOR_HERE)
         for annotate_part in _PARTS:
             annotate_part(torch, ranges)
+        _sample_gpus()
+
+
+def _sample_gpus() -> None:
+    """Sample the GPUs from now on, or get ready for it where only a window is recorded."""
+    if CAPTURE in os.environ or protocol.COLLECTOR_HERE == "kineto":
+        SAMPLER.prepare()
+    else:
+        SAMPLER.begin(mark_states)
 
 
 def _count_steps(torch: ModuleType) -> None:

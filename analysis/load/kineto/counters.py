@@ -1,0 +1,86 @@
+"""Counters in a torch.profiler trace, and the GPUs' states that `nsysflow profile` wrote beside its
+events.
+
+Kineto samples hardware counters with CUPTI (`CUPTI_PM_SAMPLING_METRICS`, 2026): each value is an
+event of phase `C`, named as CUPTI names the metric, in a process `GPU 0 Counters`. Of these the
+clocks are read. It writes neither power nor temperature.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load.kineto.document import (
+    Document,
+    Event,
+    frame_of,
+    instant_ns,
+    unquoted,
+)
+from nsysflow.analysis.load.marks import decoded_or_none, timed_gpu_states
+
+_CLOCKS: Final = {
+    "sm_clock_mhz": re.compile(r"(?:gpc|sm)__cycles_elapsed\.(?:avg|max)\.per_second"),
+    "memory_clock_mhz": re.compile(r"dram__cycles_elapsed\.(?:avg|max)\.per_second"),
+}
+"""CUPTI's names of clocks, in Hz."""
+
+_PROCESS: Final = re.compile(r"GPU (\d{1,5}) Counters")
+_MOST_HZ: Final = 1 << 36
+
+_VALUES: Final = msgspec.json.Decoder(dict[str, float])
+_BASE: Final = msgspec.json.Decoder(int)
+
+
+def gpu_states(document: Document) -> pl.DataFrame:
+    """`schema.GPU_STATES`: what we sampled, and the clocks among the counters.
+
+    Raises:
+        OddEvent: a counter has no usable time.
+    """
+    ours = timed_gpu_states(document.ours, decoded_or_none(_BASE, document.base_ns) or 0)
+    rows = [
+        _row(event, column, device, hz)
+        for event in _counters(document)
+        if (column := _clock(event)) is not None
+        and (device := _device(event)) is not None
+        and (hz := _value(event)) is not None
+    ]
+    return pl.concat([ours, frame_of(rows, schema.GPU_STATES)])
+
+
+def unread_counters(document: Document) -> Sequence[str]:
+    """The names of the counters that are not read."""
+    return sorted({str(event.name) for event in _counters(document) if _clock(event) is None})
+
+
+def _counters(document: Document) -> Iterable[Event]:
+    return (each for each in document.events if isinstance(each, Event) and each.ph == "C")
+
+
+def _clock(event: Event) -> str | None:
+    """The column of a clock; None for other counters."""
+    name = str(event.name)
+    return next((column for column, known in _CLOCKS.items() if known.fullmatch(name)), None)
+
+
+def _device(event: Event) -> int | None:
+    match = _PROCESS.fullmatch(str(event.pid))
+    number = int(match[1]) if match else unquoted(event.pid)
+    return number if type(number) is int and 0 <= number < 1 << 16 else None
+
+
+def _value(event: Event) -> float | None:
+    """The value in Hz; None if it has none, or several."""
+    values = [*(decoded_or_none(_VALUES, event.args) or {}).values()]
+    return values[0] if len(values) == 1 and 0 <= values[0] < _MOST_HZ else None
+
+
+def _row(event: Event, column: str, device: int, hz: float) -> tuple[int | None, ...]:
+    mhz = int(hz / 1e6 + 0.5)
+    values = (mhz if name == column else None for name in schema.GPU_STATES.names()[2:])
+    return instant_ns(event), device, *values

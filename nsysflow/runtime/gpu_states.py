@@ -1,0 +1,217 @@
+"""The clocks, power and temperature of the GPUs that this process uses, while it is recorded.
+
+A thread asks NVML ten times a second; ctypes leaves the GIL to the program meanwhile. Without the
+library or a permission nothing is sampled, and what a GPU does not say is left out: the program
+runs on in any case.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Optional
+
+from nsysflow.runtime.process import THIS_PROCESS, is_loader_worker
+from nsysflow.runtime.protocol import CLOCKS, KEY
+
+PERIOD_S: Final = 0.1
+
+_LIBRARY: Final = "libnvidia-ml.so.1"
+
+_LOOKS_EVERY: Final = 10
+"""After so many samples the thread looks which GPUs are in use: torch takes 0.1 ms to say it."""
+
+_FORK_WAITS_S: Final = 1.0
+"""A fork waits so long at most for a reading to end."""
+
+_SM, _MEMORY, _ON_DIE = 1, 2, 0
+"""NVML's numbers of the two clocks, and of the sensor of the temperature."""
+
+_READINGS: Final[Mapping[str, tuple[str, tuple[int, ...], type[ctypes._SimpleCData[int]]]]] = {
+    "SM clock": ("nvmlDeviceGetClockInfo", (_SM,), ctypes.c_uint),
+    "memory clock": ("nvmlDeviceGetClockInfo", (_MEMORY,), ctypes.c_uint),
+    "power": ("nvmlDeviceGetPowerUsage", (), ctypes.c_uint),
+    "temperature": ("nvmlDeviceGetTemperature", (_ON_DIE,), ctypes.c_uint),
+    "reasons": ("nvmlDeviceGetCurrentClocksThrottleReasons", (), ctypes.c_ulonglong),
+}
+"""Each reading with NVML's function, its arguments, and the type of its result."""
+
+if TYPE_CHECKING:
+    State = tuple[Optional[int], ...]
+    """The readings of a GPU in that order: MHz, MHz, mW, °C, and NVML's bits of what limits the
+    clock. None for what the GPU does not say."""
+
+    Keep = Callable[[Sequence[State]], None]
+    """Takes the GPUs' states of one instant: before each, the GPU's number in CUDA."""
+
+
+class Nvml:
+    """NVML, for readings."""
+
+    def __init__(self, library: Any) -> None:
+        """Start it.
+
+        Args:
+            library: NVML as ctypes has it.
+
+        Raises:
+            OSError: it does not answer.
+        """
+        code = library.nvmlInit_v2()
+        if code:
+            raise OSError(f"NVML error {code}")
+        self._library = library
+
+    @classmethod
+    def here(cls) -> Nvml | None:
+        """NVML of this machine; None if there is none."""
+        try:
+            return cls(ctypes.CDLL(_LIBRARY))
+        except (OSError, AttributeError):  # no driver, or one without these functions
+            return None
+
+    def gpu(self, uuid: str) -> ctypes.c_void_p | None:
+        """The handle of the GPU with that UUID, e.g. `GPU-1234…`; None if there is none."""
+        handle = ctypes.c_void_p()
+        code = self._library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
+        return None if code else handle
+
+    def first_gpu(self) -> ctypes.c_void_p | None:
+        """The handle of the first GPU; None if there is none."""
+        handle = ctypes.c_void_p()
+        code = self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
+        return None if code else handle
+
+    def readings(self, gpu: ctypes.c_void_p) -> dict[str, int | None]:
+        """The readings of a GPU now, by name."""
+        return {name: self._read(gpu, *reading) for name, reading in _READINGS.items()}
+
+    def state(self, gpu: ctypes.c_void_p) -> State:
+        """The readings of a GPU now."""
+        return tuple(self.readings(gpu).values())
+
+    def _read(
+        self,
+        gpu: ctypes.c_void_p,
+        name: str,
+        arguments: tuple[int, ...],
+        kind: type[ctypes._SimpleCData[int]],
+    ) -> int | None:
+        function = getattr(self._library, name, None)
+        value = kind()
+        if function is None or function(gpu, *arguments, ctypes.byref(value)):
+            return None
+        return value.value
+
+
+def readings_here() -> dict[str, int | None] | None:
+    """What NVML says of the first GPU of this machine, by the name of the reading; None if it does
+    not answer."""
+    nvml = Nvml.here()
+    gpu = None if nvml is None else nvml.first_gpu()
+    return None if nvml is None or gpu is None else nvml.readings(gpu)
+
+
+class Sampler:
+    """Samples the GPUs in a thread of its own, while one or more recordings run."""
+
+    def __init__(self, nvml: Callable[[], Nvml | None] = Nvml.here) -> None:
+        """Take NVML, which is asked for in the thread: to start it takes 10 ms and more."""
+        self._open = nvml
+        self._keeps: list[Keep] = []
+        self._wake = threading.Event()
+        self._pid: int | None = None
+        self._in_nvml = threading.Lock()
+        self._held = False
+
+    def prepare(self) -> None:
+        """Start the thread, if `nsysflow profile` wants it: NVML is ready then once it is needed.
+
+        A forked process has none of its parent's threads, and gets its own.
+        """
+        if CLOCKS not in os.environ or self._pid == os.getpid() or is_loader_worker():
+            return
+        if self._pid is None:
+            os.register_at_fork(
+                before=self._hold, after_in_parent=self._let_go, after_in_child=self._let_go
+            )
+        self._pid = os.getpid()
+        self._wake = threading.Event()
+        self._keeps = []
+        threading.Thread(target=self._run, name="nsysflow-clocks", daemon=True).start()
+
+    def begin(self, keep: Keep) -> None:
+        """Sample from now on, and give each sample to `keep`."""
+        self.prepare()
+        self._keeps.append(keep)
+        self._wake.set()
+
+    def end(self, keep: Keep) -> None:
+        """Sample no more for `keep`."""
+        if keep in self._keeps:
+            self._keeps.remove(keep)
+
+    def _hold(self) -> None:
+        """Let no thread be in NVML: a forked process would find its locks taken for ever."""
+        self._held = self._in_nvml.acquire(timeout=_FORK_WAITS_S)
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._in_nvml.release()
+
+    def _run(self) -> None:
+        with self._in_nvml:
+            nvml = self._open()
+        if nvml is None:
+            return
+        gpus: dict[int, ctypes.c_void_p] = {}
+        samples = 0
+        while not THIS_PROCESS.recorded:
+            self._wake.wait(PERIOD_S if self._keeps else None)
+            self._wake.clear()
+            if not self._keeps:
+                continue
+            with self._in_nvml:
+                if not gpus or samples % _LOOKS_EVERY == 0:
+                    gpus |= _handles(nvml, but=gpus)
+                states = [(number, *nvml.state(gpu)) for number, gpu in gpus.items()]
+            samples += 1
+            for keep in [*self._keeps] if states else []:
+                keep(states)
+
+
+def _handles(nvml: Nvml, but: Mapping[int, object]) -> dict[int, ctypes.c_void_p]:
+    """The GPUs on which torch holds memory, by their number in CUDA, without those of `but`."""
+    found = {}
+    with suppress(RuntimeError):  # after a failed kernel CUDA says nothing more
+        for number, uuid in _used_gpus():
+            gpu = None if number in but else nvml.gpu(uuid)
+            if gpu is not None:
+                found[number] = gpu
+    return found
+
+
+def _used_gpus() -> Iterator[tuple[int, str]]:
+    """The numbers and UUIDs of these GPUs; none before torch 2.5, which does not say the UUIDs."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return
+    for number in range(torch.cuda.device_count()):
+        if torch.cuda.memory_reserved(number):
+            uuid = getattr(torch.cuda.get_device_properties(number), "uuid", None)
+            if uuid is not None:
+                yield number, f"GPU-{uuid}"
+
+
+def mark_of(states: Sequence[State]) -> str:
+    """The text of the mark that holds these states."""
+    return json.dumps({KEY: {"gpu_states": states}}, separators=(",", ":"))
+
+
+SAMPLER: Final = Sampler()
+"""The sampler of this process."""

@@ -1,0 +1,165 @@
+"""Clocks, power and temperature over time, and what a lower clock costs (spec §25)."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from tests.oracle.accounting import Interval, Keep, parts
+from tests.oracle.report import Report, Row, os_pid
+from tests.oracle.steps import steps_of
+
+HOLD_NS = 1_000_000_000
+
+ORDER = ("thermal", "power_brake", "hardware", "power_cap", "sync_boost", "setting", "idle", "none")
+"""§25.1: the first that applies."""
+
+Held = list[tuple[Interval, Any]]
+"""The times for which values hold, with the value."""
+
+
+def held(report: Report, device: int, column: str) -> Held:
+    """§25.2: a value holds until the next one, at most 1 s."""
+    at: dict[int, list[Any]] = defaultdict(list)
+    for state in report.trace.gpu_states:
+        value = getattr(state, column)
+        if state.device == device and value is not None:
+            at[state.time_ns].append(value)
+    times = sorted(at)
+    found = []
+    for index, start in enumerate(times):
+        end = min([start + HOLD_NS, *times[index + 1 : index + 2]])
+        values = at[start]
+        value = min(values, key=ORDER.index) if column == "limit" else max(values)
+        found.append(((start, end), value))
+    return found
+
+
+def within(of: Held, start_ns: int, end_ns: int) -> list[tuple[Any, int]]:
+    """The values that hold in a stretch, each with how long."""
+    shares = [(value, min(end, end_ns) - max(start, start_ns)) for (start, end), value in of]
+    return [(value, ns) for value, ns in shares if ns > 0]
+
+
+def mean(shares: Iterable[tuple[int, int]]) -> Fraction | None:
+    """§25.2: weighed by time; None where nothing holds."""
+    known = [*shares]
+    whole = sum(ns for _, ns in known)
+    return Fraction(sum(value * ns for value, ns in known), whole) if whole else None
+
+
+def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§25.3: a row per step, and per window of a GPU without steps."""
+    if not report.trace.gpu_states:
+        return []
+    windows = report.windows if keep is None else keep
+    steps = steps_of(report)
+    pieces = [
+        *((step.device, step.process, step.index, step.start_ns, step.end_ns) for step in steps),
+        *(
+            (device, None, None, *window)
+            for device in report.devices
+            if device not in {step.device for step in steps}
+            for window in windows.get(device, [])
+        ),
+    ]
+    rows = [row_of(report, *piece) for piece in pieces]
+    return [row for row in rows if row is not None]
+
+
+def row_of(
+    report: Report, device: int, process: int | None, step: int | None, start_ns: int, end_ns: int
+) -> Row | None:
+    """One row; None where no value holds."""
+    shares = {
+        column: within(held(report, device, column), start_ns, end_ns)
+        for column in ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "limit")
+    }
+    if not any(shares.values()):
+        return None
+    clock = mean(shares["sm_clock_mhz"])
+    readings = [value for value, _ in shares["sm_clock_mhz"]]
+    highest = max(
+        (
+            state.sm_clock_mhz
+            for state in report.trace.gpu_states
+            if state.device == device and state.sm_clock_mhz is not None
+        ),
+        default=None,
+    )
+    limits: Counter[str] = Counter()
+    for value, ns in shares["limit"]:
+        limits[value] += ns
+    limiting = {name: ns for name, ns in limits.items() if name not in ("idle", "none")}
+    longest = max(limiting, key=lambda name: (limiting[name], -ORDER.index(name)), default=None)
+    window = [(start_ns, end_ns)] if end_ns > start_ns else []
+    return {
+        "report": report.trace.report,
+        "process": None if process is None else os_pid(process),
+        "device": device,
+        "step": step,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "sm_clock_mhz": number(clock),
+        "lowest_mhz": min(readings, default=None),
+        "highest_mhz": max(readings, default=None),
+        "clock_pct": number(100 * clock / highest) if clock is not None and highest else None,
+        "memory_clock_mhz": number(mean(shares["memory_clock_mhz"])),
+        "power_w": number(mean(shares["power_w"])),
+        "temperature_c": number(mean(shares["temperature_c"])),
+        "limited_by": longest,
+        "limited_pct": 100 * sum(limiting.values()) / sum(limits.values()) if limits else None,
+        "compute_ns": parts([report.ops[i] for i in report.on(device)], window)["compute_ns"],
+    }
+
+
+def number(value: Fraction | None) -> float | None:
+    """As a float."""
+    return None if value is None else float(value)
+
+
+def drops(rows: list[Row]) -> list[Row]:
+    """§25.4: what a lower clock costs, of the rows of clocks of judged steps."""
+    steps: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["step"] is not None and row["sm_clock_mhz"] is not None:
+            steps[row["report"], row["process"], row["device"]].append(row)
+    found = []
+    for (report, process, device), mine in sorted(steps.items()):
+        mine.sort(key=lambda row: (row["compute_ns"], row["step"]))
+        fast = mine[: ceil(len(mine) / 4)]
+        r, c, d = (
+            sum(map(Fraction, values)) / len(fast)
+            for values in (
+                [row["sm_clock_mhz"] for row in fast],
+                [row["compute_ns"] for row in fast],
+                [row["end_ns"] - row["start_ns"] for row in fast],
+            )
+        )
+        slow, lost = [], []
+        for row in mine:
+            clock, compute = Fraction(row["sm_clock_mhz"]), row["compute_ns"]
+            duration = row["end_ns"] - row["start_ns"]
+            if clock <= Fraction(98, 100) * r and compute > c and duration > d:
+                slow.append(row)
+                lost.append(min(compute * (1 - clock / r), compute - c, duration - d))
+        if slow and len(mine) >= 5:
+            by = Counter(row["limited_by"] for row in slow if row["limited_by"] is not None)
+            found.append(
+                {
+                    "report": report,
+                    "process": process,
+                    "device": device,
+                    "steps": len(mine),
+                    "slow_steps": len(slow),
+                    "fast_mhz": float(r),
+                    "slow_mhz": sum(row["sm_clock_mhz"] for row in slow) / len(slow),
+                    "lost_ns": float(sum(lost) / len(mine)),
+                    "lost_pct": float(100 * sum(lost) / sum(row["compute_ns"] for row in slow)),
+                    "limited_by": max(
+                        by, key=lambda name: (by[name], -ORDER.index(name)), default=None
+                    ),
+                }
+            )
+    return found
