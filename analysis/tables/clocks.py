@@ -163,6 +163,34 @@ def _limits(parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+LIMITS: Final = {
+    "thermal": "heat",
+    "power_brake": "power brake",
+    "hardware": "hardware",
+    "power_cap": "power cap",
+    "sync_boost": "sync boost",
+    "setting": "a setting",
+}
+"""What keeps a clock down, in words."""
+
+
+def clock_means(clocks: pl.DataFrame) -> pl.DataFrame:
+    """A row per `report`, `process` and `device` of rows of CLOCKS: `sm_clock_mhz`, `clock_pct`,
+    `power_w`, `temperature_c` and `limited_pct` weighed by the length of the rows, the sum of
+    `compute_ns`, and the `limited_by` of most rows."""
+    time_ns = pl.col("end_ns") - pl.col("start_ns")
+    columns = ("sm_clock_mhz", "clock_pct", "power_w", "temperature_c", "limited_pct")
+    means = [
+        ((pl.col(name) * time_ns).sum() / time_ns.filter(pl.col(name).is_not_null()).sum())
+        .fill_nan(None)
+        .alias(name)
+        for name in columns
+    ]
+    limited_by = pl.col("limited_by").drop_nulls().mode().sort().first()
+    keys = ["report", "process", "device"]
+    return clocks.group_by(keys).agg(*means, pl.col("compute_ns").sum(), limited_by).sort(keys)
+
+
 FEWEST_STEPS: Final = 5
 """Of fewer steps a quarter is one, which may be fast by chance."""
 
@@ -242,8 +270,8 @@ TABLES: Final = (
         full_rows=10,
         filled_by="record with nsysflow profile, which samples the clocks of NVIDIA's GPUs",
         shown=(
-            "device step sm_clock_mhz clock_pct power_w temperature_c limited_by limited_pct "
-            "compute_ns lowest_mhz highest_mhz memory_clock_mhz report process"
+            "device step sm_clock_mhz compute_ns clock_pct power_w temperature_c limited_by "
+            "limited_pct lowest_mhz highest_mhz memory_clock_mhz report process"
         ),
     ),
 )

@@ -5,6 +5,7 @@ from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
     load_imbalance,
@@ -82,6 +83,7 @@ RULES: Final[tuple[Rule, ...]] = (
     managed_memory,
     dependency_wait,
     profiler_overhead,
+    clock_drop,
     *GPU_RULES,
 )
 """All rules. Their order only decides between findings that save the same."""

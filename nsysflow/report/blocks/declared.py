@@ -9,7 +9,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.tables.clocks import clock_drops
+from nsysflow.analysis.tables.clocks import LIMITS, clock_drops, clock_means
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.fields import (
@@ -166,32 +166,13 @@ def _memory(row: Row) -> str:
 CLOCK_WORTH_PCT: Final = 95
 """A page shows the clocks if a GPU ran below this share of its highest one, or lost time by it."""
 
-_LIMITS: Final = {
-    "thermal": "heat",
-    "power_brake": "power brake",
-    "hardware": "hardware",
-    "power_cap": "power cap",
-    "sync_boost": "sync boost",
-    "setting": "a setting",
-}
-"""What keeps a clock down, in words."""
-
 
 def _clocks(results: RunTables, _: Limits) -> Rows:
     """Each GPU with its clock, and what a lower one costs its steps."""
     clocks = results.table("clocks")
-    time_ns = pl.col("end_ns") - pl.col("start_ns")
-
-    def mean(column: str) -> pl.Expr:
-        known = pl.col(column).is_not_null()
-        return (pl.col(column) * time_ns).sum() / time_ns.filter(known).sum()
-
     key = ["report", "process", "device"]
-    limited_by = pl.col("limited_by").drop_nulls().mode().sort().first()
-    means = ("sm_clock_mhz", "clock_pct", "power_w", "temperature_c", "limited_pct")
     rows = (
-        clocks.group_by(key)
-        .agg(*(mean(column).fill_nan(None).alias(column) for column in means), limited_by)
+        clock_means(clocks)
         .join(clock_drops(clocks).drop("limited_by"), on=key, how="left", nulls_equal=True)
         .filter((pl.col("clock_pct") < CLOCK_WORTH_PCT) | pl.col("lost_pct").is_not_null())
         .sort("lost_ns", *key, descending=[True, False, False, False], nulls_last=True)
@@ -215,7 +196,7 @@ def _limited(row: Row) -> str:
     """`power cap 92 %`."""
     if row["limited_by"] is None:
         return ""
-    return f"{_LIMITS[row['limited_by']]} {percent(row['limited_pct'])}"
+    return f"{LIMITS[row['limited_by']]} {percent(row['limited_pct'])}"
 
 
 def _megahertz(mhz: float) -> str:

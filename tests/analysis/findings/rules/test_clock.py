@@ -1,0 +1,131 @@
+"""`clock-drop`: what a lower clock costs, and why it is lower."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.clock import clock_drop
+from nsysflow.analysis.trace import Trace
+from tests import tiny
+from tests.oracle.model import Device, GpuState, PlainTrace, to_trace
+
+MS: Final = 1_000_000
+
+STEPS: Final = 30
+
+Clock = Callable[[int], int]
+
+
+def run(clock: Clock, *, limit: str = "none", memory_bound: bool = False) -> PlainTrace:
+    """Steps that compute 50 ms at 1980 MHz, and wait; the clock is read once in each."""
+    rows: list[tiny.Row] = []
+    states = []
+    at = 0
+    for step in range(STEPS):
+        mhz = clock(step)
+        compute = 50 * MS if memory_bound else 50 * MS * 1980 // mhz
+        length = compute + MS
+        rows += [tiny.opened(at, at + length, "step"), tiny.launch(at + 1, at + 2, step + 1)]
+        rows.append(tiny.kernel(at + 3, at + 3 + compute, step + 1))
+        why = limit if mhz < 1980 else "none"
+        states.append(GpuState(at, 0, mhz, 2619, 700, 80, why))
+        at += length
+    return replace(tiny.plain_of(*rows), gpu_states=tuple(states))
+
+
+def falls(step: int) -> int:
+    return 1980 if step < 15 else 1530
+
+
+def subject(trace: PlainTrace) -> JudgedReport:
+    return JudgedReport(nsysflow.analyze(to_trace(trace), replace(tiny.AS_RECORDED, skip=0)))
+
+
+def asked(trace: PlainTrace) -> Finding | None:
+    return next(clock_drop(subject(trace)), None)
+
+
+def planned(trace: Trace) -> list[Valued]:
+    """The findings of the rule in a whole plan."""
+    found = nsysflow.analyze(trace, tiny.AS_RECORDED).found
+    return [each for each in found.valued if each.finding.rule == "clock-drop"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said", "first"),
+    [
+        ("power_cap", " (power cap)", "see the power limit"),
+        ("thermal", " (heat)", "cool it"),
+        ("none", "", "see what NVML says while it runs"),
+    ],
+)
+def test_steps_that_are_slower_at_a_lower_clock_cost_what_they_lost(
+    limit: str, said: str, first: str
+) -> None:
+    finding = asked(run(falls, limit=limit))
+    assert finding is not None
+    assert finding.title == f"the GPU's clock falls from 1980 to 1530 MHz in 14 of 29 steps{said}"
+    assert finding.change[0].startswith(first)
+    lost_ns = (50 * MS * 1980 // 1530 - 50 * MS) * 14 // 29
+    assert finding.size_ns == finding.at_most_ns == pytest.approx(lost_ns, rel=1e-3)
+    assert finding.evidence[0].startswith("clock 1980 → 1530 MHz: 23 % of these steps' compute")
+    assert "700 W, 80 °C" in finding.evidence[1]
+    (valued,) = planned(to_trace(run(falls, limit=limit)))
+    assert (valued.low_ns, valued.finding.method) == (0, "bound")
+    assert 0.9 * lost_ns < valued.high_ns <= 1.1 * lost_ns
+
+
+@pytest.mark.parametrize(
+    ("clock", "more"),
+    [
+        (lambda step: 1980, {}),
+        (lambda step: 1980 - 15 * (step % 2), {}),
+        (falls, {"memory_bound": True}),
+        (lambda step: 1200 + 26 * min(step, 30), {"memory_bound": True}),
+        (lambda step: 1530, {"limit": "power_cap"}),
+    ],
+)
+def test_a_clock_that_slows_no_step_is_no_finding(clock: Clock, more: dict[str, object]) -> None:
+    assert asked(run(clock, **more)) is None  # type: ignore[arg-type]
+
+
+def with_peak(trace: PlainTrace) -> PlainTrace:
+    """The same, once seen at 1980 MHz before its first step."""
+    return replace(trace, gpu_states=(GpuState(-5_000 * MS, 0, 1980), *trace.gpu_states))
+
+
+@pytest.mark.parametrize(
+    ("limit", "title"),
+    [
+        ("thermal", "heat holds the GPU's clock at 1530 of 1980 MHz"),
+        ("power_brake", "power brake holds the GPU's clock at 1530 of 1980 MHz"),
+        ("hardware", "hardware holds the GPU's clock at 1530 of 1980 MHz"),
+        ("power_cap", None),
+        ("setting", None),
+        ("idle", None),
+    ],
+)
+def test_a_clock_that_a_fault_holds_down_is_a_bound(limit: str, title: str | None) -> None:
+    trace = with_peak(run(lambda step: 1530, limit=limit))
+    finding = asked(trace)
+    assert (finding and finding.title) == title
+    for valued in planned(to_trace(trace)):
+        step_ns = 50 * MS * 1980 // 1530
+        assert valued.high_ns == pytest.approx(step_ns * (1 - 1530 / 1980), rel=0.02)
+        assert valued.low_ns == 0
+
+
+def test_windows_without_steps_may_be_held_down_too() -> None:
+    states: Sequence[GpuState] = (GpuState(0, 0, 1980), GpuState(1, 0, 1530, limit="thermal"))
+    ran = tiny.plain_of(tiny.launch(0, 1, 1), tiny.kernel(2, 500 * MS, 1))
+    trace = replace(ran, gpu_states=(*states,), devices=DEVICES)
+    (valued,) = planned(to_trace(trace))
+    assert valued.finding.title == "heat holds the GPU's clock at 1530 of 1980 MHz"
+
+
+DEVICES: Final = (Device(0, "NVIDIA H200", "GPU-0", 132, 4_814_304_000_000),)
