@@ -61,6 +61,7 @@ class Track:
         kinds: `steady`, `one-off`, or `start-up` where `--steps` took it; None likewise.
         duration_ns: per step.
         rows: what they consist of.
+        sm_clock_mhz: the GPU's mean clock over these steps; None where it is not known.
     """
 
     report: str
@@ -73,6 +74,7 @@ class Track:
     kinds: Sequence[str | None]
     duration_ns: Sequence[int]
     rows: Sequence[Row]
+    sm_clock_mhz: float | None = None
 
     @property
     def has_steps(self) -> bool:

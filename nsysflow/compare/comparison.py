@@ -22,6 +22,12 @@ LEAST_COMMON_PHASES: Final = 2
 INFLATION_POINTS: Final = 10
 """A difference this large in what the profiler adds gets a remark."""
 
+LEAST_CLOCK: Final = 0.02
+"""Clocks go by steps of 15 MHz, and vary by one or two without a reason (spec §25.4)."""
+
+LEAST_COMPUTE: Final = 0.01
+"""Kernels whose time changed by less need no reason."""
+
 _AUTOMATIC: Final = {
     *("data", "forward", "loss", "backward", "clip_grad", "optimizer", "zero_grad", "save"),
     *("compile", "prefill", "decode"),
@@ -120,6 +126,41 @@ def _same_phases(base: Track, new: Track) -> bool:
 def remarks(base: Sequence[Capture], new: Sequence[Capture]) -> list[str]:
     """Remarks on the comparison, one sentence each."""
     return [*_profiled_otherwise(base, new)]
+
+
+def other_clock(base: Sequence[Capture], new: Sequence[Capture], bridge: Bridge) -> Iterator[str]:
+    """A remark if kernels took another time at another clock: what that explains (spec §18.21)."""
+    ours, theirs = (_clock_mhz(side) for side in (base, new))
+    compute = [part.change for part in bridge.parts if part.part == "compute"]
+    base_ns, new_ns = (sum(getattr(one, side) for one in compute) for side in ("base_ns", "new_ns"))
+    change_ns = sum(one.change_ns for one in compute)
+    if not ours or not theirs or abs(theirs / ours - 1) <= LEAST_CLOCK:
+        return
+    if abs(change_ns) < LEAST_COMPUTE * base_ns:
+        return
+    differ = f"Runs differ by their clock: {ours:.0f} and {theirs:.0f} MHz"
+    how = "longer" if change_ns > 0 else "shorter"
+    explained_ns = round(new_ns * (1 - theirs / ours))
+    if (explained_ns > 0) == (change_ns > 0):
+        explained_ns = min(abs(explained_ns), abs(change_ns))
+        left_ns = abs(change_ns) - explained_ns
+        yield (
+            f"{differ}. That explains up to {duration(explained_ns)} of the"
+            f" {duration(abs(change_ns))} by which kernels take {how}; {duration(left_ns)} are left"
+        )
+    else:
+        at_one_ns = abs(change_ns) + abs(explained_ns)
+        yield (
+            f"{differ}. Kernels take {duration(abs(change_ns))} {how} in spite of it; at one clock"
+            f" that would be up to {duration(at_one_ns)}"
+        )
+
+
+def _clock_mhz(side: Sequence[Capture]) -> float | None:
+    """The median of the runs' mean clocks; None where none is known."""
+    known = [capture.slowest.sm_clock_mhz for capture in side]
+    clocks = [mhz for mhz in known if mhz is not None]
+    return median(clocks) if clocks else None
 
 
 def _profiled_otherwise(base: Sequence[Capture], new: Sequence[Capture]) -> Iterator[str]:
@@ -224,13 +265,14 @@ class Comparison:
 def compared(base: Sequence[Capture], new: Sequence[Capture]) -> Comparison:
     """Compare two sides, of one capture or more each."""
     sides = [Side([capture.slowest for capture in captures]) for captures in (base, new)]
+    bridge = bridge_between(*sides)
     return Comparison(
         base=base,
         new=new,
         obstacles=obstacles(base, new),
-        remarks=remarks(base, new),
+        remarks=[*remarks(base, new), *other_clock(base, new, bridge)],
         change=change_of(sides[0].runs, sides[1].runs),
-        bridge=bridge_between(*sides),
+        bridge=bridge,
         tracks=_by_track(base, new),
     )
 

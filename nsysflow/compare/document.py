@@ -63,6 +63,7 @@ class _Track(msgspec.Struct):
     kinds: list[Literal["steady", "one-off", "start-up"] | None]
     duration_ns: list[_Figure]
     rows: list[_Row]
+    sm_clock_mhz: float | None = None
 
 
 class _Series(msgspec.Struct):

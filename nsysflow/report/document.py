@@ -14,6 +14,7 @@ import nsysflow
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import Rules
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
+from nsysflow.analysis.tables.clocks import clock_means
 from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.compare.document import SCHEMA_VERSION
@@ -65,7 +66,7 @@ def series_json(results: Results) -> str:
     parts = pl.concat([_compared_parts(each) for each in results.analyses])
     names = parts[["name", "short_name"]].unique("name", keep="first", maintain_order=True)
     number = {name: at for at, name in enumerate(names["name"])}
-    gpus, ranges = _gpus(results), _step_ranges(results)
+    gpus, ranges, clocks = _gpus(results), _step_ranges(results), _clocks(results)
     tracks = []
     for (report, process, device), rows in parts.group_by(*_TRACK, maintain_order=True):
         track = {
@@ -74,6 +75,7 @@ def series_json(results: Results) -> str:
             "device": device,
             "gpu": gpus.get((report, device)),
             **ranges.get((report, process), _NO_STEPS),
+            **clocks.get((report, process, device), {}),
         }
         tracks.append(_track(track, rows, number))
     named = [json.dumps(row, ensure_ascii=False) for row in names.rows(named=True)]
@@ -104,12 +106,25 @@ def _step_ranges(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     return {tuple(row[:2]): dict(zip(_NO_STEPS, row[2:], strict=True)) for row in ranges.rows()}
 
 
+def _clocks(results: Results) -> dict[tuple[Any, ...], dict[str, float]]:
+    """The mean clock over the steps that are compared, where it is known, by report, process and
+    GPU."""
+    means = pl.concat(clock_means(_compared(each, each.clocks)) for each in results.analyses)
+    known = means.select(*_TRACK, "sm_clock_mhz").drop_nulls("sm_clock_mhz").rows()
+    return {tuple(key): {"sm_clock_mhz": round(mhz, _DECIMALS)} for *key, mhz in known}
+
+
 def _compared_parts(tables: ReportTables) -> pl.DataFrame:
     """The STEP_PARTS of the steps that are compared, with `kind_of_step`, and of whole windows."""
+    return _compared(tables, tables.step_parts)
+
+
+def _compared(tables: ReportTables, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the steps that are compared, with `kind_of_step`, and of whole windows."""
     key = ["process", "device", "step"]
     kind = pl.col("kind").cast(pl.String).alias("kind_of_step")
     steps = run_steps(tables).select(*key, kind)
-    rows = tables.step_parts.join(steps, on=key, how="left", maintain_order="left")
+    rows = rows.join(steps, on=key, how="left", maintain_order="left")
     return rows.filter(pl.col("step").is_null() | pl.col("kind_of_step").is_not_null())
 
 
