@@ -1,6 +1,6 @@
 """Operators with their shapes: FLOPs, bytes, and how near they come to the roofline (spec §24)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -16,8 +16,9 @@ from nsysflow.analysis.events.operators import (
 from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
+from nsysflow.analysis.tables.clocks import mean_clocks
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
-from nsysflow.base.peaks import MEMORY, PEAKS
+from nsysflow.base.peaks import MEMORY, PEAKS, PER_CYCLE, Unit
 
 OPERATORS: Final = TableSchema(
     """One row per process, device, operator, shapes, dtype and work of a call. A kernel belongs to
@@ -67,7 +68,8 @@ OPERATORS: Final = TableSchema(
             "roofline_pct",
             pl.Float64(),
             "the time that the GPU needs at its peak or its bandwidth, whichever is longer, over "
-            "the kernels' time; above 100 where tensors stay in its cache",
+            "the kernels' time; the peak is that at the mean clock, where it was sampled; above "
+            "100 where tensors stay in its cache",
         ),
     ],
 )
@@ -115,7 +117,7 @@ def operator_table(view: View) -> pl.DataFrame:
         .agg(sums)
         .join(gpu_rates(view), on="device", how="left")
         .with_columns(os_pid(pl.col("process")).alias("process"), _unit())
-        .join(gpu_peaks(), on=["gpu", "unit"], how="left")
+        .join(gpu_peaks(view), on=["device", "unit"], how="left")
         .with_columns(*_measures())
         .with_columns(
             percent(pl.max_horizontal("compute_ns", "memory_ns"), pl.col("per_call_ns"))
@@ -182,10 +184,29 @@ def gpu_rates(view: View) -> pl.DataFrame:
     ).join(kernels.agg(ns.sum().alias("device_ns")).collect(), on="device")
 
 
-def gpu_peaks() -> pl.DataFrame:
-    """`gpu`, `unit`, `peak_per_s`."""
-    rows = [(gpu, unit, peak) for gpu, units in PEAKS.items() for unit, peak in units.items()]
-    schema = {"gpu": pl.String(), "unit": pl.String(), "peak_per_s": pl.Float64()}
+def gpu_peaks(view: View) -> pl.DataFrame:
+    """`device`, `unit`, `peak_per_s`: at the GPU's mean clock, where that, its multiprocessors and
+    what they do in a cycle are known; else the peak that its maker states."""
+    stated, per_cycle = (_by_unit(rates, name) for rates, name in _RATES)
+    devices = view.trace.devices.unique("device", keep="first")
+    clocked = 1e6 * pl.col("sm_clock_mhz") * pl.col("sm_count") * pl.col("flops_per_cycle")
+    clocked = pl.when(clocked > 0).then(clocked)
+    return (
+        devices.select("device", "sm_count", gpu="name")
+        .join(mean_clocks(view), on="device", how="left")
+        .join(stated, on="gpu")
+        .join(per_cycle, on=["gpu", "unit"], how="left")
+        .select("device", "unit", pl.coalesce(clocked, "stated_per_s").alias("peak_per_s"))
+    )
+
+
+_RATES: Final = ((PEAKS, "stated_per_s"), (PER_CYCLE, "flops_per_cycle"))
+
+
+def _by_unit(rates: Mapping[str, Mapping[Unit, float]], name: str) -> pl.DataFrame:
+    """`gpu`, `unit` and a rate of that name."""
+    rows = [(gpu, unit, rate) for gpu, units in rates.items() for unit, rate in units.items()]
+    schema = {"gpu": pl.String(), "unit": pl.String(), name: pl.Float64()}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 

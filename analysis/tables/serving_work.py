@@ -149,7 +149,7 @@ def _known_work(view: View, steps: pl.DataFrame) -> pl.DataFrame:
         .with_columns(*_of_step())
         .filter(both & (pl.col("ns") > 0))
         .join(gpu_rates(view), on="device", how="left")
-        .join(gpu_peaks(), on=["gpu", "unit"], how="left")
+        .join(gpu_peaks(view), on=["device", "unit"], how="left")
         .with_columns(
             (1e9 * pl.col("flops") / pl.col("peak_per_s")).alias("compute_ns"),
             (1e9 * pl.col("bytes") / pl.col("memory_per_s")).alias("memory_ns"),

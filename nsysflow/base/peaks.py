@@ -178,6 +178,58 @@ def peak_flops(gpu: str, unit: Unit) -> float | None:
     return PEAKS.get(gpu, {}).get(unit)
 
 
+_AMPERE: Final[Mapping[Unit, int]] = {"float32": 128, "tf32": 1_024, "bf16": 2_048, "fp16": 2_048}
+_HOPPER: Final[Mapping[Unit, int]] = {
+    "float32": 256,
+    "tf32": 2_048,
+    "bf16": 4_096,
+    "fp16": 4_096,
+    "fp8": 8_192,
+}
+_BLACKWELL: Final[Mapping[Unit, int]] = {
+    "float32": 256,
+    "tf32": 4_096,
+    "bf16": 8_192,
+    "fp16": 8_192,
+    "fp8": 16_384,
+}
+_WORKSTATION: Final[Mapping[Unit, int]] = {
+    "float32": 256,
+    "tf32": 512,
+    "bf16": 1_024,
+    "fp16": 1_024,
+    "fp8": 2_048,
+}
+_GEFORCE: Final[Mapping[Unit, int]] = {
+    "float32": 256,
+    "tf32": 256,
+    "bf16": 512,
+    "fp16": 512,
+    "fp8": 1_024,
+}
+
+PER_CYCLE: Final[Mapping[str, Mapping[Unit, int]]] = {
+    "NVIDIA H200": _HOPPER,
+    "NVIDIA H100 80GB HBM3": _HOPPER,
+    "NVIDIA H100 PCIe": _HOPPER,
+    "NVIDIA H100 NVL": _HOPPER,
+    "NVIDIA A100-SXM4-80GB": _AMPERE,
+    "NVIDIA A100-SXM4-40GB": _AMPERE,
+    "NVIDIA A100 80GB PCIe": _AMPERE,
+    "NVIDIA A100-PCIE-40GB": _AMPERE,
+    "NVIDIA B200": _BLACKWELL,
+    "NVIDIA GB200": _BLACKWELL,
+    "NVIDIA B300 SXM6 AC": _BLACKWELL,
+    "NVIDIA L40S": _WORKSTATION,
+    "NVIDIA A10": _WORKSTATION,
+    "NVIDIA GeForce RTX 4090": _GEFORCE,
+    "NVIDIA GeForce RTX 5090": _GEFORCE,
+    "NVIDIA RTX PRO 6000 Blackwell Workstation Edition": _WORKSTATION,
+}
+"""The FLOPs of a multiprocessor in a cycle, dense, of the GPUs whose clock is sampled. With the
+number of multiprocessors they give the peaks above at the clocks that the makers take: an H100
+SXM's 132 at 1,830 MHz, and 1,980 MHz for float32."""
+
 NVLINK: Final[Mapping[str, float]] = {
     "NVIDIA H200": 450e9,
     "NVIDIA H100 80GB HBM3": 450e9,

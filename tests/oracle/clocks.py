@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from nsysflow.base.peaks import PER_CYCLE, Unit, peak_flops
 from tests.oracle.accounting import Interval, Keep, parts
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.steps import steps_of
@@ -163,3 +164,19 @@ def drops(rows: list[Row]) -> list[Row]:
                 }
             )
     return found
+
+
+def peak_of(report: Report, device: int, unit: Unit) -> float | None:
+    """§24.6: the peak at the mean clock over the windows, where that is known; else the stated."""
+    gpu = next((each for each in report.trace.devices if each.device == device), None)
+    name = "" if gpu is None or gpu.name is None else gpu.name
+    stated = peak_flops(name, unit)
+    shares = [
+        share
+        for window in report.windows.get(device, [])
+        for share in within(held(report, device, "sm_clock_mhz"), *window)
+    ]
+    clock, rate = mean(shares), PER_CYCLE.get(name, {}).get(unit)
+    if gpu is None or stated is None or not clock or not rate or not gpu.sm_count:
+        return stated
+    return float(clock * 1_000_000 * gpu.sm_count * rate)

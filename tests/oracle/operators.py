@@ -8,8 +8,9 @@ from itertools import zip_longest
 from math import prod
 from typing import Any, Final
 
-from nsysflow.base.peaks import MEMORY, peak_flops
+from nsysflow.base.peaks import MEMORY
 from tests.oracle.accounting import is_comm
+from tests.oracle.clocks import peak_of
 from tests.oracle.model import Op, Operator, OperatorShape
 from tests.oracle.report import Report, Row, os_pid
 
@@ -293,7 +294,7 @@ def row_of(
     unit = None if least is None else unit_of(rows, tf32_ns, total_ns)
     name = "" if gpu is None or gpu.name is None else gpu.name
     bandwidth = None if gpu is None else gpu.memory_bytes_per_s or MEMORY.get(name)
-    peak = None if unit is None else peak_flops(name, unit)  # type: ignore[arg-type]
+    peak = None if unit is None else peak_of(report, device, unit)  # type: ignore[arg-type]
     compute_s = 0.0 if least is None else None if peak is None else least / peak
     memory_s = None if moved is None or bandwidth is None else moved / bandwidth
     limit = share = None

@@ -7,7 +7,8 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
-from nsysflow.base.peaks import MEMORY, peak_flops
+from nsysflow.base.peaks import MEMORY
+from tests.oracle.clocks import peak_of
 from tests.oracle.model import Op, Operator, OperatorShape
 from tests.oracle.operators import SIZES, link_of, tensors, unit_of, work_of
 from tests.oracle.report import Report, Row, os_pid
@@ -105,7 +106,7 @@ def call_of(
     gpu = next((each for each in report.trace.devices if each.device == step.device), None)
     named = "" if gpu is None or gpu.name is None else gpu.name
     bandwidth = None if gpu is None else gpu.memory_bytes_per_s or MEMORY.get(named)
-    peak = None if unit is None else peak_flops(named, unit)  # type: ignore[arg-type]
+    peak = None if unit is None else peak_of(report, step.device, unit)  # type: ignore[arg-type]
     return {
         "ns": ns,
         "flops": count * each,

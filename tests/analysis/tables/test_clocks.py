@@ -10,11 +10,21 @@ import pytest
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.clocks import CLOCKS, DROPS, clock_drops
+from nsysflow.analysis.tables.operators import OPERATORS
 from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import rows_of
 from tests.oracle.clocks import drops
-from tests.oracle.model import GpuState, PlainTrace, to_trace
-from tests.tiny import Row, kernel, launch, opened, plain_of
+from tests.oracle.model import (
+    Device,
+    GpuState,
+    Operator,
+    OperatorShape,
+    PlainTrace,
+    to_trace,
+)
+from tests.oracle.operators import operators
+from tests.oracle.report import Report
+from tests.tiny import PROCESS, Row, kernel, launch, opened, plain_of
 
 MS: Final = 1_000_000
 
@@ -155,3 +165,33 @@ def test_a_falling_clock_costs_its_share_of_the_slow_steps_and_no_more_than_they
     assert costs["more to do"] == [pytest.approx(1900 * (1 - 1900 / 1980) / 2)]
     for name in ("no faster at a higher clock", "the host is the limit", "within its noise"):
         assert costs[name] == []
+
+
+def product(*states: GpuState, sms: int | None = 132, gpu: str = "NVIDIA H200") -> float:
+    """Share of the roofline of a product of 8192 x 8192 x 8192 in bf16 that takes 1 ms."""
+    ran = plain_of(launch(0, 1, 1), kernel(0, MS, 1))
+    dims, types = "[[8192, 8192], [8192, 8192]]", '["c10::BFloat16", "c10::BFloat16"]'
+    trace = replace(
+        ran,
+        operators=(Operator(PROCESS, 1, 1, OperatorShape("aten::mm", dims, types)),),
+        devices=(Device(0, gpu, "GPU-0", sms, 4_814_304_000_000),),
+        gpu_states=states,
+    )
+    found = nsysflow.analyze(to_trace(trace)).operators
+    assert rows_of(found.to_dicts(), OPERATORS.names()) == rows_of(
+        operators(Report(trace)), OPERATORS.names()
+    )
+    return float(found["roofline_pct"][0])
+
+
+def test_the_roofline_is_at_the_mean_clock_where_that_is_known() -> None:
+    flops = 2 * 8192**3
+    stated = 100 * flops / 989.4e12 * 1e3
+    for more in (product(), product(clock(0, 1530), sms=None), product(clock(0, 0))):
+        assert more == pytest.approx(stated)
+    at_clock = 100 * flops / (132 * 4096 * 1530e6) * 1e3
+    assert product(clock(0, 1530)) == pytest.approx(at_clock)
+    twice = product(clock(-1, 1980), GpuState(MS // 2, 0, 1530))
+    assert twice == pytest.approx(100 * flops / (132 * 4096 * 1755e6) * 1e3)
+    other = product(clock(0, 1530), gpu="NVIDIA A100-SXM4-80GB", sms=108)
+    assert other == pytest.approx(100 * flops / (108 * 2048 * 1530e6) * 1e3)
