@@ -54,22 +54,19 @@ _FREE: Final = tuple(CLOCK_LIMIT.categories.to_list().index(name) for name in ("
 
 def clock_table(view: View) -> pl.DataFrame:
     """The CLOCKS table."""
-    events = view.events
-    states = events.trace.gpu_states.join(events.devices, on="device")
+    events, states = view.events, _readings(view.events)
     if states.is_empty():
         return CLOCKS.to_frame()
     pieces = _pieces(view)
     found = pieces.drop("start", "end").join(_highest(states), on="device_no", how="left")
-    clocks = _within(pieces, states, "sm_clock_mhz", events)
+    parts = {column: _within(pieces, states, column, events) for column in (*_MEANS, "limit")}
+    clock = pl.col("value")
     for rows in (
-        *(
-            _means(_within(pieces, states, column, events)).rename({"mean": column})
-            for column in _MEANS
-        ),
-        clocks.group_by("piece").agg(
-            pl.col("value").min().alias("lowest_mhz"), pl.col("value").max().alias("highest_mhz")
-        ),
-        _limits(_within(pieces, states, "limit", events)),
+        *(_means(parts[column]).rename({"mean": column}) for column in _MEANS),
+        parts["sm_clock_mhz"]
+        .group_by("piece")
+        .agg(clock.min().alias("lowest_mhz"), clock.max().alias("highest_mhz")),
+        _limits(parts["limit"]),
     ):
         found = found.join(rows, on="piece", how="left")
     known = pl.any_horizontal(pl.col(*_MEANS, "limited_pct").is_not_null())
@@ -87,8 +84,7 @@ def clock_table(view: View) -> pl.DataFrame:
 def mean_clocks(view: View) -> pl.DataFrame:
     """`device`, `sm_clock_mhz`: the mean clock of each GPU over the view's windows, where it is
     known."""
-    events = view.events
-    states = events.trace.gpu_states.join(events.devices, on="device")
+    events, states = view.events, _readings(view.events)
     windows = view.windows.with_columns(pl.col("device_no").alias("piece"))
     pieces = windows.hstack(on_axis(windows, events.axis).get_columns())
     means = _means(_within(pieces, states, "sm_clock_mhz", events))
@@ -110,6 +106,18 @@ def _pieces(view: View) -> pl.DataFrame:
     return pieces.hstack([compute_ns, *on_axis(pieces, axis)]).with_row_index("piece")
 
 
+def _readings(events: Events) -> pl.DataFrame:
+    """`device_no`, `time_ns` and the readings of GPUs that ran something, in order, one row per
+    instant: the largest of each, and of limits the first, as its place in CLOCK_LIMIT."""
+    return (
+        events.trace.gpu_states.join(events.devices, on="device")
+        .with_columns(pl.col("limit").to_physical().cast(pl.Int64))
+        .group_by("device_no", "time_ns")
+        .agg(pl.col(*_MEANS).max(), pl.col("limit").min())
+        .sort("device_no", "time_ns")
+    )
+
+
 def _highest(states: pl.DataFrame) -> pl.DataFrame:
     """`device_no`, `top_mhz`: the highest clock of each GPU."""
     return states.group_by("device_no").agg(pl.col("sm_clock_mhz").max().alias("top_mhz"))
@@ -118,21 +126,13 @@ def _highest(states: pl.DataFrame) -> pl.DataFrame:
 def _within(
     pieces: pl.DataFrame, states: pl.DataFrame, column: str, events: Events
 ) -> pl.DataFrame:
-    """How long each reading of a column holds in each piece: `piece`, `value`, `ns`.
-
-    Of several readings at one instant the largest holds; of limits the first one.
-    """
-    value, time = pl.col(column), pl.col("time_ns")
-    one = value.to_physical().min().cast(pl.Int64) if column == "limit" else value.max()
-    readings = (
-        states.drop_nulls(column)
-        .group_by("device_no", "time_ns")
-        .agg(one.alias("value"))
-        .sort("device_no", "time_ns")
-        .with_columns(
-            time.alias("start_ns"),
-            pl.min_horizontal(time.shift(-1).over("device_no"), time + HOLD_NS).alias("end_ns"),
-        )
+    """How long each reading of a column holds in each piece: `piece`, `value`, `ns`."""
+    time = pl.col("time_ns")
+    readings = states.drop_nulls(column).select(
+        "device_no",
+        pl.col(column).alias("value"),
+        time.alias("start_ns"),
+        pl.min_horizontal(time.shift(-1).over("device_no"), time + HOLD_NS).alias("end_ns"),
     )
     held = inside(readings, events.axis)
     parts = overlaps(pieces.select("piece", "start", "end"), on_axis(held, events.axis))
@@ -153,14 +153,11 @@ def _limits(parts: pl.DataFrame) -> pl.DataFrame:
     limiting, names = ~pl.col("value").is_in(_FREE), dict(enumerate(CLOCK_LIMIT.categories))
     by_limit = parts.group_by("piece", "value").agg(pl.col("ns").sum())
     longest_first = by_limit.sort("ns", "value", descending=[True, False])
-    return longest_first.group_by("piece", maintain_order=True).agg(
-        pl.col("value")
-        .filter(limiting)
-        .first()
-        .replace_strict(names, return_dtype=CLOCK_LIMIT)
-        .alias("limited_by"),
+    found = longest_first.group_by("piece", maintain_order=True).agg(
+        pl.col("value").filter(limiting).first().alias("limited_by"),
         percent(pl.col("ns").filter(limiting).sum(), pl.col("ns").sum()).alias("limited_pct"),
     )
+    return found.with_columns(pl.col("limited_by").replace_strict(names, return_dtype=CLOCK_LIMIT))
 
 
 LIMITS: Final = {
