@@ -54,10 +54,9 @@ def _of_rows(found: dict[str, list[float]], track: Track) -> None:
                 continue
             for quantity in ("step", "busy", "idle", "kernel"):
                 found.setdefault(f"phase:{phase}.{quantity}_ms", [0.0] * steps)
-            _add(found[f"phase:{phase}.step_ms"], row, "ns")
-            _add(
-                found[f"phase:{phase}.{'idle' if row['part'] == 'idle' else 'busy'}_ms"], row, "ns"
-            )
+            part = "idle" if row["part"] == "idle" else "busy"
+            for quantity in ("step", part):
+                _add(found[f"phase:{phase}.{quantity}_ms"], row, "ns")
             if kernel:
                 _add(found[f"phase:{phase}.kernel_ms"], row, "duration_ns")
         if kernel:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
+from typing import Any
 
 from tests.oracle.model import Call, Op, PlainTrace
 
@@ -111,11 +112,28 @@ class Calls:
         self._class_pageable_copies()
         self._class_lazy_loading()
 
+    def caller(self, op: int) -> Call | None:
+        """The call that launched an operation."""
+        launch = self.launch[op]
+        return None if launch is None else self.calls[launch]
+
+    def order(self, op: int) -> tuple[Any, ...]:
+        """§3.1: which of operations that start together comes first: that of the earliest launch,
+        then of the smallest correlationId, streamId, graphNodeId; §1.10: without one is last.
+
+        The spec ends there; names and process make the order total.
+        """
+        row, call = self.ops[op], self.caller(op)
+        begun = None if call is None else call.start_ns
+        numbers = (begun, row.correlation, row.stream, row.graph_node)
+        ties = [(number is None, number or 0) for number in numbers]
+        return (*ties, row.short_name, row.name, row.process is None, row.process or 0)
+
     def queue_delay_limit_ns(self, op: int) -> int:
         """§3.4: how late an operation may start, to be only delayed."""
-        launch = self.launch[op]
-        assert launch is not None
-        return 30_000 if self.calls[launch].name.startswith("hip") else 10_000
+        call = self.caller(op)
+        assert call is not None
+        return 30_000 if call.name.startswith("hip") else 10_000
 
     def capture_began(self, process: int, t: int) -> int | None:
         """§12.3: when the stream capture of a process began that was on before t; None if none was.

@@ -2,8 +2,18 @@
 
 from collections import defaultdict
 
-from tests.oracle.accounting import Interval, Keep, common, is_comm, is_compute, length, union
+from tests.oracle.accounting import (
+    Interval,
+    Keep,
+    common,
+    covered,
+    is_comm,
+    is_compute,
+    length,
+    union,
+)
 from tests.oracle.model import Message, Range
+from tests.oracle.phase_table import begins
 from tests.oracle.phases import end_of_trace
 from tests.oracle.range_names import range_name
 from tests.oracle.report import Report, Row, joined, os_pid
@@ -42,10 +52,9 @@ def without(some: list[Interval], others: list[Interval]) -> list[Interval]:
 
 def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | None:
     """§9.1: NCCL's innermost range open on the launching thread at L.start, and its message."""
-    launch = report.calls.launch[index]
-    if launch is None:
+    call = report.calls.caller(index)
+    if call is None:
         return None
-    call = report.calls.calls[launch]
     last = end_of_trace(report.trace)
     inside = []
     for range_ in report.trace.ranges:
@@ -62,23 +71,9 @@ def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | N
 
 
 def started_order(report: Report, index: int) -> tuple[object, ...]:
-    """§9.2: earliest start; ties as for `n` in §3.1, then names, process and end. None is last."""
-    op, launch = report.ops[index], report.calls.launch[index]
-    return (
-        op.start_ns,
-        *last_if_none(None if launch is None else report.calls.calls[launch].start_ns),
-        *last_if_none(op.correlation),
-        op.stream,
-        *last_if_none(op.graph_node),
-        op.short_name,
-        op.name,
-        *last_if_none(op.process),
-        op.end_ns,
-    )
-
-
-def last_if_none(value: int | None) -> tuple[bool, int]:
-    return value is None, value or 0
+    """§9.2: earliest start; ties as for `n` in §3.1, then the end."""
+    op = report.ops[index]
+    return op.start_ns, *report.calls.order(index), op.end_ns
 
 
 def comm(report: Report, keep: Keep | None = None) -> list[Row]:
@@ -95,18 +90,11 @@ def comm(report: Report, keep: Keep | None = None) -> list[Row]:
     rows: list[Row] = []
     for (process, device, phase, name, operation), members in groups.items():
         window = kept.get(device, [])
-        compute = union(
-            (op.start_ns, op.end_ns) for op in report.ops if op.device == device and is_compute(op)
-        )
+        compute = covered(op for op in report.ops if op.device == device and is_compute(op))
         ran = [common(alone[index], window) for index in members]
         busy_ns = sum(length(each) for each in ran)
         hidden_ns = sum(length(common(each, compute)) for each in ran)
-        begun = [
-            index
-            for index in members
-            if keep is None
-            or any(start <= report.ops[index].start_ns < end for start, end in window)
-        ]
+        begun = [index for index in members if begins(report.ops[index], keep)]
         if not begun and not busy_ns:
             continue
         lengths = [report.ops[i].end_ns - report.ops[i].start_ns for i in begun]

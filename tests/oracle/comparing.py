@@ -1,6 +1,6 @@
 """What changed between captures (spec §18), by listing all pairs and integrating densities."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import atan, cos, erf, exp, floor, lgamma, log, pi, sqrt
@@ -8,6 +8,8 @@ from statistics import fmean, median, variance
 
 Runs = Sequence[Sequence[float]]
 Interval = tuple[float, float]
+Mean = tuple[float, float, float]
+"""A mean, its variance and degrees of freedom."""
 
 PARTS = 1000
 
@@ -113,13 +115,13 @@ def enough_runs(base: Runs, new: Runs) -> bool:
     return min(len(base), len(new)) >= 3
 
 
-def mean_of_runs(values: Sequence[float]) -> tuple[float, float, float]:
-    """§18.8: a mean of runs, its variance and degrees of freedom."""
+def mean_of_runs(values: Sequence[float]) -> Mean:
+    """§18.8: of what each run has."""
     return fmean(values), variance(values) / len(values), len(values) - 1
 
 
-def welch(means: Sequence[tuple[float, float, float]]) -> Interval:
-    """§18.8: of the difference of two means, each with its variance and degrees of freedom."""
+def welch(means: Sequence[Mean]) -> Interval:
+    """§18.8: where the difference of two means may lie."""
     (base, base_variance, base_df), (new, new_variance, new_df) = means
     total = base_variance + new_variance
     off = 0.0
@@ -177,20 +179,26 @@ def mean_step(runs: Runs) -> tuple[float, Interval | None]:
 
 def mean_ratio(base: Runs, new: Runs) -> Interval | None:
     """§20.5: where the ratio of the means, new ÷ base, may lie; all values are above 0."""
-    means: list[tuple[float, float, float] | None]
+    logs = difference(base, new, log_of_steps, lambda run: log(fmean(run)))
+    return logs and (exp(logs[0]), exp(logs[1]))
+
+
+def difference(
+    base: Runs,
+    new: Runs,
+    of_steps: Callable[[Sequence[float]], Mean | None],
+    of_run: Callable[[Sequence[float]], float],
+) -> Interval | None:
+    """§18.8, §18.12: of the means of two sides: over the steps of a run each, or over the runs."""
     if len(base) == len(new) == 1:
-        means = [log_of_steps(side[0]) for side in (base, new)]
-    elif enough_runs(base, new):
-        means = [mean_of_runs([log(fmean(run)) for run in side]) for side in (base, new)]
-    else:
+        means = [of_steps(side[0]) for side in (base, new)]
+        return None if None in means else welch([mean for mean in means if mean])
+    if not enough_runs(base, new):
         return None
-    if None in means:
-        return None
-    low, high = welch([mean for mean in means if mean])
-    return exp(low), exp(high)
+    return welch([mean_of_runs([of_run(run) for run in side]) for side in (base, new)])
 
 
-def log_of_steps(values: Sequence[float]) -> tuple[float, float, float] | None:
+def log_of_steps(values: Sequence[float]) -> Mean | None:
     """§20.5: the log of the mean of a run; its variance is that of the mean ÷ the mean squared."""
     found = mean_of_steps(values)
     if found is None:
@@ -201,16 +209,11 @@ def log_of_steps(values: Sequence[float]) -> tuple[float, float, float] | None:
 
 def mean_change(base: Runs, new: Runs) -> Interval | None:
     """§18.12: where the difference of the means may lie."""
-    if len(base) == len(new) == 1:
-        means = [mean_of_steps(side[0]) for side in (base, new)]
-        return None if None in means else welch([mean for mean in means if mean])
-    if not enough_runs(base, new):
-        return None
-    return welch([mean_of_runs([fmean(run) for run in side]) for side in (base, new)])
+    return difference(base, new, mean_of_steps, fmean)
 
 
-def mean_of_steps(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """§18.12: the mean of a run, its variance and degrees of freedom."""
+def mean_of_steps(values: Sequence[float]) -> Mean | None:
+    """§18.12: of the steps of a run; None of too few."""
     count = effective(len(values), lag_1([Fraction(value) for value in values]))
     if count < 2:
         return None

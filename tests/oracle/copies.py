@@ -11,7 +11,7 @@ SYNC_SOON_NS = 50_000
 
 
 def syncs(report: Report) -> list[Row]:
-    """§4.1, §4.2: one row per sync, blocking_copy or alloc call, ranked by induced idle."""
+    """§4.1, §4.2: one row per sync, blocking_copy or alloc call."""
     busy = {process: busy_gpus(report, process) for process in report.processes}
     rows: list[Row] = []
     for index, call in enumerate(report.calls.calls):
@@ -41,7 +41,6 @@ def syncs(report: Report) -> list[Row]:
                 "copy_label": copy_label(report, copies[0]) if copies else None,
             }
         )
-    rows.sort(key=lambda row: (-row["induced_idle_ns"], row["start_ns"], row["process"]))
     return rows
 
 

@@ -11,31 +11,8 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.model import (
-    LOW_24_BITS,
-    PROCESS_MASK,
-    Backtrace,
-    Call,
-    Capture,
-    Copy,
-    Device,
-    Diagnostic,
-    EventRecord,
-    EventWait,
-    Flops,
-    Frame,
-    GpuSample,
-    GpuState,
-    GraphNode,
-    Message,
-    Op,
-    Overhead,
-    PlainTrace,
-    Range,
-    Sample,
-    Shape,
-    Thread,
-)
+from tests.oracle import model
+from tests.oracle.model import LOW_24_BITS, PROCESS_MASK, PlainTrace
 from tests.oracle.unmeasured import unmeasured
 
 
@@ -56,32 +33,18 @@ def kernel_name(short: str, full: str) -> str:
 
 
 MEMORY_BY_LABEL = {
-    "Pageable": "pageable",
-    "Pinned": "pinned",
-    "Device": "device",
-    "Array": "array",
-    "Managed": "managed",
-    "Device Static": "device",
-    "Managed Static": "managed",
+    "Pageable": "pageable", "Pinned": "pinned", "Device": "device", "Array": "array",
+    "Managed": "managed", "Device Static": "device", "Managed Static": "managed",
     "Unknown": "unknown",
-}
+}  # fmt: skip
 MEMORY_BY_NUMBER = dict(enumerate(MEMORY_BY_LABEL.values()))
 DIRECTION_BY_LABEL = {
-    "Unknown": "unknown",
-    "Host-to-Device": "HtoD",
-    "Device-to-Host": "DtoH",
-    "Host-to-Array": "HtoA",
-    "Array-to-Host": "AtoH",
-    "Array-to-Array": "AtoA",
-    "Array-to-Device": "AtoD",
-    "Device-to-Array": "DtoA",
-    "Device-to-Device": "DtoD",
-    "Host-to-Host": "HtoH",
-    "Peer-to-Peer": "PtoP",
-    "Unified Host-to-Device": "unified HtoD",
-    "Unified Device-to-Host": "unified DtoH",
-    "Unified Device-to-Device": "unified DtoD",
-}
+    "Unknown": "unknown", "Host-to-Device": "HtoD", "Device-to-Host": "DtoH",
+    "Host-to-Array": "HtoA", "Array-to-Host": "AtoH", "Array-to-Array": "AtoA",
+    "Array-to-Device": "AtoD", "Device-to-Array": "DtoA", "Device-to-Device": "DtoD",
+    "Host-to-Host": "HtoH", "Peer-to-Peer": "PtoP", "Unified Host-to-Device": "unified HtoD",
+    "Unified Device-to-Host": "unified DtoH", "Unified Device-to-Device": "unified DtoD",
+}  # fmt: skip
 DIRECTION_BY_NUMBER = dict(enumerate(DIRECTION_BY_LABEL.values()))
 
 
@@ -94,36 +57,56 @@ class _Export:
         self.tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
         self.strings = {row["id"]: row["value"] for row in self.rows("StringIds")}
 
-    def rows(self, table: str) -> Iterator[dict[str, Any]]:
+    def rows(self, table: str) -> Iterator["_Row"]:
         if table in self.tables:
             for row in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
                 yield _Row(zip(row.keys(), row, strict=True))
+
+    def on_threads(self, table: str) -> Iterator["_Row"]:
+        """The rows whose thread is known."""
+        return (row for row in self.rows(table) if row["globalTid"] is not None)
 
     def enum(
         self, table: str, by_label: dict[str, str], fallback: dict[int, str]
     ) -> dict[int, str]:
         """§1.3: labels by number, from an `ENUM_*` table or else from `fallback`."""
-        found = {
-            row["id"]: by_label[row["label"]]
-            for row in self.rows(table)
-            if row["label"] in by_label
-        }
-        return {**fallback, **found}
+        known = (row for row in self.rows(table) if row["label"] in by_label)
+        return {**fallback, **{row["id"]: by_label[row["label"]] for row in known}}
+
+    def text(self, event: "_Row") -> str | None:
+        """The text of an NVTX event."""
+        return event["text"] if event["text"] is not None else self.strings.get(event["textId"])
+
+    def domains(self, events: list["_Row"]) -> dict[tuple[int, int], str]:
+        """§1: the name of each domain, by process and number."""
+        named = ((event, self.text(event)) for event in events if event["eventType"] == 75)
+        return {(event.thread[0], event["domainId"]): name for event, name in named if name}
 
 
 class _Row(dict[str, Any]):
+    """A row; a column that it lacks is None."""
+
     def __missing__(self, column: str) -> None:
         return None
 
+    def of(self, columns: str) -> tuple[Any, ...]:
+        """The values of these columns."""
+        return tuple(self[column] for column in columns.split())
 
-def _process(thread: int) -> int:
-    """§1.7: process = `globalTid & ~0xFFFFFF` = `globalPid`."""
-    return thread & PROCESS_MASK
+    @property
+    def times(self) -> tuple[int, int]:
+        """Start and end."""
+        return self["start"], self["end"]
 
+    @property
+    def thread(self) -> tuple[int, int]:
+        """§1.7: process (`globalTid & ~0xFFFFFF` = `globalPid`) and thread."""
+        return self["globalTid"] & PROCESS_MASK, self["globalTid"]
 
-def _correlation(row: dict[str, Any]) -> int | None:
-    """§1.8: a correlationId of 0 never joins, like NULL."""
-    return row["correlationId"] or None
+    @property
+    def correlation(self) -> int | None:
+        """§1.8: a correlationId of 0 never joins, like NULL."""
+        return self["correlationId"] or None
 
 
 @unmeasured
@@ -131,49 +114,38 @@ def read_export(path: Path) -> PlainTrace:
     """One unpacked SQLite export as canonical rows; rows of negative length are kept."""
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
         export = _Export(db)
+        strings = export.strings
         return PlainTrace(
             report=path.stem,
             ops=tuple(_ops(export)),
             calls=tuple(
-                Call(
-                    row["start"],
-                    row["end"],
-                    _process(row["globalTid"]),
-                    row["globalTid"],
-                    _correlation(row),
-                    api_name(export.strings[row["nameId"]]),
+                model.Call(
+                    *(*row.times, *row.thread, row.correlation), api_name(strings[row["nameId"]])
                 )
                 for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")
             ),
             ranges=tuple(_ranges(export)),
             overhead=tuple(
-                Overhead(
-                    row["start"],
-                    row["end"],
-                    _process(row["globalTid"]),
-                    row["globalTid"],
-                    export.strings[row["nameId"]],
-                )
-                for row in export.rows("PROFILER_OVERHEAD")
-                if row["globalTid"] is not None
+                model.Overhead(*row.times, *row.thread, strings[row["nameId"]])
+                for row in export.on_threads("PROFILER_OVERHEAD")
             ),
             threads=tuple(
-                Thread(_process(row["globalTid"]), row["globalTid"], export.strings[row["nameId"]])
-                for row in export.rows("ThreadNames")
-                if row["globalTid"] is not None
+                model.Thread(*row.thread, strings[row["nameId"]])
+                for row in export.on_threads("ThreadNames")
             ),
             devices=tuple(
-                Device(row["id"], row["name"], row["uuid"], row["smCount"], row["memoryBandwidth"])
+                model.Device(*row.of("id name uuid smCount memoryBandwidth"))
                 for row in export.rows("TARGET_INFO_GPU")
             ),
             diagnostics=tuple(
-                Diagnostic(row["severity"], row["text"]) for row in export.rows("DIAGNOSTIC_EVENT")
+                model.Diagnostic(*row.of("severity text"))
+                for row in export.rows("DIAGNOSTIC_EVENT")
             ),
             backtraces=tuple(
-                Backtrace(*row) for row in _python_stacks(export, "Python Backtrace on CUDA")
+                model.Backtrace(*row) for row in _python_stacks(export, "Python Backtrace on CUDA")
             ),
             samples=tuple(
-                Sample(*row) for row in _python_stacks(export, "Python Periodic Sampling")
+                model.Sample(*row) for row in _python_stacks(export, "Python Periodic Sampling")
             ),
             gpu_samples=tuple(_gpu_samples(export)),
             gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
@@ -181,18 +153,16 @@ def read_export(path: Path) -> PlainTrace:
             flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
             event_records=tuple(
-                EventRecord(*row) for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
+                model.EventRecord(*row)
+                for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
             ),
             waits=tuple(
-                EventWait(*row)
+                model.EventWait(*row)
                 for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
             ),
             graph_nodes=tuple(
-                GraphNode(
-                    row["start"],
-                    _process(row["globalTid"]),
-                    row["globalTid"],
-                    row["graphNodeId"],
+                model.GraphNode(
+                    *(row["start"], *row.thread, row["graphNodeId"]),
                     row["originalGraphNodeId"] or None,
                 )
                 for row in export.rows("CUDA_GRAPH_NODE_EVENTS")
@@ -203,9 +173,8 @@ def read_export(path: Path) -> PlainTrace:
 
 def _gpus(export: _Export) -> dict[tuple[int | None, int], int]:
     """§1.9: the physical GPU of a process's device."""
-    return {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
+    rows = export.rows("TARGET_INFO_CUDA_DEVICE")
+    return {(row["pid"], row["cudaId"]): row["gpuId"] for row in rows}
 
 
 def _on_streams(export: _Export, table: str) -> Iterator[tuple[Any, ...]]:
@@ -222,10 +191,10 @@ def _on_streams(export: _Export, table: str) -> Iterator[tuple[Any, ...]]:
             device = contexts.get((pid, row["contextId"]), device)
         stream = None if row["streamId"] == 0xFFFFFFFF else row["streamId"]
         device = gpus.get((pid, device), device)
-        yield row["globalPid"], device, _correlation(row), stream, row["eventSyncId"] or None
+        yield row["globalPid"], device, row.correlation, stream, row["eventSyncId"] or None
 
 
-def _ops(export: _Export) -> Iterator[Op]:
+def _ops(export: _Export) -> Iterator[model.Op]:
     """§1.9: kernels, memcpys, memsets and graph traces, on their physical GPU."""
     gpus = _gpus(export)
     memory = export.enum("ENUM_CUDA_MEM_KIND", MEMORY_BY_LABEL, MEMORY_BY_NUMBER)
@@ -240,91 +209,55 @@ def _ops(export: _Export) -> Iterator[Op]:
             if kind == "kernel":
                 name = export.strings[row["demangledName"]]
                 short_name = kernel_name(export.strings[row["shortName"]], name)
-                shape = Shape(
-                    row["gridX"],
-                    row["gridY"],
-                    row["gridZ"],
-                    row["blockX"],
-                    row["blockY"],
-                    row["blockZ"],
-                    row["registersPerThread"],
-                    row["staticSharedMemory"] + row["dynamicSharedMemory"],
-                )
+                sizes = row.of("gridX gridY gridZ blockX blockY blockZ registersPerThread")
+                shared = sum(row.of("staticSharedMemory dynamicSharedMemory"))
+                shape = model.Shape(*(*sizes, shared))
             if kind == "memcpy":
-                copy = Copy(
-                    row["bytes"],
-                    direction.get(row["copyKind"], "unknown"),
-                    memory.get(row["srcKind"]),
-                    memory.get(row["dstKind"]),
-                )
-                name = short_name = f"memcpy {copy.direction}"
-            yield Op(
-                kind,
-                row["start"],
-                row["end"],
-                gpus.get((pid, row["deviceId"]), row["deviceId"]),
-                process,
-                row["streamId"],
-                _correlation(row),
-                row["graphNodeId"],
-                name,
-                short_name,
-                shape,
-                copy,
-            )
+                way = direction.get(row["copyKind"], "unknown")
+                sides = memory.get(row["srcKind"]), memory.get(row["dstKind"])
+                copy = model.Copy(row["bytes"], way, *sides)
+                name = short_name = f"memcpy {way}"
+            device = gpus.get((pid, row["deviceId"]), row["deviceId"])
+            where = device, process, row["streamId"], row.correlation, row["graphNodeId"]
+            yield model.Op(kind, *row.times, *where, name, short_name, shape, copy)
 
 
-def _ranges(export: _Export) -> Iterator[Range]:
+def _ranges(export: _Export) -> Iterator[model.Range]:
     """§1: `NVTX_EVENTS` type 59 (push/pop), 60 (start/end); type 75 names domains, per process."""
     events = list(export.rows("NVTX_EVENTS"))
-
-    def text(event: dict[str, Any]) -> str | None:
-        return event["text"] if event["text"] is not None else export.strings.get(event["textId"])
-
-    domains = {
-        (_process(event["globalTid"]), event["domainId"]): text(event)
-        for event in events
-        if event["eventType"] == 75
-    }
+    domains = export.domains(events)
+    kinds = {59: "push_pop", 60: "start_end"}
     for row, event in enumerate(events):
-        if event["eventType"] in (59, 60):
-            process = _process(event["globalTid"])
-            domain, name = domains.get((process, event["domainId"])), text(event) or ""
+        if event["eventType"] in kinds:
+            domain = domains.get((event.thread[0], event["domainId"]))
+            name = export.text(event) or ""
             # §7.19: a recorder without domains writes the domain in front of the name
             if name.startswith("nsysflow.auto:"):
                 domain, name = "nsysflow.auto", name.removeprefix("nsysflow.auto:")
-            yield Range(
-                event["start"],
-                event["end"],
-                "push_pop" if event["eventType"] == 59 else "start_end",
-                process,
-                event["globalTid"],
-                domain,
-                name,
-                row,
-            )
+            kind = kinds[event["eventType"]]
+            yield model.Range(*event.times, kind, *event.thread, domain, name, row)
 
 
-def _python_stacks(export: _Export, kind: str) -> Iterator[tuple[int, int, tuple[Frame, ...]]]:
+def _python_stacks(
+    export: _Export, kind: str
+) -> Iterator[tuple[int, int, tuple[model.Frame, ...]]]:
     """§11.1, §17.1: NVTX events of type 34 in a domain of their own.
 
     Strings are escaped for HTML. Of samples, those of threads that make calls count.
     """
     calling = {row["globalTid"] for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")}
     events = list(export.rows("NVTX_EVENTS"))
-    domains = {
-        event["domainId"] for event in events if event["eventType"] == 75 and event["text"] == kind
-    }
+    domains = {number for (_, number), name in export.domains(events).items() if name == kind}
+
+    def said(number: int) -> str:
+        return unescape(export.strings[number])
+
     for event in events:
         text = event["jsonText"] or export.strings.get(event["jsonTextId"])
         counts = kind != "Python Periodic Sampling" or event["globalTid"] in calling
         if event["eventType"] == 34 and event["domainId"] in domains and text and counts:
             frames = (
-                Frame(
-                    unescape(export.strings[frame["File"]]),
-                    frame["Line"],
-                    unescape(export.strings[frame["Function"]]),
-                )
+                model.Frame(said(frame["File"]), frame["Line"], said(frame["Function"]))
                 for frame in json.loads(text)[kind]["Frames"]
             )
             yield event["start"], event["globalTid"], tuple(frames)
@@ -341,7 +274,7 @@ METRIC_NAMES = {
 }
 
 
-def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
+def _gpu_samples(export: _Export) -> Iterator[model.GpuSample]:
     """§10.2: counters by name; the low 8 bits of `typeId` are the GPU's index."""
     metrics = {
         (row["typeId"], row["metricId"]): METRIC_NAMES.get(
@@ -355,10 +288,10 @@ def _gpu_samples(export: _Export) -> Iterator[GpuSample]:
         if metric is not None:
             samples[row["typeId"] % 256, row["timestamp"]][metric] = floor(row["value"] + 0.5)
     for (device, time_ns), values in sorted(samples.items()):
-        yield GpuSample(time_ns, device, **values)
+        yield model.GpuSample(time_ns, device, **values)
 
 
-def _sampled_clocks(export: _Export) -> Iterator[GpuState]:
+def _sampled_clocks(export: _Export) -> Iterator[model.GpuState]:
     """§25.1: the clock among nsys's counters."""
     names = ("GPC Clock Frequency", "GPC Clock Frequency [MHz]", "GPC Clock Frequency [Hz]")
     clocks = {
@@ -369,10 +302,10 @@ def _sampled_clocks(export: _Export) -> Iterator[GpuState]:
     for row in export.rows("GPU_METRICS"):
         if (row["typeId"], row["metricId"]) in clocks:
             mhz = row["value"] / 1e6 if row["value"] > 100_000 else row["value"]
-            yield GpuState(row["timestamp"], row["typeId"] % 256, floor(mhz + 0.5))
+            yield model.GpuState(row["timestamp"], row["typeId"] % 256, floor(mhz + 0.5))
 
 
-def _marked_states(export: _Export) -> Iterator[GpuState]:
+def _marked_states(export: _Export) -> Iterator[model.GpuState]:
     """§25.1: the states that marks of ours hold."""
     gpus = {
         (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
@@ -381,7 +314,7 @@ def _marked_states(export: _Export) -> Iterator[GpuState]:
         for number, sm, memory, milliwatts, celsius, bits in about.get("gpu_states", []):
             gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
             watts = None if milliwatts is None else floor(milliwatts / 1000 + 0.5)
-            yield GpuState(at_ns, gpu, sm, memory, watts, celsius, limit_of(bits))
+            yield model.GpuState(at_ns, gpu, sm, memory, watts, celsius, limit_of(bits))
 
 
 LIMITS = (
@@ -408,9 +341,9 @@ def limit_of(bits: int | None) -> str | None:
 def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Process, time and content of each mark that is JSON with the key `nsysflow`."""
     for event in export.rows("NVTX_EVENTS"):
-        text = event["text"] or export.strings.get(event["textId"]) or ""
+        text = export.text(event) or ""
         if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
-            yield _process(event["globalTid"]), event["start"], json.loads(text)["nsysflow"]
+            yield event.thread[0], event["start"], json.loads(text)["nsysflow"]
 
 
 def _windows(export: _Export) -> dict[int, dict[str, Any]]:
@@ -422,43 +355,39 @@ def _windows(export: _Export) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _graph_ranges(export: _Export) -> Iterator[Range]:
+def _graph_ranges(export: _Export) -> Iterator[model.Range]:
     """§7.16: the listed ranges, on the clock of the report."""
     marks = [mark for mark in _marks(export) if "graph_ranges" in mark[2]]
     listed = [(process, each) for process, _, about in marks for each in about["graph_ranges"]]
     for row, (process, (name, domain, start, end, tid)) in enumerate(listed):
         apart = min(at - about["clock_ns"] for of, at, about in marks if of == process)
         at = start + apart, end + apart
-        yield Range(*at, "push_pop", process, process | tid, domain, name, row)
+        yield model.Range(*at, "push_pop", process, process | tid, domain, name, row)
 
 
-def _captures(export: _Export) -> Iterator[Capture]:
+def _captures(export: _Export) -> Iterator[model.Capture]:
     """§8.6: the captured steps, and the time of a step without a profiler."""
     for process, about in _windows(export).items():
-        yield Capture(process, about["capture"], about.get("unprofiled_step_ns"))
+        yield model.Capture(process, about["capture"], about.get("unprofiled_step_ns"))
 
 
-def _flops(export: _Export) -> Iterator[Flops]:
+def _flops(export: _Export) -> Iterator[model.Flops]:
     """§8.7: the declared FLOPs of each phase."""
     for process, about in _windows(export).items():
         if "flops" in about:
             for phase, flops in about["flops"]["phases"].items():
-                yield Flops(process, phase, flops, about["flops"]["unit"])
+                yield model.Flops(process, phase, flops, about["flops"]["unit"])
 
 
-def _messages(export: _Export) -> Iterator[Message]:
+def _messages(export: _Export) -> Iterator[model.Message]:
     """§9.1: message size and communicator of NCCL's push/pop ranges, from their JSON."""
     events = list(export.rows("NVTX_EVENTS"))
-    domains = {
-        event["domainId"]
-        for event in events
-        if event["eventType"] == 75
-        and (event["text"] or export.strings.get(event["textId"], "")).lower() == "nccl"
-    }
+    named = export.domains(events).items()
+    domains = {number for (_, number), name in named if name.lower() == "nccl"}
     for event in events:
         if event["eventType"] == 59 and event["domainId"] in domains and event["jsonText"]:
             payload = json.loads(event["jsonText"])
             if "Message size [bytes]" in payload:
                 size = payload["Message size [bytes]"]
                 communicator = payload.get("NCCL communicator ID")
-                yield Message(event["start"], event["globalTid"], size, communicator)
+                yield model.Message(event["start"], event["globalTid"], size, communicator)

@@ -5,9 +5,17 @@ from fractions import Fraction
 
 from tests.oracle.accounting import length
 from tests.oracle.gaps import CAUSES, Gap
-from tests.oracle.idle_places import NOT_RECORDED, culprit_at, main_place, name_of, places_in
+from tests.oracle.idle_places import (
+    NOT_RECORDED,
+    Spot,
+    culprit_at,
+    main_place,
+    name_of,
+    places_in,
+)
 from tests.oracle.once import once
 from tests.oracle.report import Report, Row, joined
+from tests.oracle.sources import Lines
 from tests.oracle.stats import mean, whole
 from tests.oracle.steps import Step, kinds_of, steps_of
 from tests.oracle.waited import waits_of
@@ -51,10 +59,20 @@ def culprit_of(report: Report, gap: Gap, cause: str) -> str:
     return f"{report.ops[awaited].short_name} on stream {report.ops[awaited].stream}"
 
 
+def blamed(report: Report, gap: Gap, cause: str, spot: Spot) -> tuple[str, Lines]:
+    """§3.15, §3.23, §11.6: the culprit of a cause at a place, and its lines."""
+    call = None if cause == "profiler" else culprit_at(report, gap, cause, spot)
+    culprit = "" if call is None else report.calls.calls[call].name
+    if cause in ("profiler", "dependency"):
+        culprit = culprit_of(report, gap, cause)
+    launch = report.calls.launch[gap.next_op]
+    return culprit, report.sources.of(launch if call is None else call)
+
+
 @once
-def gaps(report: Report, step: str | None = None) -> list[Row]:
+def gaps(report: Report) -> list[Row]:
     """§3.13 to §3.21: one row per gap."""
-    steps = steps_of(report, step)
+    steps = steps_of(report)
     rows = []
     for device in report.devices:
         for number, gap in enumerate(report.gaps_on(device)):
@@ -82,29 +100,20 @@ def gaps(report: Report, step: str | None = None) -> list[Row]:
     return rows
 
 
-def gap_summary(report: Report, step: str | None = None) -> list[Row]:
+def gap_summary(report: Report) -> list[Row]:
     """§3.13 to §3.23: parts of gaps, grouped. A gap with three causes counts in three rows."""
     groups: dict[Group, list[int]] = defaultdict(list)
     in_steps: dict[Group, int] = defaultdict(int)
     in_steady: dict[Group, int] = defaultdict(int)
     launchers: dict[Group, set[int | None]] = defaultdict(set)
-    steps = steps_of(report, step)
-    steady = [found for found, kind in kinds_of(report, step).items() if kind.name == "steady"]
+    steps = steps_of(report)
+    steady = [found for found, kind in kinds_of(report).items() if kind.name == "steady"]
     for gap in report.gaps.gaps:
         inside = step_of(report, gap, steps) is not None
         inside_steady = step_of(report, gap, steady) is not None
         for cause in gap.causes:
             for spot, part_ns in places_in(report, gap, cause).items():
-                if cause == "profiler":
-                    culprit, call = report.gaps.culprit(gap, cause), None
-                else:
-                    call = culprit_at(report, gap, cause, spot)
-                    culprit = "" if call is None else report.calls.calls[call].name
-                if cause == "dependency":
-                    culprit = culprit_of(report, gap, cause)
-                lines = report.sources.of(
-                    report.calls.launch[gap.next_op] if call is None else call
-                )
+                culprit, lines = blamed(report, gap, cause, spot)
                 key = (gap.device, name_of(spot), cause, culprit, *lines)
                 groups[key].append(part_ns)
                 in_steps[key] += part_ns if inside else 0
@@ -131,16 +140,6 @@ def gap_summary(report: Report, step: str | None = None) -> list[Row]:
                 "window_pct": 100 * sum(ns) / length(report.windows[device]),
             }
         )
-    rows.sort(
-        key=lambda row: (
-            row["device"],
-            row["phase"],
-            CAUSES.index(row["cause"]),
-            row["culprit"],
-            row["source"] or "",
-            row["via"] or "",
-        )
-    )
     return rows
 
 

@@ -5,24 +5,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from typing import Any
 
 from tests.oracle.calls import STALLS, Calls
-from tests.oracle.model import Op, Overhead, PlainTrace
+from tests.oracle.model import Overhead, PlainTrace
 from tests.oracle.phases import NOWHERE, Phases, Place
 from tests.oracle.producers import Producers
 
 CAUSES = (
-    "profiler",
-    "sync",
-    "blocking_copy",
-    "alloc",
-    "module_load",
-    "api",
-    "host",
-    "launch",
-    "queue_delay",
-    "dependency",
-    "unknown",
+    *("profiler", "sync", "blocking_copy", "alloc", "module_load", "api", "host", "launch"),
+    *("queue_delay", "dependency", "unknown"),
 )
 FRAMEWORK_GAP_NS = 50_000
 
@@ -47,8 +39,6 @@ class Gap:
     """Per cause, the calls that its time lies in and their ns, in order of time; not the stalls."""
     instants: list[tuple[str, int | None, int, int]] = field(default_factory=list)
     """Step 2's `host` and `launch`: cause, the call that they lie in, and from when to when."""
-    host_end_ns: int | None = None
-    """`a` of §3.4: where host time ends and queue time begins."""
     host_place: Place = NOWHERE
     places: dict[str, Counter[tuple[str, ...] | None]] = field(default_factory=dict)
     """§3.17: by cause, kept by `idle_places`."""
@@ -60,11 +50,6 @@ class Gap:
     @property
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
-
-    @property
-    def host_ns(self) -> int:
-        """§3.4: the length of `[g0, a)`."""
-        return 0 if self.host_end_ns is None else self.host_end_ns - self.start_ns
 
     @property
     def cause(self) -> str:
@@ -171,38 +156,12 @@ class Gaps:
                     device,
                     busy_until,
                     op.start_ns,
-                    next_op=self._next(starting[op.start_ns]),
+                    next_op=min(starting[op.start_ns], key=self.calls.order),  # §3.1: `n`
                     prev_op=self._previous(ending[busy_until]),
                 )
                 self._explain(gap)
                 self.gaps.append(gap)
             busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
-
-    def _next(self, candidates: list[int]) -> int:
-        """§3.1: `n`; ties: earliest launch, then smallest correlationId, streamId, graphNodeId.
-
-        §1.10: an operation without a call sorts last. The spec ends there; names and process make
-        the order total.
-        """
-
-        def order(
-            index: int,
-        ) -> tuple[bool, int, bool, int, int, bool, int, str, str, tuple[bool, int]]:
-            op, launch = self.calls.ops[index], self.calls.launch[index]
-            return (
-                launch is None,
-                0 if launch is None else self.calls.calls[launch].start_ns,
-                op.correlation is None,
-                op.correlation or 0,
-                op.stream,
-                op.graph_node is None,
-                op.graph_node or 0,
-                op.short_name,
-                op.name,
-                (op.process is None, op.process or 0),
-            )
-
-        return min(candidates, key=order)
 
     def _previous(self, candidates: list[int]) -> int:
         """§3.1: `p`; ties: latest launch, then largest correlationId.
@@ -211,18 +170,12 @@ class Gaps:
         the order total.
         """
 
-        def order(index: int) -> tuple[bool, int, int, int, int, str, str, tuple[bool, int]]:
-            op, launch = self.calls.ops[index], self.calls.launch[index]
-            return (
-                launch is not None,
-                0 if launch is None else self.calls.calls[launch].start_ns,
-                -1 if op.correlation is None else op.correlation,
-                op.stream,
-                -1 if op.graph_node is None else op.graph_node,
-                op.short_name,
-                op.name,
-                (op.process is None, op.process or 0),
-            )
+        def order(index: int) -> tuple[Any, ...]:
+            op, call = self.calls.ops[index], self.calls.caller(index)
+            begun = (False, 0) if call is None else (True, call.start_ns)
+            number, node = (-1 if n is None else n for n in (op.correlation, op.graph_node))
+            names = op.short_name, op.name, op.process is not None, op.process or 0
+            return (*begun, number, op.stream, node, *names)
 
         return max(candidates, key=order)
 
@@ -237,8 +190,7 @@ class Gaps:
             gap.causes["host" if page else "unknown"] = gap.duration_ns  # §3.3
             return
         call = self.calls.calls[launch]
-        a = min(max(call.end_ns, g0), g1)
-        gap.host_end_ns = a
+        a = min(max(call.end_ns, g0), g1)  # §3.4: where host time ends and queue time begins
         queued = g1 - a
         if queued > 0:
             gap.causes[self._cause_of_queue(gap, queued)] = queued
@@ -440,6 +392,3 @@ class Gaps:
             for cause in STALLS:
                 total.update(gap.by_call[cause])
         return total
-
-    def op(self, index: int) -> Op:
-        return self.calls.ops[index]

@@ -14,19 +14,10 @@ from tests.oracle.report import Report
 
 OPTIMIZERS = ("multi_tensor_apply", "adam", "addcdiv", "adagrad", "rmsprop")
 OPTIMIZER_WORDS = re.compile(r"(?<![a-z])(sgd|lamb|lion|muon)(?![a-z])")
-SOLVERS: tuple[str, ...] = (
-    "gesvd",
-    "svd_",
-    "offa_stage",
-    "sytrd",
-    "sytrf",
-    "hetrd",
-    "hetrf",
-    "syev",
-    "heev",
+SOLVERS = (
+    *("gesvd", "svd_", "offa_stage", "sytrd", "sytrf", "hetrd", "hetrf", "syev", "heev", "stedc"),
+    *("laed", "steqr", "geqr", "gebrd", "larf", "potrf", "potrs", "getrf", "getrs", "laswp"),
 )
-SOLVERS += ("stedc", "laed", "steqr", "geqr", "gebrd", "larf", "potrf", "potrs", "getrf", "getrs")
-SOLVERS += ("laswp",)
 SOLVER_WORDS = re.compile(r"(trsm|trsv)(?![a-z])")
 DECIDING = 1 << 16
 
@@ -212,19 +203,9 @@ def inferred_steps(report: Report) -> dict[int, list[Open]]:
             until = report.calls.calls[launches[end - 1].call].end_ns if last else None
             end_ns = calls[place + 1].start_ns if until is None else until
             if end_ns > call.start_ns:
-                steps.append(
-                    Open(
-                        call.start_ns,
-                        end_ns,
-                        process,
-                        call.thread,
-                        "step",
-                        place,
-                        cut_off=last and cut,
-                        operator=False,
-                        compiling=False,
-                    )
-                )
+                where = call.start_ns, end_ns, process, call.thread, "step", place
+                cut_off = last and cut
+                steps.append(Open(*where, cut_off=cut_off, operator=False, compiling=False))
         if steps:
             found[process] = steps
     return found

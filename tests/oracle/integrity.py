@@ -21,47 +21,43 @@ NOT_ALL_CUDA = re.compile(r"not all cuda events might have been collected", re.I
 
 @unmeasured
 def integrity(report: Report) -> dict[str, int]:
-    """§12: all counts, including zeros."""
+    """§12: all counts, including zeros; without the unattributed operations."""
     launches = launches_without_operation(report)
     return {
-        "before_launch": kernels_before_their_launch(report),
-        "no_launch": sum(
+        "kernels before their launch": kernels_before_their_launch(report),
+        "operations without a launch": sum(
             launch is None and not op.name.startswith("memcpy UVM ")
             for op, launch in zip(report.calls.ops, report.calls.launch, strict=True)
         ),
-        "negative": negative_durations(report),
-        "no_operation": launches,
-        "unattributed": sum(report.op_place(i).how is None for i in range(len(report.ops))),
-        "events_lost": sum(
+        "negative durations": negative_durations(report),
+        "launches without an operation": launches,
+        "events lost": sum(
             LOST.search(row.text) is not None
             or (launches > 0 and NOT_ALL_CUDA.search(row.text) is not None)
             for row in report.trace.diagnostics
         ),
-        "clock_jumps": clock_jumps(report),
-        "stream_overlap": overlapping_kernels(report),
-        "graph_into_others": len(graph_operations_into_other_launches(report)),
-        "graph_long": len(long_graph_kernels(report)),
-        "graph_missing": sum(report.calls.lacking.values()),
+        "clock jumps": clock_jumps(report),
+        "overlapping kernels on one stream": overlapping_kernels(report),
+        "graph operations into other launches": len(graph_operations_into_other_launches(report)),
+        "graph kernels over 100 times their median": len(long_graph_kernels(report)),
+        "graph operations missing": sum(report.calls.lacking.values()),
     }
 
 
 def kernels_before_their_launch(report: Report) -> int:
     """§12: kernels that start before their launch call does."""
-    found = 0
-    for op, launch in zip(report.ops, report.calls.launch, strict=True):
-        if op.kind == "kernel" and launch is not None:
-            found += op.start_ns < report.calls.calls[launch].start_ns
-    return found
+    launched = ((op, report.calls.caller(index)) for index, op in enumerate(report.ops))
+    return sum(
+        op.kind == "kernel" and call is not None and op.start_ns < call.start_ns
+        for op, call in launched
+    )
 
 
 def negative_durations(report: Report) -> int:
     """§12: operations, calls and ranges that were dropped."""
-    rows = [
-        *((row.start_ns, row.end_ns) for row in report.trace.ops),
-        *((row.start_ns, row.end_ns) for row in report.trace.calls),
-        *((row.start_ns, row.end_ns) for row in report.trace.ranges if row.end_ns is not None),
-    ]
-    return sum(end < start for start, end in rows if end is not None)
+    rows: list[Op | Call] = [*report.trace.ops, *report.trace.calls]
+    dropped = sum(row.end_ns < row.start_ns for row in rows)
+    return dropped + sum(not row.lasts for row in report.trace.ranges)
 
 
 def launches_without_operation(report: Report) -> int:
@@ -112,7 +108,7 @@ def graph_operations_into_other_launches(report: Report) -> list[Op]:
     """§12: operations of a graph during which an operation of another launch starts on their
     stream."""
     streams = defaultdict(list)
-    for op in sorted(report.ops, key=_start_ns):
+    for op in sorted(report.ops, key=lambda op: op.start_ns):
         if op.end_ns > op.start_ns:
             streams[op.process, op.device, op.stream].append(op)
     return [
@@ -126,12 +122,8 @@ def graph_operations_into_other_launches(report: Report) -> list[Op]:
 
 def _started_during(ops: list[Op], op: Op) -> list[Op]:
     """Those of `ops`, which are in order of their starts, that start while `op` runs."""
-    first = bisect_left(ops, op.start_ns, key=_start_ns)
-    return ops[first : bisect_left(ops, op.end_ns, key=_start_ns)]
-
-
-def _start_ns(op: Op) -> int:
-    return op.start_ns
+    first, last = (bisect_left(ops, t, key=lambda o: o.start_ns) for t in (op.start_ns, op.end_ns))
+    return ops[first:last]
 
 
 def long_graph_kernels(report: Report) -> list[Op]:

@@ -1,6 +1,7 @@
 """Kernels (spec §6). Their classes are data of the analysis; the spec defines only comm."""
 
 from collections import Counter, defaultdict
+from dataclasses import astuple
 
 from tests.oracle.accounting import is_comm
 from tests.oracle.model import Shape
@@ -16,17 +17,11 @@ def commonest_shape(shapes: list[Shape]) -> Shape | None:
     if not shapes:
         return None
 
-    def launch(shape: Shape) -> tuple[int, ...]:
-        grid = (shape.grid_x, shape.grid_y, shape.grid_z)
-        return (*grid, shape.block_x, shape.block_y, shape.block_z)
-
-    def full(shape: Shape) -> tuple[int, ...]:
-        return (*launch(shape), shape.registers, shape.shared_bytes)
-
-    by_launch = Counter(launch(shape) for shape in shapes)
-    chosen = min(by_launch, key=lambda key: (-by_launch[key], key))
-    by_full = Counter(full(shape) for shape in shapes if launch(shape) == chosen)
-    return Shape(*min(by_full, key=lambda key: (-by_full[key], key)))
+    columns = [astuple(shape) for shape in shapes]  # the first six are of grid and block
+    launches = Counter(each[:6] for each in columns)
+    launch = min(launches, key=lambda key: (-launches[key], key))
+    full = Counter(each for each in columns if each[:6] == launch)
+    return Shape(*min(full, key=lambda key: (-full[key], key)))
 
 
 def kernels(report: Report) -> list[Row]:
@@ -68,19 +63,11 @@ def kernels(report: Report) -> list[Row]:
                     "waves": blocks / sm_count if sm_count else None,
                 }
             rows.append(row)
-    rows.sort(key=lambda row: (-row["total_ns"], row["device"], row["name"]))
     return rows
 
 
 def tiny_pct(report: Report, found: list[int]) -> float | None:
     """§6.1: the share of launches shorter than their own call, of those that have one."""
-    launched = [
-        (report.ops[i], launch) for i in found if (launch := report.calls.launch[i]) is not None
-    ]
-    if not launched:
-        return None
-    tiny = 0
-    for op, launch in launched:
-        call = report.calls.calls[launch]
-        tiny += op.end_ns - op.start_ns < call.end_ns - call.start_ns
-    return 100 * tiny / len(launched)
+    launched = [(report.ops[i], call) for i in found if (call := report.calls.caller(i))]
+    tiny = [op for op, call in launched if op.end_ns - op.start_ns < call.end_ns - call.start_ns]
+    return 100 * len(tiny) / len(launched) if launched else None

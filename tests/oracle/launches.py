@@ -147,7 +147,6 @@ def starved(report: Report, keep: Keep | None = None) -> list[Row]:
                 row = _run(report, device, run_start, run_end)
                 if row["ops"] >= STARVED_OPS and 2 * row["launch_idle_ns"] >= run_end - run_start:
                     rows.append(row)
-    rows.sort(key=lambda row: (-row["launch_idle_ns"], row["device"], row["start_ns"]))
     return rows
 
 

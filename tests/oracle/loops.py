@@ -1,15 +1,94 @@
-"""The other loops of a program (spec §8.22)."""
+"""Which ranges are the steps and the other loops of a program (spec §8.1, §8.21, §8.22)."""
 
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tests.oracle.accounting import covered, length
+from tests.oracle.engine_names import ENGINE_STEP
+from tests.oracle.inferred import inferred_steps
+from tests.oracle.model import Op
 from tests.oracle.once import once
 from tests.oracle.phase_table import phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, joined
-from tests.oracle.step_paths import automatic_steps, busy_ns, step_paths
 
+LEAST_REPEATS = 3
 WHOLE_MODELS = ("forward", "eval", "generate")
+
+
+def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
+    """§8.1: the paths of `--step NAME`, or the path that is the step by default."""
+    of_process = {path: p for (owner, path), p in phases_of(report).items() if owner == process}
+    if name is not None:
+        named = {path for path in of_process if name in (path[-1], joined(path))}
+        # where instances nest, the outermost counts
+        return sorted(p for p in named if not any(p[:k] in named for k in range(1, len(p))))
+
+    # §8.1: the steps of a serving engine, however often they repeat
+    engines = {path for path, p in of_process.items() if path[-1] == ENGINE_STEP and p.ops}
+    whole_ns = busy_ns([op for op in report.ops if op.process == process])
+    most_ns = (busy_ns([report.ops[i] for i in of_process[path].ops]) for path in engines)
+    if 2 * max(most_ns, default=0) > whole_ns:
+        return sorted(p for p in engines if not any(p[:k] in engines for k in range(1, len(p))))
+
+    # in a process that captured a window of its steps, a range `step` may repeat less often
+    captured = process in {capture.process for capture in report.trace.captures}
+    repeating = {
+        path
+        for path, p in of_process.items()
+        if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
+        # an operator is not a step, nor is compiling or an automatic range
+        if not all(one.operator or one.compiling or one.automatic for one in p.instances)
+        if overrules(report, process, path, p.ops)
+    }
+    outermost = {p for p in repeating if not any(p[:k] in repeating for k in range(1, len(p)))}
+
+    def order(path: Path) -> tuple[int, int, Path]:
+        busy = busy_ns([report.ops[index] for index in of_process[path].ops])
+        return (-busy, len(path), path)
+
+    return [min(outermost, key=order)] if outermost else []
+
+
+def busy_ns(ops: list[Op]) -> int:
+    """The union of operations per device, summed over devices."""
+    devices = {op.device for op in ops}
+    return sum(length(covered(op for op in ops if op.device == d)) for d in devices)
+
+
+def overrules(report: Report, process: int, path: Path, launched: list[int]) -> bool:
+    """§8.21: whether a range may be the step although there are automatic ones: one of them begins
+    in it, and it has more than half of its process's busy time."""
+    automatic = report.phases.automatic_steps.get(process)
+    if not automatic:
+        return True
+    begun = [report.phases.at(process, one.thread, one.start_ns).path for one in automatic]
+    of_process = [op for op in report.ops if op.process == process]
+    return any(where[: len(path)] == path for where in begun) and 2 * busy_ns(
+        [report.ops[index] for index in launched]
+    ) > busy_ns(of_process)
+
+
+def automatic_steps(report: Report, process: int, name: str | None) -> list[Open]:
+    """§8.21: the automatic steps, where they are the steps of the process; §8.23: the inferred
+    ones, where no process has others."""
+    if name is None:
+        count = not step_paths(report, process, None)
+    else:
+        taken = any(name in (path[-1], joined(path)) for _, path in phases_of(report))
+        count = name == "step" and not taken
+    if name is None and ranges_give_none(report):
+        return inferred_steps(report).get(process, [])
+    return report.phases.automatic_steps.get(process, []) if count else []
+
+
+@once
+def ranges_give_none(report: Report) -> bool:
+    """§8.23: whether no process has steps by its ranges."""
+    processes = {process for process, _ in phases_of(report)}
+    return not report.phases.automatic_steps and not any(
+        step_paths(report, process, None) for process in processes
+    )
 
 
 @dataclass(frozen=True)

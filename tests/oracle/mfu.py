@@ -1,13 +1,15 @@
 """Model FLOPs utilization (spec §8.7 to §8.11): declared FLOPs over measured time and peak."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from nsysflow.base.peaks import peak_flops
 from tests.oracle.accounting import Keep
-from tests.oracle.phase_table import phases_of
+from tests.oracle.loops import automatic_steps, step_paths
+from tests.oracle.model import Flops
+from tests.oracle.phase_table import begins, phases_of
 from tests.oracle.report import Path, Report, Row, joined, os_pid
 from tests.oracle.stats import percentile, whole
-from tests.oracle.step_paths import automatic_steps, step_paths
 from tests.oracle.steps import Step, steps, steps_of
 
 Spans = dict[Path, tuple[int, list[int]]]
@@ -40,19 +42,16 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
             own = [r for r in table if (r["process"], r["device"], r["step"]) in here]
             timed = [row for row in own if row["steady"]] or own
             time_ns = whole(percentile([row["duration_ns"] for row in timed], 50))
-            rows.append(
-                rate(report, process, device, names, step_of, unit, total, len(timed), time_ns)
-            )
-        if len(devices) == 1 and not automatic:
-            spans = all_spans(report, process) if keep is None else spans_in(report, mine, step_of)
-            rows += of_phases(report, process, devices[0], names, step_of, spans)
+            about = {"report": report.trace.report, "process": os_pid(process), "device": device}
+            of_step = rate(names.get(device), unit, total, len(timed), time_ns)
+            rows.append({**about, "path": joined(step_of), **of_step})
+            if len(devices) == 1 and not automatic:
+                spans = (
+                    all_spans(report, process) if keep is None else spans_in(report, mine, step_of)
+                )
+                for path, of_phase in of_phases(given, names.get(device), step_of, spans):
+                    rows.append({**about, "path": joined(path), **of_phase})
     return rows
-
-
-def begins(step: Step, keep: Keep | None) -> bool:
-    """§8.10: whether a step starts in the window."""
-    kept = () if keep is None else keep.get(step.device, ())
-    return keep is None or any(start <= step.start_ns < end for start, end in kept)
 
 
 def all_spans(report: Report, process: int) -> Spans:
@@ -77,16 +76,10 @@ def spans_in(report: Report, steps: list[Step], step_of: Path) -> Spans:
 
 
 def of_phases(
-    report: Report,
-    process: int,
-    device: int,
-    names: dict[int, str | None],
-    step_of: Path,
-    phases: Spans,
-) -> list[Row]:
+    given: list[Flops], gpu: str | None, step_of: Path, phases: Spans
+) -> Iterator[tuple[Path, Row]]:
     """§8.9: the phases inside a step, with what is declared in them and nested in them."""
     inside = [path for path in phases if len(path) > len(step_of) and starts(path, step_of)]
-    given = [flops for flops in report.trace.flops if flops.process == process]
     where = Counter(flops.phase for flops in given for path in inside if path[-1] == flops.phase)
     declared: dict[Path, int] = defaultdict(int)
     for flops in given:
@@ -96,17 +89,12 @@ def of_phases(
                     if starts(path, upper):
                         declared[upper] += flops.flops
     steps_taken, _ = phases[step_of]
-    rows = []
     for path, total in declared.items():
         instances, spans = phases[path]
         median = whole(percentile(spans, 50))
-        if median is None:
-            continue
-        time_ns = round(median * instances / steps_taken)
-        rows.append(
-            rate(report, process, device, names, path, given[0].unit, total, steps_taken, time_ns)
-        )
-    return rows
+        if median is not None:
+            time_ns = round(median * instances / steps_taken)
+            yield path, rate(gpu, given[0].unit, total, steps_taken, time_ns)
 
 
 def starts(path: Path, upper: Path) -> bool:
@@ -114,25 +102,11 @@ def starts(path: Path, upper: Path) -> bool:
     return path[: len(upper)] == upper
 
 
-def rate(
-    report: Report,
-    process: int,
-    device: int,
-    names: dict[int, str | None],
-    path: Path,
-    unit: str,
-    flops: int,
-    steps_taken: int,
-    time_ns: int | None,
-) -> Row:
-    """§8.11: one row."""
+def rate(gpu: str | None, unit: str, flops: int, steps_taken: int, time_ns: int | None) -> Row:
+    """§8.11: what a row says of these FLOPs in each of so many steps."""
     per_s = flops * 1e9 / time_ns if time_ns else None
-    peak = peak_flops(names.get(device) or "", unit)  # type: ignore[arg-type]
+    peak = peak_flops(gpu or "", unit)  # type: ignore[arg-type]
     return {
-        "report": report.trace.report,
-        "process": os_pid(process),
-        "device": device,
-        "path": joined(path),
         "unit": unit,
         "flops": flops,
         "steps": steps_taken,

@@ -81,6 +81,11 @@ class Range:
     name: str
     row: int
 
+    @property
+    def lasts(self) -> bool:
+        """§1.6: whether it is not dropped."""
+        return self.end_ns is None or self.end_ns >= self.start_ns
+
 
 @dataclass(frozen=True)
 class Overhead:

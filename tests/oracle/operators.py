@@ -268,23 +268,16 @@ def operators(report: Report) -> list[Row]:
                 words = in_words(tensors(link.shape))
                 key = (op.process, device, link.shape.name, *words, *takes.values())
                 found[key].append((op, link))
-    devices = {device.device: device for device in report.trace.devices}
-    rows = []
-    for (process, device, *_), kernels in found.items():
-        rows.append(row_of(report, process, device, kernels, devices.get(device), device_ns))
-    rows.sort(key=lambda row: -row["total_ns"])
-    return rows
+    return [
+        row_of(report, process, device, kernels, device_ns[device])
+        for (process, device, *_), kernels in found.items()
+    ]
 
 
 def row_of(
-    report: Report,
-    process: Any,
-    device: Any,
-    kernels: list[tuple[Op, Any]],
-    gpu: Any,
-    device_ns: dict[int, int],
+    report: Report, process: Any, device: Any, kernels: list[tuple[Op, Any]], device_ns: int
 ) -> Row:
-    """§24.5 to §24.7: one row."""
+    """§24.5 to §24.7: one row, of a device whose kernels take `device_ns`."""
     shape = kernels[0][1].shape
     rows, takes = tensors(shape), work_of(shape)
     total_ns = sum(op.end_ns - op.start_ns for op, _ in kernels)
@@ -292,9 +285,7 @@ def row_of(
     calls = len({link.operator for _, link in kernels})
     least, moved = takes["least_flops"], takes["bytes"]
     unit = None if least is None else unit_of(rows, tf32_ns, total_ns)
-    name = "" if gpu is None or gpu.name is None else gpu.name
-    bandwidth = None if gpu is None else gpu.memory_bytes_per_s or MEMORY.get(name)
-    peak = None if unit is None else peak_of(report, device, unit)  # type: ignore[arg-type]
+    peak, bandwidth = roof(report, device, unit)
     compute_s = 0.0 if least is None else None if peak is None else least / peak
     memory_s = None if moved is None or bandwidth is None else moved / bandwidth
     limit = share = None
@@ -312,7 +303,7 @@ def row_of(
         "calls": calls,
         "kernels": len(kernels),
         "total_ns": total_ns,
-        "share_pct": 100 * total_ns / device_ns[device] if device_ns[device] else None,
+        "share_pct": 100 * total_ns / device_ns if device_ns else None,
         **takes,
         "flops_per_s": per_s(least, calls, total_ns),
         "bytes_per_s": per_s(moved, calls, total_ns),
@@ -321,6 +312,14 @@ def row_of(
         "limit": limit,
         "roofline_pct": share,
     }
+
+
+def roof(report: Report, device: int, unit: str | None) -> tuple[float | None, float | None]:
+    """§24.6: the peaks of a GPU: FLOP/s of this arithmetic, and bytes/s."""
+    gpu = next((each for each in report.trace.devices if each.device == device), None)
+    name = "" if gpu is None or gpu.name is None else gpu.name
+    peak = None if unit is None else peak_of(report, device, unit)  # type: ignore[arg-type]
+    return peak, None if gpu is None else gpu.memory_bytes_per_s or MEMORY.get(name)
 
 
 def per_s(each: int | None, calls: int, total_ns: int) -> float | None:

@@ -197,22 +197,16 @@ def rocprof(content: bytes) -> dict[str, list[Row]]:
         if end is None:
             continue
         if one.category == "kernel_dispatch" and one.name and agent(args.get("agent")) is not None:
-            device = agent(args["agent"])
-            told["ops"].append(
-                ("kernel", start, end, device, place[0], stream, correlation, one.name)
-            )
+            where = agent(args["agent"]), place[0], stream, correlation
+            told["ops"].append(("kernel", start, end, *where, one.name))
             told["shapes"].append(shape(args))
         elif one.category == "memory_copy":
             way = direction(one.name or "", args)
             source, target = agent(args.get("src_agent")), agent(args.get("dst_agent"))
-            device = (
-                target if way in ("HtoD", "DtoD", "PtoP") else source if way == "DtoH" else None
-            )
+            device = {"DtoH": source, "unknown": None}.get(way, target)
             if device is not None:
-                name = f"memcpy {way}"
-                told["ops"].append(
-                    ("memcpy", start, end, device, place[0], stream, correlation, name)
-                )
+                where = device, place[0], stream, correlation
+                told["ops"].append(("memcpy", start, end, *where, f"memcpy {way}"))
                 told["copies"].append((args.get("copy_bytes"), way))
         elif one.category == "hip_api" and one.name:
             told["calls"].append((start, end, *place, own or None, one.name))

@@ -6,7 +6,6 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tests.oracle import bound
 from tests.oracle.accounting import Keep, common, covered, length, union
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.idle_places import places_in
@@ -15,7 +14,7 @@ from tests.oracle.once import once
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
 from tests.oracle.stats import spread
-from tests.oracle.waited import waits_of
+from tests.oracle.waited import bound, compute_of, exposed, unhidden, waits_of
 
 if TYPE_CHECKING:
     from tests.oracle.steps import Step
@@ -83,10 +82,10 @@ def _phases_in(report: Report, keep: Keep | None) -> dict[tuple[int, Path], Phas
     return dict(found)
 
 
-def begins(op: Op, keep: Keep | None) -> bool:
-    """§7.11: whether an operation starts in the window."""
-    kept = () if keep is None else keep.get(op.device, ())
-    return keep is None or any(start <= op.start_ns < end for start, end in kept)
+def begins(what: "Op | Step", keep: Keep | None) -> bool:
+    """§7.11, §8.10: whether it starts in the window of its device."""
+    kept = () if keep is None else keep.get(what.device, ())
+    return keep is None or any(start <= what.start_ns < end for start, end in kept)
 
 
 def _add_host(
@@ -137,7 +136,7 @@ def phases(
 
     rows = []
     steady = steady_in(report, keep, name, numbers)
-    unhidden = phases_of(bound.unhidden(report), keep)
+    waited_for = phases_of(unhidden(report), keep)
     for (process, path), phase in sorted(phases_of(report, keep).items()):
         busy_ns = _busy_ns(report, phase, keep)
         if not (phase.instances or phase.idle_ns or busy_ns):
@@ -163,7 +162,7 @@ def phases(
                 "idle_ns": sum(causes.values()),
                 **causes,
                 "host_wall_ns": phase.host_ns,
-                **_bound(report, phase, unhidden.get((process, path), Phase()), keep),
+                **_bound(report, phase, waited_for.get((process, path), Phase()), keep),
                 **spread(phase.spans),
                 "exclusive_kernel_ns": sum(
                     report.ops[i].end_ns - report.ops[i].start_ns
@@ -220,20 +219,20 @@ def _steady_per_step(
 
 
 def _bound(
-    report: Report, phase: Phase, unhidden: Phase, keep: Keep | None
+    report: Report, phase: Phase, waited_for: Phase, keep: Keep | None
 ) -> dict[str, str | float | None]:
     """§15.7, §15.8."""
     ops = [index for launched in phase.launched.values() for index in launched]
     compute_ns = 0
     for device in report.devices:
         here = [index for index in ops if report.ops[index].device == device]
-        busy = bound.compute_of(report, here)
+        busy = compute_of(report, here)
         compute_ns += length(busy if keep is None else common(busy, keep.get(device, [])))
     mine = set(ops)
     pieces = [piece for piece in waits_of(report).pieces if piece.op in mine]
-    idle = {cause: unhidden.idle_ns[cause] for cause in CAUSES}
-    parts = {"compute": compute_ns, **bound.waited(pieces, keep), **idle}
-    name, pct = bound.bound(parts)
+    idle = {cause: waited_for.idle_ns[cause] for cause in CAUSES}
+    parts = {"compute": compute_ns, **exposed(pieces, keep), **idle}
+    name, pct = bound(parts)
     return {"bound": name, "bound_pct": pct}
 
 

@@ -1,4 +1,4 @@
-"""Where an operation was launched: stacks of NVTX ranges, inheritance, paths (spec §7)."""
+"""Where an operation was launched: stacks of NVTX ranges, inherited and captured paths (§7)."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
+from tests.oracle.calls import Calls
 from tests.oracle.engine_names import ENGINE_STEP
-from tests.oracle.model import LOW_24_BITS, Call, Op, Overhead, PlainTrace, Range
+from tests.oracle.model import LOW_24_BITS, Call, GraphNode, Op, Overhead, PlainTrace, Range
 from tests.oracle.range_names import grouped, is_compiling, is_operator, may_be_tuning
 
 LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
@@ -195,18 +196,9 @@ class Phases:
         end_ns = end_of_trace_ns if range_.end_ns is None else range_.end_ns
         if end_ns < range_.start_ns and not cut_off:
             return None  # §1.6: dropped
-        return Open(
-            range_.start_ns,
-            end_ns,
-            range_.process,
-            range_.thread,
-            range_.name,
-            range_.row,
-            cut_off,
-            is_operator(range_.name),
-            is_compiling(range_.name),
-            range_.domain == AUTOMATIC,
-        )
+        where = range_.start_ns, end_ns, range_.process, range_.thread, range_.name, range_.row
+        says = is_operator(range_.name), is_compiling(range_.name), range_.domain == AUTOMATIC
+        return Open(*where, cut_off, *says)
 
     def compiling(self, process: int) -> list[Open]:
         """§7.18: the process's compiling ranges."""
@@ -215,10 +207,8 @@ class Phases:
 
     def boundaries(self, thread: int) -> list[int]:
         """The instants at which the thread's own stack can change."""
-        ranges = [
-            range_ for range_ in self.push_pop.get(thread, ()) if range_.end_ns > range_.start_ns
-        ]
-        return sorted({t for range_ in ranges for t in (range_.start_ns, range_.end_ns)})
+        ranges = [one for one in self.push_pop.get(thread, ()) if one.end_ns > one.start_ns]
+        return sorted({t for one in ranges for t in (one.start_ns, one.end_ns)})
 
     def stack(self, thread: int, t: int) -> tuple[Open, ...]:
         """§7.1: `stack(T, t)`, the open push/pop ranges of thread T at t."""
@@ -265,3 +255,54 @@ class Phases:
         # §7.4: the latest-started start/end range of the process, else unattributed
         covering = [range_ for range_ in self.start_end.get(process, ()) if range_.covers(t)]
         return Place((covering[-1],), "process_range") if covering else NOWHERE
+
+
+class Captured:
+    """§7.13 to §7.17: finds the path of an operation of a CUDA graph, given that of its launch."""
+
+    def __init__(self, trace: PlainTrace, calls: Calls, phases: Phases) -> None:
+        self.calls, self.phases = calls, phases
+        self.listed = Phases(replace(trace, ranges=trace.graph_ranges))
+        self.created: dict[tuple[int | None, int], list[GraphNode]] = defaultdict(list)
+        for row in sorted(trace.graph_nodes, key=lambda row: row.start_ns):
+            self.created[row.process, row.node].append(row)
+
+    def place(self, op: Op, launch: int, place: Place) -> Place:
+        """§7.15: the path of the launch, followed by the captured ranges."""
+        opened = self.ranges(op.process, op.graph_node)
+        # §7.14: without those of which the name is in the path of the launch
+        added = [range_ for range_ in opened if range_.name not in place.path]
+        if not added:
+            return place
+        # §7.17: each launch has instances of its own
+        call = self.calls.calls[launch]
+        uncut = (replace(range_, thread=call.thread, cut_off=False) for range_ in added)
+        mine = [
+            replace(range_, start_ns=call.start_ns, end_ns=call.end_ns, replay=launch)
+            for range_ in uncut
+        ]
+        return Place((*place.ranges, *mine), "captured")
+
+    def ranges(self, process: int | None, node: int | None) -> tuple[Open, ...]:
+        """§7.14: the ranges around the captured node that opened after the capture began."""
+        origin = None if node is None else self._origin(process, node)
+        if origin is None or origin.thread is None or origin.process is None:
+            return ()
+        at = origin.start_ns
+        began = self.calls.capture_began(origin.process, at)
+        if began is None:  # §7.16
+            return self.listed.at(origin.process, origin.thread, at).ranges
+        opened = self.phases.at(origin.process, origin.thread, at).ranges
+        return tuple(range_ for range_ in opened if range_.start_ns >= began)
+
+    def _origin(self, process: int | None, node: int) -> GraphNode | None:
+        """§7.13: where the chain of originals ends; None if it leads back, or to no node."""
+        seen: set[int] = set()
+        while node not in seen and (process, node) in self.created:
+            seen.add(node)
+            rows = self.created[process, node]
+            originals = [row.original for row in rows if row.original is not None]
+            if not originals:
+                return rows[0]
+            node = originals[0]
+        return None

@@ -26,19 +26,15 @@ class Producers:
 
     def begun(self, op: int) -> int | None:
         """When the launch of an operation began."""
-        launch = self.calls.launch[op]
-        return None if launch is None else self.calls.calls[launch].start_ns
+        call = self.calls.caller(op)
+        return None if call is None else call.start_ns
 
     @cached_property
     def rank(self) -> dict[int, int]:
         """§3.1: the order of operations, those of one device after the other's."""
 
         def key(index: int) -> tuple[object, ...]:
-            op, begun = self.ops[index], self.begun(index)
-            numbers = (begun, op.correlation, op.stream, op.graph_node)
-            ties = [(number is None, number or 0) for number in numbers]
-            process = (op.process is None, op.process or 0)
-            return op.device, op.start_ns, *ties, op.short_name, op.name, process
+            return self.ops[index].device, self.ops[index].start_ns, *self.calls.order(index)
 
         order = sorted(range(len(self.ops)), key=key)
         return {index: place for place, index in enumerate(order)}

@@ -9,13 +9,12 @@ from itertools import combinations, pairwise
 from statistics import median
 
 from tests.oracle.accounting import communication
-from tests.oracle.calls import Calls
+from tests.oracle.calls import MEMCPY, Calls
 from tests.oracle.gpu_metrics import class_of
 from tests.oracle.model import LOW_24_BITS, Op, PlainTrace
 
 FREE = re.compile(r"(cudaFree|cuMemFree|hipFree|hipHostFree).*")
 EVENT_SYNC = re.compile(r"(cuda|cu|hip)EventSynchronize")
-MEMCPY = re.compile(r"(cuda|cu|hip)Memcpy.*")
 NEVER = -(10**30)
 WORK = ("matmul", "conv", "attention", "optimizer", "triton")
 
@@ -33,20 +32,13 @@ class Replay:
         self.trace = trace
         known = Calls(trace)
         self.calls, self.classes = known.calls, known.classes
-        # "the order of §3.1", as far as the reports need it
         order = sorted(
             range(len(known.ops)),
-            key=lambda o: (
-                known.ops[o].device,
-                known.ops[o].start_ns,
-                self._begun(known, o),
-                known.ops[o].correlation or 0,
-                known.ops[o].stream,
-            ),
+            key=lambda o: (known.ops[o].device, known.ops[o].start_ns, *known.order(o)),
         )
         self.ops: list[Op] = [known.ops[o] for o in order]
         launch = [known.launch[o] for o in order]
-        self._outermost(launch)
+        self._outermost()
         self.launch = [None if c is None else self.holder[c] for c in launch]
         self.nodes = sorted(
             {c for c in self.launch if c is not None}
@@ -58,12 +50,7 @@ class Replay:
         self._queue()
         self._bounds()
 
-    @staticmethod
-    def _begun(known: Calls, op: int) -> int:
-        launch = known.launch[op]
-        return 0 if launch is None else known.calls[launch].start_ns
-
-    def _outermost(self, launch: list[int | None]) -> None:
+    def _outermost(self) -> None:
         """*Calls* are the outermost ones of a thread."""
         self.outer: list[int] = []
         self.holder: dict[int, int] = {}

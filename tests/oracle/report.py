@@ -7,10 +7,9 @@ from typing import Any
 
 from tests.oracle.accounting import Interval, covered, window
 from tests.oracle.calls import Calls
-from tests.oracle.captured import Captured
 from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
 from tests.oracle.model import LOW_24_BITS, PlainTrace
-from tests.oracle.phases import NOWHERE, Open, Place
+from tests.oracle.phases import NOWHERE, Captured, Open, Place
 from tests.oracle.sources import Lines, Sources
 from tests.oracle.unmeasured import unmeasured
 
@@ -149,22 +148,21 @@ class Report:
     def _captures_its_loop(self, process: int, steps: list[Open]) -> bool:
         """§8.20: whether graphs behind the automatic steps of a process have most of its time."""
         all_ns = behind_ns = 0
-        for op, launch in zip(self.ops, self.calls.launch, strict=True):
+        last_ns = max(one.end_ns for one in steps)
+        for index, op in enumerate(self.ops):
             if op.process != process:
                 continue
             all_ns += op.end_ns - op.start_ns
             is_graph = op.kind == "graph" or op.graph_node is not None
-            after = launch is not None and (
-                self.calls.calls[launch].start_ns >= max(one.end_ns for one in steps)
-            )
-            if is_graph and after:
+            call = self.calls.caller(index)
+            if is_graph and call is not None and call.start_ns >= last_ns:
                 behind_ns += op.end_ns - op.start_ns
         return 2 * behind_ns > all_ns
 
     def launch_process(self, gap: Gap) -> int | None:
         """The process of `L`."""
-        launch = self.calls.launch[gap.next_op]
-        return None if launch is None else self.calls.calls[launch].process
+        call = self.calls.caller(gap.next_op)
+        return None if call is None else call.process
 
     @cached_property
     def ops_by_instance(self) -> dict[int, dict[tuple[Path, Open], list[int]]]:
@@ -173,8 +171,7 @@ class Report:
             lambda: defaultdict(list)
         )
         for index in range(len(self.ops)):
-            launch = self.calls.launch[index]
-            if launch is not None:
+            if (call := self.calls.caller(index)) is not None:
                 for instance in prefixes(self.op_place(index)):
-                    found[self.calls.calls[launch].process][instance].append(index)
+                    found[call.process][instance].append(index)
         return found

@@ -6,11 +6,11 @@ from math import ceil, factorial
 from statistics import median
 
 from tests.oracle.accounting import Interval, Keep, common, length, parts, union
-from tests.oracle.gap_tables import culprit_of
+from tests.oracle.gap_tables import blamed
 from tests.oracle.gaps import CAUSES, Gap
-from tests.oracle.idle_places import NOT_RECORDED, culprit_at, name_of, places_in
+from tests.oracle.idle_places import NOT_RECORDED, name_of, places_in
 from tests.oracle.loops import loops_of
-from tests.oracle.model import Overhead, Range
+from tests.oracle.model import Call, Op, Overhead, Range
 from tests.oracle.phases import end_of_trace
 from tests.oracle.report import Path, Report, Row, joined, os_pid
 from tests.oracle.steps import Step, instances_of, kinds_of
@@ -72,17 +72,12 @@ def run(report: Report, keep: Keep | None = None, name: str | None = None) -> li
 def recorded(report: Report, process: int) -> Interval:
     """§8.17: from the first start to the last end of a process's events."""
     trace = report.trace
-    rows: list[Range | Overhead] = [*trace.ranges, *trace.overhead]
-    events = [
-        *((op.start_ns, op.end_ns) for op in report.ops if op.process == process),
-        *((one.start_ns, one.end_ns) for one in report.calls.calls if one.process == process),
-        *(
-            (one.start_ns, end_of_trace(trace) if one.end_ns is None else one.end_ns)
-            for one in rows
-            if one.process == process and (one.end_ns is None or one.end_ns >= one.start_ns)
-        ),
-    ]
-    return min(start for start, _ in events), max(end for _, end in events)
+    rows: list[Op | Call | Range | Overhead]
+    rows = [*report.ops, *report.calls.calls, *trace.ranges, *trace.overhead]
+    mine = [one for one in rows if one.process == process]
+    mine = [one for one in mine if one.end_ns is None or one.end_ns >= one.start_ns]
+    ends = (end_of_trace(trace) if one.end_ns is None else one.end_ns for one in mine)
+    return min(one.start_ns for one in mine), max(ends)
 
 
 def _pieces(
@@ -298,30 +293,14 @@ def _lines(
     for piece in pieces:
         for gap in piece.idle:
             for spot, ns in places_in(report, gap, cause, keep).items():
-                if spot != place:
-                    continue
-                call = None if cause == "profiler" else culprit_at(report, gap, cause, spot)
-                culprit = "" if call is None else report.calls.calls[call].name
-                if cause == "profiler":
-                    culprit = report.gaps.culprit(gap, cause)
-                if cause == "dependency":
-                    culprit = culprit_of(report, gap, cause)
-                source, via = report.sources.of(
-                    report.calls.launch[gap.next_op] if call is None else call
-                )
-                key = (source, via, culprit)
-                sums[key] = sums.get(key, 0) + ns
-    return min(
-        sums,
-        key=lambda key: (
-            -sums[key],
-            key[0] is not None,
-            key[0] or "",
-            key[1] is not None,
-            key[1] or "",
-            key[2],
-        ),
-    )
+                if spot == place:
+                    culprit, lines = blamed(report, gap, cause, spot)
+                    sums[*lines, culprit] = sums.get((*lines, culprit), 0) + ns
+
+    def order(key: tuple[str | None, str | None, str]) -> tuple[object, ...]:
+        return -sums[key], *((text is not None, text or "") for text in key)
+
+    return min(sums, key=order)
 
 
 def listed(numbers: list[int]) -> str:

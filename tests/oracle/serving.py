@@ -1,14 +1,19 @@
-"""Steps of serving engines: the numbers in their names, and what follows from them (spec §23)."""
+"""Steps of serving engines: the numbers in their names, what follows from them, and what attention
+and matrix products take (spec §23)."""
 
+import json
 import math
+import re
 from collections import defaultdict
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 from tests.oracle.engine_names import ENGINE_STEP, NUMBERS, is_token, plus
 from tests.oracle.gpu_metrics import class_of
-from tests.oracle.model import Op, Range
+from tests.oracle.model import Op, Operator, OperatorShape, Range
 from tests.oracle.once import once
+from tests.oracle.operators import SIZES, link_of, roof, tensors, unit_of, work_of
 from tests.oracle.phases import AUTOMATIC
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.stats import percentile, std, whole
@@ -36,11 +41,11 @@ def token_end(report: Report, step: Step) -> int | None:
     until = min(later, default=step.range_.end_ns)
     ends = []
     for index in report.on(step.device):
-        launch = report.calls.launch[index]
-        if launch is None or report.ops[index].process != step.process:
+        call, op = report.calls.caller(index), report.ops[index]
+        if call is None or op.process != step.process:
             continue
-        if step.range_.start_ns <= report.calls.calls[launch].start_ns < until:
-            ends.append(report.ops[index].end_ns)
+        if step.range_.start_ns <= call.start_ns < until:
+            ends.append(op.end_ns)
     return max(ends, default=None)
 
 
@@ -104,15 +109,12 @@ def first_token(report: Report, step: Step) -> int | None:
     token, call = prompts[step]
     ends = []
     for index in report.on(step.device):
-        launch, op = report.calls.launch[index], report.ops[index]
+        launch, op = report.calls.caller(index), report.ops[index]
         if launch is None or op.process != step.process:
             continue
-        at_ns = report.calls.calls[launch].start_ns
-        before = [
-            one
-            for one, _ in prompts.values()
-            if one.process == op.process and one.start_ns <= at_ns
-        ]
+        at_ns = launch.start_ns
+        mine = [one for one, _ in prompts.values() if one.process == op.process]
+        before = [one for one in mine if one.start_ns <= at_ns]
         if before and max(before, key=lambda one: one.start_ns) == token and at_ns < ended(token):
             ends.append(op.end_ns)
     return max(ends) - call.start_ns if ends else None
@@ -123,27 +125,14 @@ def prompt_tokens(report: Report) -> dict[Step, tuple[Range, Range]]:
     """§23.13: the token and the call of each step that reads a prompt in `generate`."""
     found = {}
     for step, numbers in engine_steps(report).items():
-        ours = [
-            one
-            for one in report.trace.ranges
-            if one.domain == AUTOMATIC
-            and one.process == step.process
-            and (one.end_ns is None or one.end_ns >= one.start_ns)
-        ]
-        tokens = [
-            one
-            for one in ours
-            if is_token(one.name) and step.range_.start_ns <= one.start_ns < step.range_.end_ns
-        ]
+        mine = [one for one in report.trace.ranges if one.process == step.process and one.lasts]
+        ours = [one for one in mine if one.domain == AUTOMATIC]
+        tokens = [one for one in ours if is_token(one.name) and step.range_.covers(one.start_ns)]
         if step.range_.name == ENGINE_STEP or not tokens or numbers["kind"] != "prefill":
             continue
         token = tokens[0]
-        calls = [
-            one
-            for one in ours
-            if (one.name, one.thread) == ("generate", token.thread)
-            and one.start_ns <= token.start_ns
-        ]
+        calls = [one for one in ours if (one.name, one.thread) == ("generate", token.thread)]
+        calls = [one for one in calls if one.start_ns <= token.start_ns]
         last = max(calls, key=lambda one: (one.start_ns, -ended(one)), default=None)
         if last is not None and ended(last) > token.start_ns and token.end_ns is not None:
             found[step] = token, last
@@ -241,3 +230,134 @@ def sums(rows: list[Row]) -> Row:
         "host_wait_pct": 100.0 * waiting / total if total else None,
         "padding_pct": 100.0 * (room - filled) / room if room else None,
     }
+
+
+PAGED = {
+    "vllm::unified_attention_with_output": 0,
+    "sglang_profiler::attention_paged_attention_ragged": 2,
+}
+
+
+def serving_work(report: Report) -> list[Row]:
+    """§23.9: a row per kind and class."""
+    times = {(row["process"], row["device"], row["step"]): row for row in serving_steps(report)}
+    groups: dict[tuple[Any, ...], list[Step]] = defaultdict(list)
+    said = engine_steps(report)
+    for step in said:
+        for name in WORK_CLASSES:
+            if said[step]["kind"] is not None:
+                groups[step.process, step.device, said[step]["kind"], name].append(step)
+    rows = []
+    for (process, device, kind, name), of_kind in groups.items():
+        about = [times[os_pid(process), device, step.index] for step in of_kind]
+        ns = [row[f"{name}_ns"] for row in about]
+        total, time_ns = sum(ns), sum(row["time_ns"] for row in about)
+        tokens = [
+            said[step]["context_tokens" if name == "attention" else "tokens"] for step in of_kind
+        ]
+        calls = [call for step in of_kind for call in calls_in(report, step, name)]
+        rows.append(
+            {
+                "report": report.trace.report,
+                "process": os_pid(process),
+                "device": device,
+                "kind": kind,
+                "class": name,
+                "steps": len(of_kind),
+                "total_ns": total,
+                "share_pct": 100.0 * total / time_ns if time_ns else None,
+                "median_ns": whole(percentile(ns, 50)),
+                "ns_per_token": growth(tokens, ns),
+                **rates(calls, total),
+            }
+        )
+    return rows
+
+
+def growth(tokens: list[int | None], ns: list[int]) -> float | None:
+    """§23.10: the slope, if it explains half of the variance of three steps or more."""
+    points = [(x, y) for x, y in zip(tokens, ns, strict=True) if x is not None]
+    if len(points) < 3:
+        return None
+    middle_x = Fraction(sum(x for x, _ in points), len(points))
+    middle_y = Fraction(sum(y for _, y in points), len(points))
+    xx = sum((x - middle_x) ** 2 for x, _ in points)
+    yy = sum((y - middle_y) ** 2 for _, y in points)
+    xy = sum((x - middle_x) * (y - middle_y) for x, y in points)
+    return float(xy / xx) if xx and 2 * xy * xy >= xx * yy else None
+
+
+def calls_in(report: Report, step: Step, name: str) -> list[Row]:
+    """§23.11: of each call of an operator with kernels of the class in a step what it took, where
+    that is known."""
+    by_shape: dict[OperatorShape, list[tuple[Op, Operator]]] = defaultdict(list)
+    for op in kernels_in(report, step, name):
+        link = link_of(report, op)
+        if link is not None:
+            by_shape[link.shape].append((op, link))
+    return [
+        row
+        for shape, kernels in by_shape.items()
+        if (row := call_of(report, step, shape, kernels)) is not None
+    ]
+
+
+def call_of(
+    report: Report, step: Step, shape: OperatorShape, kernels: list[tuple[Op, Operator]]
+) -> Row | None:
+    """The calls with one shape in a step."""
+    ns = sum(op.end_ns - op.start_ns for op, _ in kernels)
+    tf32_ns = sum(op.end_ns - op.start_ns for op, _ in kernels if "tf32" in op.name)
+    count = len({link.operator for _, link in kernels})
+    found = paged(shape, engine_steps(report)[step])
+    if found is None:
+        takes = work_of(shape)
+        if takes["least_flops"] is None:
+            return None
+        unit = unit_of(tensors(shape), tf32_ns, ns)
+        found = takes["least_flops"], takes["bytes"], unit
+    each, moved, unit = found
+    if each is None or moved is None or not ns:
+        return None
+    peak, bandwidth = roof(report, step.device, unit)
+    return {
+        "ns": ns,
+        "flops": count * each,
+        "bytes": count * moved,
+        "compute_ns": 1e9 * count * each / peak if peak else None,
+        "memory_ns": 1e9 * count * moved / bandwidth if bandwidth else None,
+    }
+
+
+def paged(shape: OperatorShape, said: Row) -> tuple[int | None, int | None, Any] | None:
+    """§23.11: attention over a cache, by the tokens of its step."""
+    first = PAGED.get(re.sub("_[0-9]+$", "", shape.name))
+    if first is None:
+        return None
+    dims, types = (json.loads(text or "[]") for text in (shape.dims, shape.types))
+    (q, k, v), kinds = dims[first:][:3], types[first:][:3]
+    size, of_keys, of_values = (SIZES[kind][0] for kind in kinds)
+    heads, width = q[-2:]
+    pairs, context = said["query_key_pairs"], said["context_tokens"]
+    each = None if pairs is None else 2 * heads * (width + v[-1]) * pairs
+    kept = k[-2] * (width * of_keys + v[-1] * of_values)
+    own = prod(q[:-2]) * heads * (width + v[-1]) * size
+    moved = None if context is None else kept * context + own
+    units = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "float": "float32"}
+    return each, moved, units.get(kinds[0])
+
+
+def rates(calls: list[Row], total_ns: int) -> Row:
+    """§23.12: what the kernels with known work reached."""
+    known_ns = sum(row["ns"] for row in calls)
+    row: Row = dict.fromkeys(("flops_per_s", "bytes_per_s", "limit", "roofline_pct"))
+    row["known_pct"] = 100.0 * known_ns / total_ns if total_ns else None
+    if known_ns:
+        for name in ("flops", "bytes"):
+            row[f"{name}_per_s"] = 1e9 * sum(call[name] for call in calls) / known_ns
+        pairs = [(call["compute_ns"], call["memory_ns"]) for call in calls]
+        if all(None not in pair for pair in pairs):
+            compute, memory = (sum(each) for each in zip(*pairs, strict=True))
+            row["limit"] = "compute" if compute > memory else "memory"
+            row["roofline_pct"] = 100 * sum(map(max, pairs)) / known_ns
+    return row

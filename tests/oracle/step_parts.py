@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from tests.oracle.accounting import covered, is_comm, is_compute, is_copy
 from tests.oracle.comm import started_order
-from tests.oracle.gap_tables import culprit_of
+from tests.oracle.gap_tables import blamed
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import class_of
-from tests.oracle.idle_places import culprit_at, name_of, places_in
+from tests.oracle.idle_places import name_of, places_in
 from tests.oracle.model import Op
 from tests.oracle.report import Report, Row, joined, os_pid
 from tests.oracle.steps import steps_of
@@ -163,10 +163,5 @@ def parts_of(report: Report, gap: Gap) -> Iterator[tuple[Key, int]]:
     """§19.7: the parts of a gap, as gap_summary has them."""
     for cause in filter(gap.causes.__getitem__, CAUSES):
         for spot, ns in places_in(report, gap, cause).items():
-            call = None if cause == "profiler" else culprit_at(report, gap, cause, spot)
-            culprit = "" if call is None else report.calls.calls[call].name
-            if cause in ("profiler", "dependency"):
-                culprit = culprit_of(report, gap, cause)
-            launch = report.calls.launch[gap.next_op]
-            lines = report.sources.of(launch if call is None else call)
+            culprit, lines = blamed(report, gap, cause, spot)
             yield Key("idle", cause, culprit, None, name_of(spot), *lines), ns

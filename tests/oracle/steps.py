@@ -6,20 +6,19 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
-from tests.oracle import bound
-from tests.oracle.accounting import Keep, is_comm, length, parts, union, window
+from tests.oracle.accounting import Keep, common, is_comm, length, parts, union, window
 from tests.oracle.engine_names import ENGINE_STEP, engine_numbers, is_token
 from tests.oracle.gaps import Gap
 from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
-from tests.oracle.loops import loops_of
+from tests.oracle.loops import automatic_steps, loops_of, ranges_give_none, step_paths
 from tests.oracle.lost import in_stretches, kernel_launches
 from tests.oracle.model import Op
 from tests.oracle.once import once
+from tests.oracle.phase_table import begins
 from tests.oracle.phases import AUTOMATIC, Open
 from tests.oracle.report import Report, Row, causes_of, os_pid
 from tests.oracle.stats import percentile, whole
-from tests.oracle.step_paths import automatic_steps, ranges_give_none, step_paths
-from tests.oracle.waited import waits_of
+from tests.oracle.waited import bound, exposed, idle, unhidden, waits_of
 
 
 @dataclass(frozen=True)
@@ -120,20 +119,19 @@ def launched_by(
 
 def launch_start(report: Report, op: int) -> int:
     """When the call began that launched an operation."""
-    launch = report.calls.launch[op]
-    assert launch is not None
-    return report.calls.calls[launch].start_ns
+    call = report.calls.caller(op)
+    assert call is not None
+    return call.start_ns
 
 
 def launched_in(report: Report, step: Open) -> list[int]:
     """§8.20: the operations that its process launched in an automatic step, on any thread."""
-    launches = report.calls.launch
     return [
         index
         for index, op in enumerate(report.ops)
         if op.process == step.process
-        and (launch := launches[index]) is not None
-        and step.covers(report.calls.calls[launch].start_ns)
+        and (call := report.calls.caller(index)) is not None
+        and step.covers(call.start_ns)
     ]
 
 
@@ -192,10 +190,8 @@ def step_numbers(report: Report, step: Step) -> dict[str, Any] | None:
     tokens = [
         one.name
         for one in mine
-        if one.domain == AUTOMATIC
-        and is_token(one.name)
-        and (one.end_ns is None or one.end_ns >= one.start_ns)
-        and step.range_.start_ns <= one.start_ns < step.range_.end_ns
+        if one.domain == AUTOMATIC and is_token(one.name) and one.lasts
+        if step.range_.covers(one.start_ns)
     ]
     return engine_numbers(tokens[0]) if len(tokens) == 1 else None
 
@@ -267,12 +263,9 @@ def loads_much(report: Report, step: Step) -> bool:
 
 def compiles_much(report: Report, step: Step) -> bool:
     """§8.13: its process compiles for more than 1 % of it."""
-    compiling = [
-        (max(each.start_ns, step.start_ns), min(each.end_ns, step.end_ns))
-        for each in report.phases.compiling(step.process)
-    ]
-    inside = [(start, end) for start, end in compiling if start < end]
-    return 100 * length(union(inside)) > step.end_ns - step.start_ns
+    compiling = [(one.start_ns, one.end_ns) for one in report.phases.compiling(step.process)]
+    inside = common(union(compiling), union([(step.start_ns, step.end_ns)]))
+    return 100 * length(inside) > step.end_ns - step.start_ns
 
 
 def is_incomplete(report: Report, step: Step, steps: list[Step]) -> bool:
@@ -330,12 +323,10 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
         split = parts(ops, [(step.start_ns, step.end_ns)] if step.end_ns > step.start_ns else [])
         gaps = gaps_of(report, step)
         kind = kinds[step].name
-        unhidden = gaps_of(bound.unhidden(report), step)
         pieces = [piece for piece in waits_of(report).pieces if piece.device == step.device]
-        of_step = bound.waited(pieces, {step.device: [(step.start_ns, step.end_ns)]})
-        label, pct = bound.bound(
-            {"compute": split["compute_ns"], **of_step, **bound.idle(unhidden)}
-        )
+        of_step = exposed(pieces, {step.device: [(step.start_ns, step.end_ns)]})
+        of_step |= {"compute": split["compute_ns"], **idle(gaps_of(unhidden(report), step))}
+        label, pct = bound(of_step)
         rows.append(
             {
                 "report": report.trace.report,
@@ -372,9 +363,6 @@ def steady_in(
     `--steps` takes."""
     steady = [step for step, kind in kinds_of(report, name).items() if kind.name == "steady"]
     counted = [
-        step
-        for step in steady
-        if (numbers is None or step.index in numbers)
-        and (keep is None or any(a <= step.start_ns < b for a, b in keep.get(step.device, [])))
+        step for step in steady if (numbers is None or step.index in numbers) and begins(step, keep)
     ]
     return steady, counted

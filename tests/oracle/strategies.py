@@ -12,31 +12,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.oracle.model import (
-    Backtrace,
-    Call,
-    Capture,
-    Copy,
-    Device,
-    Diagnostic,
-    EventRecord,
-    EventWait,
-    Flops,
-    Frame,
-    GpuSample,
-    GpuState,
-    GraphNode,
-    Message,
-    Op,
-    Overhead,
-    PlainTrace,
-    Range,
-    Running,
-    Sample,
-    Shape,
-    Thread,
-    side_by_side,
-)
+from tests.oracle import model
+from tests.oracle.model import Call, Copy, Op, PlainTrace, Range, Sample, Shape, side_by_side
 
 # Simple values come first: a failing example shrinks towards them. Then both sides of thresholds:
 # 2 us (starved windows), 10 us (queue delay), 50 us (framework gap), 1 ms (lazy loading).
@@ -67,32 +44,14 @@ COPIES = (
 KERNEL_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "hipExtModuleLaunchKernel")
 COPY_CALLS = ("cudaMemcpyAsync", "cudaMemcpy", "cuMemcpyDtoH", "hipMemcpyWithStream")
 OTHER_CALLS = (
-    # sync
-    "cudaStreamSynchronize",
-    "cudaDeviceSynchronize",
-    "cuCtxSynchronize",
-    "hipDeviceSynchronize",
-    # alloc
-    "cudaMalloc",
-    "cudaHostAlloc",
-    "cuMemMap",
-    "hipFree",
-    # module_load
-    "cuLibraryLoadData",
-    "cuModuleUnload",
+    *("cudaStreamSynchronize", "cudaDeviceSynchronize", "cuCtxSynchronize", "hipDeviceSynchronize"),
+    *("cudaMalloc", "cudaHostAlloc", "cuMemMap", "hipFree"),  # alloc
+    *("cuLibraryLoadData", "cuModuleUnload"),  # module_load
     # api, some of which look like another class
-    "cudaEventQuery",
-    "cudaStreamIsCapturing",
-    "cudaLaunchHostFunc",
-    "cudaGraphAddMemcpyNode",
-    "cuKernelGetFunction",
-    "cudaStreamWaitEvent",
-    "hipPointerGetAttribute",
-    "cudaStreamBeginCapture",
-    "cudaStreamEndCapture",
-    # launch, of nothing
-    "cudaLaunchKernel",
-    "cudaMemsetAsync",
+    *("cudaEventQuery", "cudaStreamIsCapturing", "cudaLaunchHostFunc", "cudaGraphAddMemcpyNode"),
+    *("cuKernelGetFunction", "cudaStreamWaitEvent", "hipPointerGetAttribute"),
+    *("cudaStreamBeginCapture", "cudaStreamEndCapture"),
+    *("cudaLaunchKernel", "cudaMemsetAsync"),  # launch, of nothing
 )
 NAMES = ("a", "b", "step", "c/d", "compile", "XlaModule:#hlo_module=m#", "forward", "backward")
 AUTO = "nsysflow.auto"
@@ -212,13 +171,13 @@ _ITEM = st.sampled_from(range(len(_ITEMS))).flatmap(lambda which: _ITEMS[which])
 # --- running the programs -----------------------------------------------------------------------
 
 
-def _process(pid: int) -> int:
-    return pid << 24
+Place = tuple[int, int]
+"""Process and thread."""
 
 
-def _thread(pid: int, which: int) -> int:
+def _place(pid: int, which: int) -> Place:
     """0 is the main thread (tid = pid), 1 an autograd thread, 2 and 3 others."""
-    return _process(pid) | (pid + which)
+    return pid << 24, pid << 24 | (pid + which)
 
 
 @dataclass
@@ -239,16 +198,13 @@ class _Host:
         self, pid: int, which: int, at_ns: int, program: list[Any], *, times: int, closes: bool
     ) -> None:
         """Run one thread's program `times` times."""
-        process, thread = _process(pid), _thread(pid, which)
+        place = _place(pid, which)
         clock = at_ns
         opened: list[tuple[int, Push]] = []
 
         def pop(end_ns: int | None) -> None:
             start_ns, push = opened.pop()
-            row = len(self.ranges)
-            self.ranges.append(
-                Range(start_ns, end_ns, "push_pop", process, thread, push.domain, push.name, row)
-            )
+            self.open((start_ns, end_ns), "push_pop", place, push.domain, push.name)
 
         for _ in range(times):
             for item in program:
@@ -260,10 +216,16 @@ class _Host:
                     pop(clock)
                 elif isinstance(item, Do):
                     for _ in range(item.times):
-                        self._call(process, thread, clock, item)
+                        self._call(*place, clock, item)
                         clock += item.ns + (item.apart_ns if item.times > 1 else 0)
         while opened:
             pop(clock if closes else None)
+
+    def open(
+        self, times: tuple[int, int | None], kind: str, place: Place, domain: str | None, name: str
+    ) -> None:
+        """A range; its row is its place among all."""
+        self.ranges.append(Range(*times, kind, *place, domain, name, len(self.ranges)))
 
     def _call(self, process: int, thread: int, at_ns: int, do: Do) -> None:
         pid = process >> 24
@@ -303,28 +265,15 @@ def _ops(pending: list[tuple[Call, Work]]) -> list[Op]:
         if work.place == "end_with_last" and end_of_last > start_ns:
             end_ns = end_of_last
         last[work.device] = (start_ns, end_ns)
-        in_graph = call.name == "cudaGraphLaunch" and work.kind == "kernel"
         nodes[call] = nodes.get(call, 0) + 1
-        ops.append(
-            _op(
-                work,
-                start_ns,
-                end_ns,
-                call.process,
-                call.correlation,
-                nodes[call] if in_graph else None,
-            )
-        )
+        in_graph = call.name == "cudaGraphLaunch" and work.kind == "kernel"
+        node = nodes[call] if in_graph else None
+        ops.append(_op(work, start_ns, end_ns, call.process, call.correlation, node))
     return ops
 
 
 def _op(
-    work: Work,
-    start_ns: int,
-    end_ns: int,
-    process: int,
-    correlation: int | None,
-    node: int | None = None,
+    work: Work, start_ns: int, end_ns: int, process: int, number: int | None, node: int | None
 ) -> Op:
     copy = COPIES[work.what] if work.kind == "memcpy" else None
     shape = SHAPES[work.shape] if work.kind == "kernel" else None
@@ -333,20 +282,8 @@ def _op(
         name = short_name = f"memcpy {copy.direction}"
     elif work.kind == "kernel":
         name, short_name = KERNELS[work.what]
-    return Op(
-        work.kind,
-        start_ns,
-        end_ns,
-        work.device,
-        process,
-        work.stream,
-        correlation,
-        node,
-        name,
-        short_name,
-        shape,
-        copy,
-    )
+    where = work.device, process, work.stream, number, node
+    return Op(work.kind, start_ns, end_ns, *where, name, short_name, shape, copy)
 
 
 # --- loose rows ---------------------------------------------------------------------------------
@@ -367,15 +304,9 @@ def _loose_calls(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...
 def _loose_ranges(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
     """Start/end ranges, and ranges that overlap, never end, or have zero or negative length."""
     kinds = st.sampled_from(("push_pop", "start_end", "start_end"))
-    one = st.tuples(
-        st.sampled_from(pids),
-        _WHICH,
-        _AT_NS,
-        st.one_of(_LENGTH_NS, st.none()),
-        kinds,
-        st.sampled_from(DOMAINS),
-        st.sampled_from(NAMES),
-    )
+    lengths, names = st.one_of(_LENGTH_NS, st.none()), st.sampled_from(NAMES)
+    places = st.sampled_from(pids), _WHICH, _AT_NS
+    one = st.tuples(*places, lengths, kinds, st.sampled_from(DOMAINS), names)
     return st.lists(one, max_size=5)
 
 
@@ -393,9 +324,9 @@ def _loose_ops(pids: tuple[int, ...]) -> st.SearchStrategy[list[tuple[Any, ...]]
     return st.lists(one, max_size=4)
 
 
-def _overhead(pids: tuple[int, ...]) -> st.SearchStrategy[list[Overhead]]:
-    def row(pid: int, which: int, at_ns: int, length_ns: int, name: str) -> Overhead:
-        return Overhead(at_ns, at_ns + length_ns, _process(pid), _thread(pid, which), name)
+def _overhead(pids: tuple[int, ...]) -> st.SearchStrategy[list[model.Overhead]]:
+    def row(pid: int, which: int, at_ns: int, length_ns: int, name: str) -> model.Overhead:
+        return model.Overhead(at_ns, at_ns + length_ns, *_place(pid, which), name)
 
     names = st.sampled_from(("CUPTI buffer flush", "CUPTI buffer request"))
     one = st.builds(row, st.sampled_from(pids), _WHICH, _AT_NS, _LENGTH_NS, names)
@@ -412,23 +343,18 @@ _LIBRARIES = (
     "/opt/lib/python3.12/threading.py",
     "<frozen runpy>",
 )
-_STACKS = st.lists(
-    st.builds(
-        Frame,
-        st.sampled_from((*_OWN_FILES, *_LIBRARIES)),
-        st.sampled_from((1, 42)),
-        st.sampled_from(("step", "<module>")),
-    ),
-    min_size=1,
-    max_size=3,
-).map(tuple)
+_OWN_OR_NOT = st.sampled_from((*_OWN_FILES, *_LIBRARIES))
+_FRAMES = st.builds(
+    model.Frame, _OWN_OR_NOT, st.sampled_from((1, 42)), st.sampled_from(("step", "<module>"))
+)
+_STACKS = st.lists(_FRAMES, min_size=1, max_size=3).map(tuple)
 
 
-def _backtraces(calls: tuple[Call, ...]) -> st.SearchStrategy[list[Backtrace]]:
+def _backtraces(calls: tuple[Call, ...]) -> st.SearchStrategy[list[model.Backtrace]]:
     """Stacks of some calls, some of them twice, and of an instant without a call."""
 
-    def one(call: Call, late_ns: int, frames: tuple[Frame, ...]) -> Backtrace:
-        return Backtrace(call.start_ns + late_ns, call.thread, frames)
+    def one(call: Call, late_ns: int, frames: tuple[model.Frame, ...]) -> model.Backtrace:
+        return model.Backtrace(call.start_ns + late_ns, call.thread, frames)
 
     if not calls:
         return st.just([])
@@ -456,21 +382,23 @@ def _samples(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[Sample]:
 
 
 _OPERATORS = st.lists(
-    st.sampled_from((Frame(None, None, "aten::mm"), Frame("/home/me/train.py", 3, "step"))),
+    st.sampled_from(
+        (model.Frame(None, None, "aten::mm"), model.Frame("/home/me/train.py", 3, "step"))
+    ),
     min_size=1,
     max_size=3,
 ).map(tuple)
 
 
 @st.composite
-def _running(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[Running]:
+def _running(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[model.Running]:
     """What the threads of some calls ran innermost, with and without pauses."""
     found = []
     chosen = draw(st.lists(st.sampled_from(calls), max_size=2)) if calls else ()
     for thread, at_ns in {call.thread: call.end_ns for call in chosen}.items():
         lengths, pauses = st.sampled_from((5, 1, 700, 60_000)), st.sampled_from((0, 3))
         for length_ns, pause_ns in draw(st.lists(st.tuples(lengths, pauses), max_size=6)):
-            found.append(Running(at_ns, at_ns + length_ns, thread, draw(_OPERATORS)))
+            found.append(model.Running(at_ns, at_ns + length_ns, thread, draw(_OPERATORS)))
             at_ns += length_ns + pause_ns
     return found
 
@@ -479,7 +407,7 @@ _COUNTER = st.sampled_from((None, 0, 1, 20, 59, 60, 61, 100))
 
 
 @st.composite
-def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
+def _gpu_samples(draw: Callable[..., Any]) -> list[model.GpuSample]:
     """Regular samples with some missing, also of GPUs that ran nothing."""
     found = []
     for device in draw(st.sampled_from(((), (), (0,), (0, 1), (2,)))):
@@ -487,7 +415,7 @@ def _gpu_samples(draw: Callable[..., Any]) -> list[GpuSample]:
         at_ns = draw(st.sampled_from((-pace_ns, 0, 5)))
         for counters in draw(st.lists(st.none() | st.tuples(*[_COUNTER] * 5), max_size=8)):
             if counters is not None:
-                found.append(GpuSample(at_ns, device, *counters))
+                found.append(model.GpuSample(at_ns, device, *counters))
             at_ns += pace_ns
     return found
 
@@ -502,7 +430,7 @@ _STATE = st.tuples(
 
 
 @st.composite
-def _gpu_states(draw: Callable[..., Any]) -> list[GpuState]:
+def _gpu_states(draw: Callable[..., Any]) -> list[model.GpuState]:
     """Readings in no rhythm, some of one instant, some further apart than one holds, and of GPUs
     that ran nothing."""
     found = []
@@ -511,18 +439,18 @@ def _gpu_states(draw: Callable[..., Any]) -> list[GpuState]:
         pauses = st.sampled_from((0, 1, 1_000, 10_000, 100_000, 1_500_000_000))
         for pause_ns, state in draw(st.lists(st.tuples(pauses, _STATE), max_size=8)):
             at_ns += pause_ns
-            found.append(GpuState(at_ns, device, *state))
+            found.append(model.GpuState(at_ns, device, *state))
     return found
 
 
-def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
+def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[model.Message, ...]]:
     """The messages of some of NCCL's ranges."""
     nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
     size = st.sampled_from((4096, 0, 1 << 26))
     group = st.sampled_from((None, 7, 8))
     places = sorted({(r.start_ns, r.thread) for r in nccl})
     return st.tuples(
-        *(st.builds(Message, st.just(at), st.just(on), size, group) for at, on in places)
+        *(st.builds(model.Message, st.just(at), st.just(on), size, group) for at, on in places)
     )
 
 
@@ -531,8 +459,11 @@ def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[Message, ...]]:
 _DIAGNOSTICS = st.sampled_from(
     (
         (),
-        (Diagnostic(2, "Not all CUDA events might have been collected."),),
-        (Diagnostic(1, "Profiling has started."), Diagnostic(3, "CUDA events were lost.")),
+        (model.Diagnostic(2, "Not all CUDA events might have been collected."),),
+        (
+            model.Diagnostic(1, "Profiling has started."),
+            model.Diagnostic(3, "CUDA events were lost."),
+        ),
     )
 )
 
@@ -556,24 +487,13 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         host.run(pid, which, at_ns, [*outer, *items], times=times, closes=not cut_off)
     ops = _ops(host.pending)
     for pid, which, at_ns, length_ns, api, has_correlation in draw(_loose_calls(pids)):
-        host.calls.append(
-            Call(
-                at_ns,
-                at_ns + length_ns,
-                _process(pid),
-                _thread(pid, which),
-                host.correlation(pid) if has_correlation else None,
-                api,
-            )
-        )
+        number = host.correlation(pid) if has_correlation else None
+        host.calls.append(Call(at_ns, at_ns + length_ns, *_place(pid, which), number, api))
     for pid, which, at_ns, length_ns, kind, domain, name in draw(_loose_ranges(pids)):
         end_ns = None if length_ns is None else at_ns + length_ns
-        row = len(host.ranges)
-        host.ranges.append(
-            Range(at_ns, end_ns, kind, _process(pid), _thread(pid, which), domain, name, row)
-        )
+        host.open((at_ns, end_ns), kind, _place(pid, which), domain, name)
     for pid, at_ns, length_ns, correlation, work in draw(_loose_ops(pids)):
-        ops.append(_op(work, at_ns, at_ns + length_ns, _process(pid), correlation))
+        ops.append(_op(work, at_ns, at_ns + length_ns, pid << 24, correlation, None))
     overhead = draw(_overhead(pids))
     backtraces = draw(_backtraces(tuple(host.calls)))
     calls = tuple(host.calls)
@@ -584,16 +504,13 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     captured = draw(st.sampled_from(((), (), pids[:1], pids)))
     named = draw(st.integers(0, 4))
     threads = [
-        Thread(_process(pid), _thread(pid, which), name)
+        model.Thread(*_place(pid, which), name)
         for pid in pids
         for which, name in enumerate(THREAD_NAMES)
         if which == 1 or named > which
     ]
     for pid, which, at_ns, name in draw(_borders(pids)):
-        row = len(host.ranges)
-        host.ranges.append(
-            Range(at_ns, at_ns + 1, "push_pop", _process(pid), _thread(pid, which), AUTO, name, row)
-        )
+        host.open((at_ns, at_ns + 1), "push_pop", _place(pid, which), AUTO, name)
     shuffle = random.Random(draw(st.integers(0, 3)))
     for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples, samples, running):
         shuffle.shuffle(rows)
@@ -604,7 +521,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         overhead=tuple(overhead),
         threads=tuple(threads),
         devices=tuple(
-            Device(device, "NVIDIA H200", f"GPU-{device}", 132, 4_814_304_000_000)
+            model.Device(device, "NVIDIA H200", f"GPU-{device}", 132, 4_814_304_000_000)
             for device in DEVICES[: draw(st.integers(0, 2))]
         ),
         diagnostics=draw(_DIAGNOSTICS),
@@ -613,10 +530,10 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         running=tuple(running),
         gpu_samples=tuple(gpu_samples),
         gpu_states=tuple(gpu_states),
-        captures=tuple(Capture(_process(pid), "3:2:5", 4_500_000) for pid in captured),
+        captures=tuple(model.Capture(pid << 24, "3:2:5", 4_500_000) for pid in captured),
         messages=draw(_messages(host.ranges)),
         flops=tuple(
-            Flops(_process(pid), name, 1_000 + place, "bf16")
+            model.Flops(pid << 24, name, 1_000 + place, "bf16")
             for pid in draw(st.sampled_from(((), pids[:1], pids)))
             for place, name in enumerate(("a", "b", "step"))
         ),
@@ -638,39 +555,41 @@ def _replayed(trace: PlainTrace) -> st.SearchStrategy[tuple[list[Call], list[Op]
         calls, ops = [], []
         for number, (pid, which, at_ns, near_ns, nodes) in enumerate(drawn, first):
             start_ns = at_ns + near_ns
-            where = _process(pid), _thread(pid, which)
-            calls.append(Call(start_ns, start_ns + 700, *where, number, "cudaGraphLaunch"))
+            place = _place(pid, which)
+            calls.append(Call(start_ns, start_ns + 700, *place, number, "cudaGraphLaunch"))
             end_ns = start_ns
             for graph_node, apart_ns, work in nodes:
                 start_ns = end_ns + apart_ns
                 end_ns = start_ns + work.ns
-                ops.append(_op(work, start_ns, end_ns, _process(pid), number, graph_node))
+                ops.append(_op(work, start_ns, end_ns, place[0], number, graph_node))
         return calls, ops
 
     return st.lists(one, min_size=1, max_size=3).map(rows)
 
 
+Spot = tuple[int, Place]
+"""A time and a place."""
+
+
 @st.composite
-def _captured(draw: st.DrawFn, spots: list[tuple[int, int]]) -> tuple[list[Call], list[GraphNode]]:
-    """Begins and ends of captures, and the creation of nodes, near `spots` (time, thread)."""
+def _captured(draw: st.DrawFn, spots: list[Spot]) -> tuple[list[Call], list[model.GraphNode]]:
+    """Begins and ends of captures, and the creation of nodes, near `spots`."""
     spot = st.builds(lambda at, near_ns: (at[0] + near_ns, at[1]), st.sampled_from(spots), _NEAR_NS)
     names = st.sampled_from(("cudaStreamBeginCapture", "cudaStreamEndCapture"))
-    marks = draw(st.lists(st.tuples(spot, names), max_size=1))
+    marks: list[tuple[Spot, str]] = draw(st.lists(st.tuples(spot, names), max_size=1))
     began_ns = draw(st.sampled_from((-1, 0, 5, 1_000)))
     if draw(st.booleans()):
-        marks.append(((began_ns, _thread(1, 0)), "cudaStreamBeginCapture"))
+        marks.append(((began_ns, _place(1, 0)), "cudaStreamBeginCapture"))
     # each node once; and clones, perhaps of nodes that are not there, or of themselves
     originals = st.sampled_from((None, None, None, 1, 2, 3, 9))
+    nodes: list[tuple[int, Spot, int | None]]
     nodes = [(node, draw(spot), draw(originals)) for node in range(1, 5)]
     nodes += draw(st.lists(st.tuples(st.integers(1, 6), spot, originals), max_size=3))
     return (
+        [Call(at_ns, at_ns + 1, *place, None, name) for (at_ns, place), name in marks],
         [
-            Call(at_ns, at_ns + 1, thread & ~0xFFFFFF, thread, None, name)
-            for (at_ns, thread), name in marks
-        ],
-        [
-            GraphNode(at_ns, thread & ~0xFFFFFF, thread, node, original)
-            for node, (at_ns, thread), original in nodes
+            model.GraphNode(at_ns, *place, node, original)
+            for node, (at_ns, place), original in nodes
         ],
     )
 
@@ -681,9 +600,7 @@ def _opened_at(first_row: int) -> st.SearchStrategy[tuple[Range, ...]]:
 
     def rows(drawn: list[tuple[Any, ...]]) -> tuple[Range, ...]:
         return tuple(
-            Range(
-                at_ns, at_ns + ns, "push_pop", _process(pid), _thread(pid, which), None, name, row
-            )
+            Range(at_ns, at_ns + ns, "push_pop", *_place(pid, which), None, name, row)
             for row, (at_ns, ns, pid, which, name) in enumerate(drawn, first_row)
         )
 
@@ -698,8 +615,8 @@ def traces_with_graphs(draw: st.DrawFn) -> PlainTrace:
     launches, ops = draw(_replayed(trace))
     ranges = (*trace.ranges, *draw(_opened_at(len(trace.ranges))))
     listed = draw(_opened_at(0))
-    opened = [(row.start_ns, row.thread) for row in (*ranges, *listed)]
-    elsewhere = [(0, _thread(1, 0)), (5, _thread(1, 1)), (-(10**9), _thread(1, 0))]
+    opened = [(row.start_ns, (row.process, row.thread)) for row in (*ranges, *listed)]
+    elsewhere = [(0, _place(1, 0)), (5, _place(1, 1)), (-(10**9), _place(1, 0))]
     marks, nodes = draw(_captured(opened + elsewhere))
     return replace(
         trace,
@@ -720,28 +637,25 @@ def traces_with_events(draw: st.DrawFn) -> PlainTrace:
     trace = draw(traces())
     times = sorted({call.start_ns for call in trace.calls}) or [0]
     first = 1 + max((call.correlation or 0 for call in trace.calls), default=0)
-    spot = st.tuples(
-        st.sampled_from(times),
-        st.sampled_from((0, 1, -1, 700)),
-        st.sampled_from(DEVICES),
-        st.sampled_from(STREAMS),
-    )
+    near_ns = st.sampled_from((0, 1, -1, 700))
+    where = st.sampled_from(DEVICES), st.sampled_from(STREAMS)
+    spot = st.tuples(st.sampled_from(times), near_ns, *where)
     calls: list[Call] = []
     records, waits = [], []
     pairs = draw(st.lists(st.tuples(spot, spot, st.sampled_from((1, 1, 2))), max_size=12))
     for number, (recorded, waiting, pid) in enumerate(pairs, 1):
-        process = _process(pid)
-        for name, (near_ns, after_ns, device, stream) in (
+        place = _place(pid, 0)
+        for name, (launch_ns, after_ns, device, stream) in (
             ("cudaEventRecord", recorded),
             ("cudaStreamWaitEvent", waiting),
         ):
-            at_ns, correlation = near_ns + after_ns, first + len(calls)
-            calls.append(Call(at_ns, at_ns + 1, process, _thread(pid, 0), correlation, name))
-            row = (process, device, correlation, stream, number)
+            at_ns, correlation = launch_ns + after_ns, first + len(calls)
+            calls.append(Call(at_ns, at_ns + 1, *place, correlation, name))
+            row = (place[0], device, correlation, stream, number)
             if name == "cudaEventRecord":
-                records.append(EventRecord(*row))
+                records.append(model.EventRecord(*row))
             else:
-                waits.append(EventWait(*row))
+                waits.append(model.EventWait(*row))
     return replace(
         trace, calls=(*trace.calls, *calls), event_records=tuple(records), waits=tuple(waits)
     )

@@ -16,39 +16,18 @@ from tests.oracle.operators import operators
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
 from tests.oracle.run import run
-from tests.oracle.serving import serving, serving_steps
-from tests.oracle.serving_work import serving_work
+from tests.oracle.serving import serving, serving_steps, serving_work
 from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
 from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import waited
 
-TABLES: dict[str, Callable[[Report], list[Row]]] = {
-    "accounting": accounting,
-    "waited": waited,
-    "gaps": gaps,
-    "gap_summary": gap_summary,
-    "gap_histogram": gap_histogram,
-    "phases": phases,
-    "host_stacks": host_stacks,
-    "idle_stacks": idle_stacks,
-    "syncs": syncs,
-    "launches": launches,
-    "starved": starved,
-    "kernels": kernels,
-    "operators": operators,
-    "copies": copies,
-    "comm": comm,
-    "steps": steps,
-    "run": run,
-    "serving": serving,
-    "serving_steps": serving_steps,
-    "serving_work": serving_work,
-    "step_parts": step_parts,
-    "gpu_metrics": gpu_metrics,
-    "clocks": clocks,
-    "mfu": mfu,
-}
+MADE: tuple[Callable[[Report], list[Row]], ...] = (
+    *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks),
+    *(syncs, launches, starved, kernels, operators, copies, comm, steps, run, serving),
+    *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, mfu),
+)
+TABLES = {made.__name__: made for made in MADE}
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""
 
 

@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple
-from typing import Any
+from typing import Any, Protocol
 
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import METRICS
 from tests.oracle.host_stacks import Frames, HostStacks
 from tests.oracle.idle_places import main_place
-from tests.oracle.model import Op, Overhead
+from tests.oracle.model import Op
 from tests.oracle.once import once
 from tests.oracle.phases import end_of_trace
 from tests.oracle.report import Report, Row, joined, os_pid, os_tid
@@ -30,18 +30,28 @@ def of_thread(kind: str, thread: int) -> Lane:
 
 def of_stream(op: Op) -> Lane:
     """§22.1: the lane of an operation."""
-    return {
-        **NOTHING,
-        "kind": "stream",
-        "process": os_pid(op.process),
-        "device": op.device,
-        "stream": op.stream,
-    }
+    lane = {**NOTHING, "kind": "stream", "process": os_pid(op.process)}
+    return {**lane, "device": op.device, "stream": op.stream}
 
 
 def of_steps(process: int, device: int) -> Lane:
     """§22.1: the lane of a process's steps on a GPU."""
     return {**NOTHING, "kind": "steps", "process": os_pid(process), "device": device}
+
+
+class Spans(Protocol):
+    """What has a start and an end."""
+
+    @property
+    def start_ns(self) -> int: ...
+
+    @property
+    def end_ns(self) -> int: ...
+
+
+def slice_of(lane: Lane, spans: Spans, **more: Any) -> Row:
+    """A row of a lane."""
+    return {"lane": lane, "start_ns": spans.start_ns, "end_ns": spans.end_ns, **more}
 
 
 def first_free(slices: Iterable[Slice]) -> list[int]:
@@ -96,23 +106,18 @@ def operations(report: Report) -> list[Row]:
     rows = []
     for index in sorted(rank, key=lambda index: rank[index]):
         op = report.ops[index]
-        path = report.op_place(index).path
-        rows.append(
-            {
-                "lane": of_stream(op),
-                "start_ns": op.start_ns,
-                "end_ns": op.end_ns,
-                "name": op.short_name,
-                "full_name": op.name,
-                "call": a_call(report, report.calls.launch[index]),
-                "phase": joined(path) if path else None,
-                "bytes": None if op.copy is None else op.copy.bytes,
-                "shape": None if op.shape is None else astuple(op.shape),
-                "copy": None if op.copy is None else astuple(op.copy),
-                "correlation": op.correlation,
-                "graph_node": op.graph_node,
-            }
-        )
+        about = {
+            "name": op.short_name,
+            "full_name": op.name,
+            "call": a_call(report, report.calls.launch[index]),
+            "phase": joined(report.op_place(index).path) or None,
+            "bytes": None if op.copy is None else op.copy.bytes,
+            "shape": None if op.shape is None else astuple(op.shape),
+            "copy": None if op.copy is None else astuple(op.copy),
+            "correlation": op.correlation,
+            "graph_node": op.graph_node,
+        }
+        rows.append(slice_of(of_stream(op), op, **about))
     return with_depths(rows)
 
 
@@ -122,18 +127,9 @@ def calls(report: Report) -> list[Row]:
     rows = []
     for index, call in enumerate(report.calls.calls):
         source, via = report.sources.of(index)
-        rows.append(
-            {
-                "lane": of_thread("calls", call.thread),
-                "start_ns": call.start_ns,
-                "end_ns": call.end_ns,
-                "name": call.name,
-                "class": report.calls.classes[index],
-                "source": source,
-                "via": via,
-                "correlation": call.correlation,
-            }
-        )
+        about: Row = {"name": call.name, "class": report.calls.classes[index], "source": source}
+        about |= {"via": via, "correlation": call.correlation}
+        rows.append(slice_of(of_thread("calls", call.thread), call, **about))
     return with_depths(rows)
 
 
@@ -143,60 +139,41 @@ def ranges(report: Report) -> list[Row]:
     phases = report.phases
     groups = (phases.push_pop, phases.start_end, phases.automatic_steps)
     known = [one for group in groups for some in group.values() for one in some]
-    rows: list[Row] = [
-        {
-            "lane": of_thread("phases", one.thread),
-            "start_ns": one.start_ns,
-            "end_ns": one.end_ns,
-            "name": one.name,
-            "ended": not one.cut_off,
-        }
-        for one in known
-    ]
     last_ns = end_of_trace(report.trace)
-    for own in report.trace.ranges:
-        opened = phases.opened(own, last_ns)
-        if (own.domain or "").lower() == "nccl" and opened is not None:
-            rows.append(
-                {
-                    "lane": of_thread("phases", own.thread),
-                    "start_ns": opened.start_ns,
-                    "end_ns": opened.end_ns,
-                    "name": own.name,
-                    "ended": not opened.cut_off,
-                }
-            )
-    return longest_first([row for row in rows if row["end_ns"] > row["start_ns"]])
+    opened = (
+        phases.opened(own, last_ns)
+        for own in report.trace.ranges
+        if (own.domain or "").lower() == "nccl"
+    )
+    return longest_first(
+        [
+            slice_of(of_thread("phases", one.thread), one, name=one.name, ended=not one.cut_off)
+            for one in (*known, *opened)
+            if one is not None and one.end_ns > one.start_ns
+        ]
+    )
 
 
 @once
 def profiler(report: Report) -> list[Row]:
     """One row per stretch of the profiler's own work."""
     lasting = [row for row in report.trace.overhead if row.end_ns >= row.start_ns]
-    return longest_first([_profiler(row) for row in lasting])
-
-
-def _profiler(row: Overhead) -> Row:
-    return {
-        "lane": of_thread("profiler", row.thread),
-        "start_ns": row.start_ns,
-        "end_ns": row.end_ns,
-        "name": row.name,
-    }
+    return longest_first(
+        [slice_of(of_thread("profiler", row.thread), row, name=row.name) for row in lasting]
+    )
 
 
 def steps(report: Report) -> list[Row]:
     """One row per step."""
     kinds = kinds_of(report)
     return [
-        {
-            "lane": of_steps(step.process, step.device),
-            "start_ns": step.start_ns,
-            "end_ns": step.end_ns,
-            "step": step.index,
-            "kind": kinds[step].name,
-            "device": step.device,
-        }
+        slice_of(
+            of_steps(step.process, step.device),
+            step,
+            step=step.index,
+            kind=kinds[step].name,
+            device=step.device,
+        )
         for step in steps_of(report)
     ]
 
@@ -206,22 +183,18 @@ def gaps(report: Report) -> list[Row]:
     rows = []
     for gap in report.gaps.gaps:
         call, op = culprit(report, gap)
-        path = main_place(report, gap)
-        rows.append(
-            {
-                "lane": {**NOTHING, "kind": "gaps", "device": gap.device},
-                "device": gap.device,
-                "start_ns": gap.start_ns,
-                "end_ns": gap.end_ns,
-                "prev_op": an_op(report, gap.prev_op),
-                "next_op": an_op(report, gap.next_op),
-                "cause": gap.cause,
-                "culprit_call": a_call(report, call),
-                "culprit_op": an_op(report, op),
-                "phase": joined(path) if path else None,
-                **{f"{cause}_ns": gap.causes[cause] for cause in CAUSES},
-            }
-        )
+        about = {
+            "device": gap.device,
+            "prev_op": an_op(report, gap.prev_op),
+            "next_op": an_op(report, gap.next_op),
+            "cause": gap.cause,
+            "culprit_call": a_call(report, call),
+            "culprit_op": an_op(report, op),
+            "phase": joined(main_place(report, gap) or ()) or None,
+            **{f"{cause}_ns": gap.causes[cause] for cause in CAUSES},
+        }
+        lane = {**NOTHING, "kind": "gaps", "device": gap.device}
+        rows.append(slice_of(lane, gap, **about))
     return rows
 
 
@@ -416,17 +389,5 @@ OF_THREAD = {
 }
 """The tracks of a thread, in their order."""
 
-TRACKS = {
-    made.__name__: unmeasured(made)
-    for made in (
-        operations,
-        calls,
-        ranges,
-        steps,
-        gaps,
-        profiler,
-        host_stacks,
-        stack_frames,
-        counters,
-    )
-}
+MADE = (operations, calls, ranges, steps, gaps, profiler, host_stacks, stack_frames, counters)
+TRACKS = {made.__name__: unmeasured(made) for made in MADE}

@@ -2,13 +2,13 @@
 
 from tests.oracle.accounting import Keep, common, length
 from tests.oracle.gaps import Gap
+from tests.oracle.loops import automatic_steps, step_paths
 from tests.oracle.lost import KERNEL_LAUNCH, in_stretches, kernel_launches
 from tests.oracle.model import Call
-from tests.oracle.phase_table import phases_of
+from tests.oracle.phase_table import begins, phases_of
 from tests.oracle.report import Report
 from tests.oracle.run import judged
 from tests.oracle.stats import percentile, whole
-from tests.oracle.step_paths import automatic_steps, step_paths
 from tests.oracle.steps import kinds_of
 
 Failures = dict[str, tuple[int, int, int | None, int | None]]
@@ -19,7 +19,7 @@ def failures(report: Report) -> Failures:
     """§12.2: the checks that fail, except those that read messages."""
     trace = report.trace
     if not any(op.kind in ("kernel", "graph") for op in report.ops):
-        ranges = [row for row in trace.ranges if row.end_ns is None or row.end_ns >= row.start_ns]
+        ranges = [row for row in trace.ranges if row.lasts]
         if not (report.ops or report.calls.calls or ranges):
             return {}
         launches = sum(
@@ -99,25 +99,17 @@ def recorded_idle(report: Report) -> tuple[int, int] | None:
             assert median is not None
             longer_ns = median - capture.unprofiled_step_ns
             idle_ns = idle_inside_graphs(report, process, device, keep) // len(lasted)
-            step_ns = median
             recording_ns = min(idle_ns, longer_ns)
-            if (
-                mostly_graphs(report, process, device, keep)
-                and recording_ns > 0
-                and 100 * recording_ns >= step_ns
-            ):
+            matters_here = recording_ns > 0 and 100 * recording_ns >= median
+            if matters_here and mostly_graphs(report, process, device, keep):
                 found.append((recording_ns, longer_ns, idle_ns))
     return max(found)[:0:-1] if found else None
 
 
 def mostly_graphs(report: Report, process: int, device: int, keep: Keep) -> bool:
     """Whether operations of graphs have 10 % of the length of those that start in the steps."""
-    ops = [
-        op
-        for op in report.ops
-        if (op.process, op.device) == (process, device)
-        and any(start <= op.start_ns < end for start, end in keep.get(device, []))
-    ]
+    mine = [op for op in report.ops if (op.process, op.device) == (process, device)]
+    ops = [op for op in mine if begins(op, keep)]
     of_graphs = sum(op.end_ns - op.start_ns for op in ops if op.graph_node is not None)
     return bool(ops) and 10 * of_graphs >= sum(op.end_ns - op.start_ns for op in ops)
 
