@@ -28,66 +28,41 @@ def thread(tid: int = PID, pid: int = PID) -> int:
 
 
 _OP: Final = {
-    "start": 0,
-    "end": 10,
-    "deviceId": 0,
-    "contextId": 1,
-    "streamId": 7,
-    "correlationId": 1,
+    "start": 0, "end": 10, "deviceId": 0, "contextId": 1, "streamId": 7, "correlationId": 1,
     "globalPid": process(),
-}
+}  # fmt: skip
 _ON_THREAD: Final = {"start": 0, "end": 10, "globalTid": thread()}
 
 DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "CUPTI_ACTIVITY_KIND_KERNEL": {
-        **_OP,
-        "demangledName": "void ns::add<float>(int)",
-        "shortName": "add",
+        **_OP, "demangledName": "void ns::add<float>(int)", "shortName": "add",
         "registersPerThread": 32,
         **dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 1),
-        "staticSharedMemory": 0,
-        "dynamicSharedMemory": 0,
-        "graphNodeId": None,
+        "staticSharedMemory": 0, "dynamicSharedMemory": 0, "graphNodeId": None,
     },
     "CUPTI_ACTIVITY_KIND_MEMCPY": {
-        **_OP,
-        "bytes": 4096,
-        "copyKind": 1,
-        "srcKind": 0,
-        "dstKind": 2,
-        "graphNodeId": None,
+        **_OP, "bytes": 4096, "copyKind": 1, "srcKind": 0, "dstKind": 2, "graphNodeId": None,
     },
     "CUPTI_ACTIVITY_KIND_MEMSET": {**_OP, "value": 0, "bytes": 64, "graphNodeId": None},
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": {**_OP, "graphId": 1, "graphExecId": 1},
     "CUPTI_ACTIVITY_KIND_RUNTIME": {
-        **_ON_THREAD,
-        "eventClass": 0,
-        "correlationId": 1,
-        "nameId": "cudaLaunchKernel_v7000",
+        **_ON_THREAD, "eventClass": 0, "correlationId": 1, "nameId": "cudaLaunchKernel_v7000",
         "returnValue": 0,
     },
     "NVTX_EVENTS": {
-        **_ON_THREAD,
-        "eventType": 59,
-        "text": None,
-        "textId": None,
-        "domainId": 0,
+        **_ON_THREAD, "eventType": 59, "text": None, "textId": None, "domainId": 0,
         "jsonText": None,
     },
     "PROFILER_OVERHEAD": {**_ON_THREAD, "nameId": "CUPTI Buffer flush", "returnValue": 0},
     "ThreadNames": {"nameId": "python3", "priority": 20, "globalTid": thread()},
     "TARGET_INFO_CUDA_DEVICE": {"gpuId": 0, "cudaId": 0, "pid": PID},
     "TARGET_INFO_GPU": {
-        "vmId": 0,
-        "id": 0,
-        "name": "NVIDIA H200",
-        "uuid": "uuid-0",
-        "smCount": 132,
+        "vmId": 0, "id": 0, "name": "NVIDIA H200", "uuid": "uuid-0", "smCount": 132,
         "memoryBandwidth": 4_814_304_000_000,
     },
     "DIAGNOSTIC_EVENT": {"timestamp": 0, "severity": 1, "text": "Profiling has started."},
     "META_DATA_EXPORT": {"name": "EXPORT_SCHEMA_VERSION", "value": "3.20.3"},
-}
+}  # fmt: skip
 _TEXT: Final = frozenset({"text", "jsonText", "name", "value", "uuid", "label", "metricName"})
 _STRING_IDS: Final = frozenset({"nameId", "textId", "demangledName", "shortName"})
 

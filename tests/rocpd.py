@@ -49,15 +49,9 @@ class Database:
         return int(rows[-1]["id"])
 
     def agent(self, kind: str, index: int, name: str, **extra: Any) -> None:
-        self.add(
-            "rocpd_info_agent",
-            type=kind,
-            type_index=index,
-            logical_index=index,
-            name="gfx942",
-            product_name=name,
-            extdata=json.dumps(extra),
-        )
+        where = {"type": kind, "type_index": index, "logical_index": index}
+        names = {"name": "gfx942", "product_name": name}
+        self.add("rocpd_info_agent", **where, **names, extdata=json.dumps(extra))
 
     def string(self, text: str) -> int:
         """The number of a text."""
@@ -72,13 +66,8 @@ class Database:
             number = number or self.add("rocpd_info_category", name=category)
         else:
             number = self.string(category)
-        return self.add(
-            "rocpd_event",
-            category_id=number,
-            stack_id=stack,
-            parent_stack_id=parent,
-            extdata=json.dumps(extra),
-        )
+        about = {"category_id": number, "stack_id": stack, "parent_stack_id": parent}
+        return self.add("rocpd_event", **about, extdata=json.dumps(extra))
 
     def ran(self, table: str, start: int, end: int, place: Mapping[str, Any], **more: Any) -> None:
         """A row of something that ran from `start` to `end` at `place`."""
@@ -108,14 +97,8 @@ class Database:
     ) -> None:
         """A region on the main thread."""
         extra = {} if message is None else {"message": message}
-        self.ran(
-            "rocpd_region",
-            start,
-            end,
-            {"pid": self.pid, "tid": self.pid},
-            name_id=self.string(name),
-            event_id=self.event(category, stack, 0, extra),
-        )
+        row = {"name_id": self.string(name), "event_id": self.event(category, stack, 0, extra)}
+        self.ran("rocpd_region", start, end, {"pid": self.pid, "tid": self.pid}, **row)
 
     def kernel(
         self,
@@ -137,10 +120,12 @@ class Database:
         )
         place = {"pid": self.pid, "tid": self.pid, "agent_id": agent, "stream_id": stream}
         row = {
-            **{
-                f"workgroup_size_{axis}": size for axis, size in zip("xyz", (64, 1, 1), strict=True)
-            },
-            **{f"grid_size_{axis}": size for axis, size in zip("xyz", (250, 1, 1), strict=True)},
+            "workgroup_size_x": 64,
+            "workgroup_size_y": 1,
+            "workgroup_size_z": 1,
+            "grid_size_x": 250,
+            "grid_size_y": 1,
+            "grid_size_z": 1,
             "kernel_id": number,
             "group_segment_size": 1024,
             "event_id": self.event("KERNEL_DISPATCH", stack, parent, {}),
@@ -151,17 +136,11 @@ class Database:
         self, start: int, end: int, stack: int, source: int | None, target: int | None, size: int
     ) -> None:
         """A copy between agents: 1 is the CPU, 2 and 3 are GPUs."""
-        self.ran(
-            "rocpd_memory_copy",
-            start,
-            end,
-            {"pid": self.pid, "tid": self.pid, "stream_id": 1},
-            name_id=self.string("MEMORY_COPY_HOST_TO_DEVICE"),
-            src_agent_id=source,
-            dst_agent_id=target,
-            size=size,
-            event_id=self.event("MEMORY_COPY", stack, 0, {}),
-        )
+        place = {"pid": self.pid, "tid": self.pid, "stream_id": 1}
+        row = {"src_agent_id": source, "dst_agent_id": target, "size": size}
+        row["name_id"] = self.string("MEMORY_COPY_HOST_TO_DEVICE")
+        row["event_id"] = self.event("MEMORY_COPY", stack, 0, {})
+        self.ran("rocpd_memory_copy", start, end, place, **row)
 
 
 _PLACE: Final = dict.fromkeys(("pid", "tid", "agent_id", "queue_id", "stream_id"))

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import polars as pl
 
@@ -184,23 +185,11 @@ class Simulated:
             start_ns, before = self.at_ns[rank], tuple(self.did[rank])
             self._spend(rank, 2, last_ns - start_ns)
             ahead = self.ahead_ns[rank] if self.ahead_ns else 0
-            self.kernels.append(
-                Collective(
-                    report_no=rank,
-                    report=f"rank{rank}",
-                    process=100 + rank,
-                    device=rank % 8,
-                    stream=stream,
-                    start_ns=start_ns + ahead,
-                    end_ns=last_ns + ahead,
-                    name=name,
-                    bytes=size,
-                    communicator=communicator,
-                    step=self.step if self.step >= 0 else None,
-                    before=(before[0], before[1], before[2]),
-                    until=(self.did[rank][0], self.did[rank][1], self.did[rank][2]),
-                )
-            )
+            place = rank, f"rank{rank}", 100 + rank, rank % 8, stream
+            kernel = Collective(*place, start_ns + ahead, last_ns + ahead, name, bytes=size)
+            did: dict[str, Any] = {"before": before, "until": tuple(self.did[rank])}
+            step = self.step if self.step >= 0 else None
+            self.kernels.append(replace(kernel, communicator=communicator, step=step, **did))
 
     def digests(self) -> list[Digest]:
         """The digests of all reports; the last step is ended."""

@@ -6,22 +6,8 @@ from typing import Final
 import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
-from tests.oracle.model import (
-    Call,
-    Copy,
-    EventRecord,
-    EventWait,
-    Frame,
-    GraphNode,
-    Op,
-    Overhead,
-    PlainTrace,
-    Range,
-    Sample,
-    Shape,
-    Thread,
-    to_trace,
-)
+from tests.oracle import model
+from tests.oracle.model import Call, GraphNode, Op, Overhead, PlainTrace, Range, Sample, to_trace
 
 PROCESS: Final = 1 << 24
 MAIN: Final = PROCESS | 1
@@ -54,7 +40,7 @@ def kernel(
     node: int | None = None,
 ) -> Op:
     """The kernel that the launch of that number started; `node` is its node in a CUDA graph."""
-    return Op("kernel", start, end, device, PROCESS, 7, number, node, name, name, Shape())
+    return Op("kernel", start, end, device, PROCESS, 7, number, node, name, name, model.Shape())
 
 
 def made(start: int, node: int, original: int | None = None, *, thread: int = MAIN) -> GraphNode:
@@ -64,7 +50,7 @@ def made(start: int, node: int, original: int | None = None, *, thread: int = MA
 
 def copy(start: int, end: int, number: int | None, direction: str, source: str, target: str) -> Op:
     """A memcpy of 1 kB."""
-    name, moved = f"memcpy {direction}", Copy(1_000, direction, source, target)
+    name, moved = f"memcpy {direction}", model.Copy(1_000, direction, source, target)
     return Op("memcpy", start, end, 0, PROCESS, 7, number, None, name, name, copy=moved)
 
 
@@ -78,7 +64,9 @@ def opened(
 def sample(at: int, *functions: str, thread: int = MAIN) -> Sample:
     """What the program's `train.py` ran at an instant, the innermost function first; each is at the
     line that its place in the stack has."""
-    frames = (Frame("/home/me/train.py", line, name) for line, name in enumerate(functions, 1))
+    frames = (
+        model.Frame("/home/me/train.py", line, name) for line, name in enumerate(functions, 1)
+    )
     return Sample(at, thread, tuple(frames))
 
 
@@ -91,7 +79,7 @@ def plain_of(*rows: Row) -> PlainTrace:
         overhead=tuple(row for row in rows if isinstance(row, Overhead)),
         graph_nodes=tuple(row for row in rows if isinstance(row, GraphNode)),
         samples=tuple(row for row in rows if isinstance(row, Sample)),
-        threads=(Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
+        threads=(model.Thread(PROCESS, AUTOGRAD, "pt_autograd_0"),),
     )
 
 
@@ -108,8 +96,8 @@ def told(*rows: Row, record: tuple[int, int], wait: tuple[int, int], device: int
     )
     return replace(
         plain_of(*rows, *calls),
-        event_records=(EventRecord(PROCESS, device, 91, record[1], 1),),
-        waits=(EventWait(PROCESS, 0, 92, wait[1], 1),),
+        event_records=(model.EventRecord(PROCESS, device, 91, record[1], 1),),
+        waits=(model.EventWait(PROCESS, 0, 92, wait[1], 1),),
     )
 
 
