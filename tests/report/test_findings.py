@@ -10,14 +10,22 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.saving import PlainEstimate
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.replay.changes import CallKey, Changes, Removal
-from nsysflow.analysis.tables.gaps import GAP_SUMMARY, GAPS
-from nsysflow.analysis.tables.kernels import KERNELS
-from nsysflow.analysis.tables.syncs import SYNCS
 from nsysflow.report.explain.finding import command_lines, gaps_behind, reckoned, rows_behind
 from nsysflow.report.findings import saving_of, suggestions
 from nsysflow.report.layout import Block
 from nsysflow.report.results import Origin
-from tests.report.handmade import MS, Handmade, Results, found_of, stepped, valued, with_findings
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    Results,
+    finding,
+    found_of,
+    frame,
+    handmade,
+    stepped,
+    valued,
+    with_findings,
+)
 
 IN_TURN: Final = "per step, each after those above"
 ESTIMATE: Final = PlainEstimate(low_ns=20 * MS, high_ns=30 * MS, calibrated=False)
@@ -91,11 +99,6 @@ def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
     assert row.saving == "nothing more (alone 2.00 ms)"
 
 
-def finding(**fields: Any) -> Finding:
-    common: dict[str, Any] = {"rule": "r", "title": "t", "change": (), "evidence": ()}
-    return Finding(**common | {"table": "syncs", "size_ns": 1, "steps": 1} | fields)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -129,10 +132,6 @@ def test_a_long_command_has_a_line_for_each_option_and_is_the_same_to_a_shell() 
     assert done.stdout.splitlines() == ["nsysflow", "whatif", "r", *options]
 
 
-def rows(schema: Any, *given: dict[str, Any]) -> pl.DataFrame:
-    return pl.DataFrame(list(given), schema=dict(schema))
-
-
 def gaps(one: Finding, *slices: pl.DataFrame, causes: tuple[str, ...] = ("sync",)) -> list[Block]:
     return [*gaps_behind({1: (one, causes)}, slices).values()]
 
@@ -150,7 +149,7 @@ def lengths(*blocks: Block) -> list[str]:
 
 
 def test_gaps_of_all_slices_come_largest_first_and_the_rest_is_counted() -> None:
-    slices = (rows(GAPS, *map(gap, some)) for some in ((1, 5, 3), (2, 6, 4)))
+    slices = (frame("gaps", *map(gap, some)) for some in ((1, 5, 3), (2, 6, 4)))
     (block,) = gaps(finding(source=LINE), *slices)
     assert lengths(block) == ["6.00 us", "5.00 us", "4.00 us", "3.00 us", "2.00 us"]
     assert block.rest == "1 more: --table gaps"
@@ -171,8 +170,8 @@ def test_gaps_of_all_slices_come_largest_first_and_the_rest_is_counted() -> None
 def test_gaps_of_another_place_or_cause_are_not_behind_it(
     fields: dict[str, Any], causes: tuple[str, ...], shown: list[str]
 ) -> None:
-    table = rows(
-        GAPS,
+    table = frame(
+        "gaps",
         gap(1),
         gap(2, cause="host"),
         gap(3, source="x.py:2 in f", phase="step_2"),
@@ -184,27 +183,22 @@ def test_gaps_of_another_place_or_cause_are_not_behind_it(
 
 
 STEP: Final = {"phase": "step", "source": LINE}
-TABLES: Final = Handmade(
-    tables={
-        "syncs": rows(
-            SYNCS,
-            STEP | {"api": "cudaStreamSynchronize", "induced_idle_ns": 1000},
-            STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 2000},
-            STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
-            STEP | {"api": "cudaFree", "induced_idle_ns": 0},  # costs nothing
-        ),
-        "gap_summary": rows(
-            GAP_SUMMARY,
-            {"phase": "step/data", "total_ns": 1000, "cause": "host"},
-            {"phase": "step", "total_ns": 2000, "cause": "sync"},
-        ),
-        "kernels": rows(
-            KERNELS,
-            {"name": "sgemm<1>", "short_name": "sgemm", "class": "matmul", "total_ns": 1000},
-            {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
-            {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
-        ),
-    }
+TABLES: Final = handmade(
+    syncs=[
+        STEP | {"api": "cudaStreamSynchronize", "induced_idle_ns": 1000},
+        STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 2000},
+        STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
+        STEP | {"api": "cudaFree", "induced_idle_ns": 0},  # costs nothing
+    ],
+    gap_summary=[
+        {"phase": "step/data", "total_ns": 1000, "cause": "host"},
+        {"phase": "step", "total_ns": 2000, "cause": "sync"},
+    ],
+    kernels=[
+        {"name": "sgemm<1>", "short_name": "sgemm", "class": "matmul", "total_ns": 1000},
+        {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
+        {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
+    ],
 )
 SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
 

@@ -2,11 +2,11 @@
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
 
 import polars as pl
@@ -108,8 +108,7 @@ def weights(file: dict[str, Any], profile: int = 0) -> dict[tuple[str, ...], int
     return dict(zip(stacks, of["weights"], strict=True))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawn:
+class Drawn(NamedTuple):
     """A box as it is drawn."""
 
     name: str
@@ -129,15 +128,9 @@ def drawn(text: str) -> list[Drawn]:
 
 def _box(element: ElementTree.Element) -> Drawn:
     name, _, about = element.findtext(f"{SVG}title", "").partition("\n")
-    return Drawn(
-        name=name,
-        about=about,
-        kind=element.attrib["class"].removeprefix("box "),
-        label=element.findtext(f"{SVG}text") or "",
-        x=float(element.attrib["x"]),
-        y=float(element.attrib["y"]),
-        width=float(element.attrib["width"]),
-    )
+    kind, label = element.attrib["class"].removeprefix("box "), element.findtext(f"{SVG}text")
+    x, y, width = (float(element.attrib[side]) for side in ("x", "y", "width"))
+    return Drawn(name, about, kind, label or "", x, y, width)
 
 
 def test_the_boxes_of_a_level_lie_beside_each_other_below_their_callers() -> None:

@@ -15,7 +15,7 @@ from nsysflow.report.gap_report import (
     LAUNCHING,
     SCALE,
     WAITING,
-    Part,
+    GapReport,
     Place,
     Track,
     as_csv,
@@ -169,24 +169,22 @@ def test_a_row_is_listed_from_half_a_percent_on(
     assert is_listed(ns, low_ns, step_ns) is listed
 
 
-def run(phase: str = "loss", *, steps: int = 20, has_steps: bool = True) -> Track:
-    """A GPU that waits for a loss and for launches."""
-    waits = [20 * MS + 1000 * at for at in range(steps)]
-    idle_ns: dict[Place, dict[Part, Sequence[int]]] = {
-        FORWARD: {("launch", ""): [MS] * steps, ("host", ""): [3 * MS] * steps},
-        Place(phase, WAITING, "step (t.py)"): {("sync", "cudaStreamSynchronize"): waits},
-    }
-    step_ns = [100 * MS] * steps
-    return Track(gpu="NVIDIA H200", has_steps=has_steps, step_ns=step_ns, idle_ns=idle_ns)
-
-
 def test_a_name_stays_one_cell() -> None:
-    assert '"a, b",waiting,' in as_csv(gap_report([run("a, b")]))
-    assert r"| a\|b·# c, step (t.py) |" in as_markdown(gap_report([run("a|b\n# c")]))
+    def named(phase: str) -> GapReport:
+        place = Place(phase, WAITING, "step (t.py)")
+        idle_ns = {place: {("sync", "cudaStreamSynchronize"): range(200, 220)}}
+        return gap_report([replace(track([1000] * 20), idle_ns=idle_ns)])
+
+    assert '"a, b",waiting,' in as_csv(named("a, b"))
+    assert r"| a\|b·# c, step (t.py) |" in as_markdown(named("a|b\n# c"))
 
 
 def test_without_steps_the_markdown_speaks_of_the_window_and_gives_no_interval() -> None:
-    page = as_markdown(gap_report([run(steps=1, has_steps=False)]))
+    window = replace(track([100 * MS], loss=[20 * MS]), has_steps=False)
+    launching = {("launch", ""): [MS], ("host", ""): [3 * MS]}
+    page = as_markdown(
+        gap_report([replace(window, idle_ns={**window.idle_ns, FORWARD: launching})])
+    )
     assert page.startswith("# NVIDIA H200: idle 24 % of a window of 100 ms\n\nNo steps are known")
     assert "| 4.00 ms |  | 4.0 % | 5 % |" in page
     assert "a step" not in page.split("To compare")[0]

@@ -74,17 +74,11 @@ def many(analysis: Analysis | None = None) -> RealResults:
 
 
 def drawn(
-    ranks: int,
-    each: int,
-    *,
-    alone: Sequence[int] = (),
-    lines: int = 8,
-    width: int = 80,
-    **late: Any,
+    ranks: int, each: int, *, alone: Sequence[int] = (), lines: int = 8, **late: Any
 ) -> list[Line]:
     """The picture of so many ranks and steps; `r2=[1, 3]` is late in these steps."""
     named = {int(name[1:]): some for name, some in late.items()}
-    return heat_map(frame("rank_steps", *map(dict, steps(ranks, each, named))), alone, lines, width)
+    return heat_map(frame("rank_steps", *map(dict, steps(ranks, each, named))), alone, lines, 80)
 
 
 def test_a_rank_that_takes_a_tenth_of_a_step_longer_stands_out_in_these_steps() -> None:
@@ -112,9 +106,9 @@ def test_a_step_that_a_rank_lacks_is_blank_and_without_steps_there_is_no_picture
     assert drawn(0, 0) == []
 
 
-def said(*groups: dict[str, Any], many: bool = True, bandwidth: Any = ()) -> RankSummary:
+def said(*groups: dict[str, Any], bandwidth: Any = ()) -> RankSummary:
     tables = {"ranks": ranks(64), "rank_steps": steps(64, 2), "bandwidth": bandwidth}
-    return summarize_ranks(run_with(many=many, rank_groups=groups, **tables).judged)
+    return summarize_ranks(run_with(rank_groups=groups, **tables).judged)
 
 
 def tp(number: int, members: str, **columns: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from nsysflow.cli.main import main
 from nsysflow.report.page import Length
 from nsysflow.report.text import page_lines
 from nsysflow.report.verdict import judge
-from tests.analyses import KINDS, few_reports, reports_of_rules, run_of
+from tests.analyses import KINDS, reports_of_rules, run_of
 from tests.reports import PACKED, ROOT
 from tests.sharing import shared_analyses
 
@@ -86,22 +86,16 @@ def commands_of(page_on_finding: str) -> list[str]:
 
 @reports_of_rules
 def test_every_real_report_is_valid_and_fits_a_screen(name: str) -> None:
-    run, (width, height) = run_of(name), SCREEN
+    run = run_of(name)
     judgement = judge(run)
     assert judgement.valid
     assert judgement.bound is not None
     assert not any("wrong time" in remark for remark in judgement.remarks)
-    lines = [*page_lines(run, width=width, top=None)]
-    assert max(line.cell_len for line in lines) <= width
-    if run.accounting.height == 1:
-        assert len(lines) <= height
-
-
-@few_reports
-def test_no_line_is_longer_than_the_screen_is_wide(name: str) -> None:
-    for width in (80, 120):
-        lines = page_lines(run_of(name), width=width, top=None)
+    for width in (80, SCREEN[0], 120):
+        lines = [*page_lines(run, width=width, top=None)]
         assert max(line.cell_len for line in lines) <= width
+        if width == SCREEN[0] and run.accounting.height == 1:
+            assert len(lines) <= SCREEN[1]
 
 
 TYPED: Final = ("h200-ddp-rank0", "h200-hf-trainer", "nan_check-sync")

@@ -90,75 +90,33 @@ def reviewed() -> Results:
 
 
 SERVED: Final = {
-    "kind": "decode",
-    "steps": 80,
-    "requests_per_step": 117.0,
-    "tokens_per_s": 7312.5,
-    "median_ns": 15_800_000,
-    "p95_ns": 17_100_000,
-    "between_tokens_ns": 16_000_000,
-    "between_tokens_p95_ns": 41_700_000,
-    "first_token_ns": None,
-    "first_token_max_ns": None,
-    "host_wait_pct": 18.6,
-    "padding_pct": 8.6,
-}
-UNKNOWN: Final = dict.fromkeys(("between_tokens_ns", "between_tokens_p95_ns", "padding_pct"))
+    "kind": "decode", "steps": 80, "requests_per_step": 117.0, "tokens_per_s": 7312.5,
+    "median_ms": 15.8, "p95_ms": 17.1, "between_tokens_ms": 16, "between_tokens_p95_ms": 41.7,
+    "first_token_ns": None, "first_token_max_ns": None, "host_wait_pct": 18.6, "padding_pct": 8.6,
+}  # fmt: skip
 PROMPTS: Final = {
-    **SERVED,
-    **UNKNOWN,
-    "kind": "prefill",
-    "steps": 10,
-    "tokens_per_s": 61440.0,
-    "first_token_ns": 181_000_000,
-    "first_token_max_ns": 2_300_000_000,
-}
+    "kind": "prefill", "steps": 10, "requests_per_step": 117.0, "tokens_per_s": 61440.0,
+    "median_ms": 15.8, "p95_ms": 17.1, "between_tokens_ns": None, "between_tokens_p95_ns": None,
+    "first_token_ms": 181, "first_token_max_ms": 2300, "host_wait_pct": 18.6, "padding_pct": None,
+}  # fmt: skip
 ATTENDED: Final = {
-    "kind": "decode",
-    "class": "attention",
-    "steps": 80,
-    "total_ms": 312,
-    "share_pct": 38.0,
-    "median_ns": 3_900_000,
-    "ns_per_token": 1.9,
-    "known_pct": 100.0,
-    "flops_per_s": 12.5e12,
-    "bytes_per_s": 2.9e12,
-    "limit": "memory",
-    "roofline_pct": 86.0,
-}
+    "kind": "decode", "class": "attention", "steps": 80, "total_ms": 312, "share_pct": 38.0,
+    "median_ms": 3.9, "ns_per_token": 1.9, "known_pct": 100.0, "flops_per_s": 12.5e12,
+    "bytes_per_s": 2.9e12, "limit": "memory", "roofline_pct": 86.0,
+}  # fmt: skip
 MULTIPLIED: Final = {
-    **ATTENDED,
-    "class": "matmul",
-    "share_pct": 52.0,
-    "median_ns": 5_300_000,
-    "ns_per_token": None,
-}
+    **ATTENDED, "class": "matmul", "share_pct": 52.0, "median_ms": 5.3, "ns_per_token": None,
+}  # fmt: skip
 PRODUCT: Final = {
-    "operator": "aten::mm",
-    "shapes": "8192x4096, 4096x50257",
-    "dtype": "bfloat16",
-    "calls": 4,
-    "kernels": 4,
-    "total_ms": 30,
-    "share_pct": 61.0,
-    "limit": "compute",
-    "roofline_pct": 38.2,
-    "flops_per_s": 377.9e12,
-    "bytes_per_s": 146e9,
-}
+    "operator": "aten::mm", "shapes": "8192x4096, 4096x50257", "dtype": "bfloat16", "calls": 4,
+    "kernels": 4, "total_ms": 30, "share_pct": 61.0, "limit": "compute", "roofline_pct": 38.2,
+    "flops_per_s": 377.9e12, "bytes_per_s": 146e9,
+}  # fmt: skip
 NORM: Final = {
-    "operator": "aten::native_layer_norm",
-    "shapes": "8192x4096, 4096",
-    "dtype": "bfloat16",
-    "calls": 8,
-    "total_ms": 1,
-    "share_pct": 2.0,
-    "limit": "memory",
-    "roofline_pct": 45.0,
-    "flops_per_s": None,
-    "bytes_per_s": 1.5e12,
-}
+    "operator": "aten::native_layer_norm", "shapes": "8192x4096, 4096", "dtype": "bfloat16",
+    "calls": 8, "total_ms": 1, "share_pct": 2.0, "limit": "memory", "roofline_pct": 45.0,
+    "flops_per_s": None, "bytes_per_s": 1.5e12,
+}  # fmt: skip
 
 
 def clocked(step: int, mhz: int) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from tests.report.handmade import MS, Results, device, handmade, results, row, v
 from tests.report.test_reviewed_pages import everything
 
 
-def lines(of: Results, width: int = 110, top: int | None = None) -> list[str]:
+def lines(of: Results, width: int = 110) -> list[str]:
     """The page without styles."""
-    return [line.plain for line in page_lines(of, width=width, top=top)]
+    return [line.plain for line in page_lines(of, width=width, top=None)]
 
 
 def test_the_page_fits_a_screen_however_much_there_is() -> None:

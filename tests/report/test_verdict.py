@@ -171,11 +171,11 @@ def test_a_failed_check_stands_in_place_of_the_bound() -> None:
         assert "-bound" not in text.lower()
 
 
-def slowed(recorded_ms: float, process: int = 7) -> Handmade:
+def slowed(recorded_ms: float) -> Handmade:
     """Steps of 10 ms that take longer under the profiler."""
-    rows = [{"process": process, "duration_ns": int(recorded_ms * MS), "steady": True}]
+    rows = [{"process": 7, "duration_ns": int(recorded_ms * MS), "steady": True}]
     run = handmade(accounting=[device(9 * MS)], step_name="step", steps=rows)
-    return captured(run, (process, 10 * MS))
+    return captured(run, (7, 10 * MS))
 
 
 def slower(share: str, others: str) -> str:
@@ -356,21 +356,24 @@ def without_import(run: Handmade) -> Handmade:
     return replace(run, trace=replace(run.trace, backtraces=backtraces, diagnostics=diagnostics))
 
 
+UNREAD = FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0)
+XLA = "XlaModule:#hlo_module=jit_step,program_id=7#"
+
+
 @pytest.mark.parametrize(
-    ("failed", "says"),
+    ("failed", "ranges", "says", "advises"),
     [
-        (FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0), "2 errors while importing"),
-        (BLIND, "No kernel in this report: nsys reported an error while importing the recording"),
+        (UNREAD, [], "2 errors while importing", "--backtrace none --sample-python 0"),
+        (BLIND, [], "No kernel in this report: nsys reported an error while importing the",
+         "--backtrace none --sample-python 0"),
+        (UNREAD, [XLA], "", "--nsys-arg=--nvtx-domain-exclude=TSL"),  # of a JAX program
     ],
-)
-def test_after_an_import_error_stacks_go_first(failed: FailedCheck, says: str) -> None:
-    found = only(without_import(failing(failed)))
+)  # fmt: skip
+def test_after_an_import_error_stacks_or_the_ranges_of_xla_go_first(
+    failed: FailedCheck, ranges: list[str], says: str, advises: str
+) -> None:
+    run = without_import(failing(failed))
+    named = pl.DataFrame({"name": ranges}, schema=pl.Schema({"name": pl.String()}))
+    found = only(replace(run, trace=replace(run.trace, ranges=named)))
     assert says in found.sentence
-    assert "nsysflow profile --backtrace none --sample-python 0" in found.advice
-
-
-def test_after_an_import_error_of_a_jax_program_ranges_of_xla_go_first() -> None:
-    run = without_import(failing(FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0)))
-    ranges = pl.DataFrame({"name": ["XlaModule:#hlo_module=jit_step,program_id=7#"]})
-    found = only(replace(run, trace=replace(run.trace, ranges=ranges)))
-    assert "XLA's ranges: nsysflow profile --nsys-arg=--nvtx-domain-exclude=TSL" in found.advice
+    assert f"nsysflow profile {advises}" in found.advice

@@ -51,11 +51,6 @@ def test_the_contents_fit_one_screen_and_name_all_but_the_columns() -> None:
         assert {*names_by_kind()[kind]} <= words
 
 
-def explained_lines(*parts: Part, width: int = 30) -> list[str]:
-    page = Explained(kind="rule", title="title", parts=parts)
-    return [line.plain for line in set_explained(page, width)][2:]
-
-
 @pytest.mark.parametrize(
     ("part", "shown"),
     [
@@ -78,7 +73,8 @@ def explained_lines(*parts: Part, width: int = 30) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_part_is_set_in_lines(part: Part, shown: list[str]) -> None:
-    assert explained_lines(part) == shown
+    page = Explained(kind="rule", title="title", parts=(part,))
+    assert [line.plain for line in set_explained(page, 30)][2:] == shown
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What was drawn: the bars and texts of a figure."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import pytest
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from nsysflow.report.figures.style import applied
+from nsysflow.report.figures.style import LINE, applied
 from nsysflow.report.results import Results
 from tests.analyses import analysed
 
@@ -43,6 +44,18 @@ def bars(axes: Axes) -> list[Rectangle]:
 def colour(bar: Rectangle) -> str:
     """The colour of a bar as `#rrggbb`."""
     return to_hex(bar.get_facecolor())
+
+
+def lengths(axes: Axes, parts: Mapping[str, str], *, upright: bool) -> dict[int, dict[str, float]]:
+    """How long the bars at each place are, by what their colours stand for; without empty ones, and
+    those that only mark where a bar is cut off."""
+    found: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for bar in bars(axes):
+        x, y, width, height = bar.get_bbox().bounds
+        length, middle = (height, x + width / 2) if upright else (width, y + height / 2)
+        if length and colour(bar) != LINE:
+            found[round(middle)][parts[colour(bar)]] += length
+    return {at: dict(found[at]) for at in sorted(found)}
 
 
 def texts(figure: Figure) -> list[str]:

@@ -1,8 +1,7 @@
-from collections import Counter, defaultdict
+from collections import defaultdict
 
 import polars as pl
 import pytest
-from matplotlib.axes import Axes
 
 from nsysflow.analysis.tables.gaps import LENGTHS, LONGER
 from nsysflow.report import palette
@@ -15,32 +14,22 @@ from nsysflow.report.figures.gpu_time import (
 )
 from nsysflow.report.phase_tree import phase_tree
 from nsysflow.report.pictures import ALL
-from nsysflow.report.results import Results as RealResults
 from tests.analyses import run_of
-from tests.report.figures.drawn import bars, colour, drawn, some_reports, texts
+from tests.report.figures.drawn import bars, drawn, lengths, some_reports, texts
 from tests.report.handmade import MS, device, results
 
 COLUMNS = {part.colour.light: part.column for part in ALL}
 
 
-def shown_ns(run: RealResults) -> list[dict[str, float]]:
-    """The width of each part's bar, of each GPU."""
-    (axes,) = drawn(draw_breakdown, run).axes
-    found: dict[float, dict[str, float]] = defaultdict(dict)
-    for bar in bars(axes):
-        found[round(bar.get_y() + bar.get_height() / 2)][COLUMNS[colour(bar)]] = bar.get_width()
-    return [found[at] for at in sorted(found)]
-
-
 @some_reports
 def test_bars_are_as_wide_as_the_accounting_of_a_judged_step_says(name: str) -> None:
     judged = run_of(name).judged
+    (axes,) = drawn(draw_breakdown, run_of(name)).axes
     rows = [row for row in judged.accounting.rows(named=True) if row["window_ns"]]
-    for row, found in zip(rows, shown_ns(run_of(name)), strict=True):
+    for row, found in zip(rows, lengths(axes, COLUMNS, upright=False).values(), strict=True):
         steps = judged.steps_on(row["report"], row["device"])
-        wanted = {part.column: row[part.column] / steps for part in ALL if part.column in found}
+        wanted = {part.column: row[part.column] / steps for part in ALL if row[part.column]}
         assert found == pytest.approx(wanted, rel=1e-9, abs=1e-6)
-        assert sum(found.values()) == pytest.approx(row["window_ns"] / steps)
 
 
 def test_a_name_from_the_program_is_no_formula_and_no_markup() -> None:
@@ -62,17 +51,12 @@ def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
         assert draw_phases(run_of(name)) is None
         return
     (axes,) = drawn(draw_phases, run_of(name)).axes
-    found: dict[int, dict[str, float]] = defaultdict(dict)
-    for bar in bars(axes):
-        if bar.get_width():
-            at = round(bar.get_y() + bar.get_height() / 2)
-            found[at][PARTS[colour(bar)]] = bar.get_width() * judged.step_count
-    wanted = [
-        {part: ns for part, ns in {"busy": phase.busy_ns, **phase.causes_ns}.items() if ns}
-        for phase in tree
-        if phase.time_ns
+    parts = [{"busy": phase.busy_ns, **phase.causes_ns} for phase in tree if phase.time_ns]
+    found = lengths(axes, PARTS, upright=False).values()
+    assert [*found] == [
+        pytest.approx({part: ns / judged.step_count for part, ns in each.items() if ns})
+        for each in parts
     ]
-    assert [found[at] for at in sorted(found)] == [pytest.approx(each) for each in wanted]
     assert axes.get_xlim()[0] == 0
 
 
@@ -97,29 +81,19 @@ def test_bars_are_as_wide_as_the_classes_in_kernels(name: str) -> None:
     assert axes.get_xlim()[0] == 0
 
 
-def shown(axes: Axes) -> dict[tuple[str, str], float]:
-    """The height of each bar, by length and cause, without empty ones."""
-    lengths = [*(label for _, label in LENGTHS), LONGER]
-    found = {}
-    for bar in bars(axes):
-        if bar.get_height():
-            length = lengths[round(bar.get_x() + bar.get_width() / 2)]
-            found[length, PARTS[colour(bar)]] = bar.get_height()
-    return found
-
-
 @some_reports
 def test_bars_are_as_high_as_the_table_says(name: str) -> None:
     judged = run_of(name).judged
     if judged.gap_histogram.is_empty():
         assert draw_gap_histogram(run_of(name)) is None
         return
+    bins = [*(label for _, label in LENGTHS), LONGER]
     figure = drawn(draw_gap_histogram, run_of(name))
     for axes, column in zip(figure.axes, ("gaps", "idle_ns"), strict=True):
-        wanted: Counter[tuple[str, str]] = Counter()
+        wanted: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         for row in judged.gap_histogram.rows(named=True):
-            wanted[row["length"], row["cause"]] += row[column]
-        assert shown(axes) == pytest.approx(
-            {key: value / judged.step_count for key, value in wanted.items()}
-        )
+            wanted[bins.index(row["length"])][row["cause"]] += row[column] / judged.step_count
+        assert lengths(axes, PARTS, upright=True) == {
+            at: pytest.approx(dict(parts)) for at, parts in wanted.items()
+        }
         assert axes.get_ylim()[0] == 0

@@ -1,4 +1,3 @@
-from collections import defaultdict
 from typing import Any
 
 import polars as pl
@@ -6,10 +5,9 @@ import pytest
 from matplotlib.axes import Axes
 
 from nsysflow.report.figures.steps import GPUS, LOST, draw_idle_over_steps, draw_ranks
-from nsysflow.report.figures.style import LINE
 from nsysflow.report.pictures import IDLE
 from tests.analyses import run_of
-from tests.report.figures.drawn import bars, colour, drawn, ranks, some_reports, texts
+from tests.report.figures.drawn import drawn, lengths, ranks, some_reports, texts
 from tests.report.handmade import MS, Handmade, Results, handmade, renamed
 
 COLUMNS = {part.colour.light: part.column for part in IDLE}
@@ -19,16 +17,6 @@ UNUSUAL = ("cut-off", "incomplete")
 def step(number: int, idle_ns: int, kind: str = "steady") -> dict[str, Any]:
     """A step that is idle in host code."""
     return {"step": number, "idle_ns": idle_ns, "host_ns": idle_ns, "kind": kind}
-
-
-def shown_ns(axes: Axes) -> dict[tuple[int, str], float]:
-    """The height of each bar, by step and column, without empty ones."""
-    found: defaultdict[tuple[int, str], float] = defaultdict(float)
-    for bar in bars(axes):
-        if colour(bar) != LINE and bar.get_height():
-            at = round(bar.get_x() + bar.get_width() / 2)
-            found[at, COLUMNS[colour(bar)]] += bar.get_height()
-    return dict(found)
 
 
 @some_reports
@@ -41,13 +29,13 @@ def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
         return
     every = drawn(draw_idle_over_steps, run).axes
     for gpu, axes in zip(gpus, every, strict=True):
-        of_gpu = [row for row in rows if (row["process"], row["device"]) == gpu]
-        assert shown_ns(axes) == {
-            (row["step"], part.column): row[part.column]
-            for row in of_gpu
-            for part in IDLE
-            if row[part.column]
+        wanted = {
+            row["step"]: {part.column: row[part.column] for part in IDLE if row[part.column]}
+            for row in rows
+            if (row["process"], row["device"]) == gpu
         }
+        found = lengths(axes, COLUMNS, upright=True)
+        assert found == {step: parts for step, parts in wanted.items() if parts}
         assert axes.get_ylim()[0] == 0
 
 

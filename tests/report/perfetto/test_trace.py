@@ -172,10 +172,6 @@ def test_processes_of_one_pid_in_two_reports_stay_two() -> None:
     assert threads == {*pids}
 
 
-def times(*rows: tuple[int, int], names: tuple[str, str] = ("start_ns", "end_ns")) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row")
-
-
 @pytest.mark.parametrize(
     ("window_ns", "width_ns"),
     [(0, 1), (1000, 1), (1001, 2), (2001, 5), (5001, 10), (10**9, 10**6), (10**9 + 1, 2 * 10**6)],
@@ -190,7 +186,8 @@ def test_the_busy_share_of_a_bin_is_that_of_a_slow_count(start: int, lengths: li
     gaps = [*zip(ends[0::2], ends[1::2], strict=False)]
     end = ends[-1] + 7
     idle = {at for first, last in gaps for at in range(first, last)}
-    found = busy_share(times(*gaps), start, end).rows()
+    schema = {"start_ns": pl.Int64, "end_ns": pl.Int64}
+    found = busy_share(pl.DataFrame(gaps, schema=schema, orient="row"), start, end).rows()
     edges = [*range(start, end, bin_ns(end - start)), end]
     assert [at for at, _ in found] == edges
     shares = [

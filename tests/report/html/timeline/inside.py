@@ -9,27 +9,16 @@ from typing import Any, Final
 from tests.browser import opened
 
 _NAMES: Final = (
-    *("state", "surface", "reports", "lanes", "layOut", "boxOf", "lanesScale", "placeOf"),
-    *(
-        "pyramidOf",
-        "idleWithin",
-        "setView",
-        "select",
-        "tableRow",
-        "ticksOf",
-        "nextLongest",
-        "hitAt",
-        "contentsOf",
-        "setArea",
-    ),
+    "state, surface, reports, lanes, layOut, boxOf, lanesScale, placeOf, pyramidOf, idleWithin,"
+    "setView, select, tableRow, ticksOf, nextLongest, hitAt, contentsOf, setArea"
 )
 """What tests look at."""
 
 
 @contextmanager
-def timeline_of(browser: Any, file: Path, *, width: int = 1280, at: str = "") -> Iterator[Any]:
+def timeline_of(browser: Any, file: Path, *, at: str = "") -> Iterator[Any]:
     """The page of a file once its timeline is decoded; `inside` has what its scripts declare."""
-    with opened(browser, _laid_open(file), width=width, at=at) as page:
+    with opened(browser, _laid_open(file), at=at) as page:
         page.wait_for_selector("html[data-timeline=ready]", state="attached", timeout=20_000)
         canvas(page).scroll_into_view_if_needed()
         yield page
@@ -43,7 +32,7 @@ def _laid_open(file: Path) -> Path:
         r"script-src '[^']+'", "script-src 'unsafe-inline' 'unsafe-eval'", script, count=1
     )
     copy = file.with_name("laid-open.html")
-    copy.write_text(f"{shown}window.inside = {{{', '.join(_NAMES)}}};\n{end}{rest}", "utf-8")
+    copy.write_text(f"{shown}window.inside = {{{_NAMES}}};\n{end}{rest}", "utf-8")
     return copy
 
 

@@ -6,15 +6,13 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from nsysflow.analysis.causes import CAUSES
-from tests.analyses import analysed
+from tests.analyses import CAUSE_COLUMNS, analysed
 from tests.report.html.made import made
 from tests.report.html.timeline.inside import timeline_of
 from tests.report.html.unpacked import page_of, run_of_these
 from tests.tiny import analysis_of, kernel, launch
 
 RUNS: Final = (("h200-gpu-metrics",), ("h200-hf-trainer",), ("h200-ddp-rank0", "h200-ddp-rank1"))
-CAUSE_COLUMNS: Final = [f"{cause}_ns" for cause in CAUSES]
 
 _TABLES: Final = (
     *("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks", "stack_frames"),
