@@ -55,6 +55,9 @@ CLOCK_LIMIT: Final = pl.Enum(
 )
 """What keeps a GPU's clock from rising, by NVML; of several the first one here (spec §25.1)."""
 
+MEMORY_SOURCE: Final = pl.Enum(["allocator", "cuda"])
+"""Who says how much memory is in use: PyTorch's caching allocator, or CUDA (spec §26)."""
+
 METRICS: Final = (
     "sm_active_pct",
     "sm_issue_pct",
@@ -294,6 +297,27 @@ GPU_STATES: Final = Frame(
         "power_w": pl.Int64(),
         "temperature_c": pl.Int64(),
         "limit": CLOCK_LIMIT,
+    },
+)
+
+MEMORY: Final = Frame(
+    """One row per change of the memory that a process has on a GPU, in any order. `row` is its
+    place in the report, which decides between rows of one time. `bytes` is the change: what was
+    allocated, or minus what was freed. `allocated_bytes` and `reserved_bytes` are known after it
+    (spec §26.1). `thread` or `correlation`, that of the call, say where it was made; null where
+    the report does not. `address` is null where it is not known.""",
+    {
+        "time_ns": pl.Int64(),
+        "row": pl.UInt32(),
+        "device": pl.Int32(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "correlation": pl.Int64(),
+        "source": MEMORY_SOURCE,
+        "address": pl.Int64(),
+        "bytes": pl.Int64(),
+        "allocated_bytes": pl.Int64(),
+        "reserved_bytes": pl.Int64(),
     },
 )
 

@@ -117,6 +117,7 @@ class Trace:
         frames: `schema.FRAMES`, addressed by the `stack` of these three.
         gpu_samples: `schema.GPU_SAMPLES`.
         gpu_states: `schema.GPU_STATES`.
+        memory: `schema.MEMORY`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
         flops: `schema.FLOPS`.
@@ -148,6 +149,7 @@ class Trace:
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
     gpu_states: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_STATES))
+    memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.MEMORY))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))

@@ -10,7 +10,13 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.frames.columns import distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.scratch import Scratch, in_files
-from nsysflow.analysis.load.export_tables import Raw, direction, memory_kind, nvtx_event_types
+from nsysflow.analysis.load.export_tables import (
+    Raw,
+    direction,
+    memory_change,
+    memory_kind,
+    nvtx_event_types,
+)
 from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
 from nsysflow.analysis.load.marks import (
     capture_rows,
@@ -82,6 +88,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         frames=stacks.frames,
         gpu_samples=gpu_samples(raw),
         gpu_states=_gpu_states(raw, marks),
+        memory=_memory(raw, process),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         messages=messages(raw),
@@ -323,6 +330,54 @@ def _gpu_states(raw: Raw, marks: pl.DataFrame) -> pl.DataFrame:
     """What processes sampled themselves, and the clocks among nsys's counters."""
     ours = _with_physical_gpu(gpu_states(marks.rows()), raw.cuda_devices)
     return pl.concat([ours.select(schema.GPU_STATES.names()), sampled_clocks(raw)])
+
+
+_ON_GPU: Final = ("device", "array")
+"""The kinds of memory that lie on the GPU whatever touches them."""
+
+_OF_PROCESS: Final = ["process", "device"]
+
+
+def _memory(raw: Raw, process: int | None) -> pl.DataFrame:
+    """`schema.MEMORY` of what CUDA allocated and freed (spec §26.2)."""
+    pool = pl.col("localMemoryPoolAddress")
+    rows = raw.memory.with_row_index("row").select(
+        pl.col("start").alias("time_ns"),
+        "row",
+        pl.col("deviceId").alias("device"),
+        pl.col("globalPid").fill_null(pl.lit(process, pl.Int64)).alias("process"),
+        correlation(),
+        "address",
+        (memory_change(raw.memory_operations) * pl.col("bytes")).alias("bytes"),
+        pl.when(pool != 0).then(pool).alias("pool"),
+        pl.col("localMemoryPoolSize").alias("size"),
+        pl.col("localMemoryPoolUtilizedSize").alias("used"),
+        memory_kind("memKind", raw.memory_kinds).is_in(_ON_GPU).alias("on_gpu"),
+    )
+    rows = _with_physical_gpu(rows.filter("on_gpu").drop_nulls("bytes"), raw.cuda_devices)
+    return (
+        rows.sort("time_ns", "row")
+        .with_columns(*_levels_of_cuda(), pl.lit("cuda", schema.MEMORY_SOURCE).alias("source"))
+        .with_columns(pl.lit(None, pl.Int64).alias("thread"))
+        .select(schema.MEMORY.names())
+    )
+
+
+def _levels_of_cuda() -> tuple[pl.Expr, pl.Expr]:
+    """`allocated_bytes` and `reserved_bytes` after each row, in order."""
+    of_pool = pl.col("pool").is_not_null()
+    size, used = (
+        pl.col(name).fill_null(0) - pl.col(name).fill_null(0).shift(1, fill_value=0)
+        for name in ("size", "used")
+    )
+    size, used = (change.over(*_OF_PROCESS, "pool") for change in (size, used))
+    reserved = pl.when(of_pool).then(size).otherwise("bytes").cum_sum()
+    lowest = reserved.min().clip(upper_bound=0)
+    allocated = pl.when(of_pool).then(used).cum_sum().forward_fill()
+    return (
+        allocated.over(_OF_PROCESS).alias("allocated_bytes"),
+        (reserved - lowest).over(_OF_PROCESS).alias("reserved_bytes"),
+    )
 
 
 def _threads(raw: Raw) -> pl.DataFrame:

@@ -161,6 +161,25 @@ TABLES: Final[Mapping[str, Table]] = {
         ),
         required=("start", "graphNodeId"),
     ),
+    "memory": Table(
+        name="CUDA_GPU_MEMORY_USAGE_EVENTS",
+        columns=pl.Schema(
+            {
+                "start": pl.Int64(),
+                "globalPid": pl.Int64(),
+                "deviceId": pl.Int32(),
+                "address": pl.Int64(),
+                "bytes": pl.Int64(),
+                "memKind": pl.Int64(),
+                "memoryOperationType": pl.Int64(),
+                "correlationId": pl.Int64(),
+                "localMemoryPoolAddress": pl.Int64(),
+                "localMemoryPoolSize": pl.Int64(),
+                "localMemoryPoolUtilizedSize": pl.Int64(),
+            }
+        ),
+        required=("start", "deviceId", "bytes", "memKind", "memoryOperationType"),
+    ),
     "threads": Table(
         name="ThreadNames",
         columns=pl.Schema({"globalTid": pl.Int64(), "nameId": pl.UInt32(), "priority": pl.Int64()}),
@@ -204,6 +223,9 @@ TABLES: Final[Mapping[str, Table]] = {
     "event_types": Table(name="ENUM_NSYS_EVENT_TYPE", columns=_LABELS, required=("id",)),
     "copy_kinds": Table(name="ENUM_CUDA_MEMCPY_OPER", columns=_LABELS, required=("id",)),
     "memory_kinds": Table(name="ENUM_CUDA_MEM_KIND", columns=_LABELS, required=("id",)),
+    "memory_operations": Table(
+        name="ENUM_CUDA_DEV_MEM_EVENT_OPER", columns=_LABELS, required=("id",)
+    ),
 }
 """The tables by the field of `Raw` that each fills, big ones first."""
 
@@ -244,21 +266,21 @@ SAMPLED: Final[Mapping[str, Table]] = {
 _UNREAD: Final = """
     binaryData blockX cacheConfig callchainId category clockRate color computeMajor computeMinor
     constantMemory contextId copyCount ctrlDevPath ctxswDevPath cuDevice busLocation chipName
-    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId dstDeviceId
-    end endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId graphNodeId
-    greenContextId gridId hwId int32Value int64Value isDiscrete isGreenContext jsonText
-    jsonTextId l2CacheSize launchType localMemoryPerThread localMemoryTotal luid mangledName
+    asyncEngines bytes deprecatedSrcId deprecatedSyncType doubleValue dstContextId dstDeviceId end
+    endGlobalTid eventClass eventId floatValue globalPid graphExecId graphId graphNodeId
+    greenContextId gridId hwId importedMemoryPoolAddress importedMemoryPoolProcessId int32Value
+    int64Value isDiscrete isGreenContext jsonText jsonTextId l2CacheSize launchType
+    localMemoryPerThread localMemoryPoolReleaseThreshold localMemoryTotal luid mangledName
     maxBlockDimX maxBlockDimY maxBlockDimZ maxBlocksPerSm maxGridDimX maxGridDimY maxGridDimZ
     maxIPC maxRegistersPerBlock maxRegistersPerSm maxShmemPerBlock maxShmemPerBlockOptin
-    maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind migrationCause nameId nodeMask
-    nullStreamId
-    parentContextId pwGpuId rangeId rawTimestamp returnValue revision sharedMemoryExecuted
-    sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId srcDeviceId start
-    syncType threadsPerWarp timestamp timestampType totalMemory typeName uint32Value uint64Value
-    value virtualAddress vmId clusterSchedulingPolicy clusterX clusterY clusterZ
-    maxActiveClusters maxPotentialClusterSize numMultiprocessors numaNodeId qmdBulkReleaseDone
-    qmdLastCtaDone qmdPreexitDone sharedMemoryRequestedPercentage tensorSizeMinusOneElements
-    uuid
+    maxShmemPerSm maxThreadsPerBlock maxWarpsPerSm memKind migrationCause name nameId nodeMask
+    nullStreamId parentContextId pc pwGpuId rangeId rawTimestamp returnValue revision
+    sharedMemoryExecuted sharedMemoryLimitConfig smMajor smMinor source sourceId srcContextId
+    srcDeviceId start syncType threadsPerWarp timestamp timestampType totalMemory typeName
+    uint32Value uint64Value value virtualAddress vmId clusterSchedulingPolicy clusterX clusterY
+    clusterZ maxActiveClusters maxPotentialClusterSize numMultiprocessors numaNodeId
+    qmdBulkReleaseDone qmdLastCtaDone qmdPreexitDone sharedMemoryRequestedPercentage
+    tensorSizeMinusOneElements uuid
 """
 UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 """Columns of those tables that we know and do not need: schema 3.20 has them, or (from
@@ -301,6 +323,8 @@ class Raw:
     event_types: pl.DataFrame
     copy_kinds: pl.DataFrame
     memory_kinds: pl.DataFrame
+    memory_operations: pl.DataFrame
+    memory: pl.DataFrame
     backtraces: pl.DataFrame
     python_samples: pl.DataFrame
     messages: pl.DataFrame
@@ -392,6 +416,9 @@ _MEMORY: Final = {
 }
 """Our word for each label of a memory kind; in the order of nsys's numbers, from 0."""
 
+_MEMORY_OPERATIONS: Final = {"Allocation": "allocated", "Deallocation": "freed"}
+"""Our word for each label of what happens to memory; in the order of nsys's numbers, from 0."""
+
 _EVENTS: Final = {
     "NvtxMark": 34,
     "NvtxPushPopRange": 59,
@@ -411,6 +438,12 @@ def memory_kind(column: str, enum: pl.DataFrame) -> pl.Expr:
     named = _labelled(column, enum, _MEMORY, first=0)
     unnamed = pl.when(pl.col(column).is_not_null()).then(pl.lit("unknown"))
     return pl.coalesce(named, unnamed).cast(schema.MEMORY_KIND)
+
+
+def memory_change(enum: pl.DataFrame) -> pl.Expr:
+    """1 for a row that allocates memory, -1 for one that frees it; null for any other."""
+    sign = _labelled("memoryOperationType", enum, _MEMORY_OPERATIONS, first=0)
+    return sign.replace_strict({"allocated": 1, "freed": -1}, return_dtype=pl.Int64)
 
 
 def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:

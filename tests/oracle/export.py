@@ -6,6 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from html import unescape
 from math import floor
 from pathlib import Path
@@ -149,6 +150,7 @@ def read_export(path: Path) -> PlainTrace:
             ),
             gpu_samples=tuple(_gpu_samples(export)),
             gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
+            memory=tuple(_memory(export)),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
@@ -336,6 +338,46 @@ def limit_of(bits: int | None) -> str | None:
         if any(bits & bit for bit in of_limit):
             return name
     return "none"
+
+
+def _memory(export: _Export) -> Iterator[model.MemoryChange]:
+    """§26.2: what CUDA allocated and freed."""
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+    found: dict[tuple[int, int], list[model.MemoryChange]] = defaultdict(list)
+    pools: dict[tuple[int, int, int], tuple[int, int]] = {}
+    rows = [*enumerate(export.rows("CUDA_GPU_MEMORY_USAGE_EVENTS"))]
+    for number, row in sorted(rows, key=lambda each: (each[1]["start"], each[0])):
+        sign = {0: 1, 1: -1}.get(row["memoryOperationType"])
+        if sign is None or row["memKind"] not in (2, 3, 5):
+            continue
+        process, change = row["globalPid"], sign * row["bytes"]
+        device = gpus.get((process >> 24 & 0xFFFFFF, row["deviceId"]), row["deviceId"])
+        mine, pool = found[process, device], row["localMemoryPoolAddress"] or 0
+        allocated = mine[-1].allocated_bytes if mine else None
+        reserved = (mine[-1].reserved_bytes or 0) if mine else 0
+        if pool:
+            size, used = row["localMemoryPoolSize"] or 0, row["localMemoryPoolUtilizedSize"] or 0
+            size_before, used_before = pools.get((process, device, pool), (0, 0))
+            pools[process, device, pool] = size, used
+            reserved, allocated = (
+                reserved + size - size_before,
+                (allocated or 0) + used - used_before,
+            )
+        else:
+            reserved += change
+        mine.append(
+            model.MemoryChange(
+                *(row["start"], number, device, process, "cuda", change, allocated, reserved),
+                correlation=row["correlationId"] or None,
+                address=row["address"],
+            )
+        )
+    for changes in found.values():
+        lowest = min(0, *(change.reserved_bytes or 0 for change in changes), 0)
+        for change in changes:
+            yield replace(change, reserved_bytes=(change.reserved_bytes or 0) - lowest)
 
 
 def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:

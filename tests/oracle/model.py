@@ -190,6 +190,23 @@ class GpuState:
 
 
 @dataclass(frozen=True)
+class MemoryChange:
+    """§26: a change of the memory that a process has on a GPU."""
+
+    time_ns: int
+    row: int
+    device: int
+    process: int | None
+    source: str
+    bytes: int
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+    thread: int | None = None
+    correlation: int | None = None
+    address: int | None = None
+
+
+@dataclass(frozen=True)
 class Capture:
     """§8.6: the mark of a process that captured a window of its steps."""
 
@@ -284,6 +301,7 @@ class PlainTrace:
     running: tuple[Running, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
     gpu_states: tuple[GpuState, ...] = ()
+    memory: tuple[MemoryChange, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
     flops: tuple[Flops, ...] = ()
@@ -312,6 +330,7 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "diagnostics": (Diagnostic, schema.DIAGNOSTICS),
     "gpu_samples": (GpuSample, schema.GPU_SAMPLES),
     "gpu_states": (GpuState, schema.GPU_STATES),
+    "memory": (MemoryChange, schema.MEMORY),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),
     "flops": (Flops, schema.FLOPS),

@@ -18,7 +18,7 @@ from nsysflow.analysis.load.kineto.document import (
     Document,
     Event,
     frame_of,
-    instant_ns,
+    time_ns,
     unquoted,
 )
 from nsysflow.analysis.load.marks import decoded_or_none, timed_gpu_states
@@ -83,4 +83,4 @@ def _value(event: Event) -> float | None:
 def _row(event: Event, column: str, device: int, hz: float) -> tuple[int | None, ...]:
     mhz = int(hz / 1e6 + 0.5)
     values = (mhz if name == column else None for name in schema.GPU_STATES.names()[2:])
-    return instant_ns(event), device, *values
+    return time_ns(event.ts), device, *values

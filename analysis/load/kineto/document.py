@@ -103,6 +103,17 @@ class LaunchArgs(msgspec.Struct, gc=False):
     kernel: Any = None
 
 
+class MemoryArgs(msgspec.Struct, gc=False):
+    """By how much the memory of a device changed, and how much is allocated and reserved then."""
+
+    device_type: Any = msgspec.field(name="Device Type", default=None)
+    device: Any = msgspec.field(name="Device Id", default=None)
+    address: Any = msgspec.field(name="Addr", default=None)
+    bytes: Any = msgspec.field(name="Bytes", default=None)
+    allocated: Any = msgspec.field(name="Total Allocated", default=None)
+    reserved: Any = msgspec.field(name="Total Reserved", default=None)
+
+
 class Ranks(msgspec.Struct):
     """Which rank of the program wrote the trace."""
 
@@ -137,6 +148,7 @@ _WAIT_ARGS: Final = msgspec.json.Decoder(WaitArgs, float_hook=Decimal)
 _COLLECTIVE_ARGS: Final = msgspec.json.Decoder(CollectiveArgs, float_hook=Decimal)
 _OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
 _LAUNCH_ARGS: Final = msgspec.json.Decoder(LaunchArgs, float_hook=Decimal)
+_MEMORY_ARGS: Final = msgspec.json.Decoder(MemoryArgs, float_hook=Decimal)
 _RANKS: Final = msgspec.json.Decoder(Ranks)
 _TIME: Final = msgspec.json.Decoder(int | Decimal)
 _GPUS: Final = msgspec.json.Decoder(list[Gpu], strict=False)
@@ -195,7 +207,7 @@ def args_of_all(events: Sequence[Event]) -> list[Args]:
     """The arguments of each event: read as one list, which takes half the time."""
     joined = b"[%b]" % b",".join([event.args for event in events])
     read = decoded_or_none(_ALL_ARGS, joined)
-    if read is None:  # some have none, or what msgspec refuses
+    if read is None or len(read) < len(events):  # some have none, or what msgspec refuses
         return [args_of(event) for event in events]
     return [args if isinstance(args, Args) else Args() for args in read]
 
@@ -210,6 +222,11 @@ def collective_args_of(event: Event) -> CollectiveArgs:
     return decoded_or_none(_COLLECTIVE_ARGS, event.args) or CollectiveArgs()
 
 
+def memory_args_of(event: Event) -> MemoryArgs:
+    """How the memory of a device changed; empty if that is not an object."""
+    return decoded_or_none(_MEMORY_ARGS, event.args) or MemoryArgs()
+
+
 def operator_args_of(event: Event) -> OperatorArgs:
     """What an operator was called with; empty if that is not an object."""
     return decoded_or_none(_OPERATOR_ARGS, event.args) or OperatorArgs()
@@ -221,21 +238,16 @@ def span_ns(event: Event) -> tuple[int, int]:
     Raises:
         OddEvent: it has no time in microseconds.
     """
-    start = _time_ns(event.ts)
-    return start, start + _time_ns(event.dur)
+    start = time_ns(event.ts)
+    return start, start + time_ns(event.dur)
 
 
-def instant_ns(event: Event) -> int:
-    """When an event without a duration happens, in nanoseconds.
+def time_ns(written: msgspec.Raw) -> int:
+    """A time in microseconds, exactly as nanoseconds.
 
     Raises:
-        OddEvent: it has no time in microseconds.
+        OddEvent: it is none.
     """
-    return _time_ns(event.ts)
-
-
-def _time_ns(written: msgspec.Raw) -> int:
-    """A time in microseconds, exactly as nanoseconds."""
     whole, _, part = bytes(written).partition(b".")
     if len(part) == 3 and len(whole) <= 15 and part.isdigit() and whole.isdigit():
         return int(whole + part)  # as torch writes it: a third of the time of decoding

@@ -36,6 +36,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "flops": schema.FLOPS,
     "gpu_samples": schema.GPU_SAMPLES,
     "gpu_states": schema.GPU_STATES,
+    "memory": schema.MEMORY,
     "operators": schema.OPERATORS,
     "operator_shapes": schema.OPERATOR_SHAPES,
     "backtraces": schema.BACKTRACES,

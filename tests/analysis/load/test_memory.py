@@ -1,0 +1,120 @@
+"""What reports say of memory: torch.profiler's instants, and what CUDA allocates in nsys's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load import load
+from nsysflow.analysis.load.pack import pack
+from nsysflow.base.errors import Damaged
+from tests.analysis.load.kineto.traces import PID, event, write
+from tests.exports import process, write_export
+from tests.oracle.export import read_export
+from tests.oracle.model import from_trace
+
+ON_GPU: Final = {"Device Type": 1, "Device Id": 0, "Addr": 4096, "Bytes": 512}
+TOTALS: Final = {"Total Allocated": 1536, "Total Reserved": 2048, "Ev Idx": 7}
+
+
+def instant(ts: object, **args: object) -> dict[str, Any]:
+    """An instant at which memory of the main thread changed."""
+    of = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": PID}
+    return {**of, "tid": PID, "ts": ts, "args": args}
+
+
+def of_torch(folder: Path, *instants: object) -> pl.DataFrame:
+    """The memory of a trace with these instants, and a call."""
+    return load(write(folder, event("cuda_runtime", "cudaMalloc"), *instants)).memory
+
+
+def test_torch_profilers_instants_are_changes_of_its_allocator(tmp_path: Path) -> None:
+    memory = of_torch(
+        tmp_path,
+        instant(5.25, **ON_GPU, **TOTALS),
+        instant(4, **ON_GPU | {"Device Type": 0, "Device Id": -1}),
+        instant(2, **ON_GPU | {"Device Type": 6, "Device Id": "1", "Bytes": -512}),
+        instant(3, **{name: value for name, value in ON_GPU.items() if name != "Bytes"}),
+        instant(3),
+    )
+    key = PID << 24
+    assert memory.schema == schema.MEMORY
+    assert memory.rows() == [
+        (5250, 0, 0, key, key | PID, None, "allocator", 4096, 512, 1536, 2048),
+        (2000, 2, 1, key, key | PID, None, "allocator", 4096, -512, None, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "odd", [instant("soon", **ON_GPU), instant(1, **ON_GPU | {"Addr": 1 << 70})]
+)
+def test_an_instant_that_makes_no_sense_is_damage(tmp_path: Path, odd: object) -> None:
+    with pytest.raises(Damaged):
+        of_torch(tmp_path, odd)
+
+
+def _row(start: int, bytes_: int, operation: int, **more: object) -> dict[str, Any]:
+    of = {"start": start, "globalPid": process(), "deviceId": 0, "contextId": 1, "address": start}
+    kind = {"bytes": bytes_, "memKind": 2, "memoryOperationType": operation, "correlationId": 3}
+    pool = ("localMemoryPoolAddress", "localMemoryPoolSize", "localMemoryPoolUtilizedSize")
+    return {**of, **kind, **dict.fromkeys(pool), "pc": 0, "name": None, **more}
+
+
+def _pool(start: int, bytes_: int, operation: int, size: int, used: int) -> dict[str, Any]:
+    sizes = {"localMemoryPoolSize": size, "localMemoryPoolUtilizedSize": used}
+    return _row(start, bytes_, operation, localMemoryPoolAddress=77, **sizes)
+
+
+PLAIN: Final = [
+    _row(30, 40, 1),  # freed, of what was there before
+    _row(10, 25, 0),
+    _row(20, 100, 0, memKind=1),  # pinned memory of the host
+    _row(40, 7, 0, deviceId=1, memKind=5),
+    _row(50, 9, 5),  # nothing that is known
+    _row(60, 10, 1, correlationId=0),
+]
+POOLED: Final = [_row(1, 50, 0), _pool(5, 30, 0, 64, 30), _pool(7, 10, 1, 64, 20)]
+
+
+def of_cuda(folder: Path, rows: list[dict[str, Any]]) -> Iterator[Path]:
+    """An export with these rows, and its packed copy."""
+    path = write_export(
+        folder / "r.sqlite", kernels=[{}], tables={"CUDA_GPU_MEMORY_USAGE_EVENTS": rows}
+    )
+    yield path
+    pack(path, folder / "packed.sqlite")
+    yield folder / "packed.sqlite"
+
+
+LEVELS: Final = ("time_ns", "device", "bytes", "allocated_bytes", "reserved_bytes")
+
+
+def test_what_cuda_allocates_is_reserved_and_never_below_zero(tmp_path: Path) -> None:
+    for path in of_cuda(tmp_path, PLAIN):
+        trace = load(path)
+        assert trace.memory.select(LEVELS).rows() == [
+            (10, 0, 25, None, 50),
+            (30, 0, -40, None, 10),
+            (40, 1, 7, None, 7),
+            (60, 0, -10, None, 0),
+        ]
+        assert trace.memory["correlation"].to_list() == [3, 3, 3, None]
+        assert not trace.notes or all("unknown columns" not in str(note) for note in trace.notes)
+
+
+def test_a_pool_is_reserved_as_a_whole_and_allocated_as_far_as_it_is_used(tmp_path: Path) -> None:
+    for path in of_cuda(tmp_path, POOLED):
+        assert load(path).memory.select(LEVELS).rows() == [
+            (1, 0, 50, None, 50),
+            (5, 0, 30, 30, 114),
+            (7, 0, -10, 20, 114),
+        ]
+
+
+@pytest.mark.parametrize("rows", [PLAIN, POOLED, [_row(5, 3, 1)]])
+def test_the_oracle_reads_the_same_changes(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    path = next(of_cuda(tmp_path, rows))
+    assert {*from_trace(load(path)).memory} == {*read_export(path).memory}
