@@ -166,6 +166,9 @@ class TablesOfSamples(TableHolder):
         "tables.clocks",
         "per step, the GPU's clock, power and temperature, and what kept the clock down",
     )
+    memory = TableProperty(
+        "tables.memory", "per process, GPU and phase, the memory that it has, and where it has most"
+    )
     induced = TableProperty(
         "tables.syncs", "per wait and GPU, the idle time behind it", listed=False
     )

@@ -1,0 +1,180 @@
+"""The table of memory: against the oracle, and on traces that show one rule each (spec §26)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+import nsysflow
+from nsysflow.analysis.tables.memory import largest_within
+from tests.analyses import EXAMPLES, SCHEMAS, rows_of
+from tests.oracle.memory import memory
+from tests.oracle.model import Frame, MemoryChange, PlainTrace, Running, to_trace
+from tests.oracle.report import Report, Row
+from tests.oracle.steps import kinds_of
+from tests.oracle.strategies import traces
+from tests.tiny import AUTOGRAD, MAIN, PROCESS, kernel, launch, opened, plain_of
+
+COLUMNS: Final = [*SCHEMAS["memory"]]
+
+
+@st.composite
+def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
+    """A random trace, with memory of some of its processes on GPUs, near its own times."""
+    trace = draw(traces(max_items=4))
+    rows = [*trace.calls, *trace.ranges]
+    instants = sorted({row.start_ns for row in rows} | {row.end_ns or 0 for row in rows})
+    threads = sorted({row.thread for row in rows})
+    level = st.sampled_from((0, 1, 5, 5, 9, None))
+    one = st.builds(
+        MemoryChange,
+        time_ns=st.sampled_from(instants).flatmap(
+            lambda at: st.sampled_from((at, at - 1, at + 1, at + 40))
+        ),
+        row=st.just(0),
+        device=st.sampled_from((0, 0, 1, 7)),
+        process=st.sampled_from((PROCESS, PROCESS, 2 * PROCESS)),
+        source=st.sampled_from(("allocator", "cuda") if draw(st.booleans()) else ("cuda",)),
+        bytes=st.sampled_from((1, 3, -2)),
+        allocated_bytes=level if draw(st.booleans()) else st.none(),
+        reserved_bytes=level,
+        thread=st.sampled_from((None, *threads)),
+        correlation=st.sampled_from((None, 1, 2)),
+    )
+    changes = draw(st.lists(one, max_size=12))
+    numbered = (replace(change, row=row) for row, change in enumerate(changes))
+    with_memory: PlainTrace = replace(trace, memory=tuple(numbered))
+    return with_memory
+
+
+def _agree(found: pl.DataFrame, expected: list[Row]) -> None:
+    assert rows_of(found.to_dicts(), COLUMNS) == rows_of(expected, COLUMNS)
+
+
+@settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(_with_memory())
+def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -> None:
+    analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
+    _agree(analysis.memory, memory(report))
+    steady = [step for step, kind in kinds_of(report).items() if kind.name == "steady"]
+    _agree(analysis.judged.memory, memory(report, steady or None))
+    mixed = replace(
+        to_trace(model),
+        memory=to_trace(model).memory.sample(fraction=1.0, shuffle=True, seed=1),
+    )
+    assert_frame_equal(nsysflow.analyze(mixed).memory, analysis.memory)
+
+
+def change(
+    at: int, bytes_: int, allocated: int, *, reserved: int = 100, thread: int | None = MAIN
+) -> MemoryChange:
+    """A change that PyTorch's allocator made."""
+    return MemoryChange(
+        *(at, at, 0, PROCESS, "allocator", bytes_, allocated, reserved), thread=thread
+    )
+
+
+STEPS: Final = plain_of(
+    *(
+        row
+        for number, at in enumerate(range(0, 600, 100), start=1)
+        for row in (
+            opened(at, at + 100, "step"),
+            opened(at + 10, at + 40, "forward"),
+            opened(at + 50, at + 90, "backward"),
+            launch(at + 20, at + 30, number),
+            kernel(at + 30, at + 60, number),
+        )
+    )
+)
+"""Six steps of 100 ns, each with a forward and a backward."""
+
+
+def of_steps(leak: int) -> PlainTrace:
+    """Each step allocates 10 bytes in forward, 30 in backward on autograd's thread, and frees them
+    but for `leak`. Before the first one, 50 are allocated."""
+    ran = (Frame(None, None, "aten::empty"), Frame("/home/me/model.py", 88, "forward"))
+    changes: list[MemoryChange] = []
+    for step, at in enumerate(range(0, 600, 100)):
+        have = 50 + leak * step
+        changes += [
+            change(at + 25, 10, have + 10),
+            change(at + 60, 30, have + 40, reserved=120, thread=AUTOGRAD),
+            change(at + 80, leak - 40, have + leak, thread=AUTOGRAD),
+        ]
+    running = tuple(Running(at + 15, at + 35, MAIN, ran) for at in range(0, 600, 100))
+    return replace(STEPS, memory=tuple(changes), running=running)
+
+
+def rows_by_phase(trace: PlainTrace, *columns: str) -> dict[str, tuple[Any, ...]]:
+    table = nsysflow.analyze(to_trace(trace)).memory
+    return {row[0]: row[1:] for row in table.select("phase", *columns).iter_rows()}
+
+
+@pytest.mark.parametrize("leak", [0, 4])
+def test_peaks_begins_ends_and_growth_are_those_of_the_phases(leak: int) -> None:
+    last = 5 * leak
+    columns = ("instances", "peak_bytes", "peak_reserved_bytes", "begin_bytes", "growth_bytes")
+    assert rows_by_phase(of_steps(leak), *columns) == {
+        "": (None, 90 + last, 120, 50, leak),
+        "step": (6, 90 + last, 120, 50 + last // 2, leak),
+        "step/forward": (6, 60 + last, 120 - 20, 50 + last // 2, leak),
+        "step/backward": (6, 90 + last, 120, 60 + last // 2, leak),
+    }
+    ends = rows_by_phase(of_steps(leak), "end_bytes")
+    assert ends[""] == (50 + 6 * leak,)
+
+
+def test_a_peak_has_its_phase_its_time_and_its_line() -> None:
+    columns = ("peak_ns", "peak_phase", "source", "operator")
+    assert rows_by_phase(of_steps(0), *columns) == {
+        "": (60, "step/backward", None, None),
+        "step": (60, "step/backward", None, None),
+        "step/forward": (25, "step/forward", "model.py:88 in forward", "aten::empty"),
+        "step/backward": (60, "step/backward", None, None),
+    }
+
+
+def test_a_phase_that_begins_with_its_peak_has_no_place() -> None:
+    falls = replace(STEPS, memory=(change(5, 40, 40), change(20, -30, 10)))
+    columns = ("peak_bytes", "peak_ns", "peak_phase")
+    assert rows_by_phase(falls, *columns)["step/forward"] == (40, 10, None)
+
+
+def test_what_cuda_says_counts_only_where_pytorch_says_nothing() -> None:
+    cuda = MemoryChange(15, 0, 0, PROCESS, "cuda", 64, None, 64, correlation=1)
+    columns = ("peak_bytes", "peak_reserved_bytes", "end_bytes", "said_by")
+    alone = rows_by_phase(replace(STEPS, memory=(cuda,)), *columns)
+    assert alone[""] == (None, 64, 64, "cuda")
+    both = rows_by_phase(replace(STEPS, memory=(cuda, change(26, 8, 9))), *columns)
+    assert both[""] == (9, 100, 9, "allocator")
+
+
+@pytest.mark.parametrize("none", [(), (MemoryChange(5, 0, 3, PROCESS, "cuda", 1, None, 1),)])
+def test_without_memory_on_a_gpu_that_ran_something_there_are_no_rows(
+    none: tuple[MemoryChange, ...],
+) -> None:
+    assert nsysflow.analyze(to_trace(replace(STEPS, memory=none))).memory.is_empty()
+
+
+@given(
+    st.lists(st.sampled_from((None, 0, 1, 2, 3)), min_size=1, max_size=40),
+    st.lists(st.tuples(st.integers(0, 39), st.integers(0, 39)), max_size=20),
+)
+def test_the_first_largest_row_is_found_in_spans_of_any_length(
+    levels: list[int | None], ends: list[tuple[int, int]]
+) -> None:
+    spans = [sorted(each % len(levels) for each in pair) for pair in ends]
+    first, last = (pl.Series([span[at] for span in spans], dtype=pl.Int64) for at in (0, 1))
+    found = largest_within(pl.Series(levels, dtype=pl.Int64), first, last).to_list()
+    for (start, end), row in zip(spans, found, strict=True):
+        inside = levels[start : end + 1]
+        known = [level for level in inside if level is not None]
+        assert levels[row] == (max(known) if known else None)
+        if known:
+            assert row == start + inside.index(max(known))

@@ -1,0 +1,263 @@
+"""The memory of each phase, row by row (spec §26)."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.oracle.model import Call, Frame, MemoryChange, Op, Overhead, Range
+from tests.oracle.phase_table import phases_of
+from tests.oracle.phases import Open, end_of_trace
+from tests.oracle.report import Path, Report, Row, joined, os_pid
+from tests.oracle.stats import percentile, whole
+from tests.oracle.steps import Step, steps_of
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Level:
+    """§26.3: how much there is after a change; before the first one without a change."""
+
+    time_ns: int
+    level: int | None
+    reserved: int | None
+    change: MemoryChange | None
+
+
+@dataclass(frozen=True)
+class Peak:
+    """§26.6: the most in an instance."""
+
+    level: int | None
+    reached_ns: int
+    at: Level
+    inside: bool
+
+
+class Use:
+    """What a process has on a device."""
+
+    def __init__(self, changes: list[MemoryChange]) -> None:
+        of_allocator = [change for change in changes if change.source == "allocator"]
+        rows = sorted(of_allocator or changes, key=lambda change: (change.time_ns, change.row))
+        self.said_by = rows[0].source
+        self.allocated = any(row.allocated_bytes is not None for row in rows)
+        self.known = self.allocated or any(row.reserved_bytes is not None for row in rows)
+        name = "allocated_bytes" if self.allocated else "reserved_bytes"
+        levels = [getattr(row, name) for row in rows]
+        before = None if None in (levels[0], rows[0].bytes) else levels[0] - rows[0].bytes
+        first_reserved = rows[0].reserved_bytes if self.allocated else before
+        self.levels = [Level(-(1 << 63), before, first_reserved, None)]
+        self.levels += [
+            Level(row.time_ns, level, row.reserved_bytes, row)
+            for row, level in zip(rows, levels, strict=True)
+        ]
+
+    def before(self, t: int) -> Level:
+        """The level right before an instant."""
+        return [level for level in self.levels if level.time_ns < t][-1]
+
+    def within(self, span: Span) -> list[Level]:
+        """§26.6: the level right before the start, and those of the rows inside."""
+        start, end = span
+        return [
+            self.before(start),
+            *(level for level in self.levels if start <= level.time_ns < end),
+        ]
+
+    def peak(self, span: Span) -> Peak:
+        """§26.6: where the level is largest first."""
+        known = [level for level in self.within(span) if level.level is not None]
+        if not known:
+            return Peak(None, 0, self.before(span[0]), inside=False)
+        most = max(known, key=lambda level: level.level or 0)  # the first of those that are equal
+        reached = max(most.time_ns, span[0])
+        return Peak(most.level, reached, most, inside=most.time_ns >= span[0])
+
+    def most_reserved(self, spans: list[Span]) -> int | None:
+        """The same of what is reserved."""
+        found = [level.reserved for span in spans for level in self.within(span)]
+        return max((each for each in found if each is not None), default=None)
+
+
+def memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
+    """§26.5: one row per process, device and path, and one of all that is selected.
+
+    Args:
+        report: the report.
+        judged: the steps that are judged; None for the whole report.
+    """
+    changes: dict[tuple[int, int], list[MemoryChange]] = defaultdict(list)
+    for change in report.trace.memory:
+        if change.process is not None and change.device in report.devices:
+            changes[change.device, change.process].append(change)
+    rows: list[Row] = []
+    for (device, process), mine in sorted(changes.items()):
+        use = Use(mine)
+        if use.known:
+            rows += _of_process(report, use, device, process, judged)
+    return rows
+
+
+def _of_process(
+    report: Report, use: Use, device: int, process: int, judged: list[Step] | None
+) -> list[Row]:
+    steps = _host_steps(report, device, process)
+    if judged is not None:
+        steps = {step: span for step, span in steps.items() if step in judged}
+    selected = [*steps.values()] if judged is not None else _recorded(report)
+    numbered = {step.index: span for step, span in steps.items()}
+    found: dict[Path, tuple[list[Span], Row]] = {}
+    if selected:
+        found[()] = selected, _measured(use, selected, numbered, [*numbered.values()])
+    for (of_process, path), phase in phases_of(report).items():
+        spans = _sorted_spans(
+            range_
+            for range_ in phase.instances
+            if range_.replay is None and _within(range_.start_ns, selected) is not None
+        )
+        if of_process == process and spans:
+            found[path] = spans, _measured(use, spans, numbered, spans)
+    rows = []
+    for path, (spans, row) in found.items():
+        row |= {
+            "report": report.trace.report,
+            "process": os_pid(process),
+            "device": device,
+            "phase": joined(path),
+            "instances": len(spans) if path else None,
+            "said_by": use.said_by,
+            "peak_phase": _peak_phase(report, path, found),
+            **_place(report, row["peak"]),
+        }
+        if not path:
+            row["begin_bytes"] = use.before(spans[0][0]).level
+            row["end_bytes"] = use.before(spans[-1][1]).level
+        rows.append(row)
+    return rows
+
+
+def _recorded(report: Report) -> list[Span]:
+    """§8.17: from the first start to the last end."""
+    trace = report.trace
+    rows: list[Op | Call | Range | Overhead]
+    rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
+    starts = [row.start_ns for row in rows if row.end_ns is None or row.end_ns >= row.start_ns]
+    return [(min(starts), end_of_trace(trace))]
+
+
+def _host_steps(report: Report, device: int, process: int) -> dict[Step, Span]:
+    """§26.4: when the host is in each step."""
+    mine = [step for step in steps_of(report) if (step.process, step.device) == (process, device)]
+    begins = [step.range_.start_ns for step in mine]
+    ends = [*begins[1:], *(step.range_.end_ns for step in mine[-1:])]
+    return dict(zip(mine, zip(begins, ends, strict=True), strict=True))
+
+
+def _sorted_spans(ranges: Iterable[Open]) -> list[Span]:
+    return sorted((one.start_ns, one.end_ns) for one in ranges)
+
+
+def _within(t: int, spans: list[Span]) -> int | None:
+    """Which of the spans holds an instant."""
+    return next((at for at, (start, end) in enumerate(spans) if start <= t < end), None)
+
+
+def _measured(use: Use, spans: list[Span], steps: dict[int, Span], grown: list[Span]) -> Row:
+    """§26.6 to §26.8, with `peak`."""
+    peaks = [use.peak(span) for span in spans]
+    known = [peak for peak in peaks if peak.level is not None]
+    best = min(
+        known,
+        key=lambda peak: (-(peak.level or 0), peak.reached_ns, use.levels.index(peak.at)),
+        default=None,
+    )
+    return {
+        "peak": best,
+        "peak_bytes": best.level if best and use.allocated else None,
+        "peak_reserved_bytes": use.most_reserved(spans),
+        "peak_ns": best.reached_ns if best else None,
+        "begin_bytes": _median(use.before(start).level for start, _ in spans),
+        "end_bytes": _median(use.before(end).level for _, end in spans),
+        "growth_bytes": _growth(use, steps, grown),
+    }
+
+
+def _median(values: Iterable[int | None]) -> int | None:
+    return whole(percentile([each for each in values if each is not None], 50))
+
+
+def _growth(use: Use, steps: dict[int, Span], spans: list[Span]) -> int | None:
+    """§26.8: by how much the level at the end of the last instance of each step grows."""
+    ends: dict[int, int | None] = {}
+    for start, end in spans:  # in order, so that the last one of a step stays
+        at = _within(start, [*steps.values()])
+        if at is not None:
+            ends[[*steps][at]] = use.before(end).level
+    pairs = ((ends[step - 1], ends[step]) for step in ends if step - 1 in ends)
+    return _median(
+        None if before is None or after is None else after - before for before, after in pairs
+    )
+
+
+def _peak_phase(
+    report: Report, path: Path, found: dict[Path, tuple[list[Span], Row]]
+) -> str | None:
+    """§26.9: the deepest path of which a row reached its peak with the same change."""
+    peak = found[path][1]["peak"]
+    if peak is None:
+        return None
+    same = [
+        inner
+        for inner, (_, row) in found.items()
+        if inner
+        and inner[: len(path)] == path
+        and row["peak"] is not None
+        and row["peak"].inside
+        and row["peak"].at == peak.at
+    ]
+    if not same:
+        return None
+    deepest = max(map(len, same))
+    return joined(min((p for p in same if len(p) == deepest), key=lambda p: _tree(report, p)))
+
+
+def _tree(report: Report, path: Path) -> list[tuple[int, str]]:
+    """Siblings are in the order of their first appearance in the report."""
+    first: dict[Path, int] = {}
+    for (_, other), phase in phases_of(report).items():
+        starts = [one.start_ns for one in phase.instances]
+        if starts:
+            first[other] = min([*starts, *([first[other]] if other in first else [])])
+    return [(first[path[:depth]], path[depth - 1]) for depth in range(1, len(path) + 1)]
+
+
+def _place(report: Report, peak: Peak | None) -> Row:
+    """§26.9: the lines and the operator of the change that reached the peak."""
+    change = peak.at.change if peak is not None and peak.inside else None
+    nowhere = {"source": None, "via": None, "operator": None}
+    if change is None:
+        return nowhere
+    if change.thread is not None:
+        ran = [
+            one.frames
+            for one in report.trace.running
+            if one.thread == change.thread and one.start_ns <= change.time_ns < one.end_ns
+        ]
+        if not ran:
+            return nowhere
+        source, via = report.sources.lines(ran[0])
+        return {"source": source, "via": via, "operator": _operator(ran[0])}
+    for index, call in enumerate(report.calls.calls):
+        if change.correlation is not None and (call.process, call.correlation) == (
+            change.process,
+            change.correlation,
+        ):
+            source, via = report.sources.of(index)
+            return {"source": source, "via": via, "operator": None}
+    return nowhere
+
+
+def _operator(frames: tuple[Frame, ...]) -> str | None:
+    names = [frame.function for frame in frames if frame.file is None]
+    return next((name for name in reversed(names) if name and "::" in name), None)
