@@ -169,6 +169,10 @@ class TablesOfSamples(TableHolder):
     memory = TableProperty(
         "tables.memory", "per process, GPU and phase, the memory that it has, and where it has most"
     )
+    kept_memory = TableProperty(
+        "tables.kept_memory",
+        "GPU memory that stays from step to step, by the place that allocates it",
+    )
     induced = TableProperty(
         "tables.syncs", "per wait and GPU, the idle time behind it", listed=False
     )

@@ -246,7 +246,7 @@ def _of_process(view: View, use: MemoryUse, instances: Instances) -> pl.DataFram
 def _phases(view: View, use: MemoryUse, instances: Instances) -> pl.DataFrame:
     """`_ROWS` of the phases of which an instance begins in the selected time."""
     mine = instances.filter(pl.col("process") == use.process).sort("start_ns", "end_ns", "range")
-    mine = _beginning_in(selected_time(view, use), mine)
+    mine = beginning_in(selected_time(view, use), mine)
     measured = _measured(use, mine).with_columns(mine["path"])
     sums = measured.group_by("path").agg(
         pl.len().cast(pl.Int64).alias("instances"),
@@ -287,7 +287,7 @@ def selected_time(view: View, use: MemoryUse) -> pl.DataFrame:
     return view.clip_recorded(recorded).select("start_ns", "end_ns")
 
 
-def _beginning_in(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def beginning_in(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """The rows, sorted by `start_ns`, that begin in one of the spans, which are disjoint; with the
     other columns of that span."""
     spans = spans.rename({"start_ns": "begun_ns", "end_ns": "until_ns"})
@@ -361,7 +361,7 @@ def _growth(measured: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         measured: `path`, `start_ns` and `end_bytes` of instances, in order.
         steps: `start_ns`, `end_ns`, `step`, in order.
     """
-    placed = _beginning_in(steps, measured)
+    placed = beginning_in(steps, measured)
     last = placed.unique(["path", "step"], keep="last", maintain_order=True).sort("path", "step")
     apart = pl.col("step").diff().over("path")
     grown = pl.col("end_bytes").diff().over("path")

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tests.oracle.model import Call, Frame, MemoryChange, Op, Overhead, Range
 from tests.oracle.phase_table import phases_of
@@ -261,3 +262,57 @@ def _place(report: Report, peak: Peak | None) -> Row:
 def _operator(frames: tuple[Frame, ...]) -> str | None:
     names = [frame.function for frame in frames if frame.file is None]
     return next((name for name in reversed(names) if name and "::" in name), None)
+
+
+def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
+    """§26.10: what was allocated in a step and not freed before the end of the next one."""
+    changes: dict[tuple[int, int], list[MemoryChange]] = defaultdict(list)
+    for change in report.trace.memory:
+        if change.process is not None and change.device in report.devices:
+            changes[change.device, change.process].append(change)
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
+    for (device, process), mine in changes.items():
+        use = Use(mine)
+        steps = _host_steps(report, device, process)
+        taken = {s.index: span for s, span in steps.items() if judged is None or s in judged}
+        followed = [index for index in taken if index + 1 in taken]
+        rows = [level.change for level in use.levels if level.change is not None]
+        for at, row in enumerate(rows if use.known else []):
+            step = next((i for i in followed if _within(row.time_ns, [taken[i]]) is not None), None)
+            if step is None or row.address is None or row.bytes <= 0:
+                continue
+            later = [other.time_ns for other in rows[at + 1 :] if other.address == row.address]
+            if not later or later[0] >= taken[step + 1][1]:
+                place = _place(
+                    report, Peak(None, 0, Level(row.time_ns, None, None, row), inside=True)
+                )
+                phase = _innermost(report, process, row.time_ns)
+                key = (device, process, phase, *place.values(), len(followed))
+                found[key].append((step, row.bytes))
+    return [
+        {
+            "report": report.trace.report,
+            "process": os_pid(process),
+            "device": device,
+            "phase": phase,
+            "source": source,
+            "via": via,
+            "operator": operator,
+            "steps": len({step for step, _ in kept}),
+            "of_steps": of_steps,
+            "allocations": len(kept),
+            "bytes": sum(bytes_ for _, bytes_ in kept),
+        }
+        for (device, process, phase, source, via, operator, of_steps), kept in found.items()
+    ]
+
+
+def _innermost(report: Report, process: int, t: int) -> str:
+    """§26.10: the deepest path that is open at an instant, whatever the thread."""
+    around = [
+        path
+        for (of_process, path), phase in phases_of(report).items()
+        if of_process == process
+        and any(one.replay is None and one.start_ns <= t < one.end_ns for one in phase.instances)
+    ]
+    return joined(max(around, key=lambda path: (len(path), _tree(report, path)), default=()))

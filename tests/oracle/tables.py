@@ -11,7 +11,7 @@ from tests.oracle.gpu_metrics import gpu_metrics
 from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.kernels import kernels
 from tests.oracle.launches import launches, starved
-from tests.oracle.memory import memory
+from tests.oracle.memory import kept_memory, memory
 from tests.oracle.mfu import mfu
 from tests.oracle.operators import operators
 from tests.oracle.phase_table import phases
@@ -26,7 +26,7 @@ from tests.oracle.waited import waited
 MADE: tuple[Callable[[Report], list[Row]], ...] = (
     *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks),
     *(syncs, launches, starved, kernels, operators, copies, comm, steps, run, serving),
-    *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, memory, mfu),
+    *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, memory, kept_memory, mfu),
 )
 TABLES = {made.__name__: made for made in MADE}
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""

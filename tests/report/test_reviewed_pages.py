@@ -145,6 +145,15 @@ HELD: Final = {
     "source": "model.py:88 in attend",
     "operator": "aten::softmax",
 }
+KEPT: Final = {
+    "phase": "step/metrics",
+    "source": "train.py:90 in log",
+    "operator": "aten::cat",
+    "steps": 4,
+    "of_steps": 4,
+    "allocations": 4,
+    "bytes": 160_000_000,
+}
 HELD_BY_LOSS: Final = {"phase": "step/loss", "peak_bytes": 48_000_000_000, "peak_ns": 7}
 
 
@@ -157,6 +166,7 @@ def everything() -> Results:
         operators=[PRODUCT, NORM],
         clocks=[clocked(step, mhz) for step, mhz in enumerate([1980] * 4 + [1530] * 4)],
         memory=[HELD, HELD_BY_LOSS],
+        kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
         serving_work=[ATTENDED, MULTIPLIED],

@@ -532,6 +532,21 @@ _BLOCKS: Final = (
         hides_empty=True,
     ),
     BlockDeclaration(
+        table="kept_memory",
+        title="GPU memory kept",
+        caption="Allocated in a step, and still there at the end of the next",
+        sort=("bytes",),
+        fields=(
+            gpu_fields,
+            (figure("a step"), lambda row: size(round(row["bytes"] / row["of_steps"]))),
+            (figure("in steps"), lambda row: f"{row['steps']:,} of {row['of_steps']:,}"),
+            phase_field(),
+            (Column(head="line"), lambda row: line(row["source"] or "", row["via"] or "")),
+            text("operator"),
+        ),
+        hides_empty=True,
+    ),
+    BlockDeclaration(
         table="integrity",
         title="Data quality",
         fields=(

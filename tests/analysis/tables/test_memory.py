@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import nsysflow
+from nsysflow.analysis.tables.index import TableHolder
 from nsysflow.analysis.tables.memory import largest_within
 from tests.analyses import EXAMPLES, SCHEMAS, rows_of
-from tests.oracle.memory import memory
+from tests.oracle.memory import kept_memory, memory
 from tests.oracle.model import Frame, MemoryChange, PlainTrace, Running, to_trace
 from tests.oracle.report import Report, Row
 from tests.oracle.steps import kinds_of
 from tests.oracle.strategies import traces
 from tests.tiny import AUTOGRAD, MAIN, PROCESS, kernel, launch, opened, plain_of
-
-COLUMNS: Final = [*SCHEMAS["memory"]]
 
 
 @st.composite
@@ -45,38 +44,12 @@ def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
         reserved_bytes=level,
         thread=st.sampled_from((None, *threads)),
         correlation=st.sampled_from((None, 1, 2)),
+        address=st.sampled_from((None, 1, 2)),
     )
     changes = draw(st.lists(one, max_size=12))
     numbered = (replace(change, row=row) for row, change in enumerate(changes))
     with_memory: PlainTrace = replace(trace, memory=tuple(numbered))
     return with_memory
-
-
-def _agree(found: pl.DataFrame, expected: list[Row]) -> None:
-    assert rows_of(found.to_dicts(), COLUMNS) == rows_of(expected, COLUMNS)
-
-
-@settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
-@given(_with_memory())
-def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -> None:
-    analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
-    _agree(analysis.memory, memory(report))
-    steady = [step for step, kind in kinds_of(report).items() if kind.name == "steady"]
-    _agree(analysis.judged.memory, memory(report, steady or None))
-    mixed = replace(
-        to_trace(model),
-        memory=to_trace(model).memory.sample(fraction=1.0, shuffle=True, seed=1),
-    )
-    assert_frame_equal(nsysflow.analyze(mixed).memory, analysis.memory)
-
-
-def change(
-    at: int, bytes_: int, allocated: int, *, reserved: int = 100, thread: int | None = MAIN
-) -> MemoryChange:
-    """A change that PyTorch's allocator made."""
-    return MemoryChange(
-        *(at, at, 0, PROCESS, "allocator", bytes_, allocated, reserved), thread=thread
-    )
 
 
 STEPS: Final = plain_of(
@@ -93,6 +66,57 @@ STEPS: Final = plain_of(
     )
 )
 """Six steps of 100 ns, each with a forward and a backward."""
+
+
+_ON_STEPS: Final = st.lists(
+    st.builds(
+        MemoryChange,
+        time_ns=st.integers(0, 62).map(lambda ten: 10 * ten),
+        row=st.just(0),
+        device=st.just(0),
+        process=st.just(PROCESS),
+        source=st.just("allocator"),
+        bytes=st.sampled_from((8, 3, -8)),
+        allocated_bytes=st.sampled_from((0, 5, 9)),
+        thread=st.sampled_from((MAIN, AUTOGRAD, None)),
+        address=st.sampled_from((None, 1, 2, 3)),
+    ),
+    max_size=20,
+).map(
+    lambda changes: replace(
+        STEPS, memory=tuple(replace(change, row=row) for row, change in enumerate(changes))
+    )
+)
+"""These steps, with memory that changes anywhere in them."""
+
+
+def _agree(name: str, found: TableHolder, expected: list[Row]) -> None:
+    columns = [*SCHEMAS[name]]
+    assert rows_of(found.table(name).to_dicts(), columns) == rows_of(expected, columns)
+
+
+@settings(max_examples=4 * EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(st.one_of(_with_memory(), _ON_STEPS))
+def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -> None:
+    analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
+    steady = [step for step, kind in kinds_of(report).items() if kind.name == "steady"]
+    for name, expected in (("memory", memory), ("kept_memory", kept_memory)):
+        _agree(name, analysis, expected(report))
+        _agree(name, analysis.judged, expected(report, steady or None))
+    mixed = replace(
+        to_trace(model),
+        memory=to_trace(model).memory.sample(fraction=1.0, shuffle=True, seed=1),
+    )
+    assert_frame_equal(nsysflow.analyze(mixed).memory, analysis.memory)
+
+
+def change(
+    at: int, bytes_: int, allocated: int, *, reserved: int = 100, thread: int | None = MAIN
+) -> MemoryChange:
+    """A change that PyTorch's allocator made."""
+    return MemoryChange(
+        *(at, at, 0, PROCESS, "allocator", bytes_, allocated, reserved), thread=thread
+    )
 
 
 def of_steps(leak: int) -> PlainTrace:
@@ -178,3 +202,31 @@ def test_the_first_largest_row_is_found_in_spans_of_any_length(
         assert levels[row] == (max(known) if known else None)
         if known:
             assert row == start + inside.index(max(known))
+
+
+def _at(at: int, bytes_: int, address: int, thread: int = MAIN) -> MemoryChange:
+    return replace(change(at, bytes_, 100, thread=thread), address=address)
+
+
+def test_what_outlives_the_next_step_is_kept_and_has_a_place() -> None:
+    ran = (Frame(None, None, "aten::empty"), Frame("/home/me/model.py", 88, "forward"))
+    running = tuple(Running(at + 15, at + 35, MAIN, ran) for at in range(0, 600, 100))
+    changes = [
+        one
+        for step, at in enumerate(range(0, 600, 100))
+        for one in (
+            _at(at + 20, 4, 100 + step),  # never freed
+            _at(at + 25, 10, 1),
+            _at(at + 60, 30, 2, AUTOGRAD),
+            _at(at + 70, 5, 50 + step, AUTOGRAD),
+            _at(at + 80, -10, 1),
+            _at(at + 100, -30, 2),  # in the next step
+            _at(at + 200, -5, 50 + step),  # in the one after that
+        )
+    ]
+    analysis = nsysflow.analyze(to_trace(replace(STEPS, memory=tuple(changes), running=running)))
+    place = ("phase", "source", "operator", "steps", "of_steps", "allocations", "bytes")
+    assert analysis.kept_memory.select(place).rows() == [
+        ("step/backward", None, None, 5, 5, 5, 25),
+        ("step/forward", "model.py:88 in forward", "aten::empty", 5, 5, 5, 20),
+    ]
