@@ -8,7 +8,7 @@ from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE
+from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE, WITHOUT_TIME
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.stall_findings import TAKES_TURNS, compared_with_replay
 from nsysflow.analysis.replay.changes import Changes
@@ -51,6 +51,7 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     else:
         behind = ranked(_behind_the_host(hidden, replays, subject))
     plan = tuple(_with_words(_with_ends(_with_idle(plan, replays), replays)))
+    behind += tuple(value(one, replays) for one in WITHOUT_TIME(subject))
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(value(one, replays) for one in LAST_RESORT(subject))

@@ -120,6 +120,7 @@ TABLES: Final = (
         json_key="kept_memory",
         page_rows=3,
         full_rows=20,
+        ranked_by="bytes",
         filled_by="record several steps with torch.profiler's profile_memory=True; there are no"
         " rows where each step frees what the one before allocated",
         shown="bytes phase source operator steps of_steps allocations via device process report",
