@@ -322,12 +322,12 @@ def nbytes(*tensors: Tensor) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def test_bytes_are_those_of_all_that_a_call_reads_and_writes() -> None:
-    normed = test_layernorm_relu_add.inputs(7, 12, BF16, CPU)
+def test_bytes_are_those_of_all_that_a_call_reads_and_writes(device: torch.device) -> None:
+    normed = test_layernorm_relu_add.inputs(7, 12, BF16, device)
     y = layernorm_relu_add(*normed)
     assert layernorm_relu_add_bytes(*normed[:2]) == nbytes(*normed, y)
 
-    scanned = test_mingru_scan.inputs(CPU, 2, 4, 6, BF16)
+    scanned = test_mingru_scan.inputs(device, 2, 4, 6, BF16)
     outs = mingru_scan(*scanned)
     assert mingru_scan_bytes(*scanned) == nbytes(*scanned, *outs)
     # gradients are like their tensors: dout like out, dfinal like state
@@ -339,7 +339,7 @@ def test_bytes_are_those_of_all_that_a_call_reads_and_writes() -> None:
     assert narrow_linear_bytes(x, weight) == nbytes(x, weight, out)
     assert narrow_linear_backward_bytes(x, weight) == nbytes(x, x, weight, weight, out)
 
-    graded = test_ppo_loss.inputs(CPU, 12, 4, 3, BF16)
+    graded = test_ppo_loss.inputs(device, 12, 4, 3, BF16)
     assert ppo_loss_bytes(*graded) == nbytes(*graded) + 4
     assert ppo_loss_backward_bytes(graded[0]) == graded[0].nbytes + 4
 
@@ -347,6 +347,6 @@ def test_bytes_are_those_of_all_that_a_call_reads_and_writes() -> None:
     weights, copies = [torch.randn(4, 6)], [torch.randn(4, 6).bfloat16()]
     table = muon_table(weights, copies, working=test_muon.clones(copies))
     assert muon_bytes(table) == nbytes(*(weights * 4), *(copies * 3))
-    done = test_advantage.rollout(2, 8, CPU, dtype=BF16, done=torch.uint8)
+    done = test_advantage.rollout(2, 8, device, dtype=BF16, done=torch.uint8)
     assert advantage_bytes(*done) == nbytes(*done) + 2 * 8 * 4  # the output is float32
     assert prio_bytes(torch.ones(4, 8), 3) == 4 * 8 * 4 + 3 * 12

@@ -42,6 +42,12 @@ def agree(given: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
     )
 
 
+def near_the_kink(x: Tensor, g: Tensor, b: Tensor) -> Tensor:
+    """Where rounding decides on which side of the relu an element lies: its row's gradient, too."""
+    normed = torch.nn.functional.layer_norm(x.double(), x.shape[1:], g.double(), b.double())
+    return normed.abs() < 1e-4
+
+
 @pytest.fixture
 def few_sum_programs(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sum the columns in few programs: the interpreter's time depends on their number."""
@@ -52,6 +58,7 @@ def few_sum_programs(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> N
 def check(shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> None:
     """Compare the result and all four gradients with those of the definition in float64."""
     tensors, dy = inputs(*shape, dtype, device), torch.randn(shape, device=device).to(dtype)
+    dy[near_the_kink(*tensors[:3])] = 0
     given = with_gradients(layernorm_relu_add, tensors, dy)
     for mine, wanted in zip(given, exact(layernorm_relu_add_ref, tensors, dy), strict=True):
         assert mine.dtype == dtype

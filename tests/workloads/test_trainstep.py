@@ -14,7 +14,7 @@ from nsysflow.catalog.catalog import find
 from nsysflow.kernels.muon import muon_ref
 from nsysflow.workloads.common.measurement import parts_of
 from nsysflow.workloads.common.run import options_of
-from nsysflow.workloads.common.training import Precision, Work
+from nsysflow.workloads.common.training import On, Precision, Work
 from nsysflow.workloads.policy.steps import PLAIN, PlainStep
 from nsysflow.workloads.policy.variants import (
     PolicyStep,
@@ -34,9 +34,10 @@ SMALL: Final = {"horizon": 5, "minibatch": 4, "hidden": 8}
 
 
 def small_start(precision: Precision = "float", **options: int) -> Start:
-    """A start of small size, on the CPU."""
+    """A start of small size, on a GPU if there is one."""
     torch.manual_seed(0)
-    return start_of(toy(TRAINSTEP, precision=precision, options=SMALL | options))
+    on: On = "cuda" if torch.cuda.is_available() else "cpu"
+    return start_of(toy(TRAINSTEP, on=on, precision=precision, options=SMALL | options))
 
 
 def usual_start(precision: Precision) -> Start:
