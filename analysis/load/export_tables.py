@@ -280,7 +280,7 @@ _UNREAD: Final = """
     uint32Value uint64Value value virtualAddress vmId clusterSchedulingPolicy clusterX clusterY
     clusterZ maxActiveClusters maxPotentialClusterSize numMultiprocessors numaNodeId
     qmdBulkReleaseDone qmdLastCtaDone qmdPreexitDone sharedMemoryRequestedPercentage
-    tensorSizeMinusOneElements uuid
+    streamId tensorSizeMinusOneElements uuid
 """
 UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 """Columns of those tables that we know and do not need: schema 3.20 has them, or (from

@@ -240,7 +240,8 @@ TABLES: Final = (
         json_key="operators",
         page_rows=4,
         full_rows=20,
-        filled_by="record with torch.profiler's record_shapes=True",
+        filled_by="record with torch.profiler's record_shapes=True, or nsysflow profile"
+        " --collector kineto --shapes",
         shown=(
             "total_ns operator shapes roofline_pct limit flops_per_s bytes_per_s calls dtype"
             " share_pct device report"

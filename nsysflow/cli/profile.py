@@ -124,6 +124,13 @@ class _ProfileCommand(Command):
 )
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
 @option(
+    "--shapes",
+    section=_RECORD,
+    is_flag=True,
+    help="With torch.profiler: record the shapes of operators and the memory that PyTorch"
+    " allocates, for the tables operators and memory.",
+)
+@option(
     "--no-clocks",
     section=_RECORD,
     is_flag=True,

@@ -35,6 +35,7 @@ class ProfileOptions:
         trace: the APIs to trace, separated by commas.
         osrt: trace the operating system too.
         no_annotate: give a PyTorch program no steps and phases.
+        shapes: record the shapes of operators and their memory.
         no_clocks: do not sample clocks, power and temperature.
         dry_run: print the commands and run nothing.
         no_analyze: stop when the report is written.
@@ -56,6 +57,7 @@ class ProfileOptions:
     trace: str
     osrt: bool
     no_annotate: bool
+    shapes: bool
     no_clocks: bool
     window: Window | None
     record_all: bool
@@ -127,6 +129,7 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         backtrace=typed.backtrace if on_gpu else "none",
         sample_python=typed.sample_python if on_gpu else 0,
         gpu_metrics=typed.gpu_metrics and on_gpu,
+        shapes=typed.shapes,
         clocks=not typed.no_clocks,
         processes=nproc,
         nsys=typed.nsys,

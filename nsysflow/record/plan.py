@@ -158,6 +158,8 @@ def plan_kineto(request: Request) -> Plan:
     asked = {protocol.CAPTURE: str(window)}
     if request.sample_python:
         asked[protocol.STACKS] = "1"
+    if request.shapes:
+        asked[protocol.SHAPES] = "1"
     return Plan(
         request=request,
         collector="kineto",
@@ -189,11 +191,17 @@ def _with_variables(run: Plan | PlainCommand) -> str:
 
 
 def _check_together(request: Request) -> None:
-    """Refuse options that nsys cannot follow together.
+    """Refuse options that nsys cannot follow, or not together.
 
     Raises:
         CaptureError: there are such options.
     """
+    if request.shapes:
+        raise CaptureError(
+            "--shapes needs torch.profiler, and nsys would record this run",
+            "Let torch.profiler record it",
+            f"nsysflow profile --collector kineto --shapes -- {join(request.command)}",
+        )
     if request.processes is not None and request.gpu_metrics:
         torchrun = ["torchrun", f"--nproc-per-node={request.processes}", *_script(request)]
         raise CaptureError(

@@ -44,6 +44,7 @@ class Request:
         sample_python: samples of the Python stack per second, 0 for none; None for the default,
             which `sampling.with_sampling` fills in.
         gpu_metrics: sample the GPU's counters.
+        shapes: record the shapes of operators and the memory that PyTorch allocates.
         clocks: sample clocks, power and temperature of the GPUs in each process that uses them.
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found automatically when None.
@@ -71,6 +72,7 @@ class Request:
     backtrace: Backtrace | None = None
     sample_python: int | None = None
     gpu_metrics: bool = False
+    shapes: bool = False
     clocks: bool = True
     processes: int | None = None
     nsys: Path | None = None

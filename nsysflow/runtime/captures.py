@@ -26,6 +26,7 @@ from nsysflow.runtime.protocol import (
     OPENER,
     OPENING_RANGE,
     RUN_FOLDER,
+    SHAPES,
     STACKS,
     Collector,
     rank,
@@ -150,7 +151,10 @@ class KinetoCapture:
             activities.append(self._profiler.ProfilerActivity.CUDA)
         synchronize()
         self._profile = self._profiler.profile(
-            activities=activities, with_stack=STACKS in os.environ
+            activities=activities,
+            record_shapes=SHAPES in os.environ,
+            profile_memory=SHAPES in os.environ,
+            with_stack=STACKS in os.environ,
         )
         self._profile.start()
         if about is not None:

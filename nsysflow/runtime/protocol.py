@@ -26,6 +26,9 @@ OPENER: Final = "NSYSFLOW_OPENER"
 STACKS: Final = "NSYSFLOW_STACKS"
 """Set when torch.profiler is to record the Python functions that the program calls."""
 
+SHAPES: Final = "NSYSFLOW_SHAPES"
+"""Set when torch.profiler is to record the shapes of operators, and the memory they allocate."""
+
 CLOCKS: Final = "NSYSFLOW_CLOCKS"
 """Set when clocks, power and temperature of the GPUs are to be sampled."""
 

@@ -92,6 +92,7 @@ def test_a_run_is_described_in_the_programs_environment(monkeypatch: pytest.Monk
         # torch.profiler records stacks only where samples are asked for
         ({"sample_python": 1000}, {protocol.STACKS: "1"}),
         ({"sample_python": 0}, {}),
+        ({"shapes": True}, {protocol.SHAPES: "1"}),
     ):
         assert plan_kineto(replace(ASKED, **asked)).environment == of_kineto | default | more
     monkeypatch.setenv("PYTHONPATH", "")  # an empty part would be the working folder
@@ -121,6 +122,7 @@ def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, Any], sa
 
 def test_what_nsys_cannot_record_is_refused() -> None:
     refused(lambda: plan(window=WINDOW, trace=("nvtx",)), "--trace cuda,nvtx")
+    assert "--collector kineto --shapes" in str(refused(lambda: plan(shapes=True), "--shapes"))
     torchrun = ("torchrun", "--nproc-per-node=2", "x.py")
     refused(lambda: plan(command=torchrun, processes=2), "--nproc")
     error = refused(lambda: plan(processes=2, gpu_metrics=True), "only one nsys")

@@ -12,7 +12,7 @@ import nsysflow
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.captures import CudaProfilerCapture, synchronize
-from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, STACKS
+from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, RANK, RUN_FOLDER, SHAPES, STACKS
 from tests.recording import Notes, nvtx_events, record_and_export, recorded
 from tests.runtime.programs import LOOP, TRAINS, instances, run_torch
 
@@ -61,7 +61,7 @@ raise SystemExit(5)
 
 @pytest.mark.slow
 def test_a_program_that_ends_inside_the_window_leaves_its_ranks_trace(tmp_path: Path) -> None:
-    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:30", RANK: "1", STACKS: "1"}
+    asked = {COLLECTOR: "kineto", CAPTURE: "1:2:30", RANK: "1", STACKS: "1", SHAPES: "1"}
     assert run_torch(ENDS_INSIDE, tmp_path, **asked).returncode == 5
     (status,) = take_statuses(tmp_path)
     (path,) = tmp_path.iterdir()
@@ -69,6 +69,9 @@ def test_a_program_that_ends_inside_the_window_leaves_its_ranks_trace(tmp_path: 
     assert instances(path)["step"] == status.captured == 6
     assert status.window == "open"
     assert functions_recorded(path)
+    text = gzip.decompress(path.read_bytes())
+    assert b'"Input Dims"' in text
+    assert b'"[memory]"' in text
     trace = nsysflow.load(path)
     assert {*trace.ranges["name"].cast(str)} == {"step", "data", "forward", *UNUSUAL}
     assert not any(note.kind == NoteKind.NAMELESS_RANGES for note in trace.notes)
