@@ -165,7 +165,7 @@ def everything() -> Results:
         comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
         operators=[PRODUCT, NORM],
         clocks=[clocked(step, mhz) for step, mhz in enumerate([1980] * 4 + [1530] * 4)],
-        memory=[HELD, HELD_BY_LOSS],
+        memory=[HELD, {**HELD, "phase": "step"}, HELD_BY_LOSS],
         kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],

@@ -23,9 +23,12 @@ _MOST_MEMORY: Final = pl.coalesce("peak_bytes", "peak_reserved_bytes")
 
 
 def _by_memory(results: RunTables, _: Limits) -> Rows:
-    """Phases by their peak; of equal ones the outer one first."""
+    """Phases by their peak; of equal ones the outer one first. All together is a row only where
+    there are no phases: the caption has it."""
     table = results.table("memory")
-    return Rows(table.sort(_MOST_MEMORY, descending=True, maintain_order=True), len(table))
+    named = (pl.col("phase") != "").any().over("report", "process", "device")
+    rows = table.filter((pl.col("phase") != "") | ~named)
+    return Rows(rows.sort(_MOST_MEMORY, descending=True, maintain_order=True), len(rows))
 
 
 def _peak(results: RunTables) -> str:
@@ -35,7 +38,7 @@ def _peak(results: RunTables) -> str:
     if of_all.is_empty():
         return ""
     most = of_all.sort(_MOST_MEMORY, descending=True, maintain_order=True).row(0, named=True)
-    source = without_function(line(most["source"] or "", most["via"] or ""))
+    source = _line(most)
     phase = f" in {most['peak_phase']}" if most["peak_phase"] else ""
     place = phase + (f" ({source})" if source else "")
     reserved = f"{size(most['peak_reserved_bytes'])} reserved"
@@ -43,6 +46,11 @@ def _peak(results: RunTables) -> str:
         return f"Peak {reserved}{place}, as CUDA says"
     known = most["peak_reserved_bytes"] is not None
     return f"Peak {size(most['peak_bytes'])}{place}{f'; {reserved}' if known else ''}"
+
+
+def _line(row: Row) -> str:
+    """`model.py:88`, of the program."""
+    return without_function(row["source"] or "")
 
 
 def _peak_elsewhere(row: Row) -> str:
@@ -65,7 +73,7 @@ MEMORY: Final = (
             (figure("growth"), lambda row: size(row["growth_bytes"] or None)),
             (words("phase"), lambda row: row["phase"] or "all"),
             (words("peak in"), _peak_elsewhere),
-            (Column(head="line"), lambda row: line(row["source"] or "", row["via"] or "")),
+            (Column(head="line"), _line),
             text("operator", spare=True),
         ),
         hides_empty=True,
