@@ -40,6 +40,12 @@ class Format:
 
 FORMATS: Final = (
     Format(
+        is_a="a pointer of Git LFS, and not the file itself",
+        advice="Fetch the files of that repository",
+        command="git lfs pull",
+        begins=rb"\Aversion https://git-lfs\.github\.com/spec/",
+    ),
+    Format(
         is_a="a report of Nsight Compute: counters of single kernels, and no timeline",
         advice="Look at it with ncu, and record a timeline of the program for nsysflow",
         command="ncu --import {}\nnsysflow profile -- COMMAND",

@@ -193,6 +193,7 @@ XPLANE: Final = b"\x0a\x05\x08\x01\x12\x01a"
 EVENT: Final = {"ph": "X", "cat": "blink", "name": "a", "ts": 1, "dur": 2, "pid": 1, "tid": 1}
 
 FILES: Final[dict[str, tuple[bytes, str]]] = {
+    "run.sqlite": (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"),
     "kernels.ncu-rep": (b"NVR\0", "a report of Nsight Compute"),
     "run.qdstrm": (b"x", "an unfinished recording of Nsight Systems"),
     "host.xplane.pb": (XPLANE, "a profile of XLA"),
