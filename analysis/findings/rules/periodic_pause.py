@@ -188,7 +188,7 @@ def periodic_pause(subject: JudgedReport) -> Iterator[Finding]:
             continue  # `recompile` says why these are longer
         elif row["count"] > 1 and 100 * one.excess_ns >= LONGER_PCT * row["all_ns"]:
             count, of = number(row["count"]), number(row["all_steps"])
-            often = f"{count} of {of} steps take {duration(one.excess_ns)} longer"
+            often = f"{count} of {of} steps take longer, {duration(one.excess_ns)} in all"
             yield _finding(subject, one, "longer-steps", often)
 
 
