@@ -26,8 +26,16 @@ _CAPABILITIES: Final[Mapping[str, int]] = {
     r"\bA(?:100|800|30)\b": 80,
     r"\bT4\b|RTX 20\d\d|Quadro RTX|TITAN RTX": 75,
     r"\bV100|TITAN V": 70,
+    r"\bGTX\b|\bP(?:100|40|4)\b": 61,
 }
-"""Compute capability by the driver's name of a GPU: developer.nvidia.com/cuda-gpus."""
+"""Compute capability by the driver's name of a GPU: developer.nvidia.com/cuda-gpus. A GTX 16 has
+75, but no tensor cores: it counts as those before Volta."""
+
+VOLTA: Final = 70
+"""The first GPUs with tensor cores, for float16 alone."""
+
+AMPERE: Final = 80
+"""The first ones whose tensor cores take TF32 and bfloat16."""
 
 
 def capability(gpu: str, generations: pl.Series) -> int | None:

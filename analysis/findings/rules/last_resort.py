@@ -34,7 +34,7 @@ TF32: Final = (
 HELPS_OF_CLASS: Final[Mapping[str, tuple[str, ...]]] = {
     "matmul": (
         "fewer operations: no padding tokens (packed or nested sequences), no recomputation",
-        "fp8 where the model bears it (torchao.float8, Transformer Engine): twice bf16's peak",
+        "fp8 where GPU (Ada, Hopper, newer) and model bear it: torchao.float8, Transformer Engine",
         "larger products, with sizes that are multiples of 128; --flops-per-step shows how far from"
         " the peak they are",
     ),
@@ -43,7 +43,7 @@ HELPS_OF_CLASS: Final[Mapping[str, tuple[str, ...]]] = {
         "torch.compile, which fuses batch norm and activations around them",
     ),
     "attention": (
-        "FlashAttention-3 or cuDNN's: torch.nn.attention.sdpa_kernel chooses",
+        "FlashAttention-3 (on Hopper) or cuDNN's: torch.nn.attention.sdpa_kernel chooses",
         "less attention: packed sequences, a sliding window, grouped-query heads",
     ),
     "norm": (

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import polars as pl
@@ -21,7 +22,9 @@ from nsysflow.analysis.findings.judged_report import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import (
+    AMPERE,
     MATRIX_CLASSES,
+    VOLTA,
     capability,
     largest_operators,
     peak_ratio,
@@ -30,15 +33,20 @@ from nsysflow.base.peaks import Unit, peak_flops
 from nsysflow.base.units import flops, percent
 
 LEAST_RATIO: Final = 2.0
-"""On a GPU that `nsysflow.base.peaks` does not list: every GPU since Ampere multiplies 16-bit
-numbers at least twice as fast on its tensor cores as float32 numbers beside them (GA10x and AD10x
-whitepapers, dense, with float32 sums)."""
+"""On a GPU that `nsysflow.base.peaks` does not list: every GPU with tensor cores multiplies 16-bit
+numbers at least twice as fast on these as float32 numbers beside them (Volta, Turing, GA10x and
+AD10x whitepapers, dense, with float32 sums)."""
 
 CHANGE_OF_FP32: Final = (
     "torch.set_float32_matmul_precision('high'): TF32 on the tensor cores; for convolutions"
     " torch.backends.cudnn.allow_tf32 = True",
     "torch.autocast('cuda', torch.bfloat16): twice the rate of TF32, and half the bytes",
     "in a Triton kernel of your own: tl.dot(a, b, input_precision='tf32')",
+)
+
+CHANGE_BEFORE_AMPERE: Final = (
+    "float16 is what the tensor cores of this GPU take; it has neither TF32 nor bfloat16",
+    "in PyTorch: torch.autocast('cuda', torch.float16), with torch.amp.GradScaler in training",
 )
 
 
@@ -56,17 +64,26 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
         saved.round().cast(pl.Int64).alias("gain_ns")
     )
     rows = rows.filter(pl.col("gain_ns") > 0)  # TF32 is no faster on an RTX 4090 or 5090
+    known = {device: capability(gpu or "", _NO_KERNELS) for device, gpu in gpus.rows()}
+    own = pl.col("device").replace_strict(known, default=None, return_dtype=pl.Int64)
+    rows = rows.filter((own >= VOLTA).fill_null(value=True))
     if rows.is_empty():
         return
-    yield kernel_finding(
+    before_ampere = len(rows.filter(own < AMPERE)) == len(rows)
+    finding = kernel_finding(
         subject,
         rows,
         rule="fp32-matmul",
         title="float32 matmul off the tensor cores:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=CHANGE_OF_FP32,
+        change=CHANGE_BEFORE_AMPERE if before_ampere else CHANGE_OF_FP32,
         evidence=(in_words(subject, rows), *_fp32_rates(gpus, ratios)),
     )
+    yield replace(finding, fits=before_ampere)
+
+
+_NO_KERNELS: Final = pl.Series(dtype=pl.Int64)
+"""A kernel of an older GPU runs on newer ones, too: only the name says that a GPU has no TF32."""
 
 
 def _fp32_rates(gpus: pl.DataFrame, ratios: dict[int, float | None]) -> Iterator[str]:
@@ -74,7 +91,7 @@ def _fp32_rates(gpus: pl.DataFrame, ratios: dict[int, float | None]) -> Iterator
     for name, device in dict(zip(gpus["name"], gpus["device"], strict=True)).items():
         ratio = ratios[device]
         if ratio is None:
-            yield f"tensor cores are at least {LEAST_RATIO:g} times as fast on any GPU since Ampere"
+            yield f"tensor cores are at least {LEAST_RATIO:g} times as fast where a GPU has them"
         else:
             yield f"{name}: TF32 has {ratio:.1f} times the peak of float32 (its data sheet)"
 
@@ -125,8 +142,6 @@ HOPPER: Final = 90
 BLACKWELL_DATACENTER: Final = 100
 """From sm_90 to sm_103 cuBLAS has kernels of the GPU's own generation. On sm_86, sm_89 and sm_120
 those of sm_80 are the native ones."""
-
-AMPERE: Final = 80
 
 LEFT_OF_OLDEST: Final = 0.2
 LEFT_OF_UNALIGNED: Final = 0.35

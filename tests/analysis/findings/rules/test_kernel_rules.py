@@ -213,6 +213,7 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("tf32", fp32_matmul, (TF32, 100)),
         quiet("bf16", fp32_matmul, PRODUCT),
         quiet("no faster", fp32_matmul, (FP32, 100), gpu="NVIDIA GeForce RTX 4090"),
+        quiet("no tensor cores", fp32_matmul, (FP32, 100), gpu="NVIDIA GeForce GTX 1660 SUPER"),
         quiet("few doubles", fp64_kernels, MOST, (names.DOUBLE, 3)),
         quiet("double numbers", fp64_kernels, (names.DOUBLE_SCALARS, 100)),
         quiet("native", unaligned_matmul, PRODUCT),
@@ -278,6 +279,18 @@ def test_a_finding_says(rule: Rule, kernels: Kernels, says: str) -> None:
     finding = asked(rule, subject_of(kernels))
     assert finding is not None
     assert says in " ".join((finding.title, *finding.evidence, *finding.change[:1]))
+
+
+@pytest.mark.parametrize("gpu", ["Tesla T4", "Tesla V100-SXM2-32GB", "NVIDIA A30", "unknown"])
+def test_a_gpu_without_tf32_is_told_to_use_float16(gpu: str) -> None:
+    (one,) = (
+        each.finding
+        for each in find(subject_of([(FP32, 100)], gpu=gpu)).valued
+        if each.finding.rule == "fp32-matmul"
+    )
+    tf32 = [text for text in one.change if "TF32" in text and "neither" not in text]
+    assert bool(tf32) == (gpu in ("NVIDIA A30", "unknown"))
+    assert ("float16" in one.change[0]) == (not tf32)
 
 
 @pytest.mark.parametrize("times", [1, 4])
