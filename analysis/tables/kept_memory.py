@@ -41,10 +41,11 @@ _PLACE: Final = ("phase", "source", "via", "operator")
 
 def kept_memory_table(view: View) -> pl.DataFrame:
     """The KEPT_MEMORY table, the GPUs and processes in order, most memory first."""
-    kept = [rows for use in memory_uses(view) for rows in _kept(view, use)]
-    if not kept:
+    uses = [*memory_uses(view)]
+    if not uses:
         return KEPT_MEMORY.to_frame()
-    rows = pl.concat(kept)
+    instances = open_instances(view.timeline)
+    rows = pl.concat([_kept(view, use, instances) for use in uses])
     places = allocation_places(view, rows["change"])
     key = ["device", "process", "of_steps", *_PLACE]
     return (
@@ -60,50 +61,43 @@ def kept_memory_table(view: View) -> pl.DataFrame:
     )
 
 
-def _kept(view: View, use: MemoryUse) -> list[pl.DataFrame]:
+def _kept(view: View, use: MemoryUse, instances: Instances) -> pl.DataFrame:
     """What of a process's memory was kept: `process`, `device`, `change`, `step`, `of_steps`,
-    `bytes` and `phase`; nothing where no step follows another one."""
+    `bytes` and `phase`."""
     steps = use.steps(view).with_columns(
         pl.when(pl.col("step").shift(-1) == pl.col("step") + 1)
         .then(pl.col("end_ns").shift(-1))
         .alias("freed_by_ns")
     )
     followed = steps.drop_nulls("freed_by_ns")
-    rows = view.trace.memory[use.levels["change"].drop_nulls()]
+    number = use.levels["change"].drop_nulls()
     next_ns = pl.col("time_ns").shift(-1).over("address")
-    changes = rows.select(
-        use.levels["change"].drop_nulls(),
-        "address",
-        "bytes",
-        pl.col("time_ns").alias("start_ns"),
-        next_ns.alias("next_ns"),
+    changes = view.trace.memory[number].select(
+        number, "address", "bytes", next_ns.alias("next_ns"), start_ns="time_ns"
     )
     made = changes.drop_nulls("address").filter(pl.col("bytes") > 0)
     placed = beginning_in(followed, made)
     stays = pl.col("next_ns").is_null() | (pl.col("next_ns") >= pl.col("freed_by_ns"))
     kept = placed.filter(stays)
-    if kept.is_empty():
-        return []
-    return [
+    mine = instances.filter(pl.col("process") == use.process)
+    return (
         kept.select(
             pl.lit(use.process, pl.Int64).alias("process"),
             pl.lit(use.device, pl.Int32).alias("device"),
             *("change", "step", "bytes"),
             pl.lit(len(followed), pl.Int64).alias("of_steps"),
         )
-        .join(_phases(view, use, kept), on="change", how="left")
+        .join(_phases(view, mine, kept), on="change", how="left")
         .with_columns(pl.col("phase").fill_null(""))
-    ]
+    )
 
 
-def _phases(view: View, use: MemoryUse, kept: pl.DataFrame) -> pl.DataFrame:
+def _phases(view: View, instances: Instances, kept: pl.DataFrame) -> pl.DataFrame:
     """`change` and `phase`: the deepest path with an instance that is open at `start_ns`; of
     several, the last one in tree order."""
-    instances: Instances = open_instances(view.timeline)
-    mine = instances.filter(pl.col("process") == use.process)
     paths = view.attribution.paths.select("path", "depth", "key", phase="joined")
     around = kept.select("change", at_ns="start_ns").join_where(
-        mine.join(paths, on="path"),
+        instances.join(paths, on="path"),
         pl.col("start_ns") <= pl.col("at_ns"),
         pl.col("end_ns") > pl.col("at_ns"),
     )
@@ -121,8 +115,8 @@ TABLES: Final = (
         page_rows=3,
         full_rows=20,
         ranked_by="bytes",
-        filled_by="record several steps with torch.profiler's profile_memory=True; there are no"
-        " rows where each step frees what the one before allocated",
+        filled_by="record several steps with torch.profiler's profile_memory=True; it stays empty"
+        " if each step frees what the one before allocated",
         shown="bytes phase source operator steps of_steps allocations via device process report",
     ),
 )

@@ -69,20 +69,20 @@ class Nvml:
 
     @classmethod
     def here(cls) -> Nvml | None:
-        """NVML of this machine; None if there is none."""
+        """This machine's NVML; None without an NVIDIA driver, or with too old a one."""
         try:
             return cls(ctypes.CDLL(_LIBRARY))
         except (OSError, AttributeError):  # no driver, or one without these functions
             return None
 
     def gpu(self, uuid: str) -> ctypes.c_void_p | None:
-        """The handle of the GPU with that UUID, e.g. `GPU-1234…`; None if there is none."""
+        """The handle of the GPU with that UUID, e.g. `GPU-1234…`; None if NVML does not know it."""
         handle = ctypes.c_void_p()
         code = self._library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
         return None if code else handle
 
     def first_gpu(self) -> ctypes.c_void_p | None:
-        """The handle of the first GPU; None if there is none."""
+        """The handle of the first GPU; None on a machine without GPUs."""
         handle = ctypes.c_void_p()
         code = self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
         return None if code else handle

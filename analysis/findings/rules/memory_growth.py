@@ -1,7 +1,7 @@
 """Memory that grows from step to step.
 
-* `memory-growth`: each step keeps GPU memory that no later one frees, until there is none left. The
-  caching allocator grows for some steps too, but what these steps allocated is freed.
+* `memory-growth`: each step keeps GPU memory that no later one frees, until the GPU is full. The
+  caching allocator grows in the first steps too, but what those allocate is freed again.
 """
 
 from collections.abc import Iterator
