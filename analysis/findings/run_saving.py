@@ -22,6 +22,8 @@ from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import (
     RecordingCost,
+    Shares,
+    cost_between,
     cost_of_calls_ns,
     with_cheaper_host,
 )
@@ -39,12 +41,19 @@ class RunReplays(Replays):
     """
 
     def __init__(
-        self, subjects: Sequence[JudgedReport], ranks: Ranks, each: Sequence[RankReplays]
+        self,
+        subjects: Sequence[JudgedReport],
+        ranks: Ranks,
+        each: Sequence[RankReplays],
+        shares: Shares | None = None,
     ) -> None:
+        """Take the reports of a run, and what share of the host's time recording takes; None if
+        that is not known yet."""
         super().__init__(max(subjects, key=lambda subject: subject.run_step_ns))
         self.subjects = subjects
         self.each = tuple(each)
         self.ranks = ranks
+        self._shares = shares
 
     def at(self, cost: RecordingCost) -> Self:
         """The same replays where recording costs so much on each rank."""
@@ -71,9 +80,18 @@ class RunReplays(Replays):
             return None
         plain_ns = run.part.options.unrecorded_step_ns
         if plain_ns is None:
-            return run
+            cost = cost_between(run.shares)
+            return cls(subjects, ranks, [one.at(cost) for one in each], run.shares)
         cost_ns = cost_of_calls_ns(plain_ns, run._step_at)
         return cls(subjects, ranks, [one.with_call_cost(cost_ns) for one in each])
+
+    @computed_once
+    def shares(self) -> Shares:
+        return self._shares or super().shares
+
+    def _step_without(self, cost: RecordingCost) -> int:
+        programs = [one.without_cost(cost) for one in self.each]
+        return self.step_of(programs, RunChange(compute={})).step_ns
 
     def _step_at(self, call_cost_ns: int) -> int:
         """How long a step takes without so much of each call."""

@@ -13,12 +13,15 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import (
     NEAR,
     RecordingCost,
-    costs_of,
+    Shares,
+    cost_between,
+    extreme_costs,
     have_backtraces,
     recorded_pct,
-    undisturbed,
+    shares_of,
     with_faster_host,
     without_cost,
+    without_disturbance,
 )
 from nsysflow.analysis.replay.replay import Program, Recorded, part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
@@ -176,8 +179,10 @@ class Replays:
             return Names(timeline=self.part, recorded=self.recording)
         if self.cost is not None:
             quiet = self.without_cost(self.cost)
+        elif (plain_ns := self.part.options.unrecorded_step_ns) is not None:
+            quiet = without_disturbance(self.recording.program, plain_ns, self._step_ns_of)
         else:
-            quiet = undisturbed(self.recording.program, self.part, self._step_ns_of)
+            quiet = self.without_cost(cost_between(self.shares))
         return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
 
     @computed_once
@@ -235,9 +240,18 @@ class Replays:
         )
 
     @computed_once
+    def shares(self) -> Shares:
+        """What share of the host's time recording takes, at least and at most (spec §14.16)."""
+        return shares_of(self.subject.timeline, self._step_without)
+
+    def _step_without(self, cost: RecordingCost) -> int:
+        """How long a step takes without what recording costs."""
+        return self._step_ns_of(self.without_cost(cost))
+
+    @computed_once
     def extremes(self) -> tuple[Self, Self]:
         """The same replays where recording costs most, and where it costs least."""
-        most, least = costs_of(self.part.options.recording_pct)
+        most, least = extreme_costs(self.shares)
         return self.at(most), self.at(least)
 
     def at(self, cost: RecordingCost) -> Self:

@@ -90,16 +90,41 @@ MOST_COST: Final = RecordingCost(pct=55, backtrace_ns=35_000)
 (docs/facts.md)."""
 
 
-def costs_of(pct: tuple[int, int] | None) -> tuple[RecordingCost, RecordingCost]:
-    """The most and the least that recording costs: with these shares of the host's time, where this
-    machine's are known; else the usual ones."""
-    least, most = pct or (LEAST_COST.pct, MOST_COST.pct)
+Shares = tuple[int, int]
+"""What share of the host's time recording takes, in whole percent: at least, and at most."""
+
+
+def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) -> Shares:
+    """What share of the host's time recording takes: this machine's where they are known, else the
+    usual ones. Where a step before the window was timed, at least so much that a step takes no
+    longer than that one, which the profiler slowed less than the recorded ones (spec §14.16).
+
+    Args:
+        timeline: the trace.
+        step_ns_of: how long a step takes without what recording costs.
+    """
+    least, most = timeline.options.recording_pct or (LEAST_COST.pct, MOST_COST.pct)
+    warm_up_ns = timeline.warm_up_step_ns
+    if warm_up_ns is None:
+        return least, most
+    backtrace_ns = cost_between((least, most)).backtrace_ns
+
+    def step_ns(pct: int) -> int:
+        return step_ns_of(RecordingCost(pct=pct, backtrace_ns=backtrace_ns))
+
+    slowed = _smallest_pct(step_ns, warm_up_ns, least=least)
+    return max(least, slowed), max(most, slowed)
+
+
+def extreme_costs(shares: Shares) -> tuple[RecordingCost, RecordingCost]:
+    """The most and the least that recording costs, with these shares of the host's time."""
+    least, most = shares
     return replace(MOST_COST, pct=most), replace(LEAST_COST, pct=least)
 
 
-def middle_cost(pct: tuple[int, int] | None) -> RecordingCost:
+def cost_between(shares: Shares) -> RecordingCost:
     """The middle of the least and the most that recording costs."""
-    most, least = costs_of(pct)
+    most, least = extreme_costs(shares)
     return RecordingCost(
         pct=(least.pct + most.pct) // 2, backtrace_ns=(least.backtrace_ns + most.backtrace_ns) // 2
     )
@@ -154,11 +179,16 @@ def undisturbed(
         timeline: the trace that it is of.
         step_ns_of: how long a step of a program takes.
     """
-    options = timeline.options
-    if options.unrecorded_step_ns is not None:
-        return without_disturbance(program, options.unrecorded_step_ns, step_ns_of)
+    unrecorded_ns = timeline.options.unrecorded_step_ns
+    if unrecorded_ns is not None:
+        return without_disturbance(program, unrecorded_ns, step_ns_of)
     traced = have_backtraces(timeline.events.calls)
-    return without_cost(program, middle_cost(options.recording_pct), traced=traced)
+
+    def without(cost: RecordingCost) -> Program:
+        return without_cost(program, cost, traced=traced)
+
+    shares = shares_of(timeline, lambda cost: step_ns_of(without(cost)))
+    return without(cost_between(shares))
 
 
 MOST_PCT: Final = 80
@@ -187,10 +217,22 @@ def recorded_pct(
 
     if step_ns(MOST_COST.pct) > HOST_BOUND * step_ns(0) or step_ns(MOST_PCT) > unrecorded_step_ns:
         return None
-    least, most = 0, MOST_PCT
+    return _smallest_pct(step_ns, unrecorded_step_ns)
+
+
+def _smallest_pct(step_ns: Callable[[int], int], wanted_ns: int, *, least: int = 0) -> int:
+    """The smallest share, from `least` to `MOST_PCT`, without which a step takes no longer than
+    wanted; `MOST_PCT` where all take longer, and `least` above that.
+
+    Args:
+        step_ns: how long a step takes without a share of the host's time.
+        wanted_ns: how long it shall take.
+        least: the smallest share that is tried.
+    """
+    most = max(least, MOST_PCT)
     while least < most:
         middle = (least + most) // 2
-        if step_ns(middle) > unrecorded_step_ns:
+        if step_ns(middle) > wanted_ns:
             least = middle + 1
         else:
             most = middle

@@ -127,6 +127,16 @@ class Timeline:
         """Where large pieces are kept; None for memory."""
         return self.trace.scratch
 
+    @property
+    def warm_up_step_ns(self) -> int | None:
+        """How long a step took before the window, with the profiler attached: the median of the
+        processes that timed it. None where none did, and of a part or another loop."""
+        options = self.options
+        if options.step or options.steps or options.range or options.whole:
+            return None
+        median_ns = self.trace.captures["unprofiled_step_ns"].median()
+        return round(median_ns) if isinstance(median_ns, float) else None
+
     @computed_once
     def events(self) -> Events:
         """The rows of the trace, cleaned, numbered, sorted and joined."""

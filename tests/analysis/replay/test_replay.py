@@ -2,11 +2,13 @@
 profiler's share of the host's time (spec §14.15)."""
 
 import tarfile
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import polars as pl
 import pytest
 
 import nsysflow
@@ -41,7 +43,7 @@ from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.replay import Replay
 from tests.reports import DATA, sqlite_report
-from tests.tiny import AS_RECORDED, analysis_of
+from tests.tiny import AS_RECORDED, analysis_of, trace_of
 
 pytestmark = pytest.mark.xdist_group("simulated")
 
@@ -234,6 +236,33 @@ def test_a_plain_step_that_nobody_timed_lies_within_what_recording_costs(
     assert (found.low_ns, found.high_ns) == (near(low_us * US), near(high_us * US))
     assert found.source == source
     assert estimate_of(rows, unrecorded_step_ns=100 * US) is None
+
+
+@pytest.mark.parametrize(
+    ("warm_up_us", "low_us", "high_us"),
+    [
+        (160, 76.5, 144.5),  # the usual costs explain it
+        (120, 76.5, 119),  # whole per cents of the host
+        (70, 70, 70),
+        (10, 34, 34),  # 80 % of the host's time is as much as recording is taken to cost
+    ],
+)
+def test_a_plain_step_is_no_longer_than_one_before_the_window(
+    warm_up_us: int, low_us: float, high_us: float
+) -> None:
+    """The steps of the test above."""
+    trace = trace_of(*loop(share_us=7, kernel_us=2))
+    timed = {"process": trace.calls["process"].first(), "capture": "3:2:5"}
+    captures = pl.DataFrame(
+        [timed | {"unprofiled_step_ns": warm_up_us * US}], schema=trace.captures.schema
+    )
+    analysis = nsysflow.analyze(replace(trace, captures=captures))
+    found = Replays(JudgedReport(analysis)).plain_estimate
+    assert found is not None
+    assert (found.low_ns, found.high_ns) == (near(low_us * US), near(high_us * US))
+    middle = whatif(analysis.timeline, Changes()).before.step_ns
+    assert middle is not None
+    assert found.low_ns <= middle <= found.high_ns
 
 
 @pytest.mark.parametrize(("share_us", "pct"), [(0, 0), (7, 41)])

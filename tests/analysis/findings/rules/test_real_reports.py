@@ -20,7 +20,7 @@ LAUNCH_BOUND: Final = {
     "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 71),
     "rolloutcopy-fused": ("step/train_select_and_copy", "", 97),
     "trainforward-fused": ("step/backward", "", 80),
-    "trainstep-torch": ("step/backward", "", 65),
+    "trainstep-torch": ("step/backward", "", 62),
     "trainstep-fused": ("step/backward", "", 61),
 }
 """Of reports whose launches are the first finding: where most of them are, and what a graph of the
