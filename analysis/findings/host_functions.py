@@ -11,7 +11,7 @@ from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.idle.samples import cells
+from nsysflow.analysis.idle.samples import WAITS, cells
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import whole_percent
@@ -24,11 +24,6 @@ FEW: Final = 3
 
 LEAST_PCT: Final = 5
 """A function that takes less is not named."""
-
-WAITS: Final = (
-    r"^_*(?:get|(?:try_)?get_data|wait\w*|acquire|e?poll|select|recv\w*|result|communicate)$"
-)
-"""Functions of libraries in which a thread stands until another thread or process is ready."""
 
 GARBAGE: Final = r"(?i)(?:^|[/_. ])gc(?:$|[_. ])|garbage"
 """Files and functions about Python's garbage collector."""

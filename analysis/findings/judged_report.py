@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.kernels import kernels_in_order, largest_operato
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.analysis.phases.names import LOADS_DATA, OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import GRID, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
@@ -34,15 +34,6 @@ takes 20 to 220 us (samples, 2026-11-20), and up to 1.4 ms while it is sampled a
 
 LONG_IN_SHORT_STEP_NS: Final = 500_000
 """In a short step a pause of this length is long if it is more than half of all its pauses."""
-
-LOADS_DATA: Final = (
-    r"(?i)(?:^|/)(?:[^/]*dataload[^/]*|[^/]*__next__[^/]*|next"
-    r"|(?:(?:get|next|load|fetch|read|prepare|wait)[_ -]?)?(?:for[_ -]?)?"
-    r"(?:data|batch|batches|inputs?|samples?|examples?)"
-    r"|(?:(?:data|batch|input)[_ -]?)?(?:load|loader|loading|fetch|fetching|reading|wait|pipeline)"
-    r"|(?:prefetch|collate|tokeni[sz]|preprocess|augment)[^/]*)(?:/|$)"
-)
-"""Matches paths with a range that loads data, by its name."""
 
 PAUSE_CAUSES: Final = ("host", "launch", "module_load")
 """The causes of a pause: code of the host's own, what launching costs, and code that is loaded."""

@@ -6,7 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.columns import median_ns
-from nsysflow.analysis.frames.intervals import between, inside, on_axis, overlaps
+from nsysflow.analysis.frames.intervals import Cover, between, inside, merge, on_axis, overlaps
 from nsysflow.analysis.idle.host_time import CallTime, Span, between_calls
 from nsysflow.analysis.idle.run_ahead import HostSide
 from nsysflow.analysis.schema import CAUSE
@@ -22,6 +22,12 @@ CELLS: Final = pl.Schema(
 """Stretches that lie end to end, on the axis of threads, sorted. `stack` and `cell` are null where
 nothing stands for the time; else `cell` counts up."""
 Cells = Annotated[pl.DataFrame, CELLS]
+
+
+WAITS: Final = (
+    r"^_*(?:get|(?:try_)?get_data|wait\w*|acquire|e?poll|select|recv\w*|result|communicate)$"
+)
+"""Functions of libraries in which a thread stands until another thread or process is ready."""
 
 
 def has_host_stacks(trace: Trace) -> bool:
@@ -40,6 +46,18 @@ def cells(events: Events) -> Cells:
     known = known.sort("start").with_row_index("cell")
     rest = between(known).filter(pl.col("end") > pl.col("start"))
     return pl.concat([known, rest], how="diagonal").sort("start").match_to_schema(CELLS)
+
+
+def waiting_time(events: Events) -> Cover:
+    """When each thread stood in a function that waits for another thread or process, on the axis of
+    threads."""
+    innermost = pl.col("depth") == 0
+    function = pl.col("function").cast(pl.String)
+    standing = events.trace.frames.filter(innermost, function.str.contains(WAITS))["stack"]
+    if standing.is_empty():
+        return Cover(CELLS.to_frame()[["start", "end"]])
+    waiting = cells(events).filter(pl.col("stack").is_in(standing.unique().implode()))
+    return Cover(merge(waiting[["start", "end"]]))
 
 
 def _reach_of_samples(samples: pl.DataFrame) -> pl.DataFrame:

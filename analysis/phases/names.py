@@ -11,6 +11,15 @@ from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.load.private_names import LEAST_DIGITS, LONG_WORD, UUID
 from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
 
+LOADS_DATA: Final = (
+    r"(?i)(?:^|/)(?:[^/]*dataload[^/]*|[^/]*__next__[^/]*|next"
+    r"|(?:(?:get|next|load|fetch|read|prepare|wait)[_ -]?)?(?:for[_ -]?)?"
+    r"(?:data|batch|batches|inputs?|samples?|examples?)"
+    r"|(?:(?:data|batch|input)[_ -]?)?(?:load|loader|loading|fetch|fetching|reading|wait|pipeline)"
+    r"|(?:prefetch|collate|tokeni[sz]|preprocess|augment)[^/]*)(?:/|$)"
+)
+"""Matches paths with a range that loads data, by its name."""
+
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
     *("micro", "ubatch", "episode", "rollout", "update", "round", "cycle", "request", "frame"),

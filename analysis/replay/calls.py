@@ -12,7 +12,9 @@ import polars as pl
 from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.events import Events, Threads
 from nsysflow.analysis.frames.columns import matching, median_ns, repeated, scatter_table
-from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.frames.intervals import on_axis, reached_before
+from nsysflow.analysis.idle.samples import has_host_stacks, waiting_time
+from nsysflow.analysis.phases.names import LOADS_DATA
 
 MOST_TURNS: Final = 0.2
 """Two threads hand over to each other if their turns are at most a fifth of the calls of the one
@@ -29,7 +31,9 @@ class Host:
             one), `start_ns`, `end_ns`, `pred` (the node after whose end it comes; null for the
             first), `before` (the one before it on its thread), `span_ns` (from the end of `pred` to
             its start; of the first one its start), `work_ns` (what of that the host works),
-            `cost_ns` (what the call itself takes).
+            `batch_ns` (how long it waits in it for a batch that another process makes, and which
+            comes when it came in the recording; null if it does not), `cost_ns` (what the call
+            itself takes).
         node_of_call: for each call of the events its node, that of the call around it, or null.
     """
 
@@ -83,6 +87,7 @@ def _with_predecessors(calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
     return calls.with_columns(
         span_ns.alias("span_ns"),
         span_ns.alias("work_ns"),
+        pl.lit(None, pl.Int64).alias("batch_ns"),
         _teams(pairs, len(threads))[calls["thread_no"]].alias("team"),
     )
 
@@ -129,6 +134,47 @@ def _teams(pairs: list[tuple[int, int]], threads: int) -> pl.Series:
         joined, gone = sorted((team[first], team[other]))
         team = [joined if mine == gone else mine for mine in team]
     return pl.Series("team", team, dtype=pl.UInt32)
+
+
+LEAST_BATCH_NS: Final = 1_000_000
+"""A shorter range in which data is loaded mostly takes a batch that is there."""
+
+
+def with_batches(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """`calls` with `batch_ns`: the ranges between a call and the one before it on its thread that
+    load data and in which the host mostly waits for another thread or process. That is no work.
+
+    Args:
+        calls: of `Host`.
+        events: the trace.
+    """
+    length = pl.col("end_ns") - pl.col("start_ns")
+    loading = events.ranges.filter(
+        length >= LEAST_BATCH_NS, pl.col("name").cast(pl.String).str.contains(LOADS_DATA)
+    )[["thread_no", "start_ns", "end_ns"]]
+    if loading.is_empty() or not has_host_stacks(events.trace):
+        return calls
+    placed = on_axis(loading, events.axis, "thread_no")
+    waited_ns = waiting_time(events).between(placed["start"], placed["end"])
+    loading = loading.filter(2 * waited_ns >= placed["end"] - placed["start"])
+    begun = calls.select("thread_no", "node", begun_ns="start_ns").sort("begun_ns")
+    behind = loading.sort("end_ns").join_asof(
+        begun,
+        left_on="end_ns",
+        right_on="begun_ns",
+        by="thread_no",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    behind = behind.drop_nulls("node")
+    follows = calls[["pred", "before", "start_ns", "span_ns"]][behind["node"]]
+    alone = (follows["pred"] == follows["before"]).fill_null(value=False)
+    inside = alone & (behind["start_ns"] >= follows["start_ns"] - follows["span_ns"])
+    batch = behind.filter(inside).group_by("node").agg(length.sum().alias("batch_ns"))
+    batch_ns = calls["batch_ns"].scatter(batch["node"], batch["batch_ns"])
+    return calls.with_columns(
+        batch_ns, (pl.col("work_ns") - batch_ns.fill_null(0)).alias("work_ns")
+    )
 
 
 FREES: Final = r"^(?:cudaFree|cuMemFree|hip(?:Host)?Free)"

@@ -240,6 +240,7 @@ def without_loops(program: Program, loops: pl.DataFrame, launched: pl.Series) ->
     calls = program.calls.with_columns(
         pl.when(pl.lit(inside)).then(0).otherwise("cost_ns").alias("cost_ns"),
         pl.when(pl.lit(behind)).then(0).otherwise("work_ns").alias("work_ns"),
+        pl.when(~pl.lit(behind)).then("batch_ns").alias("batch_ns"),
         *(pl.when(~pl.lit(inside)).then(name).alias(name) for name in ("after", "after_ns")),
     )
     gone = pl.col("op").is_in(launched.implode())
@@ -270,7 +271,8 @@ def blocking_copies(program: Program) -> pl.Series:
 def with_less_work(
     program: Program, where: Cover, axis: Axis, *, factor: float, kept_ns: pl.Series | None = None
 ) -> Program:
-    """`program` with the host's time between its calls times `factor` in the intervals `where`.
+    """`program` with the host's time between its calls times `factor` in the intervals `where`. A
+    wait for a batch in them is the host's time as any other, and no longer ends as recorded.
 
     Args:
         program: what to change.
@@ -284,8 +286,10 @@ def with_less_work(
     less = (inside * (1 - factor)).round().cast(pl.Int64)
     if kept_ns is not None:
         less = (less - kept_ns).clip(lower_bound=0)
-    work = (calls["work_ns"] - less).clip(lower_bound=0)
-    return replace(program, calls=calls.with_columns(work.alias("work_ns")))
+    batch_ns = calls["batch_ns"].set(inside > 0, None)
+    no_longer_ns = (calls["batch_ns"] - batch_ns.fill_null(0)).fill_null(0)
+    work = (calls["work_ns"] + no_longer_ns - less).clip(lower_bound=0)
+    return replace(program, calls=calls.with_columns(work.alias("work_ns"), batch_ns))
 
 
 def with_cheaper_calls(program: Program, where: Cover, axis: Axis) -> Program:
@@ -326,7 +330,7 @@ def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis:
 
     A row ends at a wait or an allocation, and where another instance begins. The host's time
     between its launches is gone, as are their own costs; in `whole` instances all but a little of
-    its time is.
+    its time is, apart from waits for batches.
 
     Args:
         program: what to change.
@@ -345,7 +349,8 @@ def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis:
     )
     kept = repeated(0, len(calls), pl.Int64)
     kept = kept.scatter(_first_launches(program, instance_of_op), AROUND_LAUNCH_NS)
-    return with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
+    shorter = with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
+    return replace(shorter, calls=shorter.calls.with_columns(calls["batch_ns"]))
 
 
 def in_no_graph() -> pl.Expr:

@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.frames.columns import repeated
-from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
+from nsysflow.analysis.replay.calls import host_calls, with_batches, with_queue, with_waits
 from nsysflow.analysis.replay.operations import LaggedEdges, bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.kinds import judged_steps
@@ -52,7 +52,8 @@ def recorded(timeline: Timeline) -> Recorded:
     named = timeline.event_waits
     node = host.node_of_call[named.hosts["call"]].alias("node")
     waits = named.hosts.with_columns(node).drop_nulls("node").unique("node", keep="first")
-    calls = with_queue(with_waits(host.calls, ops, waits), ops)
+    called = with_batches(host.calls, timeline.events)
+    calls = with_queue(with_waits(called, ops, waits), ops)
     bound = bound_operations(ops, named.edges)
     program = Program(
         calls=calls, ops=bound.ops, edges=bound.edges, usual_lag_ns=bound.usual_lag_ns
@@ -191,21 +192,21 @@ def _nodes(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:
 
 def _call_nodes(calls: pl.DataFrame, returns: pl.Series) -> pl.DataFrame:
     """The starts of calls: each after the end of the call before it, and of the one before it on
-    its thread where that is another."""
+    its thread where that is another. One that waits for a batch starts no earlier than recorded."""
     columns: dict[str, pl.Expr] = {}
     for side, pred in (("a", calls["pred"]), ("b", calls["before"])):
         ended = pl.lit(returns[pred])
         begun = pl.lit((pred + 1).cast(pl.UInt32))
         cost = pl.when(ended.is_null()).then(pl.lit(calls["cost_ns"][pred])).otherwise(0)
         columns |= {side: pl.coalesce(ended, begun), f"{side}_ns": cost}
-    other = pl.col("before") != pl.col("pred")
+    other, waits = pl.col("before") != pl.col("pred"), pl.col("batch_ns").is_not_null()
     return _nodes(
         calls,
         key=_key(pl.col("start_ns"), _CALL),
         a=columns["a"],
         a_ns=columns["a_ns"] + pl.col("work_ns"),
-        b=pl.when(other).then(columns["b"]),
-        b_ns=columns["b_ns"],
+        b=pl.when(waits).then(0).when(other).then(columns["b"]),
+        b_ns=pl.when(waits).then("start_ns").otherwise(columns["b_ns"]),
         recorded_ns=pl.col("work_ns"),
     )
 

@@ -8,15 +8,24 @@ from copy import copy
 from itertools import combinations, pairwise
 from statistics import median
 
+from nsysflow.analysis.idle.samples import WAITS
+from nsysflow.analysis.phases.names import LOADS_DATA
 from tests.oracle.accounting import communication
 from tests.oracle.calls import MEMCPY, Calls
 from tests.oracle.gpu_metrics import class_of
-from tests.oracle.model import LOW_24_BITS, Op, PlainTrace
+from tests.oracle.host_stacks import HostStacks
+from tests.oracle.model import LOW_24_BITS, Frame, Op, PlainTrace
+from tests.oracle.report import Report
 
 FREE = re.compile(r"(cudaFree|cuMemFree|hipFree|hipHostFree).*")
 EVENT_SYNC = re.compile(r"(cuda|cu|hip)EventSynchronize")
 NEVER = -(10**30)
 WORK = ("matmul", "conv", "attention", "optimizer", "triton")
+
+
+def _waits(frames: tuple[Frame, ...]) -> bool:
+    """Whether a thread with this stack waits for another thread or process."""
+    return bool(frames) and re.search(WAITS, frames[0].function or "") is not None
 
 
 def middle(values: Iterable[int], default: int) -> int:
@@ -46,6 +55,7 @@ class Replay:
             key=lambda c: (self.calls[c].thread, self.calls[c].start_ns),
         )
         self._predecessors()
+        self._batches()
         self._targets()
         self._queue()
         self._bounds()
@@ -321,6 +331,34 @@ class Replay:
             found.append([*begun, *(c for calls in others for c in calls)])
         return found
 
+    def _batches(self) -> None:
+        """How long each call waits for batches (rule 2)."""
+        self.batch: dict[int, int] = {}
+        loading = [
+            one
+            for one in self.trace.ranges
+            if one.lasts and one.end_ns is not None and one.end_ns - one.start_ns >= 1_000_000
+            if re.search(LOADS_DATA, one.name)
+        ]
+        stacks = HostStacks(Report(self.trace)) if loading else None
+        for c in self.nodes:
+            pred = self.pred[c]
+            if stacks is None or pred is None or pred != self.before[c]:
+                continue
+            for one in loading:
+                end_ns = one.end_ns or 0
+                between = (
+                    self.calls[pred].end_ns <= one.start_ns and end_ns <= self.calls[c].start_ns
+                )
+                if one.thread == self.calls[c].thread and between:
+                    waited_ns = sum(
+                        ns
+                        for at_ns, ns in stacks.runs(one.thread, one.start_ns, end_ns)
+                        if at_ns is not None and _waits(stacks.stacks[one.thread, at_ns])
+                    )
+                    if 2 * waited_ns >= end_ns - one.start_ns:
+                        self.batch[c] = self.batch.get(c, 0) + end_ns - one.start_ns
+
     def ends_undisturbed(self, less_ns: int) -> list[int]:
         """When each operation ends, with so much less of the host's time at each call (rule 15)."""
         return self.run(set(), {}, self.shares(less_ns))[1]
@@ -356,7 +394,7 @@ class Replay:
 
     def _work(self, c: int) -> int:
         """The host's work before a call."""
-        return max(0, self._span(c))
+        return max(0, self._span(c) - self.batch.get(c, 0))
 
     def run(
         self,
@@ -398,7 +436,7 @@ class Replay:
                 less_work_ns, less_cost_ns = (less or {}).get(i, (0, 0))
                 if i in behind:
                     less_work_ns = self._span(i)
-                start[i] = self._start(i, end, less_work_ns)
+                start[i] = self._start(i, end, less_work_ns, fed=i not in behind)
                 cost_ns = self.cost[i] - less_cost_ns
                 copies = self.classes[i] == "blocking_copy"
                 removed = min(self.cost[i], copying) if copies else 0
@@ -413,11 +451,13 @@ class Replay:
                 ends[i] = ended.get(i, starts[i] + lasts_ns)
         return starts, ends
 
-    def _start(self, c: int, end: dict[int, int], less_ns: int) -> int:
-        """When a call starts, whose work is so much shorter."""
+    def _start(self, c: int, end: dict[int, int], less_ns: int, *, fed: bool) -> int:
+        """When a call starts, whose work is so much shorter; `fed` if it waits for batches."""
         pred, before = self.pred[c], self.before[c]
         if pred is None:
             return self.calls[c].start_ns - less_ns
+        if fed and c in self.batch:
+            return max(end[pred] + self._span(c) - self.batch[c] - less_ns, self.calls[c].start_ns)
         work = self.calls[c].start_ns - self.calls[pred].end_ns - less_ns
         return max(end[pred] + work, NEVER if before is None else end[before])
 

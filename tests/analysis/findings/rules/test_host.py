@@ -13,7 +13,7 @@ import nsysflow
 from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
-from nsysflow.analysis.findings.judged_report import LOADS_DATA, JudgedReport
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.compilation import code_loading
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
@@ -21,6 +21,7 @@ from nsysflow.analysis.findings.rules.last_resort import IDLE_PCT, idle_gpu
 from nsysflow.analysis.findings.rules.periodic_pause import GARBAGE, Excess, periodic_pause
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.phases.names import LOADS_DATA
 from tests import tiny
 from tests.analyses import analysed, loaded, reports_of_rules
 from tests.analysis.findings.subjects import (

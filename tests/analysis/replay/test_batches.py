@@ -1,0 +1,88 @@
+"""A loop that waits for batches of another process: they come when they came (spec §14.2)."""
+
+from itertools import count
+
+import pytest
+
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.disturbance import LEAST_COST, MOST_COST, without_cost
+from nsysflow.analysis.replay.replay import recorded, replay
+from nsysflow.analysis.replay.whatif import whatif
+from nsysflow.analysis.selection.timeline import Timeline
+from tests.oracle.model import to_trace
+from tests.oracle.replay import Replay
+from tests.tiny import (
+    AS_RECORDED,
+    Row,
+    kernel,
+    launch,
+    opened,
+    plain_of,
+    sample,
+    timeline_of,
+)
+
+MS = 1_000_000
+PERIOD = 20 * MS
+STEPS = 8
+LAUNCHES = 10
+
+
+def loop(*innermost: str, name: str = "data", batch_ms: int = 9) -> list[Row]:
+    """Steps of 20 ms: of launches 1 ms apart, of kernels, and of data, in which samples of 1 kHz
+    find these functions in turn."""
+    rows: list[Row] = []
+    numbers = count(1)
+    for begun in range(0, STEPS * PERIOD, PERIOD):
+        rows.append(opened(begun, begun + PERIOD, "step"))
+        loaded = begun + batch_ms * MS
+        rows.append(opened(begun + 100, loaded, name))
+        for at in range(begun, begun + PERIOD, MS):
+            function = innermost[at // MS % len(innermost)] if at < loaded else "forward"
+            rows.append(sample(at + 5_000, function, "train"))
+        for start in range(loaded + 100_000, loaded + LAUNCHES * MS, MS):
+            number = next(numbers)
+            rows += [launch(start, start + 10_000, number)]
+            rows += [kernel(start + 10_000, start + 60_000, number)]
+    return rows
+
+
+WITHOUT_DATA = Changes(faster_host=(("step/data", 0.0),))
+
+
+@pytest.mark.parametrize(
+    ("rows", "plain_ms", "without_ms"),
+    [
+        (loop("acquire"), 20, 9.48),
+        (loop("_poll", "get", "decode"), 20, 9.48),  # two thirds of it are waits
+        (loop("decode"), 17.43, 8.43),  # the loop's own process makes the batch: that is work
+        (loop("decode", "decode", "poll"), 17.43, 8.43),
+        (loop("acquire", name="sleep"), 17.43, None),
+        (loop("acquire", batch_ms=0), 17.43, None),
+    ],
+    ids=["waits", "waits-mostly", "works", "works-mostly", "no-data", "empty"],
+)
+def test_a_batch_comes_when_it_came(
+    rows: list[Row], plain_ms: float, without_ms: float | None
+) -> None:
+    """The loop's host is made faster by what recording costs: with batches of another process, the
+    step takes as long as before."""
+    model = plain_of(*rows)
+    timeline, oracle = Timeline(to_trace(model), Options()), Replay(model)
+    program = recorded(timeline).program
+    assert replay(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
+    for cost in (LEAST_COST, MOST_COST):
+        quiet = replay(without_cost(program, cost, traced=False))
+        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0)
+    assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
+    if without_ms is not None:
+        after_ns = whatif(timeline, WITHOUT_DATA).after.step_ns
+        assert after_ns == pytest.approx(without_ms * MS, rel=0.001)
+
+
+def test_a_graph_makes_no_batch_come_earlier() -> None:
+    timeline = timeline_of(*loop("acquire"), options=AS_RECORDED)
+    assert whatif(timeline, Changes(graphs=("step",))).after.step_ns == pytest.approx(
+        20 * MS, rel=0.1
+    )
