@@ -40,7 +40,7 @@ from nsysflow.analysis.load.sqlite import (
 from nsysflow.analysis.load.unpacking import Export, pack_into, temporary_folder
 from nsysflow.analysis.trace import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
-from nsysflow.base.errors import NotAReport, OutputError, record_again
+from nsysflow.base.errors import NotAReport, OutputError
 
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
@@ -277,61 +277,68 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
     if suffix is None:
         raise OutputError(
             f"the name {out} does not say how to write the copy",
-            f"End it with one of {', '.join(_SUFFIXES)}",
+            f"End it with one of {', '.join(_SUFFIXES)}; of other traces than nsys's, with"
+            " .pftrace.xz",
         )
-    with (
-        opened(report, export) as (source, shown),
-        temporary_folder(shown, "packed") as folder,
-    ):
+    with opened(report, export) as (source, shown):
         _require_export(source, shown)
-        if out.exists() and out.samefile(shown):
-            raise OutputError(
-                f"{out} is the report itself",
-                "Give the copy another name",
-                f"nsysflow pack {quote(shown)} -o {quote(f'packed-{out.name}')}",
-            )
-        slim = folder / "slim.sqlite"
-        with _as_output_errors(out):
+
+        def write(slim: Path) -> None:
             write_slim(source, slim, shown)
-            with (
-                staged_file(out) as scratch,
-                slim.open("rb") as plain,
-                scratch.open("wb") as packed,
-            ):
-                pack_into(plain, packed, suffix.removeprefix(".sqlite"))
+
+        write_copy(shown, out, suffix.removeprefix(".sqlite"), write)
+
+
+def write_copy(shown: str, out: Path, suffix: str, write: Callable[[Path], None]) -> None:
+    """Write a copy of a report, whole or not at all.
+
+    Args:
+        shown: the report, as messages call it.
+        out: the copy.
+        suffix: how it is compressed, e.g. `.xz`; empty if it is not.
+        write: writes it to a file, not compressed.
+
+    Raises:
+        OutputError: it cannot be written, or is the report itself.
+    """
+    if out.exists() and out.samefile(shown):
+        raise OutputError(
+            f"{out} is the report itself",
+            "Give the copy another name",
+            f"nsysflow pack {quote(shown)} -o {quote(f'packed-{out.name}')}",
+        )
+    with temporary_folder(shown, "packed") as folder, _as_output_errors(out):
+        plain = folder / "plain"
+        write(plain)
+        with staged_file(out) as scratch, plain.open("rb") as source, scratch.open("wb") as packed:
+            pack_into(source, packed, suffix)
 
 
 def _require_export(source: Path, shown: str) -> None:
     """Refuse what is no SQLite export of nsys.
 
     Raises:
-        NotAReport: it is a trace of torch.profiler, or something else.
+        NotAReport: it is a trace of another tool, or something else.
     """
     begins = b"" if source.is_dir() else _beginning(source)
+    what = None
     if is_json(begins):
+        what = "a trace of torch.profiler"
+    elif is_pftrace(begins):
+        what = "a trace in Perfetto's format"
+    elif begins.startswith(MAGIC) and is_rocpd(source, shown):
+        what = "a database of rocprofv3"
+    if what is not None:
         raise NotAReport(
-            f"{shown} is a trace of torch.profiler, and only an SQLite export of nsys can be"
-            " packed",
-            *record_again(collector="nsys"),
-        )
-    if is_pftrace(begins):
-        raise NotAReport(
-            f"{shown} is a trace in Perfetto's format, and only an SQLite export of nsys can be"
-            " packed",
-            *record_again(collector="nsys"),
+            f"{shown} is {what}, and only an SQLite export of nsys can be packed as one",
+            "Pack it in Perfetto's format, which nsysflow reads too",
+            f"nsysflow pack {quote(shown)} -o packed.pftrace.xz",
         )
     if not begins.startswith(MAGIC):
         raise NotAReport(
             f"{shown} is not an SQLite export, and only those can be packed",
             "Export a report",
             "nsys export --type sqlite REPORT.nsys-rep",
-        )
-    if is_rocpd(source, shown):
-        raise NotAReport(
-            f"{shown} is a database of rocprofv3, and a packed report has the tables of nsys, which"
-            " cannot say that HIP launched the work",
-            "Share it as it is, once you have looked at the commands, paths and texts in it",
-            f"sqlite3 {quote(shown)} .dump | less",
         )
 
 

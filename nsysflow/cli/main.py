@@ -208,25 +208,29 @@ def doctor(*, as_json: bool, forget_costs: bool) -> None:
     type=_PATH,
     metavar="OUT",
     required=True,
-    help="Write the copy here: a .sqlite, or .sqlite.xz, .gz or .zst.",
+    help="Write the copy here: a .sqlite or .pftrace, also compressed as .xz, .gz or .zst.",
 )
 def pack(report: Path, out: Path) -> None:
     """Make a copy of a report that is safe to share.
 
     An nsys export holds the program's whole environment, its command line, paths and process list.
-    The copy keeps only what the analysis reads, so it gives the same numbers.
+    The copy keeps only what the analysis reads, so it gives the same numbers. Any other trace is
+    copied in Perfetto's format, which needs nsysflow[perfetto].
 
     \b
     Example:
         nsysflow pack report.sqlite -o small.sqlite.xz
+        nsysflow pack trace.json.gz -o small.pftrace.xz
     """
     from nsysflow.analysis.load.pack import pack as pack_report
     from nsysflow.nsys.run import exporter
+    from nsysflow.runs.packed import is_for_perfetto, pack_trace
     from nsysflow.runs.sources import single_report
 
     report = single_report(report).path
     with progress("packing"):
-        pack_report(report, out, export=exporter(None))
+        copy = pack_trace if is_for_perfetto(out) else pack_report
+        copy(report, out, export=exporter(None))
     click.echo(f"wrote {out} ({_sizes(report, out)})", err=True)
 
 
