@@ -237,7 +237,8 @@ _ORDER: Final = ["start_ns", "end_ns", "stream", "name", "communicator", "kind",
 
 MOSTLY: Final = 2
 """Ranks are in step after a collective of whose transfer one part in this many, or more, is exposed
-on each: their compute waited for its end."""
+on each, if all compute before the next one ends: their compute waited for its end. A rank that has
+computed all that it can waits for a later one."""
 
 AT_ALL: Final = 10
 """Of a kernel whose compute waited for it, at least one part in this many of the transfer is
@@ -281,8 +282,12 @@ def aligned(met: pl.DataFrame, clocks: pl.DataFrame) -> pl.DataFrame:
     )
     transfer, exposed = pl.col("end_ns") - all_there, pl.col("exposed_ns")
     awaited = pl.when(AT_ALL * exposed >= transfer).then(exposed).otherwise(0)
-    in_step = (MOSTLY * exposed >= transfer).all().over("collective")
-    return rows.with_columns(awaited.alias("awaited_ns"), in_step.alias("in_step"))
+    more_ns = pl.col("compute_until_ns").shift(-1) - pl.col("compute_until_ns")
+    goes_on = (more_ns > 0).over("party", "rank", order_by=["ended_ns", "collective"])
+    waited = (MOSTLY * exposed >= transfer) & goes_on.fill_null(value=True)
+    return rows.with_columns(awaited.alias("awaited_ns"), waited.alias("in_step")).with_columns(
+        pl.col("in_step").all().over("collective")
+    )
 
 
 def _first_where(true: pl.Expr) -> pl.Expr:

@@ -110,11 +110,22 @@ def same_ranks(some: Met, other: Met) -> bool:
 
 
 def in_step(run: Run, met: Met) -> bool:
-    """§9.12: whether at least half of the transfer is exposed on every rank."""
+    """§9.12: whether at least half of the transfer is exposed on every rank, and all of them
+    compute before their next collective ends."""
     return all(
-        2 * run.exposed_ns[id(one)] >= met.end(rank) - met.all_there_ns
+        2 * run.exposed_ns[id(one)] >= met.end(rank) - met.all_there_ns and goes_on(run, met, rank)
         for rank, one in met.of.items()
     )
+
+
+def goes_on(run: Run, met: Met, rank: int) -> bool:
+    """§9.12: whether a rank computes between the end of a collective and that of the next one."""
+    alike = [each for each in run.met if same_ranks(each, met)]
+    later = [each for each in alike if (each.ended_ns, each.number) > (met.ended_ns, met.number)]
+    if not later:
+        return True
+    following = min(later, key=lambda each: (each.ended_ns, each.number))
+    return following.of[rank].until[0] > met.of[rank].until[0]
 
 
 def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
