@@ -300,6 +300,35 @@ GPU_STATES: Final = Frame(
     },
 )
 
+THREAD_CPU: Final = Frame(
+    """One row per reading of what the kernel counts of a thread, in any order: how long it ran, and
+    how long it could have run and had no CPU, both since it started.""",
+    {
+        "time_ns": pl.Int64(),
+        "thread": pl.Int64(),
+        "ran_ns": pl.Int64(),
+        "waited_ns": pl.Int64(),
+    },
+)
+
+PROCESS_CPU: Final = Frame(
+    """One row per reading of how a process uses its CPUs, in any order; null for what was not read.
+    `cores` is how many CPUs it may use, `busy_ns` how long these were busy since the system
+    started, `used_ns` the CPU time of its threads, `started_ns` that of the processes that it
+    started. `limit_millicores` is the limit of its control group in thousandths of a CPU,
+    `throttled_ns` how long that held its threads up, summed over CPUs.""",
+    {
+        "time_ns": pl.Int64(),
+        "process": pl.Int64(),
+        "cores": pl.Int64(),
+        "used_ns": pl.Int64(),
+        "started_ns": pl.Int64(),
+        "busy_ns": pl.Int64(),
+        "limit_millicores": pl.Int64(),
+        "throttled_ns": pl.Int64(),
+    },
+)
+
 MEMORY: Final = Frame(
     """One row per change of the memory that a process has on a GPU, in any order. `row` is its
     place in the report, which decides between rows of one time. `bytes` is the change: what was

@@ -117,6 +117,8 @@ class Trace:
         frames: `schema.FRAMES`, addressed by the `stack` of these three.
         gpu_samples: `schema.GPU_SAMPLES`.
         gpu_states: `schema.GPU_STATES`.
+        thread_cpu: `schema.THREAD_CPU`.
+        process_cpu: `schema.PROCESS_CPU`.
         memory: `schema.MEMORY`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
@@ -149,6 +151,8 @@ class Trace:
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
     gpu_states: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_STATES))
+    thread_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREAD_CPU))
+    process_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.PROCESS_CPU))
     memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.MEMORY))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))

@@ -20,7 +20,7 @@ import torch
 
 from nsysflow.runtime.captures import mark_states
 from nsysflow.runtime.gpu_states import Nvml, Sampler
-from nsysflow.runtime.protocol import CLOCKS
+from nsysflow.runtime.protocol import READINGS as ASKED
 
 READINGS: Final = 50
 """So many readings are timed."""
@@ -105,7 +105,7 @@ def reading() -> str:
 @click.option("--seconds", default=2.0, show_default=True, help="How long each half of one lasts.")
 def main(rounds: int, seconds: float) -> None:
     """Time programs with and without the sampler."""
-    os.environ[CLOCKS] = "1"
+    os.environ[ASKED] = "1"
     click.echo(reading())
     for name, step in PROGRAMS.items():
         longer, plain_ns = costs(step, rounds, seconds)

@@ -17,6 +17,7 @@ from nsysflow.analysis.frames.intervals import (
     flatten,
     last_at_or_before,
     merge,
+    on_axis,
     overlaps,
     reached_before,
     rows_at_or_before,
@@ -74,6 +75,72 @@ def between_calls(ns: Mapping[str, pl.Series], length: pl.Series) -> tuple[pl.Se
     """
     within = [ns[name] for name in ("profiler", "stall", "launch", *IN_CALLS)]
     return length - ns["launching"] - ns["api"], ns["launching"] - sum(within)
+
+
+_SECOND: Final = 1 << 33
+"""In `order`, the thread of the next launch comes after that of the previous one, and after all
+tiles of that."""
+
+
+def cut_host_time(events: Events, waiting: pl.DataFrame, tiles: pl.DataFrame) -> pl.DataFrame:
+    """The host time of each gap, cut at the borders of tiles of the thread that it looks at.
+
+    Args:
+        events: the trace.
+        waiting: the gaps that the host kept waiting, as `HostSide` has them.
+        tiles: `start`, `end` on the axis of threads, end to end, sorted.
+
+    Returns:
+        `gap`, `thread_no`, `order` (that of the threads), `tile` (a row of `tiles`), and `start`
+        and `end` on the axis of lanes, in order.
+    """
+    asked, axis = _threads_asked(events, waiting), events.axis
+    cut = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
+    start = axis.at(pl.col("lane"), axis.time_ns(pl.col("start")))
+    return cut.select(
+        "gap",
+        "thread_no",
+        "order",
+        pl.col("other").alias("tile"),
+        start.alias("start"),
+        (start + pl.col("end") - pl.col("start")).alias("end"),
+    ).sort("start")
+
+
+def _threads_asked(events: Events, waiting: pl.DataFrame) -> pl.DataFrame:
+    """Which thread each gap looks at when: `gap`, `lane`, `thread_no`, `order`, `start_ns`,
+    `end_ns`.
+
+    That is the thread of the launch before, up to the first call of the next launch's thread that
+    ends in the gap, and then this thread.
+    """
+    axis, calls = events.axis, events.calls
+    reached = calls.select(axis.at(pl.col("thread_no"), pl.col("end_ns")).cum_max()).to_series()
+    gap_start = axis.at(waiting["next_no"], waiting["start_ns"])
+    first = calls["start_ns"][reached.search_sorted(gap_start, side="right")]
+    begun = first.alias("begun_ns").to_frame()
+    waiting = waiting.hstack(begun).with_columns(
+        pl.when(pl.col("other_no").is_null())
+        .then("start_ns")
+        .otherwise(pl.col("begun_ns").clip("start_ns", "launched_ns"))
+        .alias("begun_ns")
+    )
+    start, middle, end = pl.col("start_ns"), pl.col("begun_ns"), pl.col("launched_ns")
+    threads = [
+        waiting.select(
+            "gap",
+            "lane",
+            pl.col(thread).alias("thread_no"),
+            pl.lit(order, pl.Int64).alias("order"),
+            begin.alias("start_ns"),
+            stop.alias("end_ns"),
+        )
+        for thread, order, begin, stop in (
+            ("other_no", 0, start, middle),
+            ("next_no", _SECOND, middle, end),
+        )
+    ]
+    return pl.concat(threads).filter(pl.col("end_ns") > pl.col("start_ns"))
 
 
 def host_time(

@@ -24,6 +24,7 @@ from nsysflow.analysis.idle.charged_stalls import (
     searched_until,
     since_last_gap,
 )
+from nsysflow.analysis.idle.descheduled import PLACED, Delays, delays, place_stretches
 from nsysflow.analysis.idle.gaps import BARE_GAPS, GAP_PLACES, BareGaps, with_launches
 from nsysflow.analysis.idle.host_time import CallTime, HostTime, Span, between_calls, host_time
 from nsysflow.analysis.schema import CAUSE, MOVES_MANAGED_MEMORY
@@ -69,11 +70,13 @@ class GapCauses:
     Attributes:
         gaps: `CAUSED_GAPS`.
         charges: `CHARGES`.
+        delays: the waits for a CPU in their host code.
         host_side: what the causes of the host were found from; None if it was not to be kept.
     """
 
     gaps: CausedGaps
     charges: Charges
+    delays: Delays
     host_side: "HostSide | None"
 
 
@@ -115,6 +118,7 @@ def find_causes(
     framework_gap_ns: int,
     keep_host_side: bool = False,
     carry_over: CarryOver = AT_THE_START,
+    placed: Annotated[pl.DataFrame | None, PLACED] = None,
     divided: bool = False,
 ) -> ExplainedGaps:
     """All gaps with their causes.
@@ -125,6 +129,7 @@ def find_causes(
         framework_gap_ns: the longest time between two calls that counts as the framework's own.
         keep_host_side: whether to keep `GapCauses.host_side`, which takes memory.
         carry_over: what step 3 hands on from the slice before.
+        placed: what is known of waits for a CPU; None where nobody asks for these.
         divided: whether these gaps are a slice. Then calls far from them are left out.
     """
     launched = with_launches(gaps, events.ops).with_columns(_launched())
@@ -144,6 +149,7 @@ def find_causes(
     causes = GapCauses(
         gaps=_with_largest_cause(gaps, [of_host, stalls]),
         charges=parts.charges,
+        delays=delays(events, hosts, on_lanes.waiting, placed),
         host_side=HostSide(time=hosts, waiting=on_lanes.waiting) if keep_host_side else None,
     )
     return ExplainedGaps(
@@ -453,6 +459,7 @@ def find_causes_in_slices(
     causes = GapCauses(
         gaps=scratch.joined(part.causes.gaps for part in slices),
         charges=scratch.joined(part.causes.charges for part in slices),
+        delays=scratch.joined(part.causes.delays for part in slices),
         host_side=None,
     )
     in_calls = {
@@ -467,10 +474,12 @@ def _slices(
 ) -> Iterator[ExplainedGaps]:
     """The gaps with their causes, slice by slice."""
     carry_over = AT_THE_START
+    placed = place_stretches(events, framework_gap_ns)
+    explain = partial(
+        find_causes, events, framework_gap_ns=framework_gap_ns, placed=placed, divided=True
+    )
     for rows in scratch.slices(gaps):
-        part = find_causes(
-            events, rows, framework_gap_ns=framework_gap_ns, carry_over=carry_over, divided=True
-        )
+        part = explain(rows, carry_over=carry_over)
         carry_over = part.carry_over
         yield scratch.kept(part)
 

@@ -6,8 +6,8 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.columns import median_ns
-from nsysflow.analysis.frames.intervals import Cover, between, inside, merge, on_axis, overlaps
-from nsysflow.analysis.idle.host_time import CallTime, Span, between_calls
+from nsysflow.analysis.frames.intervals import Cover, between, inside, merge, on_axis
+from nsysflow.analysis.idle.host_time import CallTime, Span, between_calls, cut_host_time
 from nsysflow.analysis.idle.run_ahead import HostSide
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.trace import Trace
@@ -112,9 +112,7 @@ HostStacks = Annotated[pl.DataFrame, HOST_STACKS]
 _PIECE: Final = ["gap", "path", "thread_no", "stack", "cell", "order", "ns"]
 
 _HOLE: Final = 1 << 32
-_SECOND: Final = 1 << 33
-"""In `order`, what nothing stands for comes after all cells of its thread, and the thread of the
-next launch after that of the previous one."""
+"""In `order`, what nothing stands for comes after all cells of its thread."""
 
 
 def host_instants(
@@ -149,56 +147,11 @@ def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
         `gap`, `thread_no`, `stack`, `cell`, `order`, and `start` and `end` on the axis of lanes, in
         order.
     """
-    asked, axis = _threads_asked(events, side.waiting), events.axis
     tiles = cells(events)
-    cut = overlaps(asked.hstack(on_axis(asked, axis, "thread_no")), tiles)
-    stack, cell = (tiles[name][cut["other"]] for name in ("stack", "cell"))
-    start = axis.at(pl.col("lane"), axis.time_ns(pl.col("start")))
-    return cut.select(
-        "gap",
-        "thread_no",
-        stack,
-        cell,
-        (pl.col("order") + pl.lit(cell).cast(pl.Int64).fill_null(_HOLE)).alias("order"),
-        start.alias("start"),
-        (start + pl.col("end") - pl.col("start")).alias("end"),
-    ).sort("start")
-
-
-def _threads_asked(events: Events, waiting: pl.DataFrame) -> pl.DataFrame:
-    """Which thread each gap looks at when: `gap`, `lane`, `thread_no`, `order`, `start_ns`,
-    `end_ns`.
-
-    That is the thread of the launch before, up to the first call of the next launch's thread that
-    ends in the gap, and then this thread.
-    """
-    axis, calls = events.axis, events.calls
-    reached = calls.select(axis.at(pl.col("thread_no"), pl.col("end_ns")).cum_max()).to_series()
-    gap_start = axis.at(waiting["next_no"], waiting["start_ns"])
-    first = calls["start_ns"][reached.search_sorted(gap_start, side="right")]
-    begun = first.alias("begun_ns").to_frame()
-    waiting = waiting.hstack(begun).with_columns(
-        pl.when(pl.col("other_no").is_null())
-        .then("start_ns")
-        .otherwise(pl.col("begun_ns").clip("start_ns", "launched_ns"))
-        .alias("begun_ns")
-    )
-    start, middle, end = pl.col("start_ns"), pl.col("begun_ns"), pl.col("launched_ns")
-    threads = [
-        waiting.select(
-            "gap",
-            "lane",
-            pl.col(thread).alias("thread_no"),
-            pl.lit(order, pl.Int64).alias("order"),
-            begin.alias("start_ns"),
-            stop.alias("end_ns"),
-        )
-        for thread, order, begin, stop in (
-            ("other_no", 0, start, middle),
-            ("next_no", _SECOND, middle, end),
-        )
-    ]
-    return pl.concat(threads).filter(pl.col("end_ns") > pl.col("start_ns"))
+    cut = cut_host_time(events, side.waiting, tiles)
+    stack, cell = (tiles[name][cut["tile"]] for name in ("stack", "cell"))
+    order = cut["order"] + cell.cast(pl.Int64).fill_null(_HOLE)
+    return cut.select("gap", "thread_no", stack, cell, order.alias("order"), "start", "end")
 
 
 def _in_calls(pieces: pl.DataFrame, launch: Span, path_of_call: pl.Series) -> pl.DataFrame:

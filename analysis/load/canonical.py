@@ -25,6 +25,8 @@ from nsysflow.analysis.load.marks import (
     gpu_states,
     graph_range_rows,
     messages,
+    process_cpu,
+    thread_cpu,
     with_auto_domain,
 )
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
@@ -88,6 +90,8 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         frames=stacks.frames,
         gpu_samples=gpu_samples(raw),
         gpu_states=_gpu_states(raw, marks),
+        thread_cpu=thread_cpu(marks.rows()),
+        process_cpu=process_cpu(marks.rows()),
         memory=_memory(raw, process),
         captures=capture_rows(captures),
         flops=flops_rows(captures),

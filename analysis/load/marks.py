@@ -1,5 +1,5 @@
-"""JSON that ranges carry: the marks of captured windows (`nsysflow.steps`), of ranges in graphs and
-of the GPUs' states, and NCCL's messages.
+"""JSON that ranges carry: the marks of captured windows (`nsysflow.steps`), of ranges in graphs, of
+readings of GPUs and CPUs, and NCCL's messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -116,6 +116,40 @@ class TimedGpuStates(msgspec.Struct):
     gpu_states: list[tuple[_TimeNs, GpuState]]
 
 
+_Ns = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
+
+ThreadReading = tuple[_ThreadId, _Ns, _Ns]
+"""Of a thread its id, how long it ran, and how long it waited for a CPU."""
+
+ProcessReading = tuple[_Number, _Ns, _Ns, _Ns | None, _Number | None, _Ns | None]
+"""Of a process what `schema.PROCESS_CPU` has after its id."""
+
+
+class ThreadCpu(msgspec.Struct):
+    """Readings of threads at an instant."""
+
+    thread_cpu: list[ThreadReading]
+
+
+class ProcessCpu(msgspec.Struct):
+    """Readings of a process at an instant."""
+
+    process_cpu: list[ProcessReading]
+
+
+class TimedThreadCpu(msgspec.Struct):
+    """Readings of threads, each with the system's time."""
+
+    thread_cpu: list[tuple[_TimeNs, ThreadReading]]
+
+
+class TimedProcessCpu(msgspec.Struct):
+    """Readings of a process, each with the system's time."""
+
+    process_cpu: list[tuple[_TimeNs, ProcessReading]]
+
+
 class _Mark(msgspec.Struct):
     ours: msgspec.Raw = msgspec.field(name=KEY)
 
@@ -124,6 +158,10 @@ _MARK: Final = msgspec.json.Decoder(_Mark)
 _GRAPH_RANGES: Final = msgspec.json.Decoder(GraphRanges)
 _GPU_STATES: Final = msgspec.json.Decoder(GpuStates)
 _TIMED_GPU_STATES: Final = msgspec.json.Decoder(TimedGpuStates)
+_THREAD_CPU: Final = msgspec.json.Decoder(ThreadCpu)
+_PROCESS_CPU: Final = msgspec.json.Decoder(ProcessCpu)
+_TIMED_THREAD_CPU: Final = msgspec.json.Decoder(TimedThreadCpu)
+_TIMED_PROCESS_CPU: Final = msgspec.json.Decoder(TimedProcessCpu)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -149,19 +187,39 @@ def capture_of_mark(text: str) -> Capture | None:
 
 def graph_ranges_of_mark(text: str) -> GraphRanges | None:
     """The `GraphRanges` in the text of a mark; None if it has none."""
-    mark = decoded_or_none(_MARK, text)
-    return None if mark is None else decoded_or_none(_GRAPH_RANGES, mark.ours)
+    return _of_mark(_GRAPH_RANGES, text)
 
 
 def gpu_states_of_mark(text: str) -> GpuStates | None:
     """The `GpuStates` in the text of a mark; None if it has none."""
+    return _of_mark(_GPU_STATES, text)
+
+
+def thread_cpu_of_mark(text: str) -> ThreadCpu | None:
+    """The `ThreadCpu` in the text of a mark; None if it has none."""
+    return _of_mark(_THREAD_CPU, text)
+
+
+def process_cpu_of_mark(text: str) -> ProcessCpu | None:
+    """The `ProcessCpu` in the text of a mark; None if it has none."""
+    return _of_mark(_PROCESS_CPU, text)
+
+
+def _of_mark(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
     mark = decoded_or_none(_MARK, text)
-    return None if mark is None else decoded_or_none(_GPU_STATES, mark.ours)
+    return None if mark is None else decoded_or_none(decoder, mark.ours)
 
 
 def slim_mark(text: str) -> str | None:
     """A mark with only the parts that we read; None if it is not ours."""
-    mark = capture_of_mark(text) or graph_ranges_of_mark(text) or gpu_states_of_mark(text)
+    kinds = (
+        capture_of_mark,
+        graph_ranges_of_mark,
+        gpu_states_of_mark,
+        thread_cpu_of_mark,
+        process_cpu_of_mark,
+    )
+    mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
 
 
@@ -265,6 +323,49 @@ def _limit(reasons: int | None) -> str | None:
     if reasons is None:
         return None
     return next((name for name, bits in _LIMITS.items() if reasons & bits), "none")
+
+
+def thread_cpu(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """`schema.THREAD_CPU` of all marks (process, time and text of each)."""
+    rows = [
+        (at_ns, process | thread, ran_ns, waited_ns)
+        for process, at_ns, text in marks
+        if process is not None and (read := thread_cpu_of_mark(text)) is not None
+        for thread, ran_ns, waited_ns in read.thread_cpu
+    ]
+    return pl.DataFrame(rows, schema.THREAD_CPU, orient="row")
+
+
+def process_cpu(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """`schema.PROCESS_CPU` of all marks (process, time and text of each)."""
+    rows = [
+        (at_ns, process, *reading)
+        for process, at_ns, text in marks
+        if process is not None and (read := process_cpu_of_mark(text)) is not None
+        for reading in read.process_cpu
+    ]
+    return pl.DataFrame(rows, schema.PROCESS_CPU, orient="row")
+
+
+def timed_thread_cpu(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
+    """`schema.THREAD_CPU` of a process, from the JSON under our key, at times since `base_ns` of
+    the system."""
+    read = None if process is None else decoded_or_none(_TIMED_THREAD_CPU, json)
+    rows = [
+        (at_ns - base_ns, (process or 0) | thread, ran_ns, waited_ns)
+        for at_ns, (thread, ran_ns, waited_ns) in ([] if read is None else read.thread_cpu)
+    ]
+    return pl.DataFrame(rows, schema.THREAD_CPU, orient="row")
+
+
+def timed_process_cpu(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
+    """`schema.PROCESS_CPU` of a process, likewise."""
+    read = None if process is None else decoded_or_none(_TIMED_PROCESS_CPU, json)
+    rows = [
+        (at_ns - base_ns, process, *reading)
+        for at_ns, reading in ([] if read is None else read.process_cpu)
+    ]
+    return pl.DataFrame(rows, schema.PROCESS_CPU, orient="row")
 
 
 NCCL: Final = "NCCL"

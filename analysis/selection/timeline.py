@@ -38,6 +38,7 @@ from nsysflow.analysis.events.waits import WaitPieces, split_waits, without_unwa
 from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.idle.descheduled import place_stretches
 from nsysflow.analysis.idle.gaps import (
     BareGaps,
     GapPlaces,
@@ -176,7 +177,13 @@ class Timeline:
         keep_host_side = has_host_stacks(self.trace)
         if self.scratch is not None and not keep_host_side:
             return find_causes_in_slices(events, gaps, self.scratch, framework_gap_ns=reach_ns)
-        return find_causes(events, gaps, framework_gap_ns=reach_ns, keep_host_side=keep_host_side)
+        return find_causes(
+            events,
+            gaps,
+            framework_gap_ns=reach_ns,
+            keep_host_side=keep_host_side,
+            placed=place_stretches(events, reach_ns),
+        )
 
     @computed_once
     def open_ranges(self) -> OpenRanges:

@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.events import Events
-from nsysflow.analysis.frames.columns import percent, repeated, whole_ns
+from nsysflow.analysis.frames.columns import percent, repeated, scatter_table, whole_ns
 from nsysflow.analysis.idle.run_ahead import Gaps
 from nsysflow.analysis.phases.attribution import Attribution
 from nsysflow.analysis.phases.names import NOT_RECORDED
@@ -95,6 +95,12 @@ GAPS: Final = TableSchema(
         Column("prev_op", pl.String(), "the operation that ended at its start"),
         Column("next_op", pl.String(), "the operation that started at its end"),
         *CAUSE_COLUMNS,
+        Column(
+            "descheduled_ns",
+            pl.Int64(),
+            "of `host_ns`, how long the thread that launches waited for a CPU; empty where nothing "
+            "is known of its waits",
+        ),
     ],
 )
 
@@ -190,7 +196,24 @@ def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
         ops["short_name"][gaps["prev_op"]].cast(pl.String).alias("prev_op"),
         ops["short_name"][gaps["next_op"]].cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
+        descheduled(view, gaps),
     )
+
+
+def descheduled(view: View, gaps: Gaps) -> pl.Series:
+    """Per gap of the view `descheduled_ns`, how much of its host code is a wait for a CPU (spec
+    §29.4); null where that is not known."""
+    by_gap = descheduled_by_thread(view, gaps).group_by("row").agg(pl.col("descheduled_ns").sum())
+    found = scatter_table(len(gaps), by_gap["row"], by_gap["descheduled_ns"])
+    return found.alias("descheduled_ns")
+
+
+def descheduled_by_thread(view: View, gaps: Gaps) -> pl.DataFrame:
+    """`row` (in `gaps`), `thread_no`, `descheduled_ns`: the same for each thread."""
+    of_rows = gaps.select("gap", "host_ns").with_row_index("row")
+    rows = of_rows.join(view.timeline.gap_causes.delays, on="gap")
+    left = (pl.col("delayed_ns").cast(pl.Int128) * pl.col("host_ns")).floordiv(pl.col("code_ns"))
+    return rows.select("row", "thread_no", left.cast(pl.Int64).alias("descheduled_ns"))
 
 
 def _numbers(view: View, gaps: Gaps) -> pl.Series:

@@ -166,6 +166,9 @@ class TablesOfSamples(TableHolder):
         "tables.clocks",
         "per step, the GPU's clock, power and temperature, and what kept the clock down",
     )
+    cpu = TableProperty(
+        "tables.cpu", "per launching thread, how long it waited for a CPU, and who used the CPUs"
+    )
     memory = TableProperty(
         "tables.memory", "per process, GPU and phase, the memory that it has, and where it has most"
     )

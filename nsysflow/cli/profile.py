@@ -131,11 +131,11 @@ class _ProfileCommand(Command):
     " allocates, for the tables operators and memory.",
 )
 @option(
-    "--no-clocks",
+    "--no-readings",
     section=_RECORD,
     is_flag=True,
-    help="Do not sample clocks, power and temperature of the GPUs, which PyTorch programs do ten"
-    " times a second.",
+    help="Do not read clocks, power and temperature of the GPUs, nor how long the launching thread"
+    " waits for a CPU.",
 )
 @option(
     "--graph-trace",

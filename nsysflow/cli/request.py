@@ -36,7 +36,7 @@ class ProfileOptions:
         osrt: trace the operating system too.
         no_annotate: give a PyTorch program no steps and phases.
         shapes: record the shapes of operators and their memory.
-        no_clocks: do not sample clocks, power and temperature.
+        no_readings: read neither clocks, power and temperature nor waits for a CPU.
         dry_run: print the commands and run nothing.
         no_analyze: stop when the report is written.
         force: replace an earlier run.
@@ -58,7 +58,7 @@ class ProfileOptions:
     osrt: bool
     no_annotate: bool
     shapes: bool
-    no_clocks: bool
+    no_readings: bool
     window: Window | None
     record_all: bool
     plain_run: bool | None
@@ -130,7 +130,7 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         sample_python=typed.sample_python if on_gpu else 0,
         gpu_metrics=typed.gpu_metrics and on_gpu,
         shapes=typed.shapes,
-        clocks=not typed.no_clocks,
+        readings=not typed.no_readings,
         processes=nproc,
         nsys=typed.nsys,
         nsys_args=typed.nsys_args,

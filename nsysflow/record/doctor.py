@@ -59,6 +59,7 @@ def checks_of(machine: Machine) -> Iterator[Check]:
     if not machine.gpus.problem:
         yield _gpu_metrics(machine)
         yield _clocks(machine)
+    yield _cpus(machine)
     yield _disk(machine)
     yield from _costs(machine.costs)
 
@@ -270,6 +271,20 @@ def _clocks(machine: Machine) -> Check:
     advice = "Without them, see whether steps get slower while this prints a lower clock"
     query = "--query-gpu=clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active"
     return _note("clocks", seen, advice, f"nvidia-smi {query} --format=csv -l 1")
+
+
+def _cpus(machine: Machine) -> Check:
+    """Whether waits for a CPU are counted, and what limits this process."""
+    may_use = "" if machine.cpus is None else f"this process may use {machine.cpus} CPUs, "
+    if not machine.counts_waits:
+        seen = f"{may_use}and this kernel does not count how long threads wait for one"
+        advice = "Without that, see whether a CPU is free while the program runs"
+        return _note("cpus", seen, advice, "top -1")
+    if machine.cpu_limit is not None and machine.cpu_limit < (machine.cpus or 0):
+        seen = f"{may_use}and its control group {machine.cpu_limit:g}: the rest is held up"
+        advice = "Raise the limit of the container, or let no more threads run"
+        return _note("cpus", seen, advice, f"export OMP_NUM_THREADS={int(machine.cpu_limit) or 1}")
+    return _ok("cpus", f"{may_use}and the kernel counts how long threads wait for one")
 
 
 def _disk(machine: Machine) -> Check:

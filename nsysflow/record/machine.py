@@ -1,5 +1,6 @@
 """What is on this machine: its GPUs and their driver, its packages, nsys, torchrun."""
 
+import os
 import platform
 import re
 import shutil
@@ -16,6 +17,7 @@ from nsysflow.nsys.installations import Places, find_nsys, home
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial, importer_problem, may_sample, try_nsys
 from nsysflow.runs.costs import Costs, kept_costs
+from nsysflow.runtime.cpu import limit_here, thread_reading
 from nsysflow.runtime.gpu_states import readings_here
 
 
@@ -105,6 +107,9 @@ class Machine:
         capabilities: the numbers of this process's capabilities.
         readings: what NVML says of the first GPU's clocks, power and temperature, by name; None if
             it does not answer.
+        cpus: how many CPUs this process may use; None where the system does not say.
+        cpu_limit: the limit of its control group, in CPUs; None without one.
+        counts_waits: whether the kernel counts how long threads wait for a CPU.
         admin_only: whether only administrators may read GPU counters; None if unknown.
         temp: the folder for temporary files, where nsys writes what it records.
         temp_free_bytes: the free space there.
@@ -126,6 +131,9 @@ class Machine:
     paranoid: int | None = None
     capabilities: frozenset[int] = frozenset()
     readings: dict[str, int | None] | None = None
+    cpus: int | None = None
+    cpu_limit: float | None = None
+    counts_waits: bool = False
     admin_only: bool | None = None
     temp: Path
     temp_free_bytes: int
@@ -147,6 +155,7 @@ def look_at_machine() -> Machine:
         importer = importer_problem(nsys)
         trial = try_nsys(nsys) if importer is None else None
     temp = Path(gettempdir())
+    limit = limit_here()
     return Machine(
         python=platform.python_version(),
         nsysflow=nsysflow.__version__,
@@ -160,6 +169,9 @@ def look_at_machine() -> Machine:
         paranoid=_paranoid(_PARANOID),
         capabilities=_capabilities(_STATUS),
         readings=readings_here(),
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        cpu_limit=None if limit is None else limit / 1000,
+        counts_waits=thread_reading() is not None,
         admin_only=_admin_only(_DRIVER_OPTIONS),
         temp=temp,
         temp_free_bytes=shutil.disk_usage(temp).free,

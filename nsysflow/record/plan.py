@@ -229,8 +229,8 @@ def _environment(request: Request, folder: Path, collector: Collector) -> dict[s
     if request.window:
         variables[protocol.CAPTURE] = str(request.window)
         variables[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
-    if request.clocks and request.on == "cuda":
-        variables[protocol.CLOCKS] = "1"
+    if request.readings:
+        variables[protocol.READINGS] = "1"
     return variables | _annotating(request)
 
 

@@ -45,7 +45,8 @@ class Request:
             which `sampling.with_sampling` fills in.
         gpu_metrics: sample the GPU's counters.
         shapes: record the shapes of operators and the memory that PyTorch allocates.
-        clocks: sample clocks, power and temperature of the GPUs in each process that uses them.
+        readings: read in each process clocks, power and temperature of its GPUs, and how long the
+            launching thread waits for a CPU.
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found automatically when None.
         nsys_args: passed to `nsys profile` unchanged.
@@ -73,7 +74,7 @@ class Request:
     sample_python: int | None = None
     gpu_metrics: bool = False
     shapes: bool = False
-    clocks: bool = True
+    readings: bool = True
     processes: int | None = None
     nsys: Path | None = None
     nsys_args: tuple[str, ...] = ()

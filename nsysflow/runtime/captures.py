@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nsysflow.runtime.gpu_states import SAMPLER, mark_of
+from nsysflow.runtime.cpu import READER
+from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.process import scratch_file
 from nsysflow.runtime.protocol import (
     DOMAIN,
@@ -34,10 +35,14 @@ from nsysflow.runtime.protocol import (
 from nsysflow.runtime.regions import list_noted, mark, warn_nothing_recorded
 
 if TYPE_CHECKING:
+    from nsysflow.runtime.cpu import Values
     from nsysflow.runtime.gpu_states import State
 
 WindowMark = dict[str, Any]
 """What the report says about its window: `capture`, `unprofiled_step_ns`, perhaps `flops`."""
+
+_COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
+"""Made once: `json.dumps` makes one each time, which takes 8 us."""
 
 _INSTEAD: Final = "Switch it off for this run, or let nsys record:\n  --collector nsys\n"
 
@@ -79,7 +84,16 @@ def synchronize() -> None:
 
 def mark_states(states: Sequence[State]) -> None:
     """Record a mark with the states of GPUs."""
-    mark(mark_of(states))
+    _mark_readings("gpu_states", states)
+
+
+def mark_reading(key: str, values: Values) -> None:
+    """Record a mark with a reading of CPUs."""
+    _mark_readings(key, [values])
+
+
+def _mark_readings(key: str, readings: Sequence[Sequence[int | None]]) -> None:
+    mark(_COMPACT.encode({KEY: {key: readings}}))
 
 
 class CudaProfilerCapture:
@@ -97,9 +111,11 @@ class CudaProfilerCapture:
             mark(json.dumps({KEY: about}))
         list_noted(mark)
         SAMPLER.begin(mark_states)
+        READER.begin(mark_reading)
 
     def stop(self) -> None:
         SAMPLER.end(mark_states)
+        READER.end(mark_reading)
         torch = _torch_on_gpu()
         if torch is None:
             return
@@ -119,8 +135,10 @@ class NvtxRangeCapture:
         self._nvtx.push_range(OPENING_RANGE, domain=DOMAIN)
         if about is not None:
             mark(json.dumps({KEY: about}))
+        READER.begin(mark_reading)
 
     def stop(self) -> None:
+        READER.end(mark_reading)
         self._nvtx.pop_range(domain=DOMAIN)
 
 
@@ -136,7 +154,7 @@ class KinetoCapture:
         self._profiler = profiler
         self._profile: Any = None
         self._about: WindowMark = {}
-        self._states: list[tuple[int, State]] = []
+        self._readings: dict[str, list[tuple[int, Sequence[int | None]]]] = {}
 
     def start(self, about: WindowMark | None) -> None:
         torch = import_module("torch")
@@ -161,22 +179,27 @@ class KinetoCapture:
             self._about = about
             self._profile.add_metadata_json(KEY, json.dumps(about))
         SAMPLER.begin(self._keep_states)
+        READER.begin(self._keep)
 
     def _keep_states(self, states: Sequence[State]) -> None:
-        """Keep the states of GPUs, each with the time of the system's clock, which Kineto's is."""
-        now_ns = time.time_ns()
-        self._states += [(now_ns, state) for state in states]
+        for state in states:
+            self._keep("gpu_states", state)
+
+    def _keep(self, key: str, values: Sequence[int | None]) -> None:
+        """Keep a reading with the time of the system's clock, which Kineto's is."""
+        self._readings.setdefault(key, []).append((time.time_ns(), values))
 
     def stop(self) -> None:
         if self._profile is None:
             return
         SAMPLER.end(self._keep_states)
+        READER.end(self._keep)
         try:
             synchronize()
         finally:
             if self._still_records():
-                if self._states:
-                    about = {**self._about, "gpu_states": self._states}
+                if self._readings:
+                    about = {**self._about, **self._readings}
                     self._profile.add_metadata_json(KEY, json.dumps(about))
                 self._profile.stop()
                 self._export()

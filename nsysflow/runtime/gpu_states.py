@@ -8,7 +8,6 @@ runs on in any case.
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
 from nsysflow.runtime.process import THIS_PROCESS, is_loader_worker
-from nsysflow.runtime.protocol import CLOCKS, KEY
+from nsysflow.runtime.protocol import READINGS
 
 PERIOD_S: Final = 0.1
 
@@ -32,7 +31,7 @@ _FORK_WAITS_S: Final = 1.0
 _SM, _MEMORY, _ON_DIE = 1, 2, 0
 """NVML's numbers of the two clocks, and of the sensor of the temperature."""
 
-_READINGS: Final[Mapping[str, tuple[str, tuple[int, ...], type[ctypes._SimpleCData[int]]]]] = {
+_FUNCTIONS: Final[Mapping[str, tuple[str, tuple[int, ...], type[ctypes._SimpleCData[int]]]]] = {
     "SM clock": ("nvmlDeviceGetClockInfo", (_SM,), ctypes.c_uint),
     "memory clock": ("nvmlDeviceGetClockInfo", (_MEMORY,), ctypes.c_uint),
     "power": ("nvmlDeviceGetPowerUsage", (), ctypes.c_uint),
@@ -89,7 +88,7 @@ class Nvml:
 
     def readings(self, gpu: ctypes.c_void_p) -> dict[str, int | None]:
         """The readings of a GPU now, by name."""
-        return {name: self._read(gpu, *reading) for name, reading in _READINGS.items()}
+        return {name: self._read(gpu, *reading) for name, reading in _FUNCTIONS.items()}
 
     def state(self, gpu: ctypes.c_void_p) -> State:
         """The readings of a GPU now."""
@@ -134,7 +133,7 @@ class Sampler:
 
         A forked process has none of its parent's threads, and gets its own.
         """
-        if CLOCKS not in os.environ or self._pid == os.getpid() or is_loader_worker():
+        if READINGS not in os.environ or self._pid == os.getpid() or is_loader_worker():
             return
         if self._pid is None:
             os.register_at_fork(
@@ -206,11 +205,6 @@ def _used_gpus() -> Iterator[tuple[int, str]]:
             uuid = getattr(torch.cuda.get_device_properties(number), "uuid", None)
             if uuid is not None:
                 yield number, f"GPU-{uuid}"
-
-
-def mark_of(states: Sequence[State]) -> str:
-    """The text of the mark that holds these states."""
-    return json.dumps({KEY: {"gpu_states": states}}, separators=(",", ":"))
 
 
 SAMPLER: Final = Sampler()

@@ -29,8 +29,9 @@ STACKS: Final = "NSYSFLOW_STACKS"
 SHAPES: Final = "NSYSFLOW_SHAPES"
 """Set when torch.profiler is to record the shapes of operators, and the memory they allocate."""
 
-CLOCKS: Final = "NSYSFLOW_CLOCKS"
-"""Set when clocks, power and temperature of the GPUs are to be sampled."""
+READINGS: Final = "NSYSFLOW_READINGS"
+"""Set when clocks, power and temperature of the GPUs are to be sampled, and how long the launching
+thread waits for a CPU."""
 
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"

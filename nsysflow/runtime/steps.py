@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from nsysflow.runtime import protocol
 from nsysflow.runtime.bound import note_step
 from nsysflow.runtime.captures import ProfilerCapture, WindowMark, new_capture, synchronize
+from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.process import (
     THIS_PROCESS,
@@ -51,6 +52,7 @@ def open_window(collector: Collector, about: WindowMark | None) -> None:
 def count_step() -> None:
     """Count a step that has its batch and begins."""
     note_step()
+    READER.at_step()
     with _LOCK:
         THIS_PROCESS.steps += 1
         if _running is not None:

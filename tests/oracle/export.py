@@ -150,6 +150,8 @@ def read_export(path: Path) -> PlainTrace:
             ),
             gpu_samples=tuple(_gpu_samples(export)),
             gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
+            thread_cpu=tuple(_thread_cpu(export)),
+            process_cpu=tuple(_process_cpu(export)),
             memory=tuple(_memory(export)),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
@@ -305,6 +307,20 @@ def _sampled_clocks(export: _Export) -> Iterator[model.GpuState]:
         if (row["typeId"], row["metricId"]) in clocks:
             mhz = row["value"] / 1e6 if row["value"] > 100_000 else row["value"]
             yield model.GpuState(row["timestamp"], row["typeId"] % 256, floor(mhz + 0.5))
+
+
+def _thread_cpu(export: _Export) -> Iterator[model.ThreadCpu]:
+    """§29.1: readings of threads that marks of ours hold."""
+    for process, at_ns, about in _marks(export):
+        for tid, ran_ns, waited_ns in about.get("thread_cpu", []):
+            yield model.ThreadCpu(at_ns, process | tid, ran_ns, waited_ns)
+
+
+def _process_cpu(export: _Export) -> Iterator[model.ProcessCpu]:
+    """§29.1: readings of processes that marks of ours hold."""
+    for process, at_ns, about in _marks(export):
+        for values in about.get("process_cpu", []):
+            yield model.ProcessCpu(at_ns, process, *values)
 
 
 def _marked_states(export: _Export) -> Iterator[model.GpuState]:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from fractions import Fraction
 
 from tests.oracle.accounting import length
+from tests.oracle.cpu import descheduled
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.idle_places import (
     NOT_RECORDED,
@@ -95,6 +96,7 @@ def gaps(report: Report) -> list[Row]:
                     "prev_op": report.ops[gap.prev_op].short_name,
                     "next_op": report.ops[gap.next_op].short_name,
                     **{f"{cause}_ns": gap.causes[cause] for cause in CAUSES},
+                    "descheduled_ns": descheduled(report, gap),
                 }
             )
     return rows

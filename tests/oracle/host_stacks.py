@@ -95,7 +95,7 @@ class HostStacks:
         launch = report.calls.launch[gap.next_op]
         assert launch is not None
         of_next = report.calls.calls[launch].thread
-        of_previous, change_ns = self._before(gap, launch)
+        of_previous, change_ns = self.before(gap, launch)
         host = gap.host_place.path if gap.starts_before_launch else report.place(launch).path
         for cause, call, begin, end in gap.instants:
             spot = host if call is None else report.place(call).path
@@ -106,7 +106,7 @@ class HostStacks:
                     found[cause, spot][part] += ns
         return found
 
-    def _before(self, gap: Gap, launch: int) -> tuple[int, int]:
+    def before(self, gap: Gap, launch: int) -> tuple[int, int]:
         """§17.4: the thread of `P`, and until when its samples count."""
         calls = self.report.calls.calls
         previous = self.report.calls.launch[gap.prev_op]

@@ -177,6 +177,30 @@ class GpuSample:
 
 
 @dataclass(frozen=True)
+class ThreadCpu:
+    """§29.1: what the kernel counted of a thread at an instant."""
+
+    time_ns: int
+    thread: int
+    ran_ns: int
+    waited_ns: int
+
+
+@dataclass(frozen=True)
+class ProcessCpu:
+    """§29.1: how a process used its CPUs up to an instant."""
+
+    time_ns: int
+    process: int
+    cores: int
+    used_ns: int
+    started_ns: int
+    busy_ns: int | None = None
+    limit_millicores: int | None = None
+    throttled_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class GpuState:
     """§25.1: what was read of one GPU at one instant."""
 
@@ -301,6 +325,8 @@ class PlainTrace:
     running: tuple[Running, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
     gpu_states: tuple[GpuState, ...] = ()
+    thread_cpu: tuple[ThreadCpu, ...] = ()
+    process_cpu: tuple[ProcessCpu, ...] = ()
     memory: tuple[MemoryChange, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
@@ -330,6 +356,8 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "diagnostics": (Diagnostic, schema.DIAGNOSTICS),
     "gpu_samples": (GpuSample, schema.GPU_SAMPLES),
     "gpu_states": (GpuState, schema.GPU_STATES),
+    "thread_cpu": (ThreadCpu, schema.THREAD_CPU),
+    "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
     "memory": (MemoryChange, schema.MEMORY),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),

@@ -443,6 +443,37 @@ def _gpu_states(draw: Callable[..., Any]) -> list[model.GpuState]:
     return found
 
 
+@st.composite
+def _thread_cpu(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.ThreadCpu]:
+    """Readings of launching threads: some at one instant, some before the recording, some of
+    counters that fell, some that waited for longer than passed."""
+    found = []
+    for pid in pids:
+        for which in draw(st.sampled_from(((), (0,), (0, 1)))):
+            at_ns, ran, waited = draw(st.sampled_from((-50_000, 0, 7))), 500, 40
+            times = st.sampled_from((0, 1, 900, 40_000, 300_000))
+            grows = st.sampled_from((0, 3, 800, 20_000, 400_000, -500))
+            for pause_ns, more, longer in draw(
+                st.lists(st.tuples(times, grows, grows), max_size=7)
+            ):
+                at_ns, ran, waited = at_ns + pause_ns, max(ran + more, 0), max(waited + longer, 0)
+                found.append(model.ThreadCpu(at_ns, _place(pid, which)[1], ran, waited))
+    return found
+
+
+@st.composite
+def _process_cpu(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.ProcessCpu]:
+    """Readings of processes, some without the last three, some of one instant."""
+    counters = st.sampled_from((0, 1_000, 250_000, 2_000_000))
+    known = st.one_of(st.none(), counters)
+    reading = st.tuples(
+        *(st.sampled_from((0, 0, 1_000_000)), st.sampled_from(pids), st.sampled_from((1, 4))),
+        *(counters, counters, known, st.sampled_from((None, 2_500)), known),
+    )
+    rows = draw(st.lists(reading, max_size=4))
+    return [model.ProcessCpu(at_ns, pid << 24, *values) for at_ns, pid, *values in rows]
+
+
 def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[model.Message, ...]]:
     """The messages of some of NCCL's ranges."""
     nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
@@ -501,6 +532,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     running = draw(_running(calls)) if draw(st.integers(0, 3)) == 3 else []
     gpu_samples = draw(_gpu_samples())
     gpu_states = draw(_gpu_states())
+    thread_cpu, process_cpu = draw(_thread_cpu(pids)), draw(_process_cpu(pids))
     captured = draw(st.sampled_from(((), (), pids[:1], pids)))
     named = draw(st.integers(0, 4))
     threads = [
@@ -530,6 +562,8 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         running=tuple(running),
         gpu_samples=tuple(gpu_samples),
         gpu_states=tuple(gpu_states),
+        thread_cpu=tuple(thread_cpu),
+        process_cpu=tuple(process_cpu),
         captures=tuple(model.Capture(pid << 24, "3:2:5", 4_500_000) for pid in captured),
         messages=draw(_messages(host.ranges)),
         flops=tuple(

@@ -6,6 +6,7 @@ from tests.oracle.account_table import accounting
 from tests.oracle.clocks import clocks
 from tests.oracle.comm import comm
 from tests.oracle.copies import copies, syncs
+from tests.oracle.cpu import cpu
 from tests.oracle.gap_tables import gap_histogram, gap_summary, gaps
 from tests.oracle.gpu_metrics import gpu_metrics
 from tests.oracle.host_stacks import host_stacks, idle_stacks
@@ -26,7 +27,7 @@ from tests.oracle.waited import waited
 MADE: tuple[Callable[[Report], list[Row]], ...] = (
     *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks),
     *(syncs, launches, starved, kernels, operators, copies, comm, steps, run, serving),
-    *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, memory, kept_memory, mfu),
+    *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, cpu, memory, kept_memory, mfu),
 )
 TABLES = {made.__name__: made for made in MADE}
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""

@@ -74,7 +74,7 @@ def test_nsys_gets_what_was_asked_for(asked: dict[str, Any], given: list[str]) -
 
 def test_a_run_is_described_in_the_programs_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/mine")
-    everywhere = {protocol.RUN_FOLDER: str(RUN), protocol.CLOCKS: "1"}
+    everywhere = {protocol.RUN_FOLDER: str(RUN), protocol.READINGS: "1"}
     of_nsys = {protocol.COLLECTOR: "nsys", **everywhere}
     of_kineto = {protocol.COLLECTOR: "kineto", **everywhere}
     default = {protocol.CAPTURE: str(WINDOW_DEFAULT)}
@@ -83,9 +83,8 @@ def test_a_run_is_described_in_the_programs_environment(monkeypatch: pytest.Monk
     assert plan().environment == of_nsys
     assert plan(window=WINDOW).environment == of_nsys | opened
     on_cpu = plan(window=WINDOW, on="cpu", trace=("nvtx",)).environment
-    assert {**on_cpu, protocol.CLOCKS: "1"} == of_nsys | opened | {protocol.OPENER: "nvtx"}
-    for without in (on_cpu, plan(clocks=False).environment):
-        assert protocol.CLOCKS not in without
+    assert on_cpu == of_nsys | opened | {protocol.OPENER: "nvtx"}
+    assert protocol.READINGS not in plan(readings=False).environment
     for asked, more in (
         ({}, {}),
         ({"annotate": True}, annotated),

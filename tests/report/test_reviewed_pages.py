@@ -133,6 +133,24 @@ def clocked(step: int, mhz: int) -> dict[str, Any]:
     return {"process": 1, "device": 0, "step": step, **times, **limit, **readings}
 
 
+QUEUED: Final = {
+    "process": 1,
+    "thread": 1,
+    "start_ns": 0,
+    "end_ns": 90 * MS,
+    "ran_ns": 40 * MS,
+    "waited_ns": 30 * MS,
+    "waited_pct": 33.3,
+    "descheduled_ns": 12 * MS,
+    "cores": 8,
+    "used_cores": 3.87,
+    "started_cores": 0.05,
+    "others_cores": 0.2,
+    "limit_cores": 4.0,
+    "throttled_ns": 310 * MS,
+}
+"""A thread that a limit holds up."""
+
 HELD: Final = {
     "phase": "",
     "peak_bytes": 61_200_000_000,
@@ -165,6 +183,7 @@ def everything() -> Results:
         comm=[COMM, {**COMM, "device": 1, "bytes": 64_000_000}],
         operators=[PRODUCT, NORM],
         clocks=[clocked(step, mhz) for step, mhz in enumerate([1980] * 4 + [1530] * 4)],
+        cpu=[QUEUED],
         memory=[HELD, {**HELD, "phase": "step"}, HELD_BY_LOSS],
         kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],

@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.rules.communication import (
 )
 from nsysflow.analysis.findings.rules.compilation import code_loading, recompile
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
+from nsysflow.analysis.findings.rules.cpu import cpu_wait
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
@@ -85,6 +86,7 @@ RULES: Final[tuple[Rule, ...]] = (
     dependency_wait,
     profiler_overhead,
     clock_drop,
+    cpu_wait,
     *GPU_RULES,
 )
 """All rules. Their order only decides between findings that save the same."""

@@ -1,5 +1,5 @@
-"""Counters in a torch.profiler trace, and the GPUs' states that `nsysflow profile` wrote beside its
-events.
+"""Counters in a torch.profiler trace, and the readings of GPUs and CPUs that `nsysflow profile`
+wrote beside its events.
 
 Kineto samples hardware counters with CUPTI (`CUPTI_PM_SAMPLING_METRICS`, 2026): each value is an
 event of phase `C`, named as CUPTI names the metric, in a process `GPU 0 Counters`. Of these the
@@ -8,7 +8,7 @@ clocks are read. It writes neither power nor temperature.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import polars as pl
@@ -21,7 +21,12 @@ from nsysflow.analysis.load.kineto.document import (
     time_ns,
     unquoted,
 )
-from nsysflow.analysis.load.marks import decoded_or_none, timed_gpu_states
+from nsysflow.analysis.load.marks import (
+    decoded_or_none,
+    timed_gpu_states,
+    timed_process_cpu,
+    timed_thread_cpu,
+)
 
 _CLOCKS: Final = {
     "sm_clock_mhz": re.compile(r"(?:gpc|sm)__cycles_elapsed\.(?:avg|max)\.per_second"),
@@ -33,7 +38,7 @@ _PROCESS: Final = re.compile(r"GPU (\d{1,5}) Counters")
 _MOST_HZ: Final = 1 << 36
 
 _VALUES: Final = msgspec.json.Decoder(dict[str, float])
-_BASE: Final = msgspec.json.Decoder(int)
+_BASE: Final = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)])
 
 
 def gpu_states(document: Document) -> pl.DataFrame:
@@ -42,7 +47,7 @@ def gpu_states(document: Document) -> pl.DataFrame:
     Raises:
         OddEvent: a counter has no usable time.
     """
-    ours = timed_gpu_states(document.ours, decoded_or_none(_BASE, document.base_ns) or 0)
+    ours = timed_gpu_states(document.ours, _base_ns(document))
     rows = [
         _row(event, column, device, hz)
         for event in _counters(document)
@@ -51,6 +56,20 @@ def gpu_states(document: Document) -> pl.DataFrame:
         and (hz := _value(event)) is not None
     ]
     return pl.concat([ours, frame_of(rows, schema.GPU_STATES)])
+
+
+def cpu_readings(document: Document, process: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`schema.THREAD_CPU` and `schema.PROCESS_CPU` of the trace's process."""
+    base_ns = _base_ns(document)
+    return (
+        timed_thread_cpu(document.ours, base_ns, process),
+        timed_process_cpu(document.ours, base_ns, process),
+    )
+
+
+def _base_ns(document: Document) -> int:
+    """The system's time at the trace's 0."""
+    return decoded_or_none(_BASE, document.base_ns) or 0
 
 
 def unread_counters(document: Document) -> Sequence[str]:

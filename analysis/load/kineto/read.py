@@ -31,7 +31,7 @@ from nsysflow.analysis.load.kineto.columns import (
     threads_of,
     words,
 )
-from nsysflow.analysis.load.kineto.counters import gpu_states, unread_counters
+from nsysflow.analysis.load.kineto.counters import cpu_readings, gpu_states, unread_counters
 from nsysflow.analysis.load.kineto.document import (
     Args,
     Document,
@@ -199,6 +199,7 @@ def trace_of_events(
     named = pl.concat([rows["captured_as"] for rows in (kernels, copies, memsets)])
     graph_nodes, graph_ranges = graph_annotations(ops, named)
     capture = capture_in(document.ours)
+    of_threads, of_process = cpu_readings(document, process)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
         report=report,
@@ -220,6 +221,8 @@ def trace_of_events(
         running=stretches,
         frames=frames,
         gpu_states=gpu_states(document),
+        thread_cpu=of_threads,
+        process_cpu=of_process,
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",

@@ -36,6 +36,8 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "flops": schema.FLOPS,
     "gpu_samples": schema.GPU_SAMPLES,
     "gpu_states": schema.GPU_STATES,
+    "thread_cpu": schema.THREAD_CPU,
+    "process_cpu": schema.PROCESS_CPU,
     "memory": schema.MEMORY,
     "operators": schema.OPERATORS,
     "operator_shapes": schema.OPERATOR_SHAPES,

@@ -12,6 +12,7 @@ from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.blocks.clocks import CLOCKS
+from nsysflow.report.blocks.cpu import CPU
 from nsysflow.report.blocks.memory import MEMORY
 from nsysflow.report.fields import (
     BlockDeclaration,
@@ -481,6 +482,7 @@ _BLOCKS: Final = (
         hides_empty=True,
     ),
     CLOCKS,
+    CPU,
     *MEMORY,
     BlockDeclaration(
         table="integrity",

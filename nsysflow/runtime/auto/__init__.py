@@ -6,6 +6,7 @@ change no argument, result or exception, and step aside while torch compiles, ex
 
 from __future__ import annotations
 
+import atexit
 import os
 from types import ModuleType
 
@@ -21,7 +22,8 @@ from nsysflow.runtime.auto.modules import (
 )
 from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
-from nsysflow.runtime.captures import mark_states
+from nsysflow.runtime.captures import mark_reading, mark_states
+from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.protocol import CAPTURE, PLAIN
 
@@ -50,15 +52,17 @@ def annotate(torch: ModuleType) -> None:
         ranges = Ranges(torch, protocol.COLLECTOR_HERE)
         for annotate_part in _PARTS:
             annotate_part(torch, ranges)
-        _sample_gpus()
+        _begin_readings()
 
 
-def _sample_gpus() -> None:
-    """Sample the GPUs from now on, or get ready for it where only a window is recorded."""
+def _begin_readings() -> None:
+    """Sample GPUs and CPUs from now on, or get ready for it where only a window is recorded."""
     if CAPTURE in os.environ or protocol.COLLECTOR_HERE == "kineto":
         SAMPLER.prepare()
     else:
         SAMPLER.begin(mark_states)
+        READER.begin(mark_reading)
+        atexit.register(READER.end, mark_reading)
 
 
 def _count_steps(torch: ModuleType) -> None:

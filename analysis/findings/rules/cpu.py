@@ -1,0 +1,125 @@
+"""`cpu-wait`: the launching thread could run and has no CPU, while the GPU waits for it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.tables.gaps import descheduled
+from nsysflow.base.units import duration, percent
+
+LEAST_PCT: Final = 2
+"""Of a step. Less comes and goes with what else a machine does now and then: without a neighbour,
+threads waited 0.004 % of the time (2 CPUs, 2026-11-27)."""
+
+FULL: Final = 0.9
+"""CPUs that are busy for so much of the time have none free when a thread wakes up."""
+
+THROTTLED: Final = 0.01
+"""A limit that holds a process up for less of the time is not why its thread waits."""
+
+OTHERS: Final = 0.1
+"""Others that use so much of the CPUs do not just tick."""
+
+
+@dataclass(frozen=True)
+class _Reason:
+    """Why the thread has no CPU: how the title ends, and what helps."""
+
+    title: str
+    change: tuple[str, ...]
+
+
+_THREADS: Final = (
+    "let fewer threads run: OMP_NUM_THREADS and torch.set_num_threads below the number of CPUs,"
+    " fewer DataLoader workers"
+)
+
+LIMIT: Final = _Reason(
+    "the CPU limit of its container holds it up",
+    ("raise the limit, or take it away: --cpus of docker, resources.limits.cpu of a pod", _THREADS),
+)
+TOO_FEW: Final = _Reason(
+    "its own program takes all CPUs",
+    (_THREADS, "give it more CPUs: --cpus-per-task of Slurm, taskset, a larger machine"),
+)
+NEIGHBOUR: Final = _Reason(
+    "others take the CPUs",
+    (
+        "see who: top; other ranks on the same CPUs count, each with its threads",
+        "give each process CPUs of its own: taskset, numactl --physcpubind, --cpu-bind of Slurm",
+    ),
+)
+UNKNOWN: Final = _Reason(
+    "the CPUs are not all busy",
+    (
+        "see whether its threads are bound to one CPU: taskset -acp PID, and who shares it: top -1",
+        "bind the launching thread to a CPU of its own: os.sched_setaffinity(0, {CPU})",
+    ),
+)
+
+
+def cpu_wait(subject: JudgedReport) -> Iterator[Finding]:
+    """The wait for a CPU in idle time of the judged part, of the process with most of it."""
+    gaps = subject.view.gaps
+    rows = gaps.select(
+        os_pid(pl.col("process")).alias("process"),
+        subject.timeline.events.ops["device"][gaps["next_op"]].alias("device"),
+        "start_ns",
+        descheduled(subject.view, gaps),
+    ).filter(pl.col("descheduled_ns") > 0)
+    threads = subject.tables.cpu.drop_nulls("descheduled_ns")
+    size_ns = subject.worst_ns(rows, "descheduled_ns")
+    if rows.is_empty() or 100 * size_ns < LEAST_PCT * subject.step_ns:
+        return
+    thread = threads.sort("descheduled_ns", descending=True, maintain_order=True).row(0, named=True)
+    reason = _reason(thread)
+    yield Finding(
+        rule="cpu-wait",
+        title=f"the launching thread waits for a CPU: {reason.title}",
+        change=reason.change,
+        evidence=(
+            f"the GPU waits {subject.spent(size_ns)} for a thread that could run and has no CPU",
+            f"that thread waited {percent(thread['waited_pct'])} of the recording,"
+            f" {duration(thread['waited_ns'])}",
+            *_used(thread),
+        ),
+        table="cpu",
+        size_ns=size_ns,
+        at_most_ns=size_ns,
+        steps=subject.steps_with(rows["start_ns"]),
+        process=thread["process"] if subject.timeline.events.users.height > 1 else None,
+        fits=True,
+    )
+
+
+def _reason(thread: Mapping[str, Any]) -> _Reason:
+    """Why it has no CPU, by what is known of its process."""
+    lasted_ns = thread["end_ns"] - thread["start_ns"]
+    if thread["limit_cores"] is not None and (thread["throttled_ns"] or 0) > THROTTLED * lasted_ns:
+        return LIMIT
+    cores = thread["cores"] or 0
+    own = (thread["used_cores"] or 0) + (thread["started_cores"] or 0)
+    others = thread["others_cores"] or 0
+    if cores and own >= FULL * cores:
+        return TOO_FEW
+    if cores and own + others >= FULL * cores and others >= OTHERS * cores:
+        return NEIGHBOUR
+    return UNKNOWN
+
+
+def _used(thread: Mapping[str, Any]) -> Iterator[str]:
+    """`of 4 CPUs it used 3.9, processes that it started 0.1, others 0.0`; what limits it."""
+    if thread["used_cores"] is not None:
+        used = f"of {thread['cores']} CPUs its process used {thread['used_cores']:.1f}"
+        started, others = thread["started_cores"], thread["others_cores"]
+        more = [f"those that it started {started:.1f}"] if started else []
+        more += [] if others is None else [f"others {others:.1f}"]
+        yield ", ".join([used, *more])
+    if thread["throttled_ns"]:
+        held_ns = duration(thread["throttled_ns"])
+        yield f"a limit of {thread['limit_cores']:g} CPUs held it up for {held_ns}, over all CPUs"

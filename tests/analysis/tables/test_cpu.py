@@ -1,0 +1,167 @@
+"""Waits of launching threads for a CPU, in gaps and in all."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.options import Options
+from tests.agreement import Picture, assert_pictures_agree
+from tests.oracle.model import PlainTrace, ProcessCpu, ThreadCpu, side_by_side, to_trace
+from tests.tiny import AUTOGRAD, MAIN, PROCESS, Row, call, kernel, launch, plain_of
+
+MS: Final = 1_000_000
+
+IDLE: Final[tuple[Row, ...]] = (
+    launch(0, 1, 1),
+    kernel(2, 10 * MS, 1),
+    launch(30 * MS, 30 * MS + 1, 2),
+    kernel(30 * MS + 2, 40 * MS, 2),
+)
+"""A gap with 20 ms of host code, from 10 ms on."""
+
+SYNC: Final = call(5 * MS, 10 * MS, "cudaStreamSynchronize")
+"""The gap is charged with its 5 ms, so that 15 ms of host code are left."""
+
+Reading = tuple[float, float, float]
+"""When, what it ran and what it waited, in ms."""
+
+
+def read(*readings: Reading, thread: int = MAIN) -> tuple[ThreadCpu, ...]:
+    return tuple(
+        ThreadCpu(round(at * MS), thread, round(ran * MS), round(waited * MS))
+        for at, ran, waited in readings
+    )
+
+
+def waits(*rows: Row, readings: tuple[ThreadCpu, ...], more: Any = ()) -> PlainTrace:
+    return replace(plain_of(*rows), thread_cpu=readings, process_cpu=tuple(more))
+
+
+def process(at: int, *values: Any) -> ProcessCpu:
+    return ProcessCpu(at * MS, PROCESS, *values)
+
+
+WHOLE: Final = read((0, 0, 0), (40, 30, 8))
+
+CASES: Final[dict[str, tuple[PlainTrace, list[float | None]]]] = {
+    "spread over all of the stretch": (waits(*IDLE, readings=WHOLE), [4]),
+    "none of it in syncs": (waits(*IDLE, SYNC, readings=WHOLE), [8 * 20 / 35 * 15 / 20]),
+    "no longer than the time outside syncs": (
+        waits(*IDLE, SYNC, readings=read((0, 0, 0), (40, 0, 40))),
+        [15],
+    ),
+    "each stretch has its own": (
+        waits(*IDLE, readings=read((0, 0, 0), (20, 20, 0), (40, 30, 10))),
+        [5],
+    ),
+    "none of it in short calls or between them": (
+        waits(
+            *IDLE,
+            *(call(at * 40_000, at * 40_000 + 20_000, "cudaMemcpyAsync") for at in range(1, 250)),
+            readings=WHOLE,
+        ),
+        [8 * 20 / (40 - 9.98)],
+    ),
+    "some of it in a long call": (
+        waits(
+            *IDLE,
+            call(5 * MS, 9 * MS, "cudaLaunchKernel"),
+            call(9 * MS, 10 * MS, "cuInit"),
+            readings=WHOLE,
+        ),
+        [4],
+    ),
+    "half of the gap is read": (waits(*IDLE, readings=read((20, 0, 0), (40, 0, 4))), [2]),
+    "in any order": (waits(*IDLE, readings=WHOLE[::-1]), [4]),
+    "before the recording": (waits(*IDLE, readings=read((-40, 0, 0), (40, 30, 8))), [2]),
+    "one reading": (waits(*IDLE, readings=WHOLE[:1]), [None]),
+    "two at one instant": (waits(*IDLE, readings=read((20, 0, 0), (20, 9, 9))), [None]),
+    "what it ran fell": (waits(*IDLE, readings=read((0, 9, 0), (40, 3, 8))), [None]),
+    "its wait fell": (waits(*IDLE, readings=read((0, 0, 9), (20, 3, 1), (40, 3, 3))), [1]),
+    "elsewhere": (waits(*IDLE, readings=read((0, 0, 0), (9, 1, 8))), [None]),
+    "another thread": (waits(*IDLE, readings=read((0, 0, 0), (40, 0, 8), thread=AUTOGRAD)), [None]),
+    "none": (waits(*IDLE, readings=()), [None]),
+    "no host code": (
+        waits(launch(0, 1, 1), launch(2, 3, 2), kernel(4, 9, 1), kernel(20, 30, 2), readings=WHOLE),
+        [None],
+    ),
+    "times that no clock has": (
+        waits(*IDLE, readings=(ThreadCpu(-(1 << 62), MAIN, 0, 0), *WHOLE[1:])),
+        [0],
+    ),
+}
+
+PICTURES: Final[dict[str, Picture]] = {
+    **{name: trace for name, (trace, _) in CASES.items()},
+    "two threads in one gap": waits(
+        *IDLE[:2],
+        call(15 * MS, 16 * MS, "cudaFuncGetAttributes", thread=AUTOGRAD),
+        launch(30 * MS, 30 * MS + 1, 2, thread=AUTOGRAD),
+        IDLE[3],
+        readings=(*WHOLE, *read((0, 0, 0), (20, 5, 10), (40, 20, 10), thread=AUTOGRAD)),
+    ),
+    "two processes": side_by_side(
+        [waits(*IDLE, readings=WHOLE), waits(*IDLE, SYNC, readings=read((0, 0, 0), (40, 1, 39)))]
+    ),
+    "a process": waits(
+        *IDLE,
+        readings=WHOLE,
+        more=[
+            process(0, 4, 5 * MS, 0, 100 * MS, 2_500, 0),
+            process(40, 4, 85 * MS, 40 * MS, 240 * MS, 2_500, 7 * MS),
+        ],
+    ),
+    "a process whose counters fell": waits(
+        *IDLE,
+        readings=WHOLE,
+        more=[process(0, 4, 5, 3, 9, None, 4), process(40, 2, 4, 2, 7, None, 3)],
+    ),
+    "a process read once": waits(*IDLE, readings=WHOLE, more=[process(3, 4, 5, 3)]),
+    "what a process lacks": waits(
+        *IDLE,
+        readings=WHOLE,
+        more=[process(9, 1, 5, 0, 7, 500, 4), process(40, 1, 9, 0), process(40, 1, 9, 0, 8)],
+    ),
+}
+
+
+def test_pictures_of_waits_agree_with_the_oracle() -> None:
+    assert_pictures_agree(PICTURES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_gap_has_its_share_of_what_the_thread_waited(name: str) -> None:
+    trace, expected = CASES[name]
+    found = nsysflow.analyze(to_trace(trace)).gaps["descheduled_ns"].to_list()
+    assert found == [None if ms is None else int(ms * MS) for ms in expected]
+
+
+def test_a_gap_that_is_cut_keeps_its_share() -> None:
+    trace = to_trace(CASES["spread over all of the stretch"][0])
+    narrow = nsysflow.analyze(trace, Options(from_ns=20 * MS, to_ns=40 * MS))
+    ((host_ns, ns),) = narrow.gaps.select("host_ns", "descheduled_ns").rows()
+    assert ns == 4 * MS * host_ns // (20 * MS) == narrow.cpu["descheduled_ns"].item()
+    assert narrow.cpu["waited_ns"].item() == 8 * MS
+
+
+def test_the_table_says_who_used_the_cpus() -> None:
+    (row,) = nsysflow.analyze(to_trace(PICTURES["a process"])).cpu.to_dicts()  # type: ignore[arg-type]
+    assert row == {
+        "report": "plain",
+        "process": 1,
+        "thread": 1,
+        "start_ns": 0,
+        "end_ns": 40 * MS,
+        "ran_ns": 30 * MS,
+        "waited_ns": 8 * MS,
+        "waited_pct": 20,
+        "descheduled_ns": 4 * MS,
+        "cores": 4,
+        "used_cores": 2,
+        "started_cores": 1,
+        "others_cores": 0.5,
+        "limit_cores": 2.5,
+        "throttled_ns": 7 * MS,
+    }

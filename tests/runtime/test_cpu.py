@@ -1,0 +1,263 @@
+"""Waits for a CPU are read where steps begin, and the readings never harm the program."""
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nsysflow.runtime import captures, cpu
+from nsysflow.runtime.captures import CudaProfilerCapture, KinetoCapture, NvtxRangeCapture
+from nsysflow.runtime.cpu import (
+    PERIOD_NS,
+    PROCESS,
+    THREAD,
+    WHOLE_NS,
+    Reader,
+    group_limit,
+    process_reading,
+    thread_reading,
+)
+from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import READINGS
+
+needs_schedstat = pytest.mark.skipif(
+    thread_reading() is None, reason="this system does not count waits for a CPU"
+)
+
+MS = 1_000_000
+
+
+@needs_schedstat
+def test_a_reading_is_of_the_thread_that_asks() -> None:
+    def busy() -> tuple[Any, Any, float, float]:
+        wall, ran, first = time.perf_counter(), time.thread_time(), thread_reading()
+        while time.thread_time() - ran < 0.05:
+            pass
+        last = thread_reading()
+        return first, last, time.thread_time() - ran, time.perf_counter() - wall
+
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.extend(busy()))
+    thread.start()
+    thread.join()
+    first, last, ran_s, wall_s = found
+    assert first[0] == last[0] == thread.native_id
+    # what it ran is counted up to the last tick of the kernel
+    assert abs((last[1] - first[1]) / 1e9 - ran_s) < 0.02
+    assert abs((last[2] - first[2]) / 1e9 - (wall_s - ran_s)) < 0.02
+
+
+@needs_schedstat
+def test_a_reading_of_the_process_counts_what_it_started() -> None:
+    before = process_reading()
+    child = os.fork()
+    if not child:
+        while time.process_time() < 0.1:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+    after = process_reading()
+    assert before[0] == after[0] == len(os.sched_getaffinity(0))
+    assert 50 * MS <= (after[2] or 0) - (before[2] or 0) <= 500 * MS
+    assert (after[1] or 0) >= (before[1] or 0)
+    if before[3] is not None:
+        assert (after[3] or 0) >= before[3]
+
+
+GROUPS: dict[str, tuple[dict[str, str], tuple[int | None, int | None]]] = {
+    "version 2": (
+        {"cpu.max": "250000 100000\n", "cpu.stat": "usage_usec 5\nthrottled_usec 7\n"},
+        (2_500, 7_000),
+    ),
+    "version 2 without a limit": ({"cpu.max": "max 100000\n"}, (None, None)),
+    "version 1": (
+        {
+            "cpu.cfs_quota_us": "50000\n",
+            "cpu.cfs_period_us": "100000\n",
+            "cpu.stat": "nr_periods 4\nthrottled_time 9\n",
+        },
+        (500, 9),
+    ),
+    "version 1 without a limit": (
+        {"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
+        (None, None),
+    ),
+    "a limit and no count": ({"cpu.max": "100000 100000\n"}, (1_000, None)),
+    "nothing": ({}, (None, None)),
+    "odd": ({"cpu.max": "0 0\n"}, (None, None)),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_limit_of_a_control_group_is_found(name: str, tmp_path: Path) -> None:
+    files, expected = GROUPS[name]
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    assert group_limit([tmp_path]) == expected
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    (outer / "cpu.max").write_text("400 100000")
+    assert group_limit([tmp_path, outer, tmp_path / "gone"]) == (4, None)
+
+
+def test_cpus_without_a_line_have_no_busy_time() -> None:
+    tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    stat = "cpu  9 9 9 9\ncpu0 1 2 3 100 50 4 5 6 7 8\ncpu3 1 0 0 9 9 0 0 0\nintr 5\n"
+    assert cpu._busy_ns(stat, {0}) == 21 * tick
+    assert cpu._busy_ns(stat, {0, 3}) == 22 * tick
+    assert cpu._busy_ns(stat, {0, 1}) is None
+    assert cpu._busy_ns("", {0}) is None
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
+    """A reader in a process of `nsysflow profile`."""
+    monkeypatch.setenv(READINGS, "1")
+    monkeypatch.setattr(cpu, "thread_reading", lambda: (7, 100, 9))
+    monkeypatch.setattr(cpu, "process_reading", lambda: (4, 5, 0, None, None, None))
+    return Reader()
+
+
+def keys(kept: list[tuple[str, Any]]) -> list[str]:
+    return [key for key, _ in kept]
+
+
+def test_it_reads_at_begin_and_end_and_seldom_between(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0
+    monkeypatch.setattr(cpu, "time", SimpleNamespace(monotonic_ns=lambda: now))
+    kept: list[tuple[str, Any]] = []
+
+    def keep(key: str, values: Any) -> None:
+        kept.append((key, values))
+
+    reader.at_step()
+    reader.begin(keep)
+    assert kept == [(THREAD, (7, 100, 9)), (PROCESS, (4, 5, 0, None, None, None))]
+    now = PERIOD_NS - 1
+    reader.at_step()
+    assert len(kept) == 2
+    now += 1
+    reader.at_step()
+    reader.at_step()
+    assert keys(kept[2:]) == [THREAD]
+    now += WHOLE_NS
+    reader.at_step()
+    assert keys(kept[3:]) == [THREAD, PROCESS]
+    del kept[3:]
+    now += PERIOD_NS
+    monkeypatch.setattr(THIS_PROCESS, "recorded", True)
+    reader.at_step()
+    assert len(kept) == 3
+    reader.end(keep)
+    assert keys(kept[3:]) == [THREAD, PROCESS]
+    reader.end(keep)
+    now += PERIOD_NS
+    reader.at_step()
+    assert len(kept) == 5
+
+
+def test_a_recording_inside_another_ends_alone(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
+    monkeypatch.setattr(cpu, "WHOLE_NS", 1 << 60)
+    kept: list[tuple[str, Any]] = []
+
+    def keep(*reading: Any) -> None:
+        kept.append(reading)
+
+    reader.begin(keep)
+    reader.begin(keep)
+    kept.clear()
+    reader.at_step()
+    assert len(kept) == 1
+    reader.end(keep)
+    kept.clear()
+    reader.at_step()
+    assert len(kept) == 1
+
+
+def test_nothing_is_read_in_a_forked_process_until_it_records(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
+    keep = lambda *reading: kept.append(reading)  # noqa: E731
+    reader.begin(keep)
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    kept.clear()
+    reader.at_step()
+    reader.end(keep)
+    assert kept == []
+    reader.begin(keep)
+    assert keys(kept) == [THREAD, PROCESS]
+
+
+@pytest.mark.parametrize("why", ["not asked for", "not counted", "a loader's worker"])
+def test_nothing_is_read_that_should_or_can_not(
+    why: str, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why == "not asked for":
+        monkeypatch.delenv(READINGS)
+    elif why == "not counted":
+        monkeypatch.setattr(cpu, "thread_reading", lambda: None)
+    else:
+        monkeypatch.setattr(cpu, "is_loader_worker", lambda: True)
+    kept: list[Any] = []
+    reader.begin(lambda *reading: kept.append(reading))
+    reader.at_step()
+    assert kept == []
+
+
+@pytest.mark.parametrize("text", [None, "", "1 2", "a b c", "1 2 3 4", "0 0 0"])
+def test_a_system_that_does_not_count_says_nothing(
+    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "schedstat"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setattr(cpu, "_SCHEDSTAT", str(file))
+    assert thread_reading() is None
+    assert cpu._text(tmp_path / "gone") == ""
+
+
+def test_every_kind_of_capture_keeps_readings(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[str] = []
+    monkeypatch.setattr(captures, "READER", reader)
+    monkeypatch.setattr(captures, "mark", marks.append)
+    monkeypatch.setattr(captures, "synchronize", lambda: None)
+    nvtx = SimpleNamespace(push_range=lambda *_, **__: None, pop_range=lambda **_: None)
+    whole = ['{"nsysflow":{"thread_cpu":[[7,100,9]]}}']
+    whole.append('{"nsysflow":{"process_cpu":[[4,5,0,null,null,null]]}}')
+    for capture in (CudaProfilerCapture(), NvtxRangeCapture(nvtx)):  # type: ignore[arg-type]
+        marks.clear()
+        capture.start(None)
+        capture.stop()
+        assert marks == [*whole, *whole]
+    written: dict[str, Any] = {}
+    kineto = KinetoCapture(SimpleNamespace())  # type: ignore[arg-type]
+    kineto._profile = SimpleNamespace(
+        stop=lambda: None,
+        add_metadata_json=lambda key, text: written.update({key: json.loads(text)}),
+    )
+    monkeypatch.setattr(kineto, "_still_records", lambda: True)
+    monkeypatch.setattr(kineto, "_export", lambda: None)
+    before_ns = time.time_ns()
+    reader.begin(kineto._keep)
+    kineto.stop()
+    first, last = written["nsysflow"]["thread_cpu"]
+    assert first[1] == last[1] == [7, 100, 9]
+    assert before_ns <= first[0] <= last[0] <= time.time_ns()
+    assert [reading for _, reading in written["nsysflow"]["process_cpu"]] == [
+        [4, 5, 0, None, None, None]
+    ] * 2
+    assert reader._keeps == []
