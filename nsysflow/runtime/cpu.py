@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import get_native_id
 from typing import TYPE_CHECKING, Final, Optional
@@ -212,7 +213,8 @@ class Reader:
         if thread is not None:
             keep(THREAD, thread)
         if whole:
-            keep(PROCESS, process_reading())
+            with suppress(OSError, ValueError):  # a system whose files say something else
+                keep(PROCESS, process_reading())
             self._whole_due_ns = time.monotonic_ns() + WHOLE_NS
         self._due_ns = time.monotonic_ns() + PERIOD_NS
 

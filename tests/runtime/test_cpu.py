@@ -216,6 +216,15 @@ def test_nothing_is_read_that_should_or_can_not(
     assert kept == []
 
 
+def test_odd_files_of_the_system_cost_only_the_reading_of_the_process(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "process_reading", lambda: int("max"))
+    kept: list[Any] = []
+    reader.begin(lambda *reading: kept.append(reading))
+    assert keys(kept) == [THREAD]
+
+
 @pytest.mark.parametrize("text", [None, "", "1 2", "a b c", "1 2 3 4", "0 0 0"])
 def test_a_system_that_does_not_count_says_nothing(
     text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
