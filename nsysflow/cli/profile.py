@@ -122,6 +122,13 @@ class _ProfileCommand(Command):
     show_default="1000 where this nsys can",
     help="Sample what Python runs, HZ times a second in each thread; 0 for never.",
 )
+@option(
+    "--gil",
+    section=_RECORD,
+    is_flag=True,
+    help="Trace who holds Python's lock (GIL) and who waits for it, for programs with several"
+    " threads of Python. Each time that a thread takes the lock gets slower.",
+)
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
 @option(
     "--shapes",
@@ -272,13 +279,20 @@ def profile(ctx: click.Context, /, **params: Any) -> None:
     from nsysflow.record.capture import capture, make_unused_folder
     from nsysflow.record.machine import gpus
     from nsysflow.record.plan import make_plan, shell_commands, without_ranges_of_xla
-    from nsysflow.record.request import choose_nsys, require_gpu, require_program, with_sampling
+    from nsysflow.record.request import (
+        choose_nsys,
+        require_gil,
+        require_gpu,
+        require_program,
+        with_sampling,
+    )
 
     require_program(request)
     machine = gpus()
     if not typed.dry_run:
         require_gpu(request, machine)
     nsys, warnings = choose_nsys(request, machine, dry_run=typed.dry_run)
+    require_gil(request, nsys)
     request, unsampled = with_sampling(request, nsys)
     request, without_ranges = without_ranges_of_xla(request, nsys)
     plan = make_plan(request, nsys)

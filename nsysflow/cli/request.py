@@ -52,6 +52,7 @@ class ProfileOptions:
     dry_run: bool
     backtrace: "Backtrace | None"
     sample_python: int | None
+    gil: bool
     gpu_metrics: bool
     graph_trace: Literal["node", "graph"]
     trace: str
@@ -124,7 +125,7 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         duration_s=typed.duration_s,
         annotate=typed.workload is None and not typed.no_annotate,  # workloads have their own
         collector=typed.collector,
-        trace=_traces(typed.trace, osrt=typed.osrt, on=typed.on),
+        trace=_traces(typed.trace, osrt=typed.osrt, gil=typed.gil, on=typed.on),
         graph_trace=typed.graph_trace,
         backtrace=typed.backtrace if on_gpu else "none",
         sample_python=typed.sample_python if on_gpu else 0,
@@ -145,6 +146,7 @@ def _note_ignored(typed: ProfileOptions) -> None:
     asked = {
         "--backtrace": typed.backtrace not in (None, "none"),
         "--sample-python": typed.sample_python,
+        "--gil": typed.gil,
         "--gpu-metrics": typed.gpu_metrics,
     }
     ignored = ", ".join(name for name, wanted in asked.items() if wanted)
@@ -218,11 +220,14 @@ def _check_period(typed: ProfileOptions) -> None:
     raise click.UsageError(msg)
 
 
-def _traces(typed: str, *, osrt: bool, on: str) -> tuple[str, ...]:
-    """The APIs that nsys traces, each once; without a GPU, CUDA is left out."""
+def _traces(typed: str, *, osrt: bool, gil: bool, on: str) -> tuple[str, ...]:
+    """What nsys traces, each once; without a GPU, CUDA and Python's lock are left out."""
+    from nsysflow.nsys.program import GIL
+
     words = [word.strip() for word in typed.split(",")]
-    wanted = [*filter(None, words), *(["osrt"] if osrt else [])]
-    on_cpu = [name for name in wanted if name != "cuda"] or ["nvtx"]
+    asked = {"osrt": osrt, GIL: gil}
+    wanted = [*filter(None, words), *(name for name, wanted in asked.items() if wanted)]
+    on_cpu = [name for name in wanted if name not in ("cuda", GIL)] or ["nvtx"]
     return tuple(dict.fromkeys(wanted if on == "cuda" else on_cpu))
 
 

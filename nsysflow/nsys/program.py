@@ -70,6 +70,12 @@ _PERIOD: Final = re.compile(
 )
 """The longest comes first in 2023.4 and 2025.3. Both depend on what the CPU can count."""
 
+_TRACES: Final = re.compile(r"--trace= Possible values are ([^.]*)\.")
+_QUOTED: Final = re.compile(r"'([\w-]+)'")
+
+GIL: Final = "python-gil"
+"""What nsys calls the trace of Python's lock."""
+
 
 class DidNotStart(Exception):
     """A program that does not start, or is not an nsys; the message is what it printed."""
@@ -89,6 +95,7 @@ class Nsys:
         options: the options that its `--help` lists; empty if it lists none.
         longest_period: how much a CPU does between two samples at most, in the unit of
             `--sampling-period` on this machine; None if unknown.
+        traces: what it can trace, as its `--help` lists it; empty if it lists nothing.
     """
 
     path: Path
@@ -99,6 +106,7 @@ class Nsys:
     library_path: Path | None = None
     options: frozenset[str] = frozenset()
     longest_period: int | None = None
+    traces: frozenset[str] = frozenset()
 
     def offers(self, option: str) -> bool:
         """Whether it takes `option`; assumed if its help is unknown."""
@@ -114,6 +122,11 @@ class Nsys:
         """Whether it samples Python, and exports the frames that it saw. 2023.4 does not export
         them."""
         return self.offers("--python-sampling") and self.offers("--include-json")
+
+    @property
+    def traces_gil(self) -> bool:
+        """Whether it can trace who holds Python's lock; assumed if its help is unknown."""
+        return not self.traces or GIL in self.traces
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables to set for it besides those of `base`, by default ours."""
@@ -150,7 +163,7 @@ def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Ns
     text = version_of(path)
     target = target_folder(path)
     page = _help(path)
-    periods = _PERIOD.search(page)
+    periods, traces = _PERIOD.search(page), _TRACES.search(page)
     return Nsys(
         path=path,
         version=version_numbers(text),
@@ -162,6 +175,7 @@ def describe(path: Path, origin: str, *, library_path: Path | None = None) -> Ns
             name + end for name, ends in _OPTION.findall(page) for end in ends.split("|")
         ),
         longest_period=None if periods is None else max(map(int, periods.groups())),
+        traces=frozenset(() if traces is None else _QUOTED.findall(traces[1])),
     )
 
 

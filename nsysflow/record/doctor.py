@@ -56,6 +56,7 @@ def checks_of(machine: Machine) -> Iterator[Check]:
     if isinstance(machine.nsys, Nsys):
         yield _backtraces(machine)
         yield _python_samples(machine.nsys)
+        yield _gil(machine.nsys)
     if not machine.gpus.problem:
         yield _gpu_metrics(machine)
         yield _clocks(machine)
@@ -234,6 +235,18 @@ def _python_samples(nsys: Nsys) -> Check:
         f"nsys {nsys.version_text} cannot sample Python and export what it saw, which"
         " --sample-python needs",
         "Install a newer nsys: 2025.3 can",
+        "sudo apt install nsight-systems",
+    )
+
+
+def _gil(nsys: Nsys) -> Check:
+    """Whether nsys can say who holds Python's lock."""
+    if nsys.traces_gil:
+        return _ok("gil", "this nsys traces who holds Python's lock, for --gil")
+    return _note(
+        "gil",
+        f"nsys {nsys.version_text} cannot trace who holds Python's lock, which --gil needs",
+        "Install another nsys: 2023.4 and 2025.3 can",
         "sudo apt install nsight-systems",
     )
 

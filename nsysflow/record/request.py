@@ -13,7 +13,7 @@ from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.base.peaks import Unit
 from nsysflow.catalog.catalog import find, find_variant, workloads
 from nsysflow.nsys.installations import find_nsys
-from nsysflow.nsys.program import ASSUMED, Nsys, too_old_for
+from nsysflow.nsys.program import ASSUMED, GIL, Nsys, too_old_for
 from nsysflow.nsys.run import importer_problem
 from nsysflow.record.machine import Gpus
 from nsysflow.runtime.protocol import Backtrace, Collector, Window
@@ -134,6 +134,29 @@ def with_sampling(request: Request, nsys: Nsys | None) -> tuple[Request, tuple[s
         " doctor)"
     )
     return replace(request, sample_python=0), (note,)
+
+
+def require_gil(request: Request, nsys: Nsys | None) -> None:
+    """Refuse to trace Python's lock where the profiler cannot.
+
+    Args:
+        request: what was asked.
+        nsys: the nsys that records; None for torch.profiler.
+
+    Raises:
+        CaptureError: it was asked for, and cannot be recorded.
+    """
+    if GIL not in request.trace or (nsys is not None and nsys.traces_gil):
+        return
+    if nsys is None:
+        seen = "--gil needs nsys, and torch.profiler would record this run"
+    else:
+        seen = f"--gil needs another nsys: nsys {nsys.version_text} cannot trace Python's lock"
+    raise CaptureError(
+        seen,
+        "Record without it, or see which nsys is here and how to get another",
+        "nsysflow doctor",
+    )
 
 
 def workload_command(

@@ -168,5 +168,16 @@ def test_options_come_from_its_help_and_without_help_all_are_assumed(tmp_path: P
     assert found.options == {"--for-profile", "--for-export", "--none", "--in-a", "--in-b"}
     assert found.offers("--for-export")
     assert not found.offers("--include-json")
+    assert found.traces_gil  # it does not say what it traces
     silent = fake_nsys(tmp_path / "silent", body="exit 1")
     assert find_nsys(silent, places=places(tmp_path)).offers("--include-json")
+
+
+@pytest.mark.parametrize(("more", "traces"), [("'python-gil' ", True), ("", False)])
+def test_its_help_says_whether_it_traces_pythons_lock(
+    more: str, traces: bool, tmp_path: Path
+) -> None:
+    """As 2023.4 writes it."""
+    said = f"-t, --trace=\n Possible values are 'cuda', 'nvtx', \n {more}or 'none'.\n Select 'x'"
+    program = fake_nsys(tmp_path / "nsys", body=f'cat << "END"\n{said}\nEND')
+    assert find_nsys(program, places=places(tmp_path)).traces_gil == traces

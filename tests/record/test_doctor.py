@@ -183,6 +183,8 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
         ("backtraces", allowed(False, 4, 21), "note", "container"),
         ("samples", {}, "ok", ""),
         ("samples", {"nsys": UNABLE}, "note", "2025.3 can: sudo apt install nsight-systems"),
+        ("gil", {}, "ok", "for --gil"),
+        ("gil", {"nsys": replace(NSYS, traces=frozenset({"cuda"}))}, "note", "2023.4 and 2025.3"),
         ("gpu metrics", counters(True, 21), "ok", "an administrator"),
         ("gpu metrics", counters(True, 38), "note", "only administrators"),
         ("gpu metrics", counters(None), "note", "it is unknown"),

@@ -18,7 +18,7 @@ from nsysflow.record.plan import (
     shell_commands,
     without_ranges_of_xla,
 )
-from nsysflow.record.request import DEFAULT_HZ, Request, with_sampling
+from nsysflow.record.request import DEFAULT_HZ, Request, require_gil, with_sampling
 from nsysflow.runtime import protocol
 from nsysflow.runtime.inject import FOLDER
 from nsysflow.runtime.protocol import Window
@@ -238,3 +238,20 @@ def test_an_nsys_that_cannot_sample_leaves_a_note_or_refuses_what_was_asked_for(
     with pytest.raises(CaptureError, match="--sample-python needs a newer nsys") as raised:
         with_sampling(replace(ASKED, sample_python=1000), OLD)
     assert raised.value.command == "nsysflow doctor"
+
+
+@pytest.mark.parametrize(
+    ("nsys", "said"),
+    [
+        (None, "torch.profiler would record"),
+        (replace(NSYS, traces=frozenset({"cuda"})), "2025.3.1.90-1v0 cannot trace Python's lock"),
+    ],
+)
+def test_pythons_lock_is_traced_only_where_it_can_be(nsys: Nsys | None, said: str) -> None:
+    asked = replace(ASKED, trace=("cuda", "nvtx", "python-gil"))
+    with pytest.raises(CaptureError, match=f"--gil needs .*{said}") as raised:
+        require_gil(asked, nsys)
+    assert raised.value.command == "nsysflow doctor"
+    require_gil(ASKED, nsys)
+    for able in (NSYS, replace(NSYS, traces=frozenset({"python-gil"}))):
+        require_gil(asked, able)

@@ -321,8 +321,10 @@ def test_without_nsys_torch_profiler_records_and_a_note_says_what_is_missing() -
 
 
 def test_a_run_on_the_cpu_asks_nsys_for_nothing_that_needs_a_gpu() -> None:
-    asked = ("--backtrace", "waits", "--gpu-metrics", "--sample-python", "9")
+    asked = ("--backtrace", "waits", "--gil", "--gpu-metrics", "--sample-python", "9")
     ran = profiled("-o", "out", "--dry-run", "--on", "cpu", *asked, *command())
     assert "--trace=nvtx " in ran.stdout
-    assert "it ignores --backtrace, --sample-python, --gpu-metrics" in ran.stderr
-    assert not any(word in ran.stdout for word in ("python-sampling", "backtrace", "metrics"))
+    assert "it ignores --backtrace, --sample-python, --gil, --gpu-metrics" in ran.stderr
+    assert not any(
+        word in ran.stdout for word in ("python-sampling", "backtrace", "metrics", "python-gil")
+    )
