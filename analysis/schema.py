@@ -148,6 +148,15 @@ RANGES: Final = Frame(
     },
 )
 
+GIL_STATE: Final = pl.Enum(["holding", "waiting"])
+"""What a thread does with Python's lock (GIL)."""
+
+GIL: Final = Frame(
+    """One row per stretch in which a thread holds the GIL or waits for it, in any order. `end_ns`
+    is null where it never ended.""",
+    {"start_ns": pl.Int64(), "end_ns": pl.Int64(), "thread": pl.Int64(), "state": GIL_STATE},
+)
+
 OVERHEAD: Final = Frame(
     """One row per stretch of the profiler's own work on a thread of the program.""",
     {

@@ -100,6 +100,7 @@ class Trace:
         copy_details: `schema.COPY_DETAILS`, addressed by `ops.detail` of memcpys.
         calls: `schema.CALLS`.
         ranges: `schema.RANGES`.
+        gil: `schema.GIL`.
         overhead: `schema.OVERHEAD`.
         event_records: `schema.EVENT_RECORDS`.
         waits: `schema.WAITS`.
@@ -135,6 +136,7 @@ class Trace:
     copy_details: pl.DataFrame = field(default_factory=lambda: _empty(schema.COPY_DETAILS))
     calls: pl.DataFrame = field(default_factory=lambda: _empty(schema.CALLS))
     ranges: pl.DataFrame = field(default_factory=lambda: _empty(schema.RANGES))
+    gil: pl.DataFrame = field(default_factory=lambda: _empty(schema.GIL))
     overhead: pl.DataFrame = field(default_factory=lambda: _empty(schema.OVERHEAD))
     event_records: pl.DataFrame = field(default_factory=lambda: _empty(schema.EVENT_RECORDS))
     waits: pl.DataFrame = field(default_factory=lambda: _empty(schema.WAITS))

@@ -7,7 +7,17 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
 from tests.oracle import model
-from tests.oracle.model import Call, GraphNode, Op, Overhead, PlainTrace, Range, Sample, to_trace
+from tests.oracle.model import (
+    Call,
+    Gil,
+    GraphNode,
+    Op,
+    Overhead,
+    PlainTrace,
+    Range,
+    Sample,
+    to_trace,
+)
 
 PROCESS: Final = 1 << 24
 MAIN: Final = PROCESS | 1
@@ -15,7 +25,7 @@ AUTOGRAD: Final = PROCESS | 2
 WORKER: Final = PROCESS | 3
 OTHER: Final = PROCESS | 4
 
-Row = Call | GraphNode | Op | Overhead | Range | Sample
+Row = Call | Gil | GraphNode | Op | Overhead | Range | Sample
 
 
 def launch(
@@ -76,6 +86,7 @@ def plain_of(*rows: Row) -> PlainTrace:
         ops=tuple(row for row in rows if isinstance(row, Op)),
         calls=tuple(row for row in rows if isinstance(row, Call)),
         ranges=tuple(row for row in rows if isinstance(row, Range)),
+        gil=tuple(row for row in rows if isinstance(row, Gil)),
         overhead=tuple(row for row in rows if isinstance(row, Overhead)),
         graph_nodes=tuple(row for row in rows if isinstance(row, GraphNode)),
         samples=tuple(row for row in rows if isinstance(row, Sample)),

@@ -201,7 +201,7 @@ def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
 def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> Threads:
     """Every thread that did something, numbered by key."""
     seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
-    seen.append(trace.graph_nodes["thread"].unique())
+    seen += [trace.graph_nodes["thread"].unique(), trace.gil["thread"].unique()]
     names = trace.threads.unique("thread", keep="first", maintain_order=True)
     tid, pid = os_tid(pl.col("thread")), os_pid(pl.col("process"))
     return (

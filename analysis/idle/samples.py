@@ -20,7 +20,7 @@ CELLS: Final = pl.Schema(
     {"start": pl.Int64(), "end": pl.Int64(), "stack": pl.UInt32(), "cell": pl.UInt32()}
 )
 """Stretches that lie end to end, on the axis of threads, sorted. `stack` and `cell` are null where
-nothing stands for the time; else `cell` counts up."""
+nothing stands for the time; else `cell` counts up, or cells of one number are taken together."""
 Cells = Annotated[pl.DataFrame, CELLS]
 
 
@@ -43,7 +43,11 @@ def cells(events: Events) -> Cells:
     threads = events.threads[["thread", "thread_no"]]
     standing = inside(stretches, axis).join(threads, on="thread")
     known = on_axis(standing, axis, "thread_no").with_columns(standing["stack"])
-    known = known.sort("start").with_row_index("cell")
+    return with_rest(known.sort("start").with_row_index("cell"))
+
+
+def with_rest(known: pl.DataFrame) -> Cells:
+    """CELLS of `known` ones, disjoint and sorted, and of the time for which nothing stands."""
     rest = between(known).filter(pl.col("end") > pl.col("start"))
     return pl.concat([known, rest], how="diagonal").sort("start").match_to_schema(CELLS)
 
@@ -116,17 +120,18 @@ _HOLE: Final = 1 << 32
 
 
 def host_instants(
-    events: Events, side: HostSide, host_path: pl.Series, path_of_call: pl.Series
+    events: Events, side: HostSide, tiles: Cells, host_path: pl.Series, path_of_call: pl.Series
 ) -> Instants:
     """What the host was running in all gaps.
 
     Args:
         events: the trace.
         side: the host in the gaps that it kept waiting.
+        tiles: what stands for the time of each thread.
         host_path: per gap, where the host was between calls.
         path_of_call: where each launch call was made.
     """
-    pieces = _pieces(events, side)
+    pieces = _pieces(events, side, tiles)
     start, end = pieces["start"], pieces["end"]
     ns = {name: cover.between(start, end) for name, cover in side.time.covers.items()}
     host_ns, between_ns = between_calls(ns, end - start)
@@ -140,14 +145,13 @@ def host_instants(
     return pl.concat(instants)
 
 
-def _pieces(events: Events, side: HostSide) -> pl.DataFrame:
+def _pieces(events: Events, side: HostSide, tiles: Cells) -> pl.DataFrame:
     """The host time of each gap, cut at the borders of the cells of the thread that it looks at.
 
     Returns:
         `gap`, `thread_no`, `stack`, `cell`, `order`, and `start` and `end` on the axis of lanes, in
         order.
     """
-    tiles = cells(events)
     cut = cut_host_time(events, side.waiting, tiles)
     stack, cell = (tiles[name][cut["tile"]] for name in ("stack", "cell"))
     order = cut["order"] + cell.cast(pl.Int64).fill_null(_HOLE)

@@ -30,7 +30,12 @@ from nsysflow.analysis.load.marks import (
     with_auto_domain,
 )
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
-from nsysflow.analysis.load.sampled import gpu_samples, recorded_stacks, sampled_clocks
+from nsysflow.analysis.load.sampled import (
+    GIL_DOMAIN,
+    gpu_samples,
+    recorded_stacks,
+    sampled_clocks,
+)
 from nsysflow.analysis.schema import os_pid, process_of
 from nsysflow.analysis.trace import Note, Trace
 from nsysflow.runtime.protocol import KEY
@@ -65,7 +70,10 @@ def short_name() -> pl.Expr:
 def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     """The canonical frames of an export, named `report`; the largest are kept in `scratch`."""
     process = _only_process(raw)
-    stacks = recorded_stacks(raw)
+    ranges = _ranges(raw, process)
+    of_gil = (pl.col("domain") == GIL_DOMAIN).fill_null(value=False)
+    gil = _gil(ranges.filter(of_gil))
+    stacks = recorded_stacks(raw, gil["thread"])
     marks = _marks_of_ours(raw, process)
     captures = first_of_each(marks[["process", "text"]].rows())
     ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
@@ -76,7 +84,8 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         shapes=_shapes(raw.kernels),
         copy_details=_copy_details(raw),
         calls=calls,
-        ranges=_ranges(raw, process),
+        ranges=ranges.filter(~of_gil),
+        gil=gil,
         overhead=_overhead(raw, process),
         event_records=_on_streams(raw, raw.event_records, process),
         waits=_on_streams(raw, _with_device_of_context(raw, process), process),
@@ -318,6 +327,17 @@ def _ranges(raw: Raw, process: int | None) -> pl.DataFrame:
         .select(schema.RANGES.names())
         .pipe(with_auto_domain)
     )
+
+
+_GIL_STATES: Final = {"Holding GIL": "holding", "Waiting for GIL": "waiting"}
+"""What nsys calls each state."""
+
+
+def _gil(ranges: pl.DataFrame) -> pl.DataFrame:
+    """`schema.GIL` of the ranges of `GIL_DOMAIN`."""
+    state = pl.col("name").replace_strict(_GIL_STATES, default=None, return_dtype=schema.GIL_STATE)
+    stated = ranges.with_columns(state.alias("state"))
+    return stated.drop_nulls(["thread", "state"]).select(schema.GIL.names())
 
 
 def _marks_of_ours(raw: Raw, process: int | None) -> pl.DataFrame:

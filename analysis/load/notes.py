@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.load.export_tables import Raw, direction, nvtx_event_types
-from nsysflow.analysis.load.sampled import wanted_metrics
+from nsysflow.analysis.load.sampled import GIL_DOMAIN, domains_called, wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
 from nsysflow.analysis.trace import Note, NoteKind
@@ -131,7 +131,9 @@ def _unusable(raw: Raw) -> Iterator[Note]:
 def _has_ranges(raw: Raw) -> bool:
     types = nvtx_event_types(raw.event_types)
     ranges = [types["NvtxPushPopRange"], types["NvtxStartEndRange"]]
-    return bool(raw.nvtx["eventType"].is_in(ranges).any())
+    of_gil = domains_called(GIL_DOMAIN, raw.nvtx, raw.event_types, raw.strings)
+    of_others = raw.nvtx.filter(~pl.col("domainId").fill_null(0).is_in(of_gil))
+    return bool(of_others["eventType"].is_in(ranges).any())
 
 
 def _has_launches(raw: Raw) -> bool:

@@ -23,6 +23,7 @@ from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sampled import (
     BACKTRACE,
+    GIL_DOMAIN,
     SAMPLE,
     domains_called,
     slim_stack,
@@ -165,12 +166,12 @@ def _copy(
 
 
 def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], raw: Raw) -> None:
-    """Copy the text of our marks, and the stacks of threads that call CUDA. Other marks are left
-    out."""
+    """Copy the text of our marks, and the stacks of threads that call CUDA or take the GIL. Other
+    marks are left out."""
     columns, mark = present["NVTX_EVENTS"], nvtx_event_types(raw.event_types)["NvtxMark"]
-    backtraces, samples = (
+    backtraces, samples, locking = (
         ", ".join(map(str, domains_called(name, raw.nvtx, raw.event_types, raw.strings)))
-        for name in (BACKTRACE, SAMPLE)
+        for name in (BACKTRACE, SAMPLE, GIL_DOMAIN)
     )
     into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
     stack = _PACKED_STACK_SQL if "jsonTextId" in columns else _STACK_SQL
@@ -178,6 +179,9 @@ def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], 
     text = _REGISTERED_TEXT_SQL if "textId" in columns else _TEXT_SQL
     calling = "SELECT globalTid FROM src.CUPTI_ACTIVITY_KIND_RUNTIME"
     calls = f"globalTid IN ({calling})" if "CUPTI_ACTIVITY_KIND_RUNTIME" in present else "0"
+    if "domainId" in columns:
+        taking = f"SELECT globalTid FROM src.NVTX_EVENTS WHERE domainId IN ({locking})"
+        calls = f"({calls} OR globalTid IN ({taking}))"
     sampled = f"domainId IN ({samples})" if "domainId" in columns else "0"
     traced = f"domainId IN ({backtraces})" if "domainId" in columns else "0"
     db.execute(

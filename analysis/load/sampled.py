@@ -19,6 +19,9 @@ BACKTRACE: Final = "Python Backtrace on CUDA"
 SAMPLE: Final = "Python Periodic Sampling"
 """The same of the samples."""
 
+GIL_DOMAIN: Final = "GIL Trace"
+"""The NVTX domain of the ranges in which threads hold Python's lock, or wait for it."""
+
 _StringId = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 _Line = Annotated[int, msgspec.Meta(gt=-(1 << 31), lt=1 << 31)]
 
@@ -64,11 +67,15 @@ class RecordedStacks:
     frames: pl.DataFrame
 
 
-def recorded_stacks(raw: Raw) -> RecordedStacks:
+def recorded_stacks(raw: Raw, locking: pl.Series) -> RecordedStacks:
     """The stacks of an export.
 
     Each distinct text is parsed once: a training loop has some thousands, however long it runs.
-    Samples of threads without a CUDA call explain no idle time.
+    Samples of threads that neither call CUDA nor take the GIL explain no idle time.
+
+    Args:
+        raw: the export.
+        locking: the threads that take the GIL.
     """
     if raw.backtraces.is_empty() and raw.python_samples.is_empty():
         return RecordedStacks(
@@ -76,8 +83,8 @@ def recorded_stacks(raw: Raw) -> RecordedStacks:
             samples=schema.SAMPLES.to_frame(),
             frames=schema.FRAMES.to_frame(),
         )
-    calling = raw.calls.select(pl.col("globalTid").unique())
-    samples = raw.python_samples.join(calling, on="globalTid", how="semi", maintain_order="left")
+    explaining = pl.concat([raw.calls["globalTid"], locking]).unique().to_frame("globalTid")
+    samples = raw.python_samples.join(explaining, on="globalTid", how="semi", maintain_order="left")
     marks = [frame.drop_nulls("jsonText") for frame in (raw.backtraces, samples)]
     texts = pl.concat(frame["jsonText"] for frame in marks).unique(maintain_order=True)
     parsed = [stack_frames(text) for text in texts.cast(pl.String)]

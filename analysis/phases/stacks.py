@@ -30,7 +30,6 @@ LIBRARY_DOMAINS: Final = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft"
 """Domains of libraries, in lower case: their ranges are not phases (spec §7)."""
 
 PROFILER_DOMAINS: Final = (
-    "GIL Trace",
     "Python Periodic Sampling",
     "Python Backtrace on CUDA",
     DOMAIN,

@@ -47,6 +47,7 @@ from nsysflow.analysis.idle.gaps import (
     gap_places,
     host_questions,
 )
+from nsysflow.analysis.idle.gil import GilWaits, gil_waits, has_gil, holders
 from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
 from nsysflow.analysis.idle.run_ahead import (
     ExplainedGaps,
@@ -55,7 +56,14 @@ from nsysflow.analysis.idle.run_ahead import (
     find_causes,
     find_causes_in_slices,
 )
-from nsysflow.analysis.idle.samples import INSTANTS, has_host_stacks, host_instants
+from nsysflow.analysis.idle.samples import (
+    INSTANTS,
+    Cells,
+    Instants,
+    cells,
+    has_host_stacks,
+    host_instants,
+)
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
 from nsysflow.analysis.phases.automatic import is_automatic, is_step
@@ -174,7 +182,7 @@ class Timeline:
     def _explained_gaps(self) -> ExplainedGaps:
         """All gaps with their causes, and what is known of the calls in them."""
         events, gaps, reach_ns = self.events, self.bare_gaps, self.options.framework_gap_ns
-        keep_host_side = has_host_stacks(self.trace)
+        keep_host_side = has_host_stacks(self.trace) or has_gil(self.trace)
         if self.scratch is not None and not keep_host_side:
             return find_causes_in_slices(events, gaps, self.scratch, framework_gap_ns=reach_ns)
         return find_causes(
@@ -275,11 +283,24 @@ class Timeline:
     def host_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
         """What the host was running in the gaps that it kept waiting; None where the report does
         not say."""
+        return self._instants(cells(self.events)) if has_host_stacks(self.trace) else None
+
+    @computed_once
+    def gil_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
+        """The same of waits for the GIL; `stack` is the number of the thread that holds it. None
+        where the GIL was not recorded."""
+        return self._instants(holders(self.gil_waits)) if has_gil(self.trace) else None
+
+    @computed_once
+    def gil_waits(self) -> GilWaits:
+        """When each thread waits for the GIL while another thread holds it."""
+        return gil_waits(self.events)
+
+    def _instants(self, tiles: Cells) -> Instants:
         side = self.gap_causes.host_side
-        if side is None:
-            return None
+        assert side is not None  # kept where these are asked for
         host_path = self.attribution.path_of(self.gap_places["between_node"])
-        return host_instants(self.events, side, host_path, self._path_of_call)
+        return host_instants(self.events, side, tiles, host_path, self._path_of_call)
 
     @computed_once
     def main_paths(self) -> pl.Series:

@@ -18,7 +18,7 @@ from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.run_ahead import Charges, Gaps
-from nsysflow.analysis.idle.samples import HOST_STACKS, by_stack
+from nsysflow.analysis.idle.samples import HOST_STACKS, INSTANTS, by_stack
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, PathSpans, PlacedOps, span_inside
 from nsysflow.analysis.phases.work import (
@@ -182,6 +182,13 @@ class View:
             return None
         left = scale_instants(instants, self.idle_parts, self.gaps)
         return by_stack(left, self.attribution.paths["joined"])
+
+    @computed_once
+    def gil_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
+        """The idle time of `host` and `launch` in these gaps by the thread that holds the GIL
+        meanwhile, with `row`, that of `gaps`; None where the GIL was not recorded."""
+        instants = self.timeline.gil_instants
+        return None if instants is None else scale_instants(instants, self.idle_parts, self.gaps)
 
     @computed_once
     def charges(self) -> Charges:

@@ -200,16 +200,19 @@ def scale_instants(instants: Instants, parts: Mapping[str, RowParts], gaps: Gaps
         instants: those of whole gaps.
         parts: the idle time of these gaps by cause.
         gaps: these gaps, narrowed or not.
+
+    Returns:
+        INSTANTS with `row`, that of `gaps`.
     """
     scaled = []
     for cause in ("host", "launch"):
-        left = parts[cause].select("path", gaps["gap"][parts[cause]["row"]], total="ns")
+        left = parts[cause].select("row", "path", gaps["gap"][parts[cause]["row"]], total="ns")
         mine = instants.filter(pl.col("cause") == cause)
         shares = mine.join(left.with_row_index("part"), on=["gap", "path"], nulls_equal=True)
         untouched = shares["total"] == shares.select(pl.col("ns").sum().over("part")).to_series()
         touched = apportion(shares.filter(~untouched), by="part", ties="order")
         scaled += [shares.filter(untouched), touched.select(shares.columns)]
-    return pl.concat(scaled).filter(pl.col("ns") > 0).select(instants.columns)
+    return pl.concat(scaled).filter(pl.col("ns") > 0).select(*instants.columns, "row")
 
 
 def _is_cut(pieces: Gaps, gaps: Gaps) -> pl.Series:

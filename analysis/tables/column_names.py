@@ -12,15 +12,15 @@ copy_ns cores cost_copy_ns cost_group_ns cost_host_ns cost_ns cost_step_ns cost_
 culprit decode_requests decode_tokens depth descheduled_ns device direction done_ns
 dram_read_pct dram_write_pct dtype duration_ns effort end_bytes end_ns ends_spread_ns every
 evidence excess_ns exclusive_kernel_ns exposed_ns finding first_token_max_ns first_token_ns
-flops flops_per_s frameworks function gap gaps gpu_busy_ns gpu_ns graph_estimate_ns grid group
-growth_bytes hidden_pct highest_mhz host_range host_wait_ns host_wait_pct host_wall_ns idle_ns
-impact induced_idle_ns inferred instances intensity kernel_ns kernels kind known_pct largest_ns
-last_device last_rank last_report late_ns latency_median_ns latency_p95_ns later_ns
-launch_idle_ns launches least_flops length limit limit_cores limited_by limited_pct lowest_mhz
-matched matmul_ns max_ns mean_ns median_interval_ns median_kernel_ns median_ns members
-memory_clock_mhz method mfu_pct min_ns name next_op ns ns_per_token of_steps operation operator
-ops others_cores overlapped_ns overlapped_pct own_ops p95_ns padded_requests padding_pct part
-path peak_bytes peak_bytes_per_s peak_flops_per_s peak_ns peak_pct peak_phase
+flops flops_per_s frameworks function gap gaps gil_ns gpu_busy_ns gpu_ns graph_estimate_ns grid
+group growth_bytes hidden_pct highest_mhz holder holder_name host_range host_wait_ns
+host_wait_pct host_wall_ns idle_ns impact induced_idle_ns inferred instances intensity kernel_ns
+kernels kind known_pct largest_ns last_device last_rank last_report late_ns latency_median_ns
+latency_p95_ns later_ns launch_idle_ns launches least_flops length limit limit_cores limited_by
+limited_pct lowest_mhz matched matmul_ns max_ns mean_ns median_interval_ns median_kernel_ns
+median_ns members memory_clock_mhz method mfu_pct min_ns name next_op ns ns_per_token of_steps
+operation operator ops others_cores overlapped_ns overlapped_pct own_ops p95_ns padded_requests
+padding_pct part path peak_bytes peak_bytes_per_s peak_flops_per_s peak_ns peak_pct peak_phase
 peak_reserved_bytes per_step_ns phase plain_saving_high_ns plain_saving_low_ns power_w
 prefill_requests prefill_tokens prev_op process process_range_ops query_key_pairs
 queue_median_ns queue_p95_ns ran_ns rank ranks registers report requests requests_per_step

@@ -101,6 +101,12 @@ GAPS: Final = TableSchema(
             "of `host_ns`, how long the thread that launches waited for a CPU; empty where nothing "
             "is known of its waits",
         ),
+        Column(
+            "gil_ns",
+            pl.Int64(),
+            "the part of `host` and `launch` in which the thread waits for Python's lock (GIL) "
+            "while another thread holds it; empty where that was not recorded (`profile --gil`)",
+        ),
     ],
 )
 
@@ -197,6 +203,7 @@ def gap_rows(view: View, gaps: Gaps) -> pl.DataFrame:
         ops["short_name"][gaps["next_op"]].cast(pl.String).alias("next_op"),
         *(f"{cause}_ns" for cause in CAUSES),
         descheduled(view, gaps),
+        _gil_ns(view, gaps),
     )
 
 
@@ -214,6 +221,17 @@ def descheduled_by_thread(view: View, gaps: Gaps) -> pl.DataFrame:
     rows = of_rows.join(view.timeline.gap_causes.delays, on="gap")
     left = (pl.col("delayed_ns").cast(pl.Int128) * pl.col("host_ns")).floordiv(pl.col("code_ns"))
     return rows.select("row", "thread_no", left.cast(pl.Int64).alias("descheduled_ns"))
+
+
+def _gil_ns(view: View, gaps: Gaps) -> pl.Series:
+    """`gil_ns` of each gap; null where nobody recorded the GIL."""
+    if view.gil_instants is None:
+        return repeated(None, len(gaps), pl.Int64).alias("gil_ns")
+    held = view.gil_instants.drop_nulls("stack")
+    key = ["gap", "start_ns"]
+    parts = view.gaps[key][held["row"]].with_columns(held["ns"]).group_by(key).agg(pl.sum("ns"))
+    found = gaps[key].join(parts, on=key, how="left", maintain_order="left")["ns"]
+    return found.fill_null(0).alias("gil_ns")
 
 
 def _numbers(view: View, gaps: Gaps) -> pl.Series:

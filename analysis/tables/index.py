@@ -94,6 +94,9 @@ class TablesOfWork(TableHolder):
         "tables.host_stacks",
         "what the host was running while the GPU waited for it, by function and line",
     )
+    gil = TableProperty(
+        "tables.gil", "who holds Python's lock (GIL) while the thread that launches waits for it"
+    )
     syncs = TableProperty(
         "tables.syncs",
         "waits, blocking copies and allocations, ranked by the idle time behind them",

@@ -125,7 +125,8 @@ def read_export(path: Path) -> PlainTrace:
                 )
                 for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")
             ),
-            ranges=tuple(_ranges(export)),
+            ranges=tuple(row for row in _ranges(export) if row.domain != "GIL Trace"),
+            gil=tuple(_gil(export)),
             overhead=tuple(
                 model.Overhead(*row.times, *row.thread, strings[row["nameId"]])
                 for row in export.on_threads("PROFILER_OVERHEAD")
@@ -242,14 +243,24 @@ def _ranges(export: _Export) -> Iterator[model.Range]:
             yield model.Range(*event.times, kind, *event.thread, domain, name, row)
 
 
+def _gil(export: _Export) -> Iterator[model.Gil]:
+    """§28.1: the ranges of the domain `GIL Trace`, by name."""
+    states = {"Holding GIL": "holding", "Waiting for GIL": "waiting"}
+    for row in _ranges(export):
+        if row.domain == "GIL Trace" and row.name in states:
+            yield model.Gil(row.start_ns, row.end_ns, row.thread, states[row.name])
+
+
 def _python_stacks(
     export: _Export, kind: str
 ) -> Iterator[tuple[int, int, tuple[model.Frame, ...]]]:
     """§11.1, §17.1: NVTX events of type 34 in a domain of their own.
 
-    Strings are escaped for HTML. Of samples, those of threads that make calls count.
+    Strings are escaped for HTML. Of samples, those of threads that make calls
+    or take the GIL count.
     """
     calling = {row["globalTid"] for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")}
+    calling |= {row.thread for row in _gil(export)}
     events = list(export.rows("NVTX_EVENTS"))
     domains = {number for (_, number), name in export.domains(events).items() if name == kind}
 

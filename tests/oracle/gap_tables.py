@@ -6,6 +6,7 @@ from fractions import Fraction
 from tests.oracle.accounting import length
 from tests.oracle.cpu import descheduled
 from tests.oracle.gaps import CAUSES, Gap
+from tests.oracle.gil import GilWaits
 from tests.oracle.idle_places import (
     NOT_RECORDED,
     Spot,
@@ -73,7 +74,7 @@ def blamed(report: Report, gap: Gap, cause: str, spot: Spot) -> tuple[str, Lines
 @once
 def gaps(report: Report) -> list[Row]:
     """§3.13 to §3.21: one row per gap."""
-    steps = steps_of(report)
+    steps, waits = steps_of(report), GilWaits(report)
     rows = []
     for device in report.devices:
         for number, gap in enumerate(report.gaps_on(device)):
@@ -97,6 +98,7 @@ def gaps(report: Report) -> list[Row]:
                     "next_op": report.ops[gap.next_op].short_name,
                     **{f"{cause}_ns": gap.causes[cause] for cause in CAUSES},
                     "descheduled_ns": descheduled(report, gap),
+                    "gil_ns": waits.of_gap(gap),
                 }
             )
     return rows

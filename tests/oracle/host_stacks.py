@@ -122,14 +122,18 @@ class HostStacks:
     def shares(self, keep: Keep | None = None) -> Iterator[tuple[str, Spot, Part, int]]:
         """§17.6: what is left of the parts of all gaps: cause, place, part, ns."""
         for gap in self.report.gaps.gaps if self.stacks else ():
-            for (cause, spot), parts in self.parts(gap).items():
-                left = places_in(self.report, gap, cause, keep)[spot]
-                total = parts.total()
-                given = Counter({part: ns * left // total for part, ns in parts.items()})
-                ranked = sorted(parts, key=lambda part: (-(parts[part] * left % total), part))
-                given.update(ranked[: left - given.total()])
-                for part, ns in (+given).items():
-                    yield cause, spot, part, ns
+            yield from self.shares_of(gap, keep)
+
+    def shares_of(self, gap: Gap, keep: Keep | None) -> Iterator[tuple[str, Spot, Part, int]]:
+        """§17.6: the same of one gap."""
+        for (cause, spot), parts in self.parts(gap).items():
+            left = places_in(self.report, gap, cause, keep)[spot]
+            total = parts.total()
+            given = Counter({part: ns * left // total for part, ns in parts.items()})
+            ranked = sorted(parts, key=lambda part: (-(parts[part] * left % total), part))
+            given.update(ranked[: left - given.total()])
+            for part, ns in (+given).items():
+                yield cause, spot, part, ns
 
     def summed(
         self, keep: Keep | None, key_of: Callable[[Part, Frames | None], tuple[Any, ...]]

@@ -231,6 +231,16 @@ class MemoryChange:
 
 
 @dataclass(frozen=True)
+class Gil:
+    """§28.1: a stretch in which a thread holds the GIL or waits for it."""
+
+    start_ns: int
+    end_ns: int | None
+    thread: int
+    state: str
+
+
+@dataclass(frozen=True)
 class Capture:
     """§8.6: the mark of a process that captured a window of its steps."""
 
@@ -316,6 +326,7 @@ class PlainTrace:
     ops: tuple[Op, ...] = ()
     calls: tuple[Call, ...] = ()
     ranges: tuple[Range, ...] = ()
+    gil: tuple[Gil, ...] = ()
     overhead: tuple[Overhead, ...] = ()
     threads: tuple[Thread, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -350,6 +361,7 @@ class PlainTrace:
 ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "calls": (Call, schema.CALLS),
     "ranges": (Range, schema.RANGES),
+    "gil": (Gil, schema.GIL),
     "overhead": (Overhead, schema.OVERHEAD),
     "threads": (Thread, schema.THREADS),
     "devices": (Device, schema.DEVICES),

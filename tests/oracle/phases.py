@@ -13,7 +13,6 @@ from tests.oracle.range_names import grouped, is_compiling, is_operator, may_be_
 
 LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
 LIBRARY_DOMAINS = (
-    "GIL Trace",
     "Python Periodic Sampling",
     "Python Backtrace on CUDA",
     "nsysflow.window",

@@ -55,7 +55,7 @@ OTHER_CALLS = (
 )
 NAMES = ("a", "b", "step", "c/d", "compile", "XlaModule:#hlo_module=m#", "forward", "backward")
 AUTO = "nsysflow.auto"
-DOMAINS = (None, None, None, AUTO, AUTO, "mylib", "NCCL", "nccl", "GIL Trace", "nsysflow.window")
+DOMAINS = (None, None, None, AUTO, AUTO, "mylib", "NCCL", "nccl", "nsysflow.window")
 STREAMS = (7, 13)
 DEVICES = (0, 1)
 THREAD_NAMES = ("python", "pt_autograd_0", "loader", "pt_nccl_watchdg")
@@ -333,6 +333,19 @@ def _overhead(pids: tuple[int, ...]) -> st.SearchStrategy[list[model.Overhead]]:
     return st.lists(one, max_size=3)
 
 
+def _gil(pids: tuple[int, ...]) -> st.SearchStrategy[list[model.Gil]]:
+    """Threads that hold the GIL or wait for it, several at once, some without an end."""
+
+    def row(pid: int, which: int, at_ns: int, length_ns: int | None, state: str) -> model.Gil:
+        end_ns = None if length_ns is None else at_ns + length_ns
+        return model.Gil(at_ns, end_ns, _place(pid, which)[1], state)
+
+    states = st.sampled_from(("holding", "waiting"))
+    lengths = st.one_of(_LENGTH_NS, st.none())
+    one = st.builds(row, st.sampled_from(pids), _WHICH, _AT_NS, lengths, states)
+    return st.one_of(st.just([]), st.lists(one, max_size=8))
+
+
 # --- what was sampled ---------------------------------------------------------------------------
 
 _OWN_FILES = ("/home/me/train.py", "/home/me/model/utils.py", "/home/me/data/utils.py", "<string>")
@@ -526,6 +539,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     for pid, at_ns, length_ns, correlation, work in draw(_loose_ops(pids)):
         ops.append(_op(work, at_ns, at_ns + length_ns, pid << 24, correlation, None))
     overhead = draw(_overhead(pids))
+    gil = draw(_gil(pids))
     backtraces = draw(_backtraces(tuple(host.calls)))
     calls = tuple(host.calls)
     samples = draw(_samples(calls))
@@ -550,6 +564,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         ops=tuple(ops),
         calls=tuple(host.calls),
         ranges=tuple(host.ranges),
+        gil=tuple(gil),
         overhead=tuple(overhead),
         threads=tuple(threads),
         devices=tuple(

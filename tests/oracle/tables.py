@@ -8,6 +8,7 @@ from tests.oracle.comm import comm
 from tests.oracle.copies import copies, syncs
 from tests.oracle.cpu import cpu
 from tests.oracle.gap_tables import gap_histogram, gap_summary, gaps
+from tests.oracle.gil import gil
 from tests.oracle.gpu_metrics import gpu_metrics
 from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.kernels import kernels
@@ -25,7 +26,7 @@ from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import waited
 
 MADE: tuple[Callable[[Report], list[Row]], ...] = (
-    *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks),
+    *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks, gil),
     *(syncs, launches, starved, kernels, operators, copies, comm, steps, run, serving),
     *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, cpu, memory, kept_memory, mfu),
 )

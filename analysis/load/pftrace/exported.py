@@ -23,6 +23,7 @@ from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {
     "ranges": schema.RANGES,
+    "gil": schema.GIL,
     "overhead": schema.OVERHEAD,
     "event_records": schema.EVENT_RECORDS,
     "waits": schema.WAITS,

@@ -7,12 +7,11 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
-from nsysflow.analysis.findings.host_functions import code, functions
 from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.blocks.clocks import CLOCKS
 from nsysflow.report.blocks.cpu import CPU
+from nsysflow.report.blocks.host_code import HOST_CODE
 from nsysflow.report.blocks.memory import MEMORY
 from nsysflow.report.fields import (
     BlockDeclaration,
@@ -24,7 +23,6 @@ from nsysflow.report.fields import (
     count_per_step,
     gpu_field,
     gpu_fields,
-    gpus_together,
     line_field,
     measure,
     measure_per_step,
@@ -43,10 +41,6 @@ FEW_SMS: Final = "few SMs active"
 
 FEW_SMS_PCT: Final = 30
 """Fewer active SMs than this are few (spec §10)."""
-
-WORTH_OF_HOST_CODE: Final = 0.3
-"""A row has at least its part of this share of the window: a short list names only code that
-matters, a long one more."""
 
 _PARTS_OF_STEP: Final = {
     "step": "step",
@@ -115,31 +109,6 @@ def _waiting_phase(row: Row) -> str:
     """The phase that had to wait, unless the host was in it."""
     waiting = row["waiting_phase"]
     return "" if waiting == row["phase"] else waiting or OUTSIDE
-
-
-def _host_code(results: RunTables, limits: Limits) -> Rows:
-    """The code with the most idle time."""
-    window_ns = int(results.table("accounting")["window_ns"].sum())
-    ran = functions(results.table("host_stacks"), "phase")
-    worth = ran.filter(pl.col("idle_ns") >= WORTH_OF_HOST_CODE / limits.rows * window_ns)
-    return Rows(worth, len(ran))
-
-
-def _share_of_host_code(results: RunTables, _: pl.DataFrame) -> Fields:
-    whole_ns = int(results.table("host_stacks")["idle_ns"].sum())
-    return ((figure("share"), lambda row: share(row["idle_ns"], whole_ns)),)
-
-
-def _what_ran(results: RunTables) -> str:
-    """With the part of the time for which that is not known, if there is any."""
-    table = results.table("host_stacks")
-    rows = table.filter(pl.col("function") == NOT_SAMPLED)
-    unknown = ""
-    if ns := int(rows["idle_ns"].sum()):
-        operators = rows["samples"].null_count() == len(rows)  # torch.profiler records no samples
-        why = "outside operators" if operators else "not sampled"
-        unknown = f"; {share(ns, int(table['idle_ns'].sum()))} {why}"
-    return f"What ran while the GPU waited{unknown}{results.per_step}{gpus_together(results)}"
 
 
 def _few_sms_first(results: RunTables, _: Limits) -> Rows:
@@ -335,18 +304,7 @@ _BLOCKS: Final = (
         more=starved_line,
         hides_empty=True,
     ),
-    BlockDeclaration(
-        table="host_stacks",
-        title="Host code",
-        caption=_what_ran,
-        rows=_host_code,
-        fields=(
-            measure_per_step("idle", "idle_ns"),
-            _share_of_host_code,
-            (words("the host ran"), code),
-            phase_field(),
-        ),
-    ),
+    *HOST_CODE,
     BlockDeclaration(
         table="gaps",
         title="Longest gaps",

@@ -13,7 +13,16 @@ from tests.exports import thread
 
 NAMES: Final = (
     *("ops", "shapes", "copy_details", "calls", "ranges", "overhead", "event_records", "waits"),
-    *("operators", "operator_shapes", "threads", "devices", "diagnostics", "backtraces", "samples"),
+    *(
+        "operators",
+        "operator_shapes",
+        "threads",
+        "devices",
+        "diagnostics",
+        "backtraces",
+        "samples",
+        "gil",
+    ),
     *("running", "frames", "gpu_samples", "captures"),
 )
 FRAMES: Final = {name: getattr(schema, name.upper()) for name in NAMES}

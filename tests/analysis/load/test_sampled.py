@@ -21,6 +21,7 @@ from nsysflow.analysis.load.marks import (
 )
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.sampled import wanted_metrics
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import Damaged
 from tests.analyses import loaded
 from tests.analysis.load.frames import DOMAINS, Frame, loaded_and_packed, stack
@@ -94,6 +95,49 @@ def test_a_real_report_has_a_sample_a_millisecond() -> None:
     apart = sorted(trace.samples["time_ns"].diff().drop_nulls())
     assert 1_000_000 <= apart[len(apart) // 2] <= 1_050_000
     assert note_kinds(trace) == []
+
+
+# --- Python's lock --------------------------------------------------------------------------------
+
+
+def locked(start: int, end: int | None, tid: int, **text: object) -> dict[str, Any]:
+    """A range in nsys's domain of the GIL."""
+    return {"start": start, "end": end, "domainId": 4, "globalTid": thread(tid), **text}
+
+
+GIL_EVENTS: Final = (
+    {"eventType": 75, "textId": "GIL Trace", "text": None, "domainId": 4, "end": None},
+    locked(10, 20, 7, text=None, textId="Holding GIL"),
+    locked(12, 20, 8, text="Waiting for GIL"),
+    locked(20, None, 8, text="Holding GIL"),
+    locked(30, 40, 8, text="Something new"),
+    locked(30, 40, 8, text="Waiting for GIL", eventType=34),
+)
+
+
+def test_ranges_of_the_gil_are_no_ranges_and_its_threads_keep_their_samples(tmp_path: Path) -> None:
+    of_holder, of_another = (stack("sample", 5, *DEEP, tid=thread(tid)) for tid in (7, 9))
+    report = export(
+        *(tmp_path / "r.sqlite", DOMAINS["sample"], of_holder, of_another, *GIL_EVENTS),
+        {"text": "GIL Trace", "start": 1, "end": 50},
+    )
+    for trace in loaded_and_packed(report):
+        assert trace.ranges["name"].to_list() == ["GIL Trace"]
+        assert trace.gil.rows() == [
+            (10, 20, thread(7), "holding"),
+            (12, 20, thread(8), "waiting"),
+            (20, None, thread(8), "holding"),
+        ]
+        assert trace.samples.rows() == [(5, thread(7), 0)]
+        of_oracle = read_export(report)
+        assert [row.state for row in of_oracle.gil] == trace.gil["state"].to_list()
+        assert [row.thread for row in of_oracle.samples] == [thread(7)]
+
+
+def test_a_report_with_ranges_of_the_gil_alone_has_no_ranges(tmp_path: Path) -> None:
+    trace = load(export(tmp_path / "r.sqlite", *GIL_EVENTS))
+    assert trace.ranges.is_empty()
+    assert NoteKind.NO_RANGES in note_kinds(trace)
 
 
 # --- counters -------------------------------------------------------------------------------------
