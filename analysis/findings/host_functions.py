@@ -135,6 +135,20 @@ def code(row: Mapping[str, Any]) -> str:
     return line if caller == function else f"{function} in {line}"
 
 
+def lock_share(subject: JudgedReport, *phases: str) -> float:
+    """Of the idle time of host code and launches in these phases (`OUTSIDE` for no range), not in
+    those inside them, the share in which the host waits for Python's lock (GIL); 0 where nobody
+    recorded that."""
+    instants = subject.view.gil_instants
+    if instants is None:
+        return 0.0
+    names = subject.view.attribution.paths["joined"].cast(pl.String)
+    here = names[instants["path"]].fill_null(OUTSIDE).is_in(phases)
+    waits = instants["stack"].is_not_null()
+    whole_ns = int(instants["ns"].filter(here).sum())
+    return int(instants["ns"].filter(here & waits).sum()) / whole_ns if whole_ns else 0.0
+
+
 def running(subject: JudgedReport, *phases: str) -> Running:
     """What the host ran in these phases (`OUTSIDE` for no range), not in those inside them."""
     here = pl.col("phase").is_in(["" if phase == OUTSIDE else phase for phase in phases])

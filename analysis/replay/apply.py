@@ -280,6 +280,9 @@ def changed(names: Names, changes: Changes) -> Program:
         own = Cover(merge(on_axis(events.overhead, axis, "thread_no")))
         program = with_less_work(program, own, axis, factor=0)
         program = with_cheaper_calls(program, own, axis)
+    if changes.no_gil:
+        locked = Cover(names.timeline.gil_waits[["start", "end"]])
+        program = with_less_work(program, locked, axis, factor=0)
     for phase, factor in changes.faster_host:
         program = with_less_work(program, names.time_in(phase), axis, factor=factor)
     program = _without(program, names, changes)

@@ -96,6 +96,7 @@ class Changes:
         faster_host: phases, and the factor on the host's time in them.
         async_copies: copies that block the host do so no longer.
         no_profiler: the profiler's own work takes no time.
+        no_gil: no thread waits for Python's lock while another one holds it.
         overlapped: the host of a serving engine prepares a step while the GPU runs the one before.
         even_ranks: every rank of a run computes as long as they do in the mean.
         unawaited: ranks of a run that the others do not wait for.
@@ -108,6 +109,7 @@ class Changes:
     faster_host: tuple[tuple[str, float], ...] = ()
     async_copies: bool = False
     no_profiler: bool = False
+    no_gil: bool = False
     overlapped: bool = False
     even_ranks: bool = False
     unawaited: tuple[int, ...] = ()
@@ -128,6 +130,7 @@ class Changes:
             faster_host=_smallest(factor for changes in every for factor in changes.faster_host),
             async_copies=any(changes.async_copies for changes in every),
             no_profiler=any(changes.no_profiler for changes in every),
+            no_gil=any(changes.no_gil for changes in every),
             overlapped=any(changes.overlapped for changes in every),
             even_ranks=any(changes.even_ranks for changes in every),
             unawaited=tuple(dict.fromkeys(rank for changes in every for rank in changes.unawaited)),
@@ -148,6 +151,8 @@ class Changes:
             yield "--async-copies"
         if self.no_profiler:
             yield "--no-profiler"
+        if self.no_gil:
+            yield "--no-gil"
         if self.overlapped:
             yield "--overlap-scheduling"
 

@@ -202,6 +202,9 @@ class Tools:
         ] = {},  # noqa: B006
         async_copies: Annotated[bool, Field(description="Let no copy block the host.")] = False,
         no_profiler: Annotated[bool, Field(description="Remove the profiler's own work.")] = False,
+        no_gil: Annotated[
+            bool, Field(description="Let no thread wait for Python's lock (GIL).")
+        ] = False,
         overlapped: Annotated[
             bool, Field(description="Let a serving engine prepare a step during the one before.")
         ] = False,
@@ -218,6 +221,7 @@ class Tools:
             faster_host=tuple(faster_host.items()),
             async_copies=async_copies,
             no_profiler=no_profiler,
+            no_gil=no_gil,
             overlapped=overlapped,
         )
         return _result(lambda: replaying.what_if(self._reports, report, changes))

@@ -142,6 +142,12 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     help="Remove the profiler's own work, as far as the report records it.",
 )
 @option(
+    "--no-gil",
+    section=_CHANGE,
+    is_flag=True,
+    help="Let no thread wait for Python's lock (GIL), as far as the report records it.",
+)
+@option(
     "--overlap-scheduling",
     "overlapped",
     section=_CHANGE,

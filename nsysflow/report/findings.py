@@ -104,7 +104,8 @@ def shares_of(valued: Valued) -> str:
 def _saving_in_turn(valued: Valued) -> str:
     """The same in a plan: a finding of which the changes above leave nothing says what it saves
     alone, as it may be the easier change."""
-    if 0 < 100 * valued.high_ns < WORTH_PCT * valued.step_ns:
+    is_late = valued.finding.changes is not None and not valued.later_ns
+    if is_late and 100 * valued.high_ns < WORTH_PCT * valued.step_ns:
         return f"nothing more (alone {duration(valued.alone_ns)})"
     return saving_of(valued)
 

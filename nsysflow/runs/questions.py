@@ -49,6 +49,7 @@ def whatif(
     faster_host: Mapping[str, float] | None = None,
     async_copies: bool = False,
     no_profiler: bool = False,
+    no_gil: bool = False,
     overlapped: bool = False,
     options: Options | None = None,
 ) -> Document:
@@ -64,6 +65,7 @@ def whatif(
         faster_host: factors on the time of host code in phases.
         async_copies: let no copy block the host.
         no_profiler: remove the profiler's own work.
+        no_gil: let no thread wait for Python's lock (GIL), as far as the report records it.
         overlapped: let a serving engine prepare a step while the GPU runs the one before.
         options: which steps to take; None takes those of the report.
 
@@ -79,6 +81,7 @@ def whatif(
         faster_host=_factors(faster_host),
         async_copies=async_copies,
         no_profiler=no_profiler,
+        no_gil=no_gil,
         overlapped=overlapped,
     )
     chosen = options or Options()

@@ -113,6 +113,7 @@ def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
          "with 3 kernels at 30 % to 70 % of the time"),
         (Changes(faster_host=(("data", 0.0),)), "with the host's code in data taking no time"),
         (Changes(no_profiler=True), "without the profiler's own work"),
+        (Changes(no_gil=True), "with no wait for Python's lock"),
         (Changes(overlapped=True),
          "with the host preparing each step while the GPU runs the one before"),
         (Changes(removed=(Removal(kind="sync"), Removal(kind="copy"))),

@@ -27,6 +27,7 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_attention,
     unfused_elementwise,
 )
+from nsysflow.analysis.findings.rules.gil import gil_contention
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
@@ -77,6 +78,7 @@ RULES: Final[tuple[Rule, ...]] = (
     loop_of_launches,
     data_loading,
     host_code,
+    gil_contention,
     code_loading,
     periodic_pause,
     recompile,

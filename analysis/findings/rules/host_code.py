@@ -17,7 +17,13 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
-from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Running, running
+from nsysflow.analysis.findings.host_functions import (
+    CHANGE_OF_WAIT,
+    LEAST_PCT,
+    Running,
+    lock_share,
+    running,
+)
 from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
 from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
@@ -26,7 +32,7 @@ from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.units import duration, number
+from nsysflow.base.units import duration, number, percent
 
 CHANGE_OF_HOST_CODE: Final = (
     "do it less often, later, on another thread, or on the GPU; launch the GPU's work before it",
@@ -40,6 +46,9 @@ SHORT_NS: Final = 100_000
 LEAST_PAUSES: Final = 3
 """Where no steps are judged, fewer pauses are start-up and no loop."""
 
+MOSTLY_LOCKED: Final = 0.5
+"""From this share on the wait for Python's lock (`gil-contention`) is the place to begin."""
+
 LOOP_NS: Final = 100_000
 """Between two steps a loop takes less than this for itself, its ranges and its counters: 16 us in
 rolloutcopy-graph, where it is a third of a step."""
@@ -48,9 +57,10 @@ rolloutcopy-graph, where it is a third of a step."""
 def host_code(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU mostly waits for long pieces of Python, in at least half the
     steps; phases in which that is the same code are one finding, with the time between the steps
-    if it goes on there."""
+    if it goes on there. Not if the host mostly waits for Python's lock there."""
     for phases in _places(subject):
-        yield _finding(subject, phases)
+        if lock_share(subject, *phases) < MOSTLY_LOCKED:
+            yield _finding(subject, phases)
 
 
 def runs_between_steps(subject: JudgedReport) -> bool:
@@ -116,6 +126,7 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
             f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
             f" {duration(int(rows['ns'].sum()) // len(rows))}",
             *ran.evidence,
+            *_waits_for_lock(subject, phases),
             "the saving is that of no host time there at all",
         ),
         table="host_stacks" if ran.evidence else "gap_summary",
@@ -129,6 +140,13 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
         source=ran.source,
         via=ran.via,
     )
+
+
+def _waits_for_lock(subject: JudgedReport, phases: Pauses) -> Iterator[str]:
+    """What part of that time is no work of this code."""
+    locked = lock_share(subject, *phases)
+    if 100 * locked >= LEAST_PCT:
+        yield f"for {percent(100 * locked)} of it, it waited for Python's lock (table gil)"
 
 
 def itself(subject: JudgedReport, phase: str) -> str:

@@ -276,6 +276,8 @@ def _changed(changes: Changes) -> Iterator[str]:
         yield f"with the host's code {' and '.join(where)} {_taking([factor])}"
     if changes.no_profiler:
         yield "without the profiler's own work"
+    if changes.no_gil:
+        yield "with no wait for Python's lock"
     if changes.overlapped:
         yield "with the host preparing each step while the GPU runs the one before"
     if changes.even_ranks:

@@ -11,12 +11,12 @@ from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.replay import Times, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from tests import tiny
-from tests.oracle.model import Call, Op, Overhead, Range
+from tests.oracle.model import Call, Gil, Op, Overhead, Range
 
 US: Final = 1_000
 MAIN, AUTOGRAD, WORKER = tiny.MAIN, tiny.AUTOGRAD, tiny.WORKER
 
-Row = Call | Op | Range | Overhead
+Row = Call | Gil | Op | Range | Overhead
 OnStream = tuple[int, int, int]
 """A record of an event, or a wait for it: correlation, stream, record."""
 

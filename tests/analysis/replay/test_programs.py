@@ -28,7 +28,7 @@ from tests.analysis.replay.replays import (
     upload,
     without,
 )
-from tests.oracle.model import Overhead
+from tests.oracle.model import Gil, Overhead
 
 SYNC: Final = "cudaStreamSynchronize"
 DEVICE_SYNC: Final = "cudaDeviceSynchronize"
@@ -217,6 +217,20 @@ HOST: Final = {
         *(
             Overhead(start * US, end * US, tiny.PROCESS, MAIN, "CUPTI Buffer flush")
             for start, end in ((20, 50), (110, 140))
+        ),
+    ),
+    "waits for Python's lock go from between calls": end(
+        [5, 120, 130],
+        Changes(no_gil=True),
+        *(ONE, launch(100, 145, 2), launch(150, 155, 3)),
+        *(
+            Gil(start * US, end * US, thread, state)
+            for start, end, thread, state in (
+                (20, 60, MAIN, "waiting"),
+                (40, 200, MAIN, "waiting"),
+                (35, 60, AUTOGRAD, "holding"),
+                (110, 120, AUTOGRAD, "holding"),
+            )
         ),
     ),
     **{f"time in {at}": start([7, us], faster(at), *PLACES) for at, us in FASTER_AT.items()},
