@@ -338,6 +338,31 @@ PROCESS_CPU: Final = Frame(
     },
 )
 
+START_METHOD: Final = pl.Enum(["fork", "spawn", "forkserver"])
+"""How Python starts the workers of a loader."""
+
+LOADER_TIMES: Final = Frame(
+    """One row per batch that a worker of a DataLoader fetched, and one, without `worker` and
+    `fetched_ns`, per batch that the loop got: from when it asked; in any order. `start_ns` is when
+    the request came, `end_ns` when the batch was sent. `process` is that of the loop. The rest are
+    the settings of the loader, null for what is not known.""",
+    {
+        "process": pl.Int64(),
+        "loader": pl.Int64(),
+        "worker": pl.Int64(),
+        "start_ns": pl.Int64(),
+        "fetched_ns": pl.Int64(),
+        "end_ns": pl.Int64(),
+        "workers": pl.Int64(),
+        "batch_size": pl.Int64(),
+        "prefetch_factor": pl.Int64(),
+        "pin_memory": pl.Boolean(),
+        "persistent_workers": pl.Boolean(),
+        "start_method": START_METHOD,
+        "cores": pl.Int64(),
+    },
+)
+
 MEMORY: Final = Frame(
     """One row per change of the memory that a process has on a GPU, in any order. `row` is its
     place in the report, which decides between rows of one time. `bytes` is the change: what was

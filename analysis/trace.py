@@ -120,6 +120,7 @@ class Trace:
         gpu_states: `schema.GPU_STATES`.
         thread_cpu: `schema.THREAD_CPU`.
         process_cpu: `schema.PROCESS_CPU`.
+        loader_times: `schema.LOADER_TIMES`.
         memory: `schema.MEMORY`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
@@ -155,6 +156,7 @@ class Trace:
     gpu_states: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_STATES))
     thread_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREAD_CPU))
     process_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.PROCESS_CPU))
+    loader_times: pl.DataFrame = field(default_factory=lambda: _empty(schema.LOADER_TIMES))
     memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.MEMORY))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))

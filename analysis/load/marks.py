@@ -1,5 +1,5 @@
 """JSON that ranges carry: the marks of captured windows (`nsysflow.steps`), of ranges in graphs, of
-readings of GPUs and CPUs, and NCCL's messages.
+readings of GPUs and CPUs, times of loaders, and NCCL's messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -150,6 +150,35 @@ class TimedProcessCpu(msgspec.Struct):
     process_cpu: list[tuple[_TimeNs, ProcessReading]]
 
 
+_Worker = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+
+LoaderSettings = tuple[_Number, _Number, _Number | None, _Number | None, bool, bool, str, _Number]
+"""Of a loader its number, workers, batch size, prefetch factor, whether it pins memory, whether its
+workers persist, how they start, and the cores that its process may use."""
+
+
+class LoaderTimes(msgspec.Struct):
+    """What a loader did.
+
+    Attributes:
+        clock_ns: the clock of its times when the mark was made.
+        loader: its settings.
+        batches: of each the worker, and when it was asked for, fetched and sent.
+        waits: when the loop asked for each batch, and when it had it.
+    """
+
+    clock_ns: _TimeNs
+    loader: LoaderSettings
+    batches: list[tuple[_Worker, _TimeNs, _TimeNs, _TimeNs]]
+    waits: list[tuple[_TimeNs, _TimeNs]]
+
+
+class TimedLoaders(msgspec.Struct):
+    """What loaders did, each with the system's time at `clock_ns`."""
+
+    loaders: list[tuple[_TimeNs, LoaderTimes]]
+
+
 class _Mark(msgspec.Struct):
     ours: msgspec.Raw = msgspec.field(name=KEY)
 
@@ -162,6 +191,8 @@ _THREAD_CPU: Final = msgspec.json.Decoder(ThreadCpu)
 _PROCESS_CPU: Final = msgspec.json.Decoder(ProcessCpu)
 _TIMED_THREAD_CPU: Final = msgspec.json.Decoder(TimedThreadCpu)
 _TIMED_PROCESS_CPU: Final = msgspec.json.Decoder(TimedProcessCpu)
+_LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
+_TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -210,6 +241,12 @@ def _of_mark(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
     return None if mark is None else decoded_or_none(decoder, mark.ours)
 
 
+def loader_times_of_mark(text: str) -> LoaderTimes | None:
+    """The `LoaderTimes` in the text of a mark; None if it has none."""
+    mark = decoded_or_none(_MARK, text)
+    return None if mark is None else decoded_or_none(_LOADER_TIMES, mark.ours)
+
+
 def slim_mark(text: str) -> str | None:
     """A mark with only the parts that we read; None if it is not ours."""
     kinds = (
@@ -218,6 +255,7 @@ def slim_mark(text: str) -> str | None:
         gpu_states_of_mark,
         thread_cpu_of_mark,
         process_cpu_of_mark,
+        loader_times_of_mark,
     )
     mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
@@ -260,14 +298,13 @@ def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFra
         marks: process, time and text of each. A mark is recorded a bit later than its clock was
             read, so the smallest difference in a process tells how far the clocks are apart.
     """
-    apart_ns: dict[int, int] = {}
-    listed = []
-    for process, at_ns, text in marks:
-        mark = graph_ranges_of_mark(text)
-        if process is not None and mark is not None:
-            ahead_ns = at_ns - mark.clock_ns
-            apart_ns[process] = min(ahead_ns, apart_ns.get(process, ahead_ns))
-            listed += [(process, *graph_range) for graph_range in mark.graph_ranges]
+    read = [
+        (process, at_ns, mark)
+        for process, at_ns, text in marks
+        if process is not None and (mark := graph_ranges_of_mark(text)) is not None
+    ]
+    apart_ns = _apart_ns((process, at_ns - mark.clock_ns) for process, at_ns, mark in read)
+    listed = [(process, *one) for process, _, mark in read for one in mark.graph_ranges]
     rows = [
         (begun + apart_ns[process], ended + apart_ns[process], process, process | tid, domain, name)
         for process, name, domain, begun, ended, tid in listed
@@ -276,6 +313,57 @@ def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFra
     ranges = pl.DataFrame(rows, {name: schema.RANGES[name] for name in columns}, orient="row")
     kind = pl.lit("push_pop", schema.RANGE_KIND).alias("kind")
     return ranges.with_columns(kind).with_row_index("row").select(schema.RANGES.names())
+
+
+def _apart_ns(ahead: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """By process, how far its clock is behind the report's: the least that a mark says."""
+    apart_ns: dict[int, int] = {}
+    for process, ahead_ns in ahead:
+        apart_ns[process] = min(ahead_ns, apart_ns.get(process, ahead_ns))
+    return apart_ns
+
+
+def loader_times(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """`schema.LOADER_TIMES` of all marks (process, time, text of each), on the report's clock."""
+    return _loader_rows(
+        [
+            (process, at_ns, read)
+            for process, at_ns, text in marks
+            if process is not None and (read := loader_times_of_mark(text)) is not None
+        ]
+    )
+
+
+def timed_loaders(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
+    """`schema.LOADER_TIMES` of a process from the JSON under our key, at times since `base_ns` of
+    the system."""
+    read = decoded_or_none(_TIMED_LOADERS, json)
+    if read is None or process is None:
+        return schema.LOADER_TIMES.to_frame()
+    return _loader_rows([(process, at_ns - base_ns, times) for at_ns, times in read.loaders])
+
+
+_START_METHODS: Final = frozenset(schema.START_METHOD.categories)
+
+
+def _loader_rows(read: Sequence[tuple[int, int, LoaderTimes]]) -> pl.DataFrame:
+    """`schema.LOADER_TIMES` of what marks say (process, time and content of each)."""
+    apart_ns = _apart_ns((process, at_ns - times.clock_ns) for process, at_ns, times in read)
+    rows: list[tuple[int | bool | str | None, ...]] = []
+    for process, _, times in read:
+        ahead_ns = apart_ns[process]
+        number, *settings, starts, cores = times.loader
+        about = *settings, starts if starts in _START_METHODS else None, cores
+        key = process, number
+        rows += (
+            (*key, worker, got + ahead_ns, fetched + ahead_ns, sent + ahead_ns, *about)
+            for worker, got, fetched, sent in times.batches
+        )
+        rows += (
+            (*key, None, asked + ahead_ns, None, had + ahead_ns, *about)
+            for asked, had in times.waits
+        )
+    return pl.DataFrame(rows, schema.LOADER_TIMES, orient="row")
 
 
 _LIMITS: Final = {

@@ -15,7 +15,7 @@ from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.base.peaks import Unit
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import FILES, ChildStatus
-from nsysflow.runtime.protocol import Backtrace, Collector
+from nsysflow.runtime.protocol import LOADER_FILES, Backtrace, Collector
 
 FILE: Final = "manifest.json"
 LOG: Final = "output.log"
@@ -250,7 +250,8 @@ def take_statuses(folder: Path) -> list[ChildStatus]:
 
 
 def take_annotation(folder: Path) -> Annotation:
-    """What became of the annotation; the files that say so are removed.
+    """What became of the annotation; the files that say so are removed, and those that workers of
+    a killed program left.
 
     Raises:
         OSError: a file cannot be read or removed.
@@ -258,6 +259,8 @@ def take_annotation(folder: Path) -> Annotation:
     hooked, torch, problem = (
         _remove_text(folder / name) for name in (HOOKED, ANNOTATED, NOT_ANNOTATED)
     )
+    for file in folder.glob(LOADER_FILES):
+        file.unlink()
     return Annotation(hooked=hooked is not None, torch=torch is not None, problem=problem)
 
 

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
+from nsysflow.runtime.loaders import LOADERS
+from nsysflow.runtime.loaders import mark_of as mark_of_loader
 from nsysflow.runtime.process import scratch_file
 from nsysflow.runtime.protocol import (
     DOMAIN,
@@ -96,6 +98,11 @@ def _mark_readings(key: str, readings: Sequence[Sequence[int | None]]) -> None:
     mark(_COMPACT.encode({KEY: {key: readings}}))
 
 
+def mark_loaders(clock_ns: int, about: str) -> None:
+    """Record a mark about a loader."""
+    mark(mark_of_loader(clock_ns, about))
+
+
 class CudaProfilerCapture:
     """From `cudaProfilerStart` to `cudaProfilerStop`, for `nsys -c cudaProfilerApi`.
 
@@ -112,10 +119,12 @@ class CudaProfilerCapture:
         list_noted(mark)
         SAMPLER.begin(mark_states)
         READER.begin(mark_reading)
+        LOADERS.begin(mark_loaders)
 
     def stop(self) -> None:
         SAMPLER.end(mark_states)
         READER.end(mark_reading)
+        LOADERS.end(mark_loaders)
         torch = _torch_on_gpu()
         if torch is None:
             return
@@ -136,9 +145,11 @@ class NvtxRangeCapture:
         if about is not None:
             mark(json.dumps({KEY: about}))
         READER.begin(mark_reading)
+        LOADERS.begin(mark_loaders)
 
     def stop(self) -> None:
         READER.end(mark_reading)
+        LOADERS.end(mark_loaders)
         self._nvtx.pop_range(domain=DOMAIN)
 
 
@@ -155,6 +166,7 @@ class KinetoCapture:
         self._profile: Any = None
         self._about: WindowMark = {}
         self._readings: dict[str, list[tuple[int, Sequence[int | None]]]] = {}
+        self._loaders: list[tuple[int, dict[str, Any]]] = []
 
     def start(self, about: WindowMark | None) -> None:
         torch = import_module("torch")
@@ -180,6 +192,7 @@ class KinetoCapture:
             self._profile.add_metadata_json(KEY, json.dumps(about))
         SAMPLER.begin(self._keep_states)
         READER.begin(self._keep)
+        LOADERS.begin(self._keep_loaders)
 
     def _keep_states(self, states: Sequence[State]) -> None:
         for state in states:
@@ -189,17 +202,24 @@ class KinetoCapture:
         """Keep a reading with the time of the system's clock, which Kineto's is."""
         self._readings.setdefault(key, []).append((time.time_ns(), values))
 
+    def _keep_loaders(self, clock_ns: int, about: str) -> None:
+        """Keep what is new of a loader, with both clocks at the same time."""
+        now_ns = time.time_ns()
+        self._loaders.append((now_ns, {"clock_ns": clock_ns, **json.loads(about)}))
+
     def stop(self) -> None:
         if self._profile is None:
             return
         SAMPLER.end(self._keep_states)
         READER.end(self._keep)
+        LOADERS.end(self._keep_loaders)
         try:
             synchronize()
         finally:
             if self._still_records():
-                if self._readings:
-                    about = {**self._about, **self._readings}
+                beside = {**self._readings, "loaders": self._loaders}
+                if any(beside.values()):
+                    about = {**self._about, **{key: kept for key, kept in beside.items() if kept}}
                     self._profile.add_metadata_json(KEY, json.dumps(about))
                 self._profile.stop()
                 self._export()

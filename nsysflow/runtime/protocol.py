@@ -33,6 +33,10 @@ READINGS: Final = "NSYSFLOW_READINGS"
 """Set when clocks, power and temperature of the GPUs are to be sampled, and how long the launching
 thread waits for a CPU."""
 
+LOADER_FILES: Final = "loader-*.bin"
+"""The names of the files in which workers of DataLoaders leave their times; `*` is the process
+id."""
+
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"
 """The NVTX range that opens the window, and its domain, which holds no phases."""

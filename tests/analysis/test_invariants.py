@@ -236,6 +236,9 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
             name: getattr(trace, name).with_columns(pl.col("start_ns") + by_ns)
             for name in ("backtraces", "messages", "graph_nodes")
         },
+        loader_times=trace.loader_times.with_columns(
+            pl.col("start_ns", "fetched_ns", "end_ns") + by_ns
+        ),
         **{
             name: getattr(trace, name).with_columns(pl.col("time_ns") + by_ns)
             for name in ("samples", "gpu_samples", "gpu_states", "thread_cpu", "process_cpu")
@@ -249,7 +252,7 @@ SHIFTS_NS: Final = (1, -1, 7_000_000_001, -(10**12), 1_795_000_000 * 10**9, -4 *
 
 ANY_ORDER: Final = (
     *("calls", "ranges", "overhead", "threads", "devices", "diagnostics", "frames", "gpu_samples"),
-    *("gpu_states", "thread_cpu", "process_cpu", "captures", "messages"),
+    *("gpu_states", "thread_cpu", "process_cpu", "loader_times", "captures", "messages"),
 )
 """Frames to whose rows nothing points."""
 

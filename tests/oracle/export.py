@@ -153,6 +153,7 @@ def read_export(path: Path) -> PlainTrace:
             gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
             thread_cpu=tuple(_thread_cpu(export)),
             process_cpu=tuple(_process_cpu(export)),
+            loader_times=tuple(_loader_times(export)),
             memory=tuple(_memory(export)),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
@@ -413,6 +414,21 @@ def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:
         text = export.text(event) or ""
         if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
             yield event.thread[0], event["start"], json.loads(text)["nsysflow"]
+
+
+def _loader_times(export: _Export) -> Iterator[model.LoaderTime]:
+    """§27.1: what marks of ours say of loaders, on the clock of the report."""
+    marks = [mark for mark in _marks(export) if "loader" in mark[2]]
+    for process, _, about in marks:
+        ahead = min(at - of["clock_ns"] for other, at, of in marks if other == process)
+        number, *settings, starts, cores = about["loader"]
+        more = *settings, starts or None, cores
+        for worker, got, fetched, sent in about["batches"]:
+            times = got + ahead, fetched + ahead, sent + ahead
+            yield model.LoaderTime(process, number, worker, *times, *more)
+        for asked, had in about["waits"]:
+            times_of_loop = asked + ahead, None, had + ahead
+            yield model.LoaderTime(process, number, None, *times_of_loop, *more)
 
 
 def _windows(export: _Export) -> dict[int, dict[str, Any]]:

@@ -214,6 +214,25 @@ class GpuState:
 
 
 @dataclass(frozen=True)
+class LoaderTime:
+    """§27.1: a batch of a worker, or without one a wait of the loop."""
+
+    process: int
+    loader: int
+    worker: int | None
+    start_ns: int
+    fetched_ns: int | None
+    end_ns: int
+    workers: int | None = None
+    batch_size: int | None = None
+    prefetch_factor: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    start_method: str | None = None
+    cores: int | None = None
+
+
+@dataclass(frozen=True)
 class MemoryChange:
     """§26: a change of the memory that a process has on a GPU."""
 
@@ -338,6 +357,7 @@ class PlainTrace:
     gpu_states: tuple[GpuState, ...] = ()
     thread_cpu: tuple[ThreadCpu, ...] = ()
     process_cpu: tuple[ProcessCpu, ...] = ()
+    loader_times: tuple[LoaderTime, ...] = ()
     memory: tuple[MemoryChange, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
@@ -370,6 +390,7 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "gpu_states": (GpuState, schema.GPU_STATES),
     "thread_cpu": (ThreadCpu, schema.THREAD_CPU),
     "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
+    "loader_times": (LoaderTime, schema.LOADER_TIMES),
     "memory": (MemoryChange, schema.MEMORY),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),

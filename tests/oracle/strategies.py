@@ -487,6 +487,34 @@ def _process_cpu(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.
     return [model.ProcessCpu(at_ns, pid << 24, *values) for at_ns, pid, *values in rows]
 
 
+@st.composite
+def _loader_times(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.LoaderTime]:
+    """Batches of workers that overlap, end before they begin, or lie outside the recording, and
+    waits of the loop; some of a process that ran nothing."""
+    found = []
+    for pid in draw(st.sampled_from(((), (), pids, (*pids, 9)))):
+        workers, starts = draw(
+            st.sampled_from(((None, None), (0, None), (2, "fork"), (3, "spawn")))
+        )
+        about: dict[str, Any] = {"workers": workers, "start_method": starts, "cores": 16}
+        for loader, worker, at_ns, length_ns, fetch_ns in draw(
+            st.lists(
+                st.tuples(
+                    st.sampled_from((0, 0, 1)),
+                    st.sampled_from((None, 0, 1)),
+                    _AT_NS,
+                    st.sampled_from((0, 1, 700, 20_000, 10**10, -5)),
+                    st.sampled_from((0, 3, 500)),
+                ),
+                max_size=8,
+            )
+        ):
+            fetched_ns = None if worker is None else at_ns + fetch_ns
+            place = pid << 24, loader, worker
+            found.append(model.LoaderTime(*place, at_ns, fetched_ns, at_ns + length_ns, **about))
+    return found
+
+
 def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[model.Message, ...]]:
     """The messages of some of NCCL's ranges."""
     nccl = [r for r in ranges if (r.domain or "").lower() == "nccl" and r.row % 3]
@@ -547,6 +575,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     gpu_samples = draw(_gpu_samples())
     gpu_states = draw(_gpu_states())
     thread_cpu, process_cpu = draw(_thread_cpu(pids)), draw(_process_cpu(pids))
+    loader_times = draw(_loader_times(pids))
     captured = draw(st.sampled_from(((), (), pids[:1], pids)))
     named = draw(st.integers(0, 4))
     threads = [
@@ -579,6 +608,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         gpu_states=tuple(gpu_states),
         thread_cpu=tuple(thread_cpu),
         process_cpu=tuple(process_cpu),
+        loader_times=tuple(loader_times),
         captures=tuple(model.Capture(pid << 24, "3:2:5", 4_500_000) for pid in captured),
         messages=draw(_messages(host.ranges)),
         flops=tuple(

@@ -47,7 +47,7 @@ def gpu_states(document: Document) -> pl.DataFrame:
     Raises:
         OddEvent: a counter has no usable time.
     """
-    ours = timed_gpu_states(document.ours, _base_ns(document))
+    ours = timed_gpu_states(document.ours, base_ns_of(document))
     rows = [
         _row(event, column, device, hz)
         for event in _counters(document)
@@ -60,15 +60,15 @@ def gpu_states(document: Document) -> pl.DataFrame:
 
 def cpu_readings(document: Document, process: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """`schema.THREAD_CPU` and `schema.PROCESS_CPU` of the trace's process."""
-    base_ns = _base_ns(document)
+    base_ns = base_ns_of(document)
     return (
         timed_thread_cpu(document.ours, base_ns, process),
         timed_process_cpu(document.ours, base_ns, process),
     )
 
 
-def _base_ns(document: Document) -> int:
-    """The system's time at the trace's 0."""
+def base_ns_of(document: Document) -> int:
+    """The system's time at which the times of the trace begin; 0 where it does not say."""
     return decoded_or_none(_BASE, document.base_ns) or 0
 
 

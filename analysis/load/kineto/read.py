@@ -31,7 +31,12 @@ from nsysflow.analysis.load.kineto.columns import (
     threads_of,
     words,
 )
-from nsysflow.analysis.load.kineto.counters import cpu_readings, gpu_states, unread_counters
+from nsysflow.analysis.load.kineto.counters import (
+    base_ns_of,
+    cpu_readings,
+    gpu_states,
+    unread_counters,
+)
 from nsysflow.analysis.load.kineto.document import (
     Args,
     Document,
@@ -64,6 +69,7 @@ from nsysflow.analysis.load.marks import (
     capture_in,
     capture_rows,
     flops_rows,
+    timed_loaders,
     with_auto_domain,
 )
 from nsysflow.analysis.load.other_formats import another_json, not_a_trace
@@ -223,6 +229,7 @@ def trace_of_events(
         gpu_states=gpu_states(document),
         thread_cpu=of_threads,
         process_cpu=of_process,
+        loader_times=timed_loaders(document.ours, base_ns_of(document), process),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",

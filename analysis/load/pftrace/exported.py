@@ -39,6 +39,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "gpu_states": schema.GPU_STATES,
     "thread_cpu": schema.THREAD_CPU,
     "process_cpu": schema.PROCESS_CPU,
+    "loader_times": schema.LOADER_TIMES,
     "memory": schema.MEMORY,
     "operators": schema.OPERATORS,
     "operator_shapes": schema.OPERATOR_SHAPES,

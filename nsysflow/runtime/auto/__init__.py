@@ -11,6 +11,7 @@ import os
 from types import ModuleType
 
 from nsysflow.runtime import protocol
+from nsysflow.runtime.auto.loaders import annotate_loaders
 from nsysflow.runtime.auto.modules import (
     annotate_compiling,
     annotate_engine,
@@ -22,9 +23,10 @@ from nsysflow.runtime.auto.modules import (
 )
 from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
-from nsysflow.runtime.captures import mark_reading, mark_states
+from nsysflow.runtime.captures import mark_loaders, mark_reading, mark_states
 from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
+from nsysflow.runtime.loaders import LOADERS
 from nsysflow.runtime.protocol import CAPTURE, PLAIN
 
 __all__ = ["annotate"]
@@ -33,6 +35,7 @@ _PARTS = (
     annotate_modules,
     annotate_engine,
     annotate_optimizers,
+    annotate_loaders,  # before the range around the same function, which takes time itself
     annotate_functions,
     annotate_frameworks,
     annotate_compiling,
@@ -52,17 +55,18 @@ def annotate(torch: ModuleType) -> None:
         ranges = Ranges(torch, protocol.COLLECTOR_HERE)
         for annotate_part in _PARTS:
             annotate_part(torch, ranges)
-        _begin_readings()
+        _record_beside()
 
 
-def _begin_readings() -> None:
-    """Sample GPUs and CPUs from now on, or get ready for it where only a window is recorded."""
+def _record_beside() -> None:
+    """Record GPUs, CPUs and loaders from now on, or get ready where only a window is recorded."""
     if CAPTURE in os.environ or protocol.COLLECTOR_HERE == "kineto":
         SAMPLER.prepare()
     else:
         SAMPLER.begin(mark_states)
         READER.begin(mark_reading)
         atexit.register(READER.end, mark_reading)
+        LOADERS.begin(mark_loaders)
 
 
 def _count_steps(torch: ModuleType) -> None:
