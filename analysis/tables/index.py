@@ -172,6 +172,10 @@ class TablesOfSamples(TableHolder):
     cpu = TableProperty(
         "tables.cpu", "per launching thread, how long it waited for a CPU, and who used the CPUs"
     )
+    loader_workers = TableProperty(
+        "tables.loader_workers",
+        "per DataLoader and worker, how busy it is, its rate, and how long the loop waited",
+    )
     memory = TableProperty(
         "tables.memory", "per process, GPU and phase, the memory that it has, and where it has most"
     )

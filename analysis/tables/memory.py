@@ -123,14 +123,19 @@ class MemoryUse:
     def steps(self, view: View) -> pl.DataFrame:
         """The steps of the view on this GPU, in order: `start_ns`, `end_ns` (when the host begins
         the next one), `step`."""
-        mine = (pl.col("process") == self.process) & (pl.col("device_no") == self.device_no)
-        until = pl.coalesce(pl.col("begun_ns").shift(-1), "done_ns")
-        steps = view.timeline.steps.filter(mine).sort("step").with_columns(until.alias("until_ns"))
-        selected = view.steps.filter(mine)["step"].implode()
-        steps = steps.filter(pl.col("step").is_in(selected))
-        return steps.select(
-            pl.col("begun_ns").alias("start_ns"), pl.col("until_ns").alias("end_ns"), "step"
-        )
+        return host_steps(view, self.process, self.device_no)
+
+
+def host_steps(view: View, process: int, device_no: int) -> pl.DataFrame:
+    """The steps of the view of a process on a GPU, in order: `start_ns`, `end_ns` (when the host
+    begins the next one), `step`."""
+    mine = (pl.col("process") == process) & (pl.col("device_no") == device_no)
+    until = pl.coalesce(pl.col("begun_ns").shift(-1), "done_ns")
+    steps = view.timeline.steps.filter(mine).sort("step").with_columns(until.alias("until_ns"))
+    selected = view.steps.filter(mine)["step"].implode()
+    return steps.filter(pl.col("step").is_in(selected)).select(
+        pl.col("begun_ns").alias("start_ns"), pl.col("until_ns").alias("end_ns"), "step"
+    )
 
 
 def memory_uses(view: View) -> Iterator[MemoryUse]:
@@ -282,7 +287,12 @@ def selected_time(view: View, use: MemoryUse) -> pl.DataFrame:
     of the host in them, which runs ahead of the GPU; else the windows of the GPU."""
     if view.of_steps:
         return use.steps(view).select("start_ns", "end_ns")
-    extent = [use.device_no], [view.events.axis.origin_ns], [view.events.last_ns]
+    return recorded_time(view, use.device_no)
+
+
+def recorded_time(view: View, device_no: int) -> pl.DataFrame:
+    """`start_ns`, `end_ns` of the recorded time that is selected on a GPU, in order."""
+    extent = [device_no], [view.events.axis.origin_ns], [view.events.last_ns]
     recorded = pl.DataFrame(dict(zip(WINDOWS, extent, strict=True)), schema=WINDOWS)
     return view.clip_recorded(recorded).select("start_ns", "end_ns")
 

@@ -103,10 +103,10 @@ def memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
 def _of_process(
     report: Report, use: Use, device: int, process: int, judged: list[Step] | None
 ) -> list[Row]:
-    steps = _host_steps(report, device, process)
+    steps = host_steps(report, device, process)
     if judged is not None:
         steps = {step: span for step, span in steps.items() if step in judged}
-    selected = [*steps.values()] if judged is not None else _recorded(report)
+    selected = [*steps.values()] if judged is not None else recorded(report)
     numbered = {step.index: span for step, span in steps.items()}
     found: dict[Path, tuple[list[Span], Row]] = {}
     if selected:
@@ -138,7 +138,7 @@ def _of_process(
     return rows
 
 
-def _recorded(report: Report) -> list[Span]:
+def recorded(report: Report) -> list[Span]:
     """§8.17: from the first start to the last end."""
     trace = report.trace
     rows: list[Op | Call | Range | Overhead]
@@ -147,7 +147,7 @@ def _recorded(report: Report) -> list[Span]:
     return [(min(starts), end_of_trace(trace))]
 
 
-def _host_steps(report: Report, device: int, process: int) -> dict[Step, Span]:
+def host_steps(report: Report, device: int, process: int) -> dict[Step, Span]:
     """§26.4: when the host is in each step."""
     mine = [step for step in steps_of(report) if (step.process, step.device) == (process, device)]
     begins = [step.range_.start_ns for step in mine]
@@ -273,7 +273,7 @@ def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
     found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
     for (device, process), mine in changes.items():
         use = Use(mine)
-        steps = _host_steps(report, device, process)
+        steps = host_steps(report, device, process)
         taken = {s.index: span for s, span in steps.items() if judged is None or s in judged}
         followed = [index for index in taken if index + 1 in taken]
         rows = [level.change for level in use.levels if level.change is not None]

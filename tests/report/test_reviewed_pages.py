@@ -172,6 +172,28 @@ KEPT: Final = {
     "allocations": 4,
     "bytes": 160_000_000,
 }
+LOADER: Final = {
+    "process": 4711,
+    "loader": 0,
+    "worker": None,
+    "span_ns": 100 * MS,
+    "batches": 4,
+    "busy_ns": 290 * MS,
+    "busy_pct": 96.7,
+    "waiting_ns": 10 * MS,
+    "fetch_median_ns": 71 * MS,
+    "fetch_p95_ns": 80 * MS,
+    "batches_per_s": 41.4,
+    "steps": 4,
+    "waited_ns": 36 * MS,
+    "workers": 3,
+    "batch_size": 64,
+    "prefetch_factor": 2,
+    "pin_memory": True,
+    "persistent_workers": False,
+    "start_method": "fork",
+    "cores": 16,
+}
 HELD_BY_LOSS: Final = {"phase": "step/loss", "peak_bytes": 48_000_000_000, "peak_ns": 7}
 
 
@@ -184,6 +206,7 @@ def everything() -> Results:
         operators=[PRODUCT, NORM],
         clocks=[clocked(step, mhz) for step, mhz in enumerate([1980] * 4 + [1530] * 4)],
         cpu=[QUEUED],
+        loader_workers=[LOADER],
         memory=[HELD, {**HELD, "phase": "step"}, HELD_BY_LOSS],
         kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],

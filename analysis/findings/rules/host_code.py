@@ -25,6 +25,7 @@ from nsysflow.analysis.findings.host_functions import (
     running,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
+from nsysflow.analysis.findings.loaders import loader_advice
 from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.frames.columns import median_ns
@@ -279,25 +280,32 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
 def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known, ran = phase != OUTSIDE, running(subject, phase)
+    loads = known and not _on_gpu(subject, phase)
+    advice = loader_advice(subject, subject.process_of(rows)) if loads else None
     what = f"{'waiting' if ran.waits else 'host code'} between the steps"
     most = f", most in {ran.most}" if ran.most else ""
     between = f"{what}: {ran.mostly}" if ran.mostly else f"{what}{most}"
     if not known:
         change, reason = _change_between(subject, ran), "no range says what it does"
-    elif _on_gpu(subject, phase):
+    elif not loads:
         change, reason = CHANGE_ON_GPU, "kernels put the batches together; none comes from the host"
+    elif advice is not None:
+        change, reason = advice.change, "the saving is that of no wait at all"
     else:
         change, reason = CHANGE_OF_LOADER, "the saving holds if the workers keep up"
+    recorded = advice.evidence if advice is not None else ()
+    table = "loader_workers" if recorded else "gap_summary"
     return Finding(
         rule="data-loading",
         title=f"the GPU waits for data{place(phase)}" if known else between,
         change=change,
         evidence=(
             f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
+            *recorded,
             *ran.evidence,
             reason,
         ),
-        table="host_stacks" if ran.evidence else "gap_summary",
+        table="host_stacks" if ran.evidence else table,
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
         changes=Changes(faster_host=((phase, 0.0),)),

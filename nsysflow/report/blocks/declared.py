@@ -12,6 +12,7 @@ from nsysflow.base.units import duration, flops, instant, number, percent, share
 from nsysflow.report.blocks.clocks import CLOCKS
 from nsysflow.report.blocks.cpu import CPU
 from nsysflow.report.blocks.host_code import HOST_CODE
+from nsysflow.report.blocks.loaders import LOADERS
 from nsysflow.report.blocks.memory import MEMORY
 from nsysflow.report.fields import (
     BlockDeclaration,
@@ -441,6 +442,7 @@ _BLOCKS: Final = (
     ),
     CLOCKS,
     CPU,
+    LOADERS,
     *MEMORY,
     BlockDeclaration(
         table="integrity",
