@@ -14,7 +14,18 @@ from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, o
 from nsysflow.analysis.steps.kinds import Steps
 
 LANE_KIND: Final = pl.Enum(
-    ["steps", "phases", "calls", "host_stack", "stack", "profiler", "gaps", "stream", "counter"]
+    [
+        "steps",
+        "phases",
+        "calls",
+        "host_stack",
+        "stack",
+        "profiler",
+        "gaps",
+        "stream",
+        "counter",
+        "worker",
+    ]
 )
 """What a lane shows."""
 
@@ -110,6 +121,12 @@ PROFILER: Final = Frame(
     {**_ROW, **_TIME, "name": _NAME},
 )
 
+BATCHES: Final = Frame(
+    """One row per batch that a worker of a DataLoader fetched, by lane and start, the longest
+    first.""",
+    {**_ROW, **_TIME, "name": _NAME},
+)
+
 HOST_STACKS: Final = Frame(
     """One row per stretch of a thread's time that one stack stands for, by lane and start. `name`
     is the innermost line of the program; else the innermost frame.""",
@@ -183,6 +200,7 @@ class Lanes:
         frames = [
             _steps(steps),
             *(_of_threads(events, kind, threads[kind]) for kind in _OF_THREAD),
+            _workers(events.trace.loader_times),
             _gaps(events.ops, idle),
             _streams(events.ops, events.stream_no),
             _counters(events.trace.gpu_samples),
@@ -206,6 +224,11 @@ class Lanes:
     def of_counters(self, values: pl.DataFrame) -> pl.Series:
         """The `lane` of each sampled value, by its `device` and the `number` of its metric."""
         return self._lane_of("counter", values, ["device", _NUMBER])
+
+    def of_workers(self, batches: pl.DataFrame) -> pl.Series:
+        """The `lane` of each batch, by its `process`, `loader` and `worker`."""
+        owned = batches.select(pl.col("process").alias("owner"), _worker_number().alias("within"))
+        return self._lane_of("worker", owned, ["owner", "within"])
 
     def _lane_of(self, kind: str, rows: pl.DataFrame, key: list[str]) -> pl.Series:
         mine = self.frame.filter(pl.col("kind") == kind)[["lane", *key]]
@@ -272,6 +295,35 @@ def _of_threads(events: Events, kind: str, thread_no: pl.Series) -> pl.DataFrame
             pl.col("thread_no").alias(_NUMBER),
         ),
     )
+
+
+def _worker_number() -> pl.Expr:
+    """The number of a worker among those of its process."""
+    return pl.col("loader") * (1 << 16) + pl.col("worker")
+
+
+def _workers(times: pl.DataFrame) -> pl.DataFrame:
+    """The lanes of workers of loaders, behind the threads of the process that they work for."""
+    title = pl.format("data loader {}: worker {}", "loader", "worker")
+    return _lanes(
+        "worker",
+        batches_of(times)
+        .select("process", "loader", "worker")
+        .unique()
+        .select(
+            pl.lit(value=False).alias("of_gpu"),
+            pl.col("process").alias("owner"),
+            pl.lit(1 << 32).alias("place"),
+            _worker_number().alias("within"),
+            title.alias("title"),
+            os_pid(pl.col("process")).alias("process"),
+        ),
+    )
+
+
+def batches_of(times: pl.DataFrame) -> pl.DataFrame:
+    """The batches of workers that end after they begin."""
+    return times.drop_nulls("worker").filter(pl.col("start_ns") <= pl.col("end_ns"))
 
 
 def _gaps(ops: Operations, idle: pl.Series) -> pl.DataFrame:

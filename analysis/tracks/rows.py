@@ -18,6 +18,7 @@ from nsysflow.analysis.phases.attribution import PlacedOps
 from nsysflow.analysis.schema import Frame
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tracks.lanes import (
+    BATCHES,
     CALLS,
     GAPS,
     HOST_STACKS,
@@ -26,6 +27,7 @@ from nsysflow.analysis.tracks.lanes import (
     PROFILER,
     RANGES,
     Lanes,
+    batches_of,
     depths,
 )
 
@@ -206,6 +208,13 @@ def profiler(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
     """`schema.PROFILER`."""
     rows = timeline.events.overhead
     return _laid(rows, lanes.numbered("profiler", rows["thread_no"])).select(PROFILER.names())
+
+
+def batches(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
+    """`schema.BATCHES`."""
+    name = pl.lit("batch").cast(pl.Categorical).alias("name")
+    rows = batches_of(timeline.trace.loader_times).with_columns(name)
+    return _laid(rows, lanes.of_workers(rows)).select(BATCHES.names())
 
 
 def _laid(rows: pl.DataFrame, lane: pl.Series) -> pl.DataFrame:

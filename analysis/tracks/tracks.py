@@ -8,6 +8,7 @@ from nsysflow.analysis.schema import METRICS
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tracks import rows as host
 from nsysflow.analysis.tracks.lanes import (
+    BATCHES,
     CLOCK_NUMBER,
     COUNTERS,
     PATHS,
@@ -31,6 +32,7 @@ class Tracks:
         steps: `schema.STEPS`.
         gaps: `schema.GAPS`.
         profiler: `schema.PROFILER`.
+        batches: `schema.BATCHES`.
         host_stacks: `schema.HOST_STACKS`.
         stack_frames: `STACK_FRAMES`.
         counters: `schema.COUNTERS`.
@@ -44,6 +46,7 @@ class Tracks:
     steps: pl.DataFrame
     gaps: pl.DataFrame
     profiler: pl.DataFrame
+    batches: pl.DataFrame
     host_stacks: pl.DataFrame
     stack_frames: pl.DataFrame
     counters: pl.DataFrame
@@ -65,19 +68,20 @@ class Tracks:
         calls = host.calls(timeline, lanes)
         ops = operations(timeline, lanes, calls.place)
         ranges = host.ranges(timeline, lanes, found_ranges)
-        profiler = host.profiler(timeline, lanes)
+        profiler, batches = host.profiler(timeline, lanes), host.batches(timeline, lanes)
         stacks = sorted_by_lane(
             found_stacks, lanes.numbered("host_stack", found_stacks["thread_no"])
         ).rows
         frames = stack_frames(timeline, lanes, stacks)
         return cls(
-            lanes=lanes.with_rows([ops.rows, calls.rows, ranges, frames, profiler]),
+            lanes=lanes.with_rows([ops.rows, calls.rows, ranges, frames, profiler, batches]),
             operations=ops.rows,
             calls=calls.rows,
             ranges=ranges.match_to_schema(RANGES),
             steps=_steps(timeline, lanes),
             gaps=gaps(timeline, lanes, call_place=calls.place, op_place=ops.place),
             profiler=profiler.match_to_schema(PROFILER),
+            batches=batches.match_to_schema(BATCHES),
             host_stacks=host.host_stacks(timeline, lanes, stacks),
             stack_frames=frames,
             counters=_counters(timeline, lanes),

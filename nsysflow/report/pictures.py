@@ -105,7 +105,16 @@ def _ahead(results: Results) -> dict[str, int]:
     return dict(ranks[["report", "clock_ns"]].unique("report", keep="first").rows())
 
 
-_TIMED: Final = ("operations", "calls", "ranges", "steps", "gaps", "profiler", "host_stacks")
+_TIMED: Final = (
+    "operations",
+    "calls",
+    "ranges",
+    "steps",
+    "gaps",
+    "profiler",
+    "batches",
+    "host_stacks",
+)
 
 
 def start_of(tracks: Tracks) -> int:

@@ -9,7 +9,7 @@ from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import METRICS
 from tests.oracle.host_stacks import Frames, HostStacks
 from tests.oracle.idle_places import main_place
-from tests.oracle.model import Op
+from tests.oracle.model import LoaderTime, Op
 from tests.oracle.once import once
 from tests.oracle.phases import end_of_trace
 from tests.oracle.report import Report, Row, joined, os_pid, os_tid
@@ -161,6 +161,29 @@ def profiler(report: Report) -> list[Row]:
     return longest_first(
         [slice_of(of_thread("profiler", row.thread), row, name=row.name) for row in lasting]
     )
+
+
+def of_worker(time: LoaderTime) -> Lane:
+    """§22.12: the lane of a worker of a loader."""
+    return {**NOTHING, "kind": "worker", "process": os_pid(time.process)}
+
+
+def batches(report: Report) -> list[Row]:
+    """§22.12: one row per batch of a worker."""
+    return [
+        row
+        for _, mine in workers_of(report)
+        for row in longest_first([slice_of(of_worker(time), time, name="batch") for time in mine])
+    ]
+
+
+def workers_of(report: Report) -> list[tuple[tuple[int, int, int], list[LoaderTime]]]:
+    """The batches of each worker, by process, loader and worker."""
+    found: dict[tuple[int, int, int], list[LoaderTime]] = defaultdict(list)
+    for time in report.trace.loader_times:
+        if time.worker is not None and time.start_ns <= time.end_ns:
+            found[time.process, time.loader, time.worker].append(time)
+    return sorted(found.items())
 
 
 def steps(report: Report) -> list[Row]:
@@ -335,6 +358,7 @@ def lanes(report: Report) -> list[Lane]:
     stepping = {(step.process, step.device) for step in steps_of(report)}
     processes = {thread & ~0xFFFFFF for thread in threads}
     processes |= {process for process, _ in stepping}
+    processes |= {process for (process, _, _), _ in workers_of(report)}
     devices = {*report.devices, *(sample.device for sample in report.trace.gpu_samples)}
     devices |= {state.device for state in report.trace.gpu_states}
     of_threads = {
@@ -349,6 +373,8 @@ def lanes(report: Report) -> list[Lane]:
         for thread in sorted(mine, key=lambda thread: _thread_order(report, thread)):
             lanes_ = [of_thread(kind, thread) for kind in OF_THREAD]
             found += [lane for lane in lanes_ if lane in of_threads[lane["kind"]]]
+        of_process = [each for (of, _, _), each in workers_of(report) if of == process]
+        found += [of_worker(each[0]) for each in of_process]
     for device in sorted(devices):
         found += _gpu_lanes(report, device)
     return found
@@ -389,5 +415,16 @@ OF_THREAD = {
 }
 """The tracks of a thread, in their order."""
 
-MADE = (operations, calls, ranges, steps, gaps, profiler, host_stacks, stack_frames, counters)
+MADE = (
+    operations,
+    calls,
+    ranges,
+    steps,
+    gaps,
+    profiler,
+    batches,
+    host_stacks,
+    stack_frames,
+    counters,
+)
 TRACKS = {made.__name__: unmeasured(made) for made in MADE}

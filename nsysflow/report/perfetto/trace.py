@@ -293,6 +293,7 @@ class _Report:
         self._write_slices(tracks.ranges.with_columns(note), _RANGES)
         self._write_slices(tracks.calls.with_columns(self.flows.of_calls.alias("flows")), _CALLS)
         self._write_slices(tracks.profiler, _PLAIN)
+        self._write_slices(tracks.batches, _PLAIN)
         self._write_slices(tracks.host_stacks, _PLAIN)
         self._write_slices(tracks.stack_frames, _PLAIN)
         self._write_slices(self._operation_rows(), _OPERATIONS)

@@ -12,6 +12,7 @@ const DEPTH_PX = {
   host_stack: [16, 16],
   stack: [12, 12],
   profiler: [12, 12],
+  worker: [14, 10],
   counter: [34, 34],
 };
 

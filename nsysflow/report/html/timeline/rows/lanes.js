@@ -8,6 +8,7 @@ const TABLE_OF = {
   host_stack: "host_stacks",
   stack: "stack_frames",
   profiler: "profiler",
+  worker: "batches",
   stream: "operations",
   gaps: "gaps",
   counter: "counters",

@@ -14,6 +14,7 @@ const THEN = [
   ["host stacks", "host_stacks", ["start", "duration", "name"]],
   ["Python stacks", "stack_frames", ["first", "stretches", "depth", "name", "own"]],
   ["profiler", "profiler", ["start", "duration", "depth", "name"]],
+  ["loader workers", "batches", ["start", "duration", "depth", "name"]],
   ["call names", "calls", ["name"]],
   ["causes", "gaps", ["culprit_call", "culprit_op", "phase"]],
   ["launches", "operations", ["call", "phase", "bytes"]],

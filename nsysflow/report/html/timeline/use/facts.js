@@ -27,6 +27,7 @@ const SORTS = {
   host_stacks: "host stack",
   stack_frames: "function on the stack",
   profiler: "profiler's own work",
+  batches: "batch of a loader's worker",
 };
 
 /** What a slice is, in two or three words. */
