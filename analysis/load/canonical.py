@@ -25,11 +25,11 @@ from nsysflow.analysis.load.marks import (
     gpu_states,
     graph_range_rows,
     loader_times,
-    messages,
     process_cpu,
     thread_cpu,
     with_auto_domain,
 )
+from nsysflow.analysis.load.messages import messages
 from nsysflow.analysis.load.notes import nameless_calls, notes_on
 from nsysflow.analysis.load.sampled import (
     GIL_DOMAIN,

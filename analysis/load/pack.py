@@ -17,7 +17,8 @@ import polars as pl
 from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
-from nsysflow.analysis.load.marks import slim_mark, slim_payload
+from nsysflow.analysis.load.marks import slim_mark
+from nsysflow.analysis.load.messages import slim_payload
 from nsysflow.analysis.load.pftrace.wire import is_pftrace
 from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.rocpd.tables import is_rocpd

@@ -1,5 +1,5 @@
-"""Counters in a torch.profiler trace, and the readings of GPUs and CPUs that `nsysflow profile`
-wrote beside its events.
+"""Counters in a torch.profiler trace, and what `nsysflow profile` wrote of GPUs, CPUs and loaders
+beside its events.
 
 Kineto samples hardware counters with CUPTI (`CUPTI_PM_SAMPLING_METRICS`, 2026): each value is an
 event of phase `C`, named as CUPTI names the metric, in a process `GPU 0 Counters`. Of these the
@@ -24,6 +24,7 @@ from nsysflow.analysis.load.kineto.document import (
 from nsysflow.analysis.load.marks import (
     decoded_or_none,
     timed_gpu_states,
+    timed_loaders,
     timed_process_cpu,
     timed_thread_cpu,
 )
@@ -47,7 +48,7 @@ def gpu_states(document: Document) -> pl.DataFrame:
     Raises:
         OddEvent: a counter has no usable time.
     """
-    ours = timed_gpu_states(document.ours, base_ns_of(document))
+    ours = timed_gpu_states(document.ours, _base_ns(document))
     rows = [
         _row(event, column, device, hz)
         for event in _counters(document)
@@ -58,16 +59,22 @@ def gpu_states(document: Document) -> pl.DataFrame:
     return pl.concat([ours, frame_of(rows, schema.GPU_STATES)])
 
 
-def cpu_readings(document: Document, process: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """`schema.THREAD_CPU` and `schema.PROCESS_CPU` of the trace's process."""
-    base_ns = base_ns_of(document)
-    return (
-        timed_thread_cpu(document.ours, base_ns, process),
-        timed_process_cpu(document.ours, base_ns, process),
-    )
+def thread_cpu(document: Document, process: int | None) -> pl.DataFrame:
+    """`schema.THREAD_CPU` of the trace's process."""
+    return timed_thread_cpu(document.ours, _base_ns(document), process)
 
 
-def base_ns_of(document: Document) -> int:
+def process_cpu(document: Document, process: int | None) -> pl.DataFrame:
+    """`schema.PROCESS_CPU` of the trace's process."""
+    return timed_process_cpu(document.ours, _base_ns(document), process)
+
+
+def loader_times(document: Document, process: int | None) -> pl.DataFrame:
+    """`schema.LOADER_TIMES` of the trace's process."""
+    return timed_loaders(document.ours, _base_ns(document), process)
+
+
+def _base_ns(document: Document) -> int:
     """The system's time at which the times of the trace begin; 0 where it does not say."""
     return decoded_or_none(_BASE, document.base_ns) or 0
 

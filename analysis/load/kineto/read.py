@@ -21,6 +21,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
+from nsysflow.analysis.load.kineto import counters
 from nsysflow.analysis.load.kineto.captured import captured_operators
 from nsysflow.analysis.load.kineto.collectives import collectives
 from nsysflow.analysis.load.kineto.columns import (
@@ -30,12 +31,6 @@ from nsysflow.analysis.load.kineto.columns import (
     spans_of,
     threads_of,
     words,
-)
-from nsysflow.analysis.load.kineto.counters import (
-    base_ns_of,
-    cpu_readings,
-    gpu_states,
-    unread_counters,
 )
 from nsysflow.analysis.load.kineto.document import (
     Args,
@@ -69,7 +64,6 @@ from nsysflow.analysis.load.marks import (
     capture_in,
     capture_rows,
     flops_rows,
-    timed_loaders,
     with_auto_domain,
 )
 from nsysflow.analysis.load.other_formats import another_json, not_a_trace
@@ -205,7 +199,6 @@ def trace_of_events(
     named = pl.concat([rows["captured_as"] for rows in (kernels, copies, memsets)])
     graph_nodes, graph_ranges = graph_annotations(ops, named)
     capture = capture_in(document.ours)
-    of_threads, of_process = cpu_readings(document, process)
     captures = {} if capture is None else {process: capture}  # a trace is of one process
     return Trace(
         report=report,
@@ -226,10 +219,10 @@ def trace_of_events(
         memory=_memory_changes(events.get("memory", ()), keys, process),
         running=stretches,
         frames=frames,
-        gpu_states=gpu_states(document),
-        thread_cpu=of_threads,
-        process_cpu=of_process,
-        loader_times=timed_loaders(document.ours, base_ns_of(document), process),
+        gpu_states=counters.gpu_states(document),
+        thread_cpu=counters.thread_cpu(document, process),
+        process_cpu=counters.process_cpu(document, process),
+        loader_times=counters.loader_times(document, process),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         collector="kineto",
@@ -474,7 +467,7 @@ def _devices(document: Document, ops: pl.DataFrame) -> pl.DataFrame:
 
 def _notes(document: Document, ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
     notes = []
-    if names := [printable(name)[:40] for name in unread_counters(document)]:
+    if names := [printable(name)[:40] for name in counters.unread_counters(document)]:
         notes.append(
             Note(
                 NoteKind.OTHER_COUNTERS,

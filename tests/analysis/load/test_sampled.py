@@ -15,10 +15,9 @@ from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
     flops_rows,
-    sent,
     slim_mark,
-    slim_payload,
 )
+from nsysflow.analysis.load.messages import sent, slim_payload
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.sampled import wanted_metrics
 from nsysflow.analysis.trace import NoteKind
