@@ -58,6 +58,8 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     return (*plan, *(replace(one, step_after_ns=last) for one in behind))
 
 
+_LOCK: Final = "gil-contention"
+
 BEFORE_GRAPHS: Final = (
     "sync-in-loop",
     "scalar-readback",
@@ -65,6 +67,7 @@ BEFORE_GRAPHS: Final = (
     "blocking-pinned-copy",
     "allocator-churn",
     "host-round-trip",
+    _LOCK,
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 
@@ -99,22 +102,25 @@ def _with_hidden(
 
 
 def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
-    """The findings, launches behind all that comes before a CUDA graph."""
-    plan: list[Valued] = []
-    graphs: list[Valued] = []
-    for one in ranked:
-        (graphs if one.finding.rule == "launch-bound" else plan).append(one)
-    for one in graphs:
+    """The findings, launches behind all that comes before a CUDA graph, and host code behind the
+    lock that another thread's code holds: that is not what its own code takes."""
+    found = list(ranked)
+    held_up = any(one.finding.rule == _LOCK for one in found)
+    late = ("launch-bound", "host-code") if held_up else ("launch-bound",)
+    plan = [one for one in found if one.finding.rule not in late]
+    for one in (one for one in found if one.finding.rule in late):
         firsts = [at for at, other in enumerate(plan) if _comes_before(other, one)]
         by_worth = sum(one.worth <= other.worth for other in plan)
         plan.insert(max(by_worth, 1 + max(firsts, default=-1)), one)
     return plan
 
 
-def _comes_before(other: Valued, graph: Valued) -> bool:
-    """Whether a finding comes before a CUDA graph, even if the graph is worth more."""
-    saves = other.alone_ns >= GOOD_PART * graph.alone_ns
+def _comes_before(other: Valued, late: Valued) -> bool:
+    """Whether a finding comes before a CUDA graph or host code, even if that is worth more."""
     rule = other.finding.rule
+    if late.finding.rule == "host-code":
+        return rule == _LOCK
+    saves = other.alone_ns >= GOOD_PART * late.alone_ns
     return rule in BEFORE_GRAPHS or (rule in FEWER_LAUNCHES and saves)
 
 

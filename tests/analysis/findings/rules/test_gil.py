@@ -71,3 +71,13 @@ def test_host_code_is_no_place_to_begin_where_most_of_it_waits(
             assert (valued is None) == (said is None)
             if valued is not None:
                 assert any("Python's lock" in each for each in valued.finding.evidence) == said
+
+
+@pytest.mark.parametrize("waits_ms", [1.0, 3.0])
+def test_the_lock_comes_before_the_host_code_that_waits_for_it(waits_ms: float) -> None:
+    """Even where the other host code takes longer; and what the lock takes, it keeps."""
+    rules = [one.finding.rule for one in steps(waits_ms).found.valued]
+    valued = found(steps(waits_ms))
+    assert "host-code" in rules[rules.index("gil-contention") :]
+    assert valued is not None
+    assert valued.high_ns == pytest.approx(waits_ms * MS, rel=0.02)
