@@ -60,7 +60,7 @@ def loader_workers_table(view: View) -> pl.DataFrame:
     rows = [
         _of_process(own, spans)
         for own in times.partition_by("process", maintain_order=True)
-        if (spans := _Spans(_selected(view, int(own["process"][0])))).ns
+        if (spans := _Spans(_told(own, _selected(view, int(own["process"][0]))))).ns
     ]
     found = pl.concat([LOADER_WORKERS.to_frame().drop("report"), *rows])
     return found.sort("process", "loader", "worker", nulls_last=False)
@@ -78,6 +78,16 @@ def _selected(view: View, process: int) -> pl.DataFrame:
     if view.of_steps:
         return host_steps(view, process, device_no).select("start_ns", "end_ns")
     return recorded_time(view, device_no)
+
+
+def _told(times: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
+    """The spans as far as the batches and waits of a process reach: the last ones of a recording
+    may not have been told."""
+    first, last = times["start_ns"].min(), times["end_ns"].max()
+    return spans.select(
+        pl.max_horizontal("start_ns", pl.lit(first, pl.Int64)).alias("start_ns"),
+        pl.min_horizontal("end_ns", pl.lit(last, pl.Int64) + 1).alias("end_ns"),
+    )
 
 
 class _Spans:

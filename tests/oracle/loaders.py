@@ -16,7 +16,7 @@ SETTINGS = (
 
 
 def loader_workers(report: Report, judged: list[Step] | None = None) -> list[Row]:
-    """§27.3: a row per loader, and one per worker of it.
+    """§27.2, §27.3: a row per loader, and one per worker of it.
 
     Args:
         report: the report.
@@ -26,9 +26,17 @@ def loader_workers(report: Report, judged: list[Step] | None = None) -> list[Row
     for time in report.trace.loader_times:
         if time.start_ns <= time.end_ns:
             loaders[time.process, time.loader].append(time)
+    told = [(process, time) for (process, _), times in loaders.items() for time in times]
     rows = []
     for (process, loader), mine in sorted(loaders.items()):
-        spans = selected(report, process, judged)
+        of_process = [time for each, time in told if each == process]
+        first = min(time.start_ns for time in of_process)
+        last = max(time.end_ns for time in of_process)
+        spans = [
+            (max(start, first), min(end, last + 1))
+            for start, end in selected(report, process, judged)
+            if max(start, first) < min(end, last + 1)
+        ]
         if sum(end - start for start, end in spans):
             workers = {time.worker for time in mine if time.worker is not None}
             key = {"report": report.trace.report, "process": os_pid(process), "loader": loader}

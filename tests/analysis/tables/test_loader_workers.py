@@ -83,9 +83,9 @@ def test_a_worker_is_busy_from_its_request_until_it_has_sent_the_batch() -> None
     table = nsysflow.analyze(trace).loader_workers
     shown = "worker batches busy_ns waiting_ns fetch_median_ns steps waited_ns"
     assert table.select(shown.split()).rows() == [
-        (None, 3, 26 * MS, 94 * MS, 8 * MS, 2, 13 * MS),
-        (0, 2, 19 * MS, 41 * MS, 8.5 * MS, None, None),
-        (1, 1, 7 * MS, 53 * MS, 6 * MS, None, None),
+        (None, 3, 26 * MS, 12 * MS + 2, 8 * MS, 2, 13 * MS),
+        (0, 2, 19 * MS, 1, 8.5 * MS, None, None),
+        (1, 1, 7 * MS, 12 * MS + 1, 6 * MS, None, None),
     ]
-    assert table["busy_pct"].round(1).to_list() == [21.7, 31.7, 11.7]
-    assert table["batches_per_s"].round().to_list() == [50, 33, 17]
+    assert table["busy_pct"].round(1).to_list() == [68.4, 100, 36.8]
+    assert table["batches_per_s"].round().to_list() == [158, 105, 53]
