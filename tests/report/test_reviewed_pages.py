@@ -133,6 +133,18 @@ def clocked(step: int, mhz: int) -> dict[str, Any]:
     return {"process": 1, "device": 0, "step": step, **times, **limit, **readings}
 
 
+LOCKED: Final = {
+    "process": 1,
+    "thread": 1,
+    "phase": "step",
+    "holder": 2,
+    "holder_name": "loader",
+    "function": "decode",
+    "source": "feed.py:88",
+    "gil_ns": 12 * MS,
+    "share_pct": 13.3,
+}
+
 QUEUED: Final = {
     "process": 1,
     "thread": 1,
@@ -210,6 +222,7 @@ def everything() -> Results:
         memory=[HELD, {**HELD, "phase": "step"}, HELD_BY_LOSS],
         kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],
+        gil=[LOCKED],
         host_stacks=[RAN, {**RAN, "phase": "step"}],
         serving_work=[ATTENDED, MULTIPLIED],
         serving=[PROMPTS, SERVED, {**SERVED, "kind": "all", "steps": 90, "tokens_per_s": 9.87}],
