@@ -37,7 +37,7 @@ class LoaderAdvice:
 
 def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | None:
     """About the loader for which the loop of a process (its pid, None for any) waits longest; None
-    where none was recorded."""
+    without a recorded loader."""
     whole = subject.tables.loader_workers.filter(pl.col("worker").is_null())
     recorded = whole if process is None else whole.filter(pl.col("process") == process)
     waited = recorded.filter((pl.col("steps") > 0) & (pl.col("batches") > 0))

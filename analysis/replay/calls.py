@@ -1,4 +1,4 @@
-"""What a call waits for: the call before it, an operation, room in the queue of launches (spec
+"""What a call waits for: the call before it, an operation, a batch, room in the queue (spec
 §14).
 """
 

@@ -112,8 +112,10 @@ def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) ->
     def step_ns(pct: int) -> int:
         return step_ns_of(RecordingCost(pct=pct, backtrace_ns=backtrace_ns))
 
-    slowed = _smallest_pct(step_ns, warm_up_ns, least=least)
-    return max(least, slowed), max(most, slowed)
+    if step_ns(least) <= warm_up_ns:
+        return least, most
+    slowed = _smallest_pct(step_ns, warm_up_ns, least=least + 1)
+    return slowed, max(most, slowed)
 
 
 def extreme_costs(shares: Shares) -> tuple[RecordingCost, RecordingCost]:

@@ -16,7 +16,7 @@ from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 GIL: Final = TableSchema(
     """One row per thread that launches, phase, and thread that holds Python's lock (GIL) while the
     first one waits for it, most time first. It is part of the idle time of the causes `host` and
-    `launch`. Without `profile --gil` there are none.""",
+    `launch`. Only `profile --gil` records it.""",
     [
         *shared("report process"),
         Column("thread", pl.Int64(), "the thread that waits (tid)"),

@@ -19,14 +19,22 @@ LOADER_WORKERS: Final = TableSchema(
         *shared("report process"),
         Column("loader", pl.Int64(), "the loader's number in its process, from 0"),
         Column("worker", pl.Int64(), "the worker's number, from 0; empty for the whole loader"),
-        Column("span_ns", pl.Int64(), "the selected time: that of the host in the judged steps"),
+        Column(
+            "span_ns",
+            pl.Int64(),
+            "the time of the host in the judged steps, as far as batches were recorded",
+        ),
         Column("batches", pl.Int64(), "how many batches were sent to the loop"),
         Column(
             "busy_ns",
             pl.Int64(),
             "time from a request to its batch being sent; of a loader the sum over its workers",
         ),
-        Column("busy_pct", pl.Float64(), "the share of the time, or of that of all its workers"),
+        Column(
+            "busy_pct",
+            pl.Float64(),
+            "the share of that time; of a loader, of its workers' time together",
+        ),
         Column(
             "waiting_ns",
             pl.Int64(),

@@ -294,7 +294,7 @@ def _cpus(machine: Machine) -> Check:
         advice = "Without that, see whether a CPU is free while the program runs"
         return _note("cpus", seen, advice, "top -1")
     if machine.cpu_limit is not None and machine.cpu_limit < (machine.cpus or 0):
-        seen = f"{may_use}and its control group {machine.cpu_limit:g}: the rest is held up"
+        seen = f"{may_use}but its container allows {machine.cpu_limit:g}"
         advice = "Raise the limit of the container, or let no more threads run"
         return _note("cpus", seen, advice, f"export OMP_NUM_THREADS={int(machine.cpu_limit) or 1}")
     return _ok("cpus", f"{may_use}and the kernel counts how long threads wait for one")

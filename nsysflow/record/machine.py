@@ -1,6 +1,5 @@
 """What is on this machine: its GPUs and their driver, its packages, nsys, torchrun."""
 
-import os
 import platform
 import re
 import shutil
@@ -17,7 +16,7 @@ from nsysflow.nsys.installations import Places, find_nsys, home
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial, importer_problem, may_sample, try_nsys
 from nsysflow.runs.costs import Costs, kept_costs
-from nsysflow.runtime.cpu import limit_here, thread_reading
+from nsysflow.runtime.cpu import limit_here, thread_reading, usable_cpus
 from nsysflow.runtime.gpu_states import readings_here
 
 
@@ -107,7 +106,7 @@ class Machine:
         capabilities: the numbers of this process's capabilities.
         readings: what NVML says of the first GPU's clocks, power and temperature, by name; None if
             it does not answer.
-        cpus: how many CPUs this process may use; None where the system does not say.
+        cpus: how many CPUs this process may use.
         cpu_limit: the limit of its control group, in CPUs; None without one.
         counts_waits: whether the kernel counts how long threads wait for a CPU.
         admin_only: whether only administrators may read GPU counters; None if unknown.
@@ -169,7 +168,7 @@ def look_at_machine() -> Machine:
         paranoid=_paranoid(_PARANOID),
         capabilities=_capabilities(_STATUS),
         readings=readings_here(),
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        cpus=usable_cpus(),
         cpu_limit=None if limit is None else limit / 1000,
         counts_waits=thread_reading() is not None,
         admin_only=_admin_only(_DRIVER_OPTIONS),

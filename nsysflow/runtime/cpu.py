@@ -80,6 +80,13 @@ def process_reading(groups: Path = _GROUPS) -> Values:
     )
 
 
+def usable_cpus() -> int:
+    """How many CPUs this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def limit_here() -> int | None:
     """The limit of this process's control group, in thousandths of a CPU; None without one."""
     return group_limit(_groups_here(_GROUPS))[0]

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Optional
 
+from nsysflow.runtime.cpu import usable_cpus
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import KEY, LOADER_FILES, RUN_FOLDER
 
@@ -278,14 +279,7 @@ def _settings(number: int, loader: Any) -> Settings:
     )
     context = getattr(loader, "multiprocessing_context", None) or multiprocessing
     starts = str(context.get_start_method()) if workers else ""
-    return number, workers or 0, batch_size, prefetch, pins, persists, starts, cores()
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return number, workers or 0, batch_size, prefetch, pins, persists, starts, usable_cpus()
 
 
 def marks_of(

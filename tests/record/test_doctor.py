@@ -191,7 +191,7 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
         ("clocks", {"readings": None}, "note", "nvidia-smi --query-gpu=clocks.sm"),
         ("clocks", {"readings": {"SM clock": 1, "power": None}}, "ok", "does not say: power; the"),
         ("cpus", {"counts_waits": False, "cpus": None}, "note", "this kernel does not count"),
-        ("cpus", {"cpu_limit": 2.5}, "note", "8 CPUs, and its control group 2.5: the rest is"),
+        ("cpus", {"cpu_limit": 2.5}, "note", "8 CPUs, but its container allows 2.5"),
         ("cpus", {"cpu_limit": 0.5}, "note", "export OMP_NUM_THREADS=1"),
         ("cpus", {"cpu_limit": 8.0}, "ok", "the kernel counts how long threads wait"),
         ("disk", {"temp_free_bytes": 2_000_000_000}, "note", "TMPDIR"),

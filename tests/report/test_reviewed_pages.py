@@ -140,7 +140,7 @@ LOCKED: Final = {
     "holder": 2,
     "holder_name": "loader",
     "function": "decode",
-    "source": "feed.py:88",
+    "source": "feed.py:88 in decode",
     "gil_ns": 12 * MS,
     "share_pct": 13.3,
 }

@@ -1,4 +1,4 @@
-"""What the host ran while the GPU waited for it, and who held Python's lock (GIL) meanwhile."""
+"""Host code that keeps the GPU waiting: what it runs, and which thread holds Python's lock."""
 
 from typing import Final
 

@@ -55,7 +55,7 @@ def test_samples_name_the_code_that_holds_the_lock() -> None:
 @pytest.mark.parametrize(
     "analysis", [steps(0.3), steps(3.0, held=False)], ids=["too short", "a single thread"]
 )
-def test_there_is_none(analysis: nsysflow.Analysis) -> None:
+def test_short_waits_and_single_threads_are_no_finding(analysis: nsysflow.Analysis) -> None:
     assert found(analysis) is None
     assert analysis.gil.schema == GIL
 
