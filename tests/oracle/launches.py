@@ -133,11 +133,11 @@ def _end_of_run(report: Report, last: Gap) -> int:
 
 
 def starved(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§5.6: runs of ≥ 8 operations, at least half of which is launch-caused idle.
+    """§5.6: runs of ≥ 8 operations, at least half of which is launch-caused idle, most of it first.
 
     §5.8: in a narrowed window, each run is cut to the part inside.
     """
-    rows = []
+    rows: list[Row] = []
     for device in report.devices:
         if not report.windows[device]:
             continue
@@ -147,7 +147,7 @@ def starved(report: Report, keep: Keep | None = None) -> list[Row]:
                 row = _run(report, device, run_start, run_end)
                 if row["ops"] >= STARVED_OPS and 2 * row["launch_idle_ns"] >= run_end - run_start:
                     rows.append(row)
-    return rows
+    return sorted(rows, key=lambda row: (-row["launch_idle_ns"], row["device"], row["start_ns"]))
 
 
 def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:

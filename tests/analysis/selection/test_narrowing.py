@@ -369,6 +369,27 @@ def test_any_part_of_any_trace_agrees(
     assert_agrees_with_the_oracle(to_trace(model), report, options, keep)
 
 
+def starved_gpu(device: int, apart_us: int, first: int) -> list[tiny.Row]:
+    """Ten short kernels, each launched by a call that takes almost all of the time between two."""
+    rows: list[tiny.Row] = []
+    for number in range(10):
+        at = number * apart_us * 1_000
+        until, thread = at + apart_us * 1_000 - 100, tiny.MAIN + device
+        rows.append(tiny.launch(at, until, first + number, thread=thread))
+        done = at + apart_us * 1_000
+        rows.append(tiny.kernel(done, done + 50, first + number, device=device))
+    return rows
+
+
+def test_starved_windows_of_two_gpus_stand_in_one_order() -> None:
+    """Found by a random trace: the oracle had them by GPU."""
+    model = tiny.plain_of(*starved_gpu(0, 10, 1), *starved_gpu(1, 20, 100))
+    report = Report(model)
+    selection = between((0.0, 1.0))(report)
+    assert_agrees_with_the_oracle(to_trace(model), report, *selection)
+    assert nsysflow.analyze(to_trace(model)).starved["device"].to_list() == [1, 0]
+
+
 # --- impossible selections ------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ LAUNCH_BOUND: Final = {
     "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 10),
     "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 71),
     "rolloutcopy-fused": ("step/train_select_and_copy", "", 97),
-    "trainforward-fused": ("step/backward", "", 80),
+    "trainforward-fused": ("step/backward", "", 78),
     "trainstep-torch": ("step/backward", "", 62),
     "trainstep-fused": ("step/backward", "", 61),
 }
@@ -46,7 +46,7 @@ FIRST: Final = {
     "ddp-no_overlap-rank0": "exposed-communication; step/backward; ; ncclAllReduce;"
     " --scale ncclDevKernel_AllReduce_Sum_bf16_RING_LL=0; 18; bound",
     "alloc_churn-empty_cache": "allocator-churn; step/metrics; alloc_churn.py:41 in step;"
-    " cudaFree; --remove alloc; 17; replay",
+    " cudaFree; --remove alloc; 15; replay",
     # 4.24 to 1.59 ms in docs/case-studies.md: 62 %
     "fusion-eager": "unfused-elementwise; step/forward; ; vectorized_layer_norm_kernel; --scale;"
     " 58; bound",
