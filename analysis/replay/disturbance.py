@@ -104,7 +104,7 @@ def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) ->
         step_ns_of: how long a step takes without what recording costs.
     """
     least, most = timeline.options.recording_pct or (LEAST_COST.pct, MOST_COST.pct)
-    warm_up_ns = timeline.warm_up_step_ns
+    warm_up_ns = _warm_up_step_ns(timeline)
     if warm_up_ns is None:
         return least, most
     backtrace_ns = cost_between((least, most)).backtrace_ns
@@ -116,6 +116,16 @@ def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) ->
         return least, most
     slowed = _smallest_pct(step_ns, warm_up_ns, least=least + 1)
     return slowed, max(most, slowed)
+
+
+def _warm_up_step_ns(timeline: Timeline) -> int | None:
+    """How long a step took before the window, with the profiler attached: the median of the
+    processes that timed it. None where none did, and of a part or another loop."""
+    options = timeline.options
+    if options.step or options.steps or options.range or options.whole:
+        return None
+    median_ns = timeline.trace.captures["unprofiled_step_ns"].median()
+    return round(median_ns) if isinstance(median_ns, float) else None
 
 
 def extreme_costs(shares: Shares) -> tuple[RecordingCost, RecordingCost]:

@@ -38,6 +38,7 @@ from nsysflow.analysis.events.waits import WaitPieces, split_waits, without_unwa
 from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.idle import samples
 from nsysflow.analysis.idle.descheduled import place_stretches
 from nsysflow.analysis.idle.gaps import (
     BareGaps,
@@ -55,14 +56,6 @@ from nsysflow.analysis.idle.run_ahead import (
     Gaps,
     find_causes,
     find_causes_in_slices,
-)
-from nsysflow.analysis.idle.samples import (
-    INSTANTS,
-    Cells,
-    Instants,
-    cells,
-    has_host_stacks,
-    host_instants,
 )
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
@@ -136,16 +129,6 @@ class Timeline:
         """Where large pieces are kept; None for memory."""
         return self.trace.scratch
 
-    @property
-    def warm_up_step_ns(self) -> int | None:
-        """How long a step took before the window, with the profiler attached: the median of the
-        processes that timed it. None where none did, and of a part or another loop."""
-        options = self.options
-        if options.step or options.steps or options.range or options.whole:
-            return None
-        median_ns = self.trace.captures["unprofiled_step_ns"].median()
-        return round(median_ns) if isinstance(median_ns, float) else None
-
     @computed_once
     def events(self) -> Events:
         """The rows of the trace, cleaned, numbered, sorted and joined."""
@@ -182,7 +165,7 @@ class Timeline:
     def _explained_gaps(self) -> ExplainedGaps:
         """All gaps with their causes, and what is known of the calls in them."""
         events, gaps, reach_ns = self.events, self.bare_gaps, self.options.framework_gap_ns
-        keep_host_side = has_host_stacks(self.trace) or has_gil(self.trace)
+        keep_host_side = samples.has_host_stacks(self.trace) or has_gil(self.trace)
         if self.scratch is not None and not keep_host_side:
             return find_causes_in_slices(events, gaps, self.scratch, framework_gap_ns=reach_ns)
         return find_causes(
@@ -280,13 +263,17 @@ class Timeline:
         )
 
     @computed_once
-    def host_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
+    def host_instants(self) -> Annotated[pl.DataFrame | None, samples.INSTANTS]:
         """What the host was running in the gaps that it kept waiting; None where the report does
         not say."""
-        return self._instants(cells(self.events)) if has_host_stacks(self.trace) else None
+        return (
+            self._instants(samples.cells(self.events))
+            if samples.has_host_stacks(self.trace)
+            else None
+        )
 
     @computed_once
-    def gil_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
+    def gil_instants(self) -> Annotated[pl.DataFrame | None, samples.INSTANTS]:
         """The same of waits for the GIL; `stack` is the number of the thread that holds it. None
         where the GIL was not recorded."""
         return self._instants(holders(self.gil_waits)) if has_gil(self.trace) else None
@@ -296,11 +283,11 @@ class Timeline:
         """When each thread waits for the GIL while another thread holds it."""
         return gil_waits(self.events)
 
-    def _instants(self, tiles: Cells) -> Instants:
+    def _instants(self, tiles: samples.Cells) -> samples.Instants:
         side = self.gap_causes.host_side
         assert side is not None  # kept where these are asked for
         host_path = self.attribution.path_of(self.gap_places["between_node"])
-        return host_instants(self.events, side, tiles, host_path, self._path_of_call)
+        return samples.host_instants(self.events, side, tiles, host_path, self._path_of_call)
 
     @computed_once
     def main_paths(self) -> pl.Series:
