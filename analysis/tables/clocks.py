@@ -230,7 +230,7 @@ def clock_drops(clocks: pl.DataFrame) -> pl.DataFrame:
         steps.sort("compute_ns", "step")
         .with_columns(fast.alias("fast"), pl.len().over(pair).alias("steps"))
         .with_columns(*of_fast)
-        .filter(pl.col("steps") >= FEWEST_STEPS)
+        .filter((pl.col("steps") >= FEWEST_STEPS) & (pl.col("fast_mhz") > 0))
     )
     least = pl.min_horizontal(
         compute * (1 - clock / pl.col("fast_mhz")),

@@ -144,8 +144,9 @@ def drops(rows: list[Row]) -> list[Row]:
             duration = row["end_ns"] - row["start_ns"]
             if clock <= Fraction(98, 100) * r and compute > c and duration > d:
                 slow.append(row)
-                lost.append(min(compute * (1 - clock / r), compute - c, duration - d))
-        if slow and len(mine) >= 5:
+                share = 1 - clock / r if r else Fraction(0)
+                lost.append(min(compute * share, compute - c, duration - d))
+        if slow and len(mine) >= 5 and r > 0:
             by = Counter(row["limited_by"] for row in slow if row["limited_by"] is not None)
             found.append(
                 {

@@ -49,7 +49,8 @@ def clock_drop(subject: JudgedReport) -> Iterator[Finding]:
         yield _fallen(drop, means.row(by_predicate=mine, named=True))
         return
     at_fault = pl.col("limited_by").cast(pl.String).is_in(FAULTS)
-    held = means.filter(at_fault & (pl.col("limited_pct") >= HELD_PCT)).drop_nulls("clock_pct")
+    runs = pl.col("clock_pct") > 0
+    held = means.filter(at_fault & (pl.col("limited_pct") >= HELD_PCT) & runs)
     if not held.is_empty():
         yield _held(subject, held.sort("clock_pct").row(0, named=True))
 

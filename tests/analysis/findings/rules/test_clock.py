@@ -120,6 +120,13 @@ def test_a_clock_that_a_fault_holds_down_is_a_bound(limit: str, title: str | Non
         assert valued.low_ns == 0
 
 
+@pytest.mark.parametrize("clock", [lambda step: 1530, falls])
+def test_a_clock_that_reads_0_is_no_finding(clock: Clock) -> None:
+    trace = run(clock, limit="thermal")
+    asleep = tuple(replace(state, sm_clock_mhz=0) for state in trace.gpu_states)
+    assert asked(with_peak(replace(trace, gpu_states=asleep))) is None
+
+
 def test_windows_without_steps_may_be_held_down_too() -> None:
     states: Sequence[GpuState] = (GpuState(0, 0, 1980), GpuState(1, 0, 1530, limit="thermal"))
     ran = tiny.plain_of(tiny.launch(0, 1, 1), tiny.kernel(2, 500 * MS, 1))
