@@ -384,6 +384,22 @@ MEMORY: Final = Frame(
     },
 )
 
+BEFORE_NS: Final = -(1 << 62)
+"""Times up to 2^61 ns later are of memory that was there before the recording began."""
+
+OUT_OF_MEMORY: Final = Frame(
+    """One row per allocation that failed, in any order: how much was asked for, and how much of the
+    GPU's memory was free then, null where that is not known. `thread` is as in MEMORY.""",
+    {
+        "time_ns": pl.Int64(),
+        "device": pl.Int32(),
+        "process": pl.Int64(),
+        "thread": pl.Int64(),
+        "bytes": pl.Int64(),
+        "free_bytes": pl.Int64(),
+    },
+)
+
 MESSAGES: Final = Frame(
     """One row per NCCL range that states the size of its message: the range of that thread and
     start. `bytes` is the size on this rank. `communicator` is the same number on all ranks of the

@@ -45,6 +45,7 @@ class NoteKind(StrEnum):
     BACKTRACES_OF_LAUNCHES = "backtraces-of-launches"
     CAPTURED_OPERATORS = "captured-operators"
     ENGINE_FRAMES = "engine-frames"
+    SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ has been detected`, `Cannot find string for an exterior index` (XLA's ranges, ns
 """
 
 
-Collector = Literal["nsys", "kineto", "rocprof"]
-"""What records a program."""
+Collector = Literal["nsys", "kineto", "rocprof", "snapshot"]
+"""What records a program; `snapshot` is PyTorch's own history of its memory."""
 
 
 def _empty(columns: pl.Schema) -> pl.DataFrame:
@@ -122,6 +123,7 @@ class Trace:
         process_cpu: `schema.PROCESS_CPU`.
         loader_times: `schema.LOADER_TIMES`.
         memory: `schema.MEMORY`.
+        out_of_memory: `schema.OUT_OF_MEMORY`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
         flops: `schema.FLOPS`.
@@ -158,6 +160,7 @@ class Trace:
     process_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.PROCESS_CPU))
     loader_times: pl.DataFrame = field(default_factory=lambda: _empty(schema.LOADER_TIMES))
     memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.MEMORY))
+    out_of_memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.OUT_OF_MEMORY))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))

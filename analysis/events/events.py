@@ -21,7 +21,7 @@ from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.schema import OPS, OVERHEAD, RANGES, os_pid, os_tid, process_of
+from nsysflow.analysis.schema import BEFORE_NS, OPS, OVERHEAD, RANGES, os_pid, os_tid, process_of
 from nsysflow.analysis.trace import Trace
 
 COUNTED_WHEN_DROPPED = ("operations", "calls", "ranges")
@@ -155,8 +155,11 @@ def in_order(trace: Trace, options: Options) -> Events:
     }
     lasting = {name: _not_negative(frame) for name, frame in frames.items()}
     kept, outliers = without_outliers(lasting)
-    first_ns, last_ns = _extent([f[["start_ns", "end_ns"]] for f in kept.values()])
-    latest_end_ns = _extent([f[["end_ns"]] for f in kept.values()])[1]
+    times = [f[["start_ns", "end_ns"]] for f in kept.values()]
+    if trace.ops.is_empty():
+        times.append(_times_of_memory(trace))
+    first_ns, last_ns = _extent(times)
+    latest_end_ns = _extent([f[["end_ns"]] for f in times])[1]
     axis = Axis.over(first_ns, last_ns, margin_ns=max(options.framework_gap_ns, SYNC_AFTER_NS) + 1)
     threads = _threads(trace, kept)
     calls = _calls(kept["calls"], threads, axis, trace.scratch)
@@ -189,6 +192,13 @@ def in_order(trace: Trace, options: Options) -> Events:
 def _not_negative(frame: pl.DataFrame) -> pl.DataFrame:
     bad = frame["end_ns"] < frame["start_ns"]
     return frame.filter(~bad.fill_null(value=False)) if bad.any() else frame
+
+
+def _times_of_memory(trace: Trace) -> pl.DataFrame:
+    """`start_ns`, `end_ns` of the changes of memory in the recording."""
+    changed = pl.col("time_ns")
+    recorded = trace.memory.filter(changed > BEFORE_NS // 2)
+    return recorded.select(changed.alias("start_ns"), (changed + 1).alias("end_ns"))
 
 
 def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:

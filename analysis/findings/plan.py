@@ -51,7 +51,7 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     else:
         behind = ranked(_behind_the_host(hidden, replays, subject))
     plan = tuple(_with_words(_with_ends(_with_idle(plan, replays), replays)))
-    behind += tuple(value(one, replays) for one in WITHOUT_TIME(subject))
+    behind += tuple(value(one, replays) for rule in WITHOUT_TIME for one in rule(subject))
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(value(one, replays) for one in LAST_RESORT(subject))

@@ -16,6 +16,7 @@ from nsysflow.analysis.load.other_formats import not_a_report
 from nsysflow.analysis.load.pftrace.wire import is_pftrace
 from nsysflow.analysis.load.rocpd.read import read_rocpd
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
+from nsysflow.analysis.load.snapshot import is_snapshot, read_snapshot
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.load.unpacking import (
     MAGICS,
@@ -184,6 +185,8 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
         from nsysflow.analysis.load.kineto.read import read_kineto  # most reports are of nsys
 
         return read_kineto(path, shown, report, Path(shown).parent)
+    if is_snapshot(head):
+        return read_snapshot(path, shown, report)
     if head[_TAR_MAGIC] == b"ustar":
         raise NotAReport(
             f"{shown} is an archive",

@@ -64,12 +64,6 @@ FORMATS: Final = (
         name=r"\.xplane\.pb",
     ),
     Format(
-        is_a="a memory snapshot of PyTorch: allocations, and no kernels",
-        advice="Look at it on https://pytorch.org/memory_viz, and record a timeline for nsysflow",
-        command="nsysflow profile -- COMMAND",
-        begins=rb"(?s)\A\x80[\x02-\x05].*\b(?:device_traces|segments)\b",
-    ),
-    Format(
         is_a="a Python pickle",
         advice=_AGAIN,
         command="nsysflow profile -- COMMAND",
@@ -134,7 +128,8 @@ def not_a_report(path: Path, shown: str) -> NotAReport:
             return _error(kind, shown)
     return NotAReport(
         f"{shown} is not an SQLite file, nor another report that nsysflow reads (.nsys-rep,"
-        " parquetdir, arrowdir, torch.profiler trace, rocpd database, Perfetto trace)",
+        " parquetdir, arrowdir, torch.profiler trace, rocpd database, Perfetto trace, or memory"
+        " snapshot of PyTorch)",
         "Export a report",
         "nsys export --type sqlite REPORT.nsys-rep",
     )

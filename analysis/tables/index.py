@@ -179,6 +179,12 @@ class TablesOfSamples(TableHolder):
     memory = TableProperty(
         "tables.memory", "per process, GPU and phase, the memory that it has, and where it has most"
     )
+    out_of_memory = TableProperty(
+        "tables.out_of_memory", "allocations of GPU memory that failed, and what there was then"
+    )
+    peak_memory = TableProperty(
+        "tables.peak_memory", "what GPU memory is taken by at its peak, by the place of allocation"
+    )
     kept_memory = TableProperty(
         "tables.kept_memory",
         "GPU memory that stays from step to step, by the place that allocates it",

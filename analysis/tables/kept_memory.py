@@ -87,16 +87,16 @@ def _kept(view: View, use: MemoryUse, instances: Instances) -> pl.DataFrame:
             *("change", "step", "bytes"),
             pl.lit(len(followed), pl.Int64).alias("of_steps"),
         )
-        .join(_phases(view, mine, kept), on="change", how="left")
+        .join(phases_around(view, mine, kept), on="change", how="left")
         .with_columns(pl.col("phase").fill_null(""))
     )
 
 
-def _phases(view: View, instances: Instances, kept: pl.DataFrame) -> pl.DataFrame:
-    """`change` and `phase`: the deepest path with an instance that is open at `start_ns`; of
-    several, the last one in tree order."""
+def phases_around(view: View, instances: Instances, changes: pl.DataFrame) -> pl.DataFrame:
+    """`change` and `phase` of rows with `change` and `start_ns`: the deepest path with an instance
+    that is open then; of several, the last one in tree order."""
     paths = view.attribution.paths.select("path", "depth", "key", phase="joined")
-    around = kept.select("change", at_ns="start_ns").join_where(
+    around = changes.select("change", at_ns="start_ns").join_where(
         instances.join(paths, on="path"),
         pl.col("start_ns") <= pl.col("at_ns"),
         pl.col("end_ns") > pl.col("at_ns"),

@@ -103,7 +103,7 @@ class MemoryUse:
     Attributes:
         process: the key of the process.
         device: the GPU.
-        device_no: its number.
+        device_no: its number; None where nothing ran on it.
         said_by: who says so.
         allocated: whether `levels` has what is allocated, and not what is reserved.
         levels: how much there is.
@@ -111,7 +111,7 @@ class MemoryUse:
 
     process: int
     device: int
-    device_no: int
+    device_no: int | None
     said_by: str
     allocated: bool
     levels: Levels
@@ -126,10 +126,11 @@ class MemoryUse:
         return host_steps(view, self.process, self.device_no)
 
 
-def host_steps(view: View, process: int, device_no: int) -> pl.DataFrame:
+def host_steps(view: View, process: int, device_no: int | None) -> pl.DataFrame:
     """The steps of the view of a process on a GPU, in order: `start_ns`, `end_ns` (when the host
     begins the next one), `step`."""
-    mine = (pl.col("process") == process) & (pl.col("device_no") == device_no)
+    device = pl.lit(device_no, pl.UInt32)
+    mine = (pl.col("process") == process) & (pl.col("device_no") == device)
     until = pl.coalesce(pl.col("begun_ns").shift(-1), "done_ns")
     steps = view.timeline.steps.filter(mine).sort("step").with_columns(until.alias("until_ns"))
     selected = view.steps.filter(mine)["step"].implode()
@@ -139,7 +140,8 @@ def host_steps(view: View, process: int, device_no: int) -> pl.DataFrame:
 
 
 def memory_uses(view: View) -> Iterator[MemoryUse]:
-    """What processes have on the GPUs on which something ran, by device and process."""
+    """What processes have on the GPUs on which something ran, by device and process; on all GPUs
+    where nothing ran on any, as in a memory snapshot."""
     changes = view.trace.memory.with_row_index("change")
     devices = dict(view.events.devices.rows())
     numbers = {device: number for number, device in devices.items()}
@@ -150,11 +152,11 @@ def memory_uses(view: View) -> Iterator[MemoryUse]:
         rows = mine.filter(pl.col("source") == said_by).sort("time_ns", "row")
         allocated = rows["allocated_bytes"].null_count() < len(rows)
         known = allocated or rows["reserved_bytes"].null_count() < len(rows)
-        if known and device in numbers:
+        if known and (device in numbers or not numbers):
             yield MemoryUse(
                 process=process,
                 device=device,
-                device_no=numbers[device],
+                device_no=numbers.get(device),
                 said_by=said_by,
                 allocated=allocated,
                 levels=_levels(rows, "allocated_bytes" if allocated else "reserved_bytes"),
@@ -290,7 +292,7 @@ def selected_time(view: View, use: MemoryUse) -> pl.DataFrame:
     return recorded_time(view, use.device_no)
 
 
-def recorded_time(view: View, device_no: int) -> pl.DataFrame:
+def recorded_time(view: View, device_no: int | None) -> pl.DataFrame:
     """`start_ns`, `end_ns` of the recorded time that is selected on a GPU, in order."""
     extent = [device_no], [view.events.axis.origin_ns], [view.events.last_ns]
     recorded = pl.DataFrame(dict(zip(WINDOWS, extent, strict=True)), schema=WINDOWS)
@@ -303,6 +305,12 @@ def beginning_in(spans: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     spans = spans.rename({"start_ns": "begun_ns", "end_ns": "until_ns"})
     placed = rows.join_asof(spans, left_on="start_ns", right_on="begun_ns", check_sortedness=False)
     return placed.filter(pl.col("start_ns") < pl.col("until_ns")).drop("begun_ns", "until_ns")
+
+
+def peak_of_all(view: View, use: MemoryUse) -> int | None:
+    """The row of the levels with the most of all that is selected; None where none is known."""
+    row = _whole(view, use)["peak_at"].max()  # the only one
+    return row if isinstance(row, int) else None
 
 
 def _measured(use: MemoryUse, spans: pl.DataFrame) -> pl.DataFrame:
@@ -405,7 +413,7 @@ def allocation_places(view: View, changes: pl.Series) -> pl.DataFrame:
     """`change`, `source`, `via` and `operator` of these rows of the trace's memory, as far as they
     are known."""
     rows = view.trace.memory[changes].drop("source").with_columns(changes.alias("change"))
-    by_thread = _of_threads(view, rows.drop_nulls("thread"))
+    by_thread = places_on_threads(view, rows.drop_nulls("thread"))
     by_call = _of_calls(view, rows.filter(pl.col("thread").is_null()).drop_nulls("correlation"))
     return pl.concat([by_thread, by_call])
 
@@ -415,8 +423,9 @@ _PLACES: Final = pl.Schema(
 )
 
 
-def _of_threads(view: View, rows: pl.DataFrame) -> pl.DataFrame:
-    """`_PLACES` of rows with `thread`: what that thread ran."""
+def places_on_threads(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+    """`change`, `source`, `via` and `operator` of rows with `change`, `time_ns` and `thread`: what
+    that thread ran, as far as it is known."""
     running = view.trace.running.sort("start_ns")
     ran = rows.sort("time_ns").join_asof(
         running, left_on="time_ns", right_on="start_ns", by="thread", check_sortedness=False

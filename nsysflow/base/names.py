@@ -19,7 +19,7 @@ SLURM: Final = "slurm"
 """What is typed instead of the address of a scheduler, for workers that Slurm starts."""
 
 _SUFFIXES: Final = re.compile(
-    r"(\.sqlite3?|\.db|\.pftrace|\.perfetto-trace|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep)?(\.xz|\.gz|\.zst)?$"
+    r"(\.sqlite3?|\.db|\.pftrace|\.perfetto-trace|(\.pt)?(\.trace)?\.json|\.nsys-rep|\.qdrep|\.pickle|\.pkl)?(\.xz|\.gz|\.zst)?$"
 )
 _RANK: Final = re.compile(r"(?i)[-_.]?rank\D?\d+")
 

@@ -18,7 +18,7 @@ from nsysflow.analysis.selection.bound import (
     without_recording,
 )
 from nsysflow.analysis.tables.integrity import OF_GRAPHS
-from nsysflow.base.units import duration, number, whole_percent
+from nsysflow.base.units import duration, number, size, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.ledger import LONG, slowest_ledger
 from nsysflow.report.results import Results, RunTables, gpu_name
@@ -252,11 +252,35 @@ def _no_work(results: RunTables) -> Verdict:
         )
     elif collectors == {"rocprof"}:
         advice = f"record kernels and copies: {ROCPROF}"
+    elif collectors == {"snapshot"}:
+        return _memory_alone(results)
     elif results.whole.origin.killed:
         advice = LET_IT_END
     else:
         advice = "check that --trace includes cuda, and that the GPU is used during the capture"
     return Verdict(what="no GPU work (no kernel, copy or memset in this report)", advice=advice)
+
+
+def _memory_alone(results: RunTables) -> Verdict:
+    """What a memory snapshot says."""
+    memory = results.table("memory").filter(phase="").drop_nulls("peak_bytes").sort("peak_bytes")
+    if memory.is_empty():
+        return Verdict(what="no memory of PyTorch's allocator in this snapshot", advice=_DUMPED)
+    most = memory.row(-1, named=True)
+    name = gpu_name(most["report"], most["device"], several=len(results.reports) > 1)
+    failed = results.table("out_of_memory").height
+    times = "once" if failed == 1 else f"{number(failed)} times"
+    ended = f"; the GPU ran out of memory {times}" if failed else ""
+    return Verdict(
+        what=f"up to {size(most['peak_bytes'])} of memory allocated on {name}{ended}",
+        advice="a snapshot holds no times of kernels: nsysflow profile -- COMMAND records them",
+    )
+
+
+_DUMPED: Final = (
+    "dump it after some steps: torch.cuda.memory._record_memory_history(), the steps,"
+    " torch.cuda.memory._dump_snapshot(FILE)"
+)
 
 
 def _hardly_used(results: RunTables, used: pl.DataFrame, unused: pl.DataFrame) -> Verdict:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.oracle.model import Call, Frame, MemoryChange, Op, Overhead, Range
 from tests.oracle.phase_table import phases_of
-from tests.oracle.phases import Open, end_of_trace
+from tests.oracle.phases import Open, end_of_trace, times_of_memory
 from tests.oracle.report import Path, Report, Row, joined, os_pid
 from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import Step, steps_of
@@ -88,16 +88,20 @@ def memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
         report: the report.
         judged: the steps that are judged; None for the whole report.
     """
+    rows: list[Row] = []
+    for device, process, use in _uses(report):
+        rows += _of_process(report, use, device, process, judged)
+    return rows
+
+
+def _uses(report: Report) -> list[tuple[int, int, Use]]:
+    """§26.5: of processes on devices on which something ran, or on any where nothing ran at all."""
     changes: dict[tuple[int, int], list[MemoryChange]] = defaultdict(list)
     for change in report.trace.memory:
-        if change.process is not None and change.device in report.devices:
+        if change.process is not None and (not report.devices or change.device in report.devices):
             changes[change.device, change.process].append(change)
-    rows: list[Row] = []
-    for (device, process), mine in sorted(changes.items()):
-        use = Use(mine)
-        if use.known:
-            rows += _of_process(report, use, device, process, judged)
-    return rows
+    uses = ((*key, Use(mine)) for key, mine in sorted(changes.items()))
+    return [(device, process, use) for device, process, use in uses if use.known]
 
 
 def _of_process(
@@ -144,7 +148,7 @@ def recorded(report: Report) -> list[Span]:
     rows: list[Op | Call | Range | Overhead]
     rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
     starts = [row.start_ns for row in rows if row.end_ns is None or row.end_ns >= row.start_ns]
-    return [(min(starts), end_of_trace(trace))]
+    return [(min([*starts, *times_of_memory(trace)], default=0), end_of_trace(trace))]
 
 
 def host_steps(report: Report, device: int, process: int) -> dict[Step, Span]:
@@ -266,18 +270,13 @@ def _operator(frames: tuple[Frame, ...]) -> str | None:
 
 def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
     """§26.10: what was allocated in a step and not freed before the end of the next one."""
-    changes: dict[tuple[int, int], list[MemoryChange]] = defaultdict(list)
-    for change in report.trace.memory:
-        if change.process is not None and change.device in report.devices:
-            changes[change.device, change.process].append(change)
     found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
-    for (device, process), mine in changes.items():
-        use = Use(mine)
+    for device, process, use in _uses(report):
         steps = host_steps(report, device, process)
         taken = {s.index: span for s, span in steps.items() if judged is None or s in judged}
         followed = [index for index in taken if index + 1 in taken]
         rows = [level.change for level in use.levels if level.change is not None]
-        for at, row in enumerate(rows if use.known else []):
+        for at, row in enumerate(rows):
             step = next((i for i in followed if _within(row.time_ns, [taken[i]]) is not None), None)
             if step is None or row.address is None or row.bytes <= 0:
                 continue
@@ -305,6 +304,81 @@ def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
         }
         for (device, process, phase, source, via, operator, of_steps), kept in found.items()
     ]
+
+
+def peak_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
+    """§26.11: what the peak of all that is selected consists of."""
+    rows = []
+    for device, process, use in _uses(report):
+        if use.said_by != "allocator" or not use.allocated:
+            continue
+        steps = [
+            span
+            for step, span in host_steps(report, device, process).items()
+            if judged is not None and step in judged
+        ]
+        selected = steps if judged is not None else recorded(report)
+        peak = _measured(use, selected, {}, [])["peak"] if selected else None
+        if peak is None:
+            continue
+        until = use.levels[: use.levels.index(peak.at) + 1]
+        last = {level.change.address: level.change for level in until if level.change is not None}
+        last.pop(None, None)
+        found: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        for change in last.values():
+            if change.bytes > 0:
+                at = Level(change.time_ns, None, None, change)
+                place = _place(report, Peak(None, 0, at, inside=True))
+                phase = _innermost(report, process, change.time_ns)
+                found[phase, *place.values()].append(change.bytes)
+        counts = {place: len(sizes) for place, sizes in found.items()}
+        before = peak.level - sum(map(sum, found.values()))
+        if before > 0:
+            found["", None, None, None].append(before)
+        whole_bytes = sum(map(sum, found.values()))
+        rows += [
+            {
+                "report": report.trace.report,
+                "process": os_pid(process),
+                "device": device,
+                "phase": phase,
+                "source": source,
+                "via": via,
+                "operator": operator,
+                "allocations": counts.get((phase, source, via, operator)),
+                "bytes": sum(sizes),
+                "share_pct": 100 * sum(sizes) / whole_bytes,
+            }
+            for (phase, source, via, operator), sizes in found.items()
+        ]
+    return rows
+
+
+def out_of_memory(report: Report) -> list[Row]:
+    """§26.13: allocations that failed, whatever is selected."""
+    uses = {(device, process): use for device, process, use in _uses(report)}
+    rows = []
+    for failure in sorted(report.trace.out_of_memory, key=lambda failure: failure.time_ns):
+        t, process = failure.time_ns, failure.process
+        use = None if process is None else uses.get((failure.device, process))
+        there = None if use is None else [one for one in use.levels if one.time_ns <= t][-1]
+        change = MemoryChange(t, 0, failure.device, process, "allocator", 0, thread=failure.thread)
+        place = _place(report, Peak(None, 0, Level(t, None, None, change), inside=True))
+        rows.append(
+            {
+                "report": report.trace.report,
+                "process": None if process is None else os_pid(process),
+                "device": failure.device,
+                "time_ns": t,
+                "asked_bytes": failure.bytes,
+                "allocated_bytes": there.level if there and use and use.allocated else None,
+                "reserved_bytes": there.reserved if there else None,
+                "free_bytes": failure.free_bytes,
+                "phase": "" if process is None else _innermost(report, process, t),
+                **place,
+            }
+        )
+    return rows
 
 
 def _innermost(report: Report, process: int, t: int) -> str:

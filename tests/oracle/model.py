@@ -250,6 +250,18 @@ class MemoryChange:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """§26.13: an allocation that failed."""
+
+    time_ns: int
+    device: int
+    process: int | None
+    thread: int | None
+    bytes: int
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Gil:
     """§28.1: a stretch in which a thread holds the GIL or waits for it."""
 
@@ -359,6 +371,7 @@ class PlainTrace:
     process_cpu: tuple[ProcessCpu, ...] = ()
     loader_times: tuple[LoaderTime, ...] = ()
     memory: tuple[MemoryChange, ...] = ()
+    out_of_memory: tuple[Failure, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
     flops: tuple[Flops, ...] = ()
@@ -392,6 +405,7 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
     "loader_times": (LoaderTime, schema.LOADER_TIMES),
     "memory": (MemoryChange, schema.MEMORY),
+    "out_of_memory": (Failure, schema.OUT_OF_MEMORY),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),
     "flops": (Flops, schema.FLOPS),

@@ -33,7 +33,12 @@ def end_of_trace(trace: PlainTrace) -> int:
     rows: list[Op | Call | Range | Overhead]
     rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
     ends = [row.end_ns for row in rows if row.end_ns is not None and row.end_ns >= row.start_ns]
-    return max(ends, default=0)
+    return max([*ends, *(t + 1 for t in times_of_memory(trace))], default=0)
+
+
+def times_of_memory(trace: PlainTrace) -> list[int]:
+    """§26.4: when memory changed in the recording, where nothing else says how long that was."""
+    return [] if trace.ops else [c.time_ns for c in trace.memory if c.time_ns > -(1 << 61)]
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,25 @@ KEPT: Final = {
     "allocations": 4,
     "bytes": 160_000_000,
 }
+AT_PEAK: Final = {
+    "phase": "step/loss",
+    "source": "train.py:88 in loss",
+    "operator": "aten::_log_softmax",
+    "allocations": 2,
+    "bytes": 36_000_000_000,
+    "share_pct": 75.0,
+}
+FAILED: Final = {
+    "time_ns": 7 * MS,
+    "phase": "step/loss",
+    "source": "train.py:88 in loss",
+    "operator": "aten::_log_softmax",
+    "asked_bytes": 36_000_000_000,
+    "allocated_bytes": 48_000_000_000,
+    "reserved_bytes": 70_100_000_000,
+    "free_bytes": 9_000_000_000,
+}
+OLDER: Final = {"phase": "", "bytes": 12_000_000_000, "share_pct": 25.0}
 LOADER: Final = {
     "process": 4711,
     "loader": 0,
@@ -220,6 +239,8 @@ def everything() -> Results:
         cpu=[QUEUED],
         loader_workers=[LOADER],
         memory=[HELD, {**HELD, "phase": "step"}, HELD_BY_LOSS],
+        out_of_memory=[FAILED],
+        peak_memory=[AT_PEAK, OLDER],
         kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],
         gil=[LOCKED],

@@ -34,6 +34,7 @@ from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
+from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
@@ -96,8 +97,8 @@ RULES: Final[tuple[Rule, ...]] = (
 RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (load_imbalance, straggler)
 """The rules that compare the reports of a run."""
 
-WITHOUT_TIME: Final[Rule] = memory_growth
-"""Asked always, and named behind those that save time: what it is about takes no time yet."""
+WITHOUT_TIME: Final[tuple[Rule, ...]] = (out_of_memory, memory_growth)
+"""Asked always, and named behind those that save time: what they are about takes no time yet."""
 
 LAST_RESORT: Final[Rule] = largest_kernels
 """Asked where no rule makes kernels faster."""

@@ -43,14 +43,13 @@ from nsysflow.analysis.load.kineto.document import (
     frame_of,
     gpus_of,
     int_of,
-    memory_args_of,
     rank_of,
     span_ns,
-    time_ns,
     wait_args_of,
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
 from nsysflow.analysis.load.kineto.graph_annotations import captured_as, graph_annotations
+from nsysflow.analysis.load.kineto.memory import CHANGED, FAILED, memory_changes, out_of_memory
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
@@ -85,12 +84,6 @@ _RENAMED: Final = {
     "memset": "gpu_memset",
 }
 """Categories in the first versions of Kineto, which also capitalised all of them."""
-
-_CHANGE_OF_MEMORY: Final = "[memory]"
-"""The name of an instant at which memory was allocated or freed."""
-
-_GPU_TYPES: Final = (1, 6)
-"""The numbers of GPUs among PyTorch's types of devices: CUDA and HIP."""
 
 _NO_STREAM: Final = (1 << 32) - 1
 
@@ -144,7 +137,7 @@ def _document(content: bytes, shown: str) -> Document:
 
 def _by_category(document: Document) -> dict[str, list[Event]]:
     """The events with a duration by category, those that name threads as `thread_name`, and those
-    at which memory changed as `memory`."""
+    at which memory changed, or could not be had, as `memory`."""
     events: dict[str, list[Event]] = defaultdict(list)
     written: dict[str, list[Event]] = defaultdict(list)
     for event in document.events:
@@ -154,7 +147,7 @@ def _by_category(document: Document) -> dict[str, list[Event]]:
             written[str(event.cat)].append(event)
         elif event.name == "thread_name":
             events["thread_name"].append(event)
-        elif event.name == _CHANGE_OF_MEMORY:
+        elif event.name in (CHANGED, FAILED):
             events["memory"].append(event)
     for category, of_category in written.items():
         plain = category.lower()
@@ -216,7 +209,8 @@ def trace_of_events(
         waits=waits,
         operators=pl.concat([launching, captured]),
         operator_shapes=shapes.frame(),
-        memory=_memory_changes(events.get("memory", ()), keys, process),
+        memory=memory_changes(events.get("memory", ()), keys, process),
+        out_of_memory=out_of_memory(events.get("memory", ()), keys, process),
         running=stretches,
         frames=frames,
         gpu_states=counters.gpu_states(document),
@@ -388,20 +382,6 @@ def _wait(event: Event) -> tuple[int | None, ...]:
 def _stream(number: int | None) -> int | None:
     """A stream's number; -1 and the largest one stand for none."""
     return number if number is not None and 0 <= number < _NO_STREAM else None
-
-
-def _memory_changes(events: Iterable[Event], keys: ThreadKeys, process: int | None) -> pl.DataFrame:
-    """`schema.MEMORY` of what PyTorch's allocator gave out and took back on GPUs (spec §26.1)."""
-    rows = []
-    for row, event in enumerate(events):
-        args = memory_args_of(event)
-        device, changed = int_of(args.device), int_of(args.bytes)
-        if int_of(args.device_type) in _GPU_TYPES and device is not None and changed is not None:
-            _, thread = on_thread(event, keys)
-            levels = int_of(args.allocated), int_of(args.reserved)
-            where = time_ns(event.ts), row, device, process, thread, None, "allocator"
-            rows.append((*where, int_of(args.address), changed, *levels))
-    return frame_of(rows, schema.MEMORY)
 
 
 def _copy_detail(event: Event, args: Args) -> tuple[Any, ...]:

@@ -41,6 +41,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "process_cpu": schema.PROCESS_CPU,
     "loader_times": schema.LOADER_TIMES,
     "memory": schema.MEMORY,
+    "out_of_memory": schema.OUT_OF_MEMORY,
     "operators": schema.OPERATORS,
     "operator_shapes": schema.OPERATOR_SHAPES,
     "backtraces": schema.BACKTRACES,

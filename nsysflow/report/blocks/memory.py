@@ -5,7 +5,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import line, without_function
-from nsysflow.base.units import size
+from nsysflow.base.units import number, percent, size
 from nsysflow.report.fields import (
     BlockDeclaration,
     Limits,
@@ -24,10 +24,10 @@ _MOST_MEMORY: Final = pl.coalesce("peak_bytes", "peak_reserved_bytes")
 
 def _by_memory(results: RunTables, _: Limits) -> Rows:
     """Phases by their peak; of equal ones the outer one first. All together is a row only where
-    there are no phases: the caption has it."""
+    no phase has its peak."""
     table = results.table("memory")
-    named = (pl.col("phase") != "").any().over("report", "process", "device")
-    rows = table.filter((pl.col("phase") != "") | ~named)
+    of_phase = _MOST_MEMORY.filter(pl.col("phase") != "").max().over("report", "process", "device")
+    rows = table.filter((pl.col("phase") != "") | (of_phase != _MOST_MEMORY).fill_null(value=True))
     return Rows(rows.sort(_MOST_MEMORY, descending=True, maintain_order=True), len(rows))
 
 
@@ -58,6 +58,14 @@ def _peak_elsewhere(row: Row) -> str:
     return "" if row["peak_phase"] == row["phase"] else row["peak_phase"] or ""
 
 
+def _allocated_at(row: Row) -> str:
+    """Where memory was allocated, as far as that is known."""
+    code = line(row["source"] or "", row["via"] or "")
+    if code or row["operator"]:
+        return code
+    return "(not recorded)" if row["allocations"] else "(before the recording)"
+
+
 MEMORY: Final = (
     BlockDeclaration(
         table="memory",
@@ -74,6 +82,41 @@ MEMORY: Final = (
             (words("phase"), lambda row: row["phase"] or "all"),
             (words("peak in"), _peak_elsewhere),
             (Column(head="line"), _line),
+            text("operator", spare=True),
+        ),
+        hides_empty=True,
+    ),
+    BlockDeclaration(
+        table="out_of_memory",
+        title="Out of GPU memory",
+        caption="What there was when an allocation failed",
+        fields=(
+            gpu_fields,
+            measure("asked for", "asked_bytes", size),
+            measure("allocated", "allocated_bytes", size),
+            measure("reserved", "reserved_bytes", size),
+            measure("free", "free_bytes", size),
+            (words("phase"), lambda row: row["phase"]),
+            (Column(head="line"), _allocated_at),
+            text("operator", spare=True),
+        ),
+        hides_empty=True,
+    ),
+    BlockDeclaration(
+        table="peak_memory",
+        title="GPU memory at the peak",
+        caption="What was allocated then, by the place of allocation",
+        sort=("bytes",),
+        fields=(
+            gpu_fields,
+            measure("share", "share_pct", percent),
+            measure("bytes", "bytes", size),
+            (
+                figure("allocations"),
+                lambda row: number(row["allocations"]) if row["allocations"] else "",
+            ),
+            (words("phase"), lambda row: row["phase"]),
+            (Column(head="line"), _allocated_at),
             text("operator", spare=True),
         ),
         hides_empty=True,

@@ -197,7 +197,6 @@ FILES: Final[dict[str, tuple[bytes, str]]] = {
     "kernels.ncu-rep": (b"NVR\0", "a report of Nsight Compute"),
     "run.qdstrm": (b"x", "an unfinished recording of Nsight Systems"),
     "host.xplane.pb": (XPLANE, "a profile of XLA"),
-    "snapshot.pickle": (pickle.dumps({"segments": [], "x": 1}), "a memory snapshot of PyTorch"),
     "weights.pkl": (pickle.dumps({"weight": 1}), "a Python pickle"),
     "kernel_trace.csv": (b'"Kind","Agent_Id","Queue_Id"\n', "a CSV table of rocprof"),
     "results.csv": (b"Index,KernelName,gpu-id\n", "a CSV table of rocprof"),

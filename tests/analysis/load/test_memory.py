@@ -48,6 +48,14 @@ def test_torch_profilers_instants_are_changes_of_its_allocator(tmp_path: Path) -
     ]
 
 
+def test_what_torch_profiler_could_not_get_is_kept_with_what_was_asked(tmp_path: Path) -> None:
+    failed = instant(5.25, **ON_GPU) | {"name": "[OutOfMemory]"}
+    trace = load(write(tmp_path, event("cuda_runtime", "cudaMalloc"), failed))
+    key = PID << 24
+    assert trace.out_of_memory.rows() == [(5250, 0, key, key | PID, 512, None)]
+    assert trace.memory.is_empty()
+
+
 @pytest.mark.parametrize(
     "odd", [instant("soon", **ON_GPU), instant(1, **ON_GPU | {"Addr": 1 << 70})]
 )

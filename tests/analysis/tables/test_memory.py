@@ -14,8 +14,8 @@ import nsysflow
 from nsysflow.analysis.tables.index import TableHolder
 from nsysflow.analysis.tables.memory import largest_within
 from tests.analyses import EXAMPLES, SCHEMAS, rows_of
-from tests.oracle.memory import kept_memory, memory
-from tests.oracle.model import Frame, MemoryChange, PlainTrace, Running, to_trace
+from tests.oracle.memory import kept_memory, memory, out_of_memory, peak_memory
+from tests.oracle.model import Failure, Frame, MemoryChange, PlainTrace, Running, to_trace
 from tests.oracle.report import Report, Row
 from tests.oracle.steps import kinds_of
 from tests.oracle.strategies import traces
@@ -48,7 +48,21 @@ def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
     )
     changes = draw(st.lists(one, max_size=12))
     numbered = (replace(change, row=row) for row, change in enumerate(changes))
-    with_memory: PlainTrace = replace(trace, memory=tuple(numbered))
+    failures = st.builds(
+        Failure,
+        time_ns=st.sampled_from(instants),
+        device=st.sampled_from((0, 7)),
+        process=st.sampled_from((PROCESS, None)),
+        thread=st.sampled_from((None, *threads)),
+        bytes=st.just(64),
+        free_bytes=st.sampled_from((None, 8)),
+    )
+    with_memory: PlainTrace = replace(
+        trace,
+        ops=trace.ops if draw(st.booleans()) else (),
+        memory=tuple(numbered),
+        out_of_memory=tuple(draw(st.lists(failures, max_size=2))),
+    )
     return with_memory
 
 
@@ -100,9 +114,10 @@ def _agree(name: str, found: TableHolder, expected: list[Row]) -> None:
 def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -> None:
     analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
     steady = [step for step, kind in kinds_of(report).items() if kind.name == "steady"]
-    for name, expected in (("memory", memory), ("kept_memory", kept_memory)):
-        _agree(name, analysis, expected(report))
-        _agree(name, analysis.judged, expected(report, steady or None))
+    for expected in (memory, kept_memory, peak_memory):
+        _agree(expected.__name__, analysis, expected(report))
+        _agree(expected.__name__, analysis.judged, expected(report, steady or None))
+    _agree("out_of_memory", analysis, out_of_memory(report))
     mixed = replace(
         to_trace(model),
         memory=to_trace(model).memory.sample(fraction=1.0, shuffle=True, seed=1),
