@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult, TextContent, Tool
 
 from nsysflow.agents.folder import Folder, Reports
-from nsysflow.agents.server import server_of
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli.main import main
@@ -52,17 +49,27 @@ def reports(folder: Path) -> Reports:
     return reports_in(folder)
 
 
-def call(reports: Reports, tool: str, **arguments: Any) -> CallToolResult:
-    """What the server answers to one call by the package's own client, in memory."""
+def client_of(reports: Reports) -> Any:
+    """The package's own client of the server, in memory. To import both takes a second of CPU time:
+    only the process that runs these tests does."""
+    from mcp import Client
 
-    async def asked() -> CallToolResult:
-        async with Client(server_of(reports)) as client:
+    from nsysflow.agents.server import server_of
+
+    return Client(server_of(reports))
+
+
+def call(reports: Reports, tool: str, **arguments: Any) -> Any:
+    """What the server answers to one call."""
+
+    async def asked() -> Any:
+        async with client_of(reports) as client:
             return await client.call_tool(tool, arguments)
 
     return asyncio.run(asked())
 
 
-def data(result: CallToolResult) -> dict[str, Any]:
+def data(result: Any) -> dict[str, Any]:
     """The figures of an answer that is no error."""
     assert not result.is_error, text(result)
     found: dict[str, Any] | None = result.structured_content
@@ -70,11 +77,11 @@ def data(result: CallToolResult) -> dict[str, Any]:
     return found
 
 
-def text(result: CallToolResult) -> str:
+def text(result: Any) -> str:
     """The words of an answer."""
     (content,) = result.content
-    assert isinstance(content, TextContent)
-    return content.text
+    assert content.type == "text"
+    return str(content.text)
 
 
 def cli(*words: str | Path) -> Any:
@@ -83,8 +90,8 @@ def cli(*words: str | Path) -> Any:
 
 
 def test_a_tool_has_words_types_and_only_reads(reports: Reports) -> None:
-    async def listed() -> dict[str, Tool]:
-        async with Client(server_of(reports)) as client:
+    async def listed() -> dict[str, Any]:
+        async with client_of(reports) as client:
             return {tool.name: tool for tool in (await client.list_tools()).tools}
 
     tools = asyncio.run(listed())
@@ -234,8 +241,8 @@ def test_the_server_answers_while_a_report_is_loading(folder: Path) -> None:
 
     reports = Slow(Folder(folder), Options())
 
-    async def ask() -> CallToolResult:
-        async with Client(server_of(reports)) as client:
+    async def ask() -> Any:
+        async with client_of(reports) as client:
             loading = asyncio.create_task(client.call_tool("open_report", {"report": SYNC}))
             await asyncio.to_thread(reports.started.wait, 60)
             listed = await client.call_tool("list_reports", {})
@@ -248,6 +255,8 @@ def test_the_server_answers_while_a_report_is_loading(folder: Path) -> None:
 
 
 def test_a_real_process_speaks_over_stdio_and_writes_nothing(folder: Path) -> None:
+    from mcp import Client, StdioServerParameters
+
     def held() -> list[tuple[str, int]]:
         return sorted((each.name, each.lstat().st_mtime_ns) for each in folder.iterdir())
 
@@ -259,7 +268,7 @@ def test_a_real_process_speaks_over_stdio_and_writes_nothing(folder: Path) -> No
         cwd=folder,
     )
 
-    async def ask() -> tuple[CallToolResult, CallToolResult]:
+    async def ask() -> tuple[Any, Any]:
         async with Client(process) as client:
             found = await client.call_tool("findings", {"report": SYNC})
             return found, await client.call_tool("open_report", {"report": "link.sqlite.xz"})
