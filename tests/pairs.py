@@ -97,19 +97,13 @@ def trace(name: str) -> nsysflow.Trace:
 
 
 @cache
-def analysed(name: str) -> Analysis:
-    """The analysis of a whole sample."""
-    return nsysflow.analyze(trace(name), nsysflow.Options(step="step"))
-
-
-@cache
 def steady(name: str) -> Analysis:
     """The steady steps as recorded: without the first, which includes the profiler's start
     (docs/facts.md).
 
     If another is left, also without the last, which no step follows.
     """
-    last = max(2, len(analysed(name).steps) - 1)
+    last = max(2, trace(name).ranges.filter(name="step").height - 1)
     return nsysflow.analyze(
         trace(name), replace(AS_RECORDED, step="step", steps=(nsysflow.StepPart(1, last),))
     )

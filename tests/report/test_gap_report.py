@@ -31,8 +31,7 @@ from tests.oracle import gap_report as oracle
 from tests.oracle.gap_report import GROUPS, nearest
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.strategies import traces
-from tests.pairs import PAIRS, Pair
-from tests.pairs import analysed as analysed_pair
+from tests.pairs import PAIRS, Pair, steady
 from tests.report.handmade import MS, Results, handmade
 
 FORWARD = Place("forward", LAUNCHING)
@@ -201,7 +200,7 @@ def test_a_report_without_gpu_work_has_files_too() -> None:
 )
 def test_the_changed_place_leads(pair: Pair) -> None:
     assert pair.after is not None
-    runs = [Results([analysed_pair(name)]) for name in (pair.before, pair.after)]
+    runs = [Results([steady(name)]) for name in (pair.before, pair.after)]
     found = changes(*(lines_of(gap_report(tracks_of(run))) for run in runs))
     # of a shorter step, the share of what stays may grow
     first = min(found, key=lambda row: found[row])
