@@ -17,12 +17,6 @@ pytestmark = pytest.mark.usefixtures("shared")
 
 REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
 every_command = pytest.mark.parametrize("command", COMMANDS)
-OPTIONS = [
-    pytest.param(command, option, id=f"{name} {option.opts[-1]}")
-    for name, command in COMMANDS.items()
-    for option in command.params
-    if isinstance(option, click.Option)
-]
 
 
 def page(*words: str) -> str:
@@ -43,16 +37,16 @@ def test_a_command_explains_itself_with_an_example(command: str) -> None:
     assert "Example:" in shown
 
 
-@pytest.mark.parametrize(("command", "option"), OPTIONS)
-def test_an_option_has_a_sentence_and_default(command: click.Command, option: click.Option) -> None:
-    assert option.help is not None
-    assert option.help[0].isupper()
-    assert option.help.endswith(".")
-    assert "default" not in option.help  # click shows it, in one form
-    if isinstance(option, Option) and option.to_info_dict()["default"] not in (None, False, ()):
-        record = option.get_help_record(click.Context(command, show_default=True))
-        assert record is not None
-        assert "[default: " in record[1]
+@every_command
+def test_an_option_has_a_sentence_and_default(command: str) -> None:
+    of = COMMANDS[command]
+    for option in (option for option in of.params if isinstance(option, click.Option)):
+        # click shows the default, in one form
+        assert re.fullmatch(r"[A-Z](?:(?!default).)*\.", option.help or "", re.DOTALL), option
+        if isinstance(option, Option) and option.to_info_dict()["default"] not in (None, False, ()):
+            record = option.get_help_record(click.Context(of, show_default=True))
+            assert record is not None, option
+            assert "[default: " in record[1]
 
 
 NEEDED = {
