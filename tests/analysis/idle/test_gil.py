@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from tests.agreement import assert_pictures_agree
+from tests.agreement import assert_pictures_agree, tables_of_pictures
 from tests.oracle.model import Gil, PlainTrace, Thread, side_by_side, to_trace
 from tests.tiny import (
     AUTOGRAD,
@@ -46,8 +47,7 @@ def gap(*rows: Row, thread: int = MAIN) -> list[Row]:
 
 WAITS, HOLDS = waits(200, 500), holds(150, 450)
 
-GAPS: dict[str, tuple[Sequence[Row], int | None]] = {
-    "nobody recorded it": (gap(), None),
+GAPS: dict[str, tuple[Sequence[Row], int]] = {
     "a single thread": (gap(holds(0, 1_100, MAIN)), 0),
     "no other holder": (gap(WAITS), 0),
     "it holds the lock itself": (gap(WAITS, holds(100, 600, MAIN)), 0),
@@ -87,17 +87,31 @@ GAPS: dict[str, tuple[Sequence[Row], int | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", GAPS)
-def test_the_wait_of_a_gap(name: str) -> None:
-    rows, us = GAPS[name]
-    found = analysis_of(*rows)
-    (gil_ns,) = found.gaps["gil_ns"]
-    assert (None if gil_ns is None else round(gil_ns / US)) == us
-    assert found.gil["gil_ns"].sum() == (gil_ns or 0)
+ROWS = {name: rows for name, (rows, _) in GAPS.items()}
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, pl.DataFrame]:
+    """The tables `gaps` and `gil` of these gaps, side by side in one report."""
+    return tables_of_pictures(ROWS, "gaps", "gil")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_wait_of_a_gap(name: str, tables: dict[str, pl.DataFrame]) -> None:
+    gaps, gil = (tables[table].filter(picture=name) for table in ("gaps", "gil"))
+    (gil_ns,) = gaps["gil_ns"]
+    assert round(gil_ns / US) == GAPS[name][1]
+    assert gil["gil_ns"].sum() == gil_ns
+
+
+def test_a_gap_has_no_wait_where_nobody_recorded_it() -> None:
+    found = analysis_of(*gap())
+    assert found.gaps["gil_ns"].to_list() == [None]
+    assert found.gil.is_empty()
 
 
 def test_pictures_of_the_lock_agree_with_the_oracle() -> None:
-    assert_pictures_agree({name: rows for name, (rows, _) in GAPS.items() if _ is not None})
+    assert_pictures_agree(ROWS)
     assert_pictures_agree({"nobody recorded it": gap()})
 
 

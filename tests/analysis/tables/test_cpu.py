@@ -3,11 +3,12 @@
 from dataclasses import replace
 from typing import Any, Final
 
+import polars as pl
 import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from tests.agreement import Picture, assert_pictures_agree
+from tests.agreement import Picture, assert_pictures_agree, tables_of_pictures
 from tests.oracle.model import PlainTrace, ProcessCpu, ThreadCpu, side_by_side, to_trace
 from tests.tiny import AUTOGRAD, MAIN, PROCESS, Row, call, kernel, launch, plain_of
 
@@ -131,11 +132,16 @@ def test_pictures_of_waits_agree_with_the_oracle() -> None:
     assert_pictures_agree(PICTURES)
 
 
+@pytest.fixture(scope="module")
+def gaps() -> pl.DataFrame:
+    """The gaps of all cases, side by side in one report."""
+    return tables_of_pictures({name: trace for name, (trace, _) in CASES.items()}, "gaps")["gaps"]
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_a_gap_has_its_share_of_what_the_thread_waited(name: str) -> None:
-    trace, expected = CASES[name]
-    found = nsysflow.analyze(to_trace(trace)).gaps["descheduled_ns"].to_list()
-    assert found == [None if ms is None else int(ms * MS) for ms in expected]
+def test_a_gap_has_its_share_of_what_the_thread_waited(name: str, gaps: pl.DataFrame) -> None:
+    found = gaps.filter(picture=name)["descheduled_ns"].to_list()
+    assert found == [None if ms is None else int(ms * MS) for ms in CASES[name][1]]
 
 
 def test_a_gap_that_is_cut_keeps_its_share() -> None:
