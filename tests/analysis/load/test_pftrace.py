@@ -361,9 +361,8 @@ MALFORMED: Final = {
 def test_a_malformed_packet_hurts_no_other(content: bytes, tmp_path: Path) -> None:
     whole = step().content()
     first = next(fields_of(whole, 0, len(whole))).end
-    for place in (first, len(whole)):
-        trace = loaded(tmp_path, whole[:place] + content + whole[place:])
-        assert len(trace.ops) == 2
+    trace = loaded(tmp_path, whole[:first] + content + whole[first:] + content)
+    assert len(trace.ops) == 2
 
 
 REPORT: Final = (
