@@ -116,7 +116,7 @@ def test_gaps_go_to_stdout_or_one_file_and_never_into_the_report(here: Path) -> 
 def test_several_reports_need_a_folder() -> None:
     assert "-o DIR" in refused("analyze", "run.sqlite", "rank1.sqlite")
     assert "several reports need -o DIR" in refused("analyze", "rank*.sqlite")
-    run("analyze", "run.sqlite", "rank1.sqlite", "--no-files")
+    run("analyze", "run.sqlite", "rank1.sqlite", "--table", "syncs")
     run("analyze", "run.sqlite", "rank1.sqlite", "-o", "both")
 
 
@@ -150,7 +150,7 @@ def test_bad_usage_exits_with_two_and_names_the_option(wrong: str) -> None:
 @pytest.mark.usefixtures("here")
 def test_options_arrive_in_ns(asked: Asked) -> None:
     run(
-        *("analyze", "run.sqlite", "--no-files", "--device", "1", "--range", "train"),
+        *("analyze", "run.sqlite", "--table", "syncs", "--device", "1", "--range", "train"),
         *("--step", "iter", "--from", "8800.123456789", "--to", "9e3", "--skip", "3"),
         *("--steps", "2:", "--steps", "!7", "--framework-gap-us", "12.5"),
         *("--domain", "NCCL", "--domain", "-mine"),
@@ -174,14 +174,14 @@ def test_options_arrive_in_ns(asked: Asked) -> None:
     ],
 )
 def test_workers_reach_the_analysis(asked: Asked, words: str, choice: Choice, strict: bool) -> None:
-    run("analyze", "run.sqlite", "--no-files", *words.split())
+    run("analyze", "run.sqlite", "--table", "syncs", *words.split())
     ((_, how),) = asked
     assert (how["choice"], how["strict"]) == (choice, strict)
 
 
 def test_classes_of_kernels_come_from_a_file(here: Path, asked: Asked) -> None:
     (here / "classes.toml").write_text("[[class]]\nname = 'mine'\npattern = '^my_'\n")
-    run("analyze", "run.sqlite", "--no-files", "--kernel-classes", "classes.toml")
+    run("analyze", "run.sqlite", "--table", "syncs", "--kernel-classes", "classes.toml")
     ((options, _),) = asked
     assert options.kernel_classes == (("mine", "^my_"),)
     missing = refused("analyze", "run.sqlite", "--kernel-classes", "no.toml", code=1)

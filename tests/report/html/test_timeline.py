@@ -28,7 +28,16 @@ NUMBERS = {"operations": ("call", "phase"), "gaps": ("culprit_call", "culprit_op
 Drawn = tuple[Page, Analysis]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+PAGES = ("h200-ddp-rank0", "h200-gpu-metrics", "h200-graph-level", "h200-hf-trainer",
+         "nan_check-sync", "synthetic-1")  # fmt: skip
+"""With communication, counters, graphs, samples, lines, and three GPUs: to write a page takes a
+second. The pages of the other kinds are long."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, marks=() if each in PAGES else pytest.mark.long) for each in KINDS],
+)
 def drawn(request: pytest.FixtureRequest) -> Drawn:
     """The page of a real report, and the report."""
     return Page(made(request.param).file.read_text("utf-8")), analysed(request.param)
