@@ -90,16 +90,14 @@ def test_the_page_is_dark_on_no_paper() -> None:
     assert all(rule.startswith("screen") for rule in dark)
 
 
-@pytest.mark.parametrize(
-    "colour", sorted({*RULES[0].values(), *RULES[1].values()} - {"#000", "#fff"})
-)
-def test_letters_on_a_colour_can_be_read(colour: str) -> None:
-    letters = {"#000": "#000000", "#fff": "#ffffff"}[letters_on(colour)]
-    assert contrast(colour, letters) >= 4.5
+def test_letters_on_a_colour_can_be_read() -> None:
+    for colour in {*RULES[0].values(), *RULES[1].values()} - {"#000", "#fff"}:
+        letters = {"#000": "#000000", "#fff": "#ffffff"}[letters_on(colour)]
+        assert contrast(colour, letters) >= 4.5, colour
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("text", ["ink", "quiet", "accent", "warn", "saved"])
-@pytest.mark.parametrize("behind", ["page", "card", "raised"])
-def test_text_can_be_read_in_both_themes(text: str, behind: str, theme: int) -> None:
-    assert contrast(SURFACES[text][theme], SURFACES[behind][theme]) >= 4.5
+def test_text_can_be_read_in_both_themes(text: str, theme: int) -> None:
+    for behind in ("page", "card", "raised"):
+        assert contrast(SURFACES[text][theme], SURFACES[behind][theme]) >= 4.5, behind

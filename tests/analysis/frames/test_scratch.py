@@ -38,12 +38,12 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize(("first", "length"), [(0, 1003), (3, 1000), (5, 700), (8, 8), (9, 0)])
-def test_a_mapped_column_may_be_cut(tmp_path: Path, name: str, first: int, length: int) -> None:
-    column = COLUMNS[name].alias(name).slice(first, length)
-    found = mapped(column, tmp_path)
-    assert found.equals(column, check_dtypes=True, check_names=True, null_equal=True)
-    assert found.slice(3, 20).equals(column.slice(3, 20))
+def test_a_mapped_column_may_be_cut(tmp_path: Path, name: str) -> None:
+    for first, length in ((0, 1003), (3, 1000), (5, 700), (8, 8), (9, 0)):
+        column = COLUMNS[name].alias(name).slice(first, length)
+        found = mapped(column, tmp_path)
+        assert found.equals(column, check_dtypes=True, check_names=True, null_equal=True), first
+        assert found.slice(3, 20).equals(column.slice(3, 20)), first
 
 
 def test_pieces_become_one_column(tmp_path: Path) -> None:
