@@ -3,6 +3,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -49,14 +50,20 @@ def reports(folder: Path) -> Reports:
     return reports_in(folder)
 
 
-def client_of(reports: Reports) -> Any:
-    """The package's own client of the server, in memory. To import both takes a second of CPU time:
-    only the process that runs these tests does."""
-    from mcp import Client
-
+@cache
+def server(reports: Reports) -> Any:
+    """The server of these reports. To import it takes a second of CPU time: only the process that
+    runs these tests does."""
     from nsysflow.agents.server import server_of
 
-    return Client(server_of(reports))
+    return server_of(reports)
+
+
+def client_of(reports: Reports) -> Any:
+    """The package's own client of the server, in memory."""
+    from mcp import Client
+
+    return Client(server(reports))
 
 
 def call(reports: Reports, tool: str, **arguments: Any) -> Any:
