@@ -13,7 +13,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.reports import PACKED, RULES
-from tests.slowest import slow_tests
+from tests.slowest import ALWAYS, slow_tests
 
 # One thread per process: `make test` runs one process per core. The threads of OpenMP and OpenBLAS
 # spin while they wait: 20 % of the CPU time of the kernels' largest test files on two busy cores.
@@ -55,7 +55,8 @@ def pytest_collection_finish() -> None:
 
 
 SLOW_TESTS: Final = 50
-"""A test marked slow or long takes as long as so many others."""
+"""A test marked slow or long, or in each run however long it takes, takes as long as so many
+others."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,7 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     if "PYTEST_XDIST_WORKER" in os.environ:
         lengths: Counter[str] = Counter()
         for item in items:
-            slow = any(map(item.get_closest_marker, ("slow", "long")))
+            marked = any(map(item.get_closest_marker, ("slow", "long")))
+            slow = marked or function_of(item) in ALWAYS
             lengths[group_of(item)] += SLOW_TESTS if slow else 1
         items.sort(key=lambda item: -lengths[group_of(item)])
 
