@@ -10,7 +10,6 @@ import nsysflow
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.clock import clock_drop
-from nsysflow.analysis.trace import Trace
 from tests import tiny
 from tests.oracle.model import Device, GpuState, PlainTrace, to_trace
 
@@ -22,7 +21,7 @@ Clock = Callable[[int], int]
 
 
 def run(clock: Clock, *, limit: str = "none", memory_bound: bool = False) -> PlainTrace:
-    """Steps that compute 50 ms at 1980 MHz, and wait; the clock is read once in each."""
+    """Steps that compute 50 ms at 1980 MHz, and wait for it; the clock is read once in each."""
     rows: list[tiny.Row] = []
     states = []
     at = 0
@@ -32,6 +31,7 @@ def run(clock: Clock, *, limit: str = "none", memory_bound: bool = False) -> Pla
         length = compute + MS
         rows += [tiny.opened(at, at + length, "step"), tiny.launch(at + 1, at + 2, step + 1)]
         rows.append(tiny.kernel(at + 3, at + 3 + compute, step + 1))
+        rows.append(tiny.call(at + 4, at + 4 + compute, "cudaDeviceSynchronize"))
         why = limit if mhz < 1980 else "none"
         states.append(GpuState(at, 0, mhz, 2619, 700, 80, why))
         at += length
@@ -42,6 +42,10 @@ def falls(step: int) -> int:
     return 1980 if step < 15 else 1530
 
 
+def held(step: int) -> int:
+    return 1530
+
+
 def subject(trace: PlainTrace) -> JudgedReport:
     return JudgedReport(nsysflow.analyze(to_trace(trace), replace(tiny.AS_RECORDED, skip=0)))
 
@@ -50,10 +54,17 @@ def asked(trace: PlainTrace) -> Finding | None:
     return next(clock_drop(subject(trace)), None)
 
 
-def planned(trace: Trace) -> list[Valued]:
-    """The findings of the rule in a whole plan."""
-    found = nsysflow.analyze(trace, tiny.AS_RECORDED).found
-    return [each for each in found.valued if each.finding.rule == "clock-drop"]
+def planned(trace: PlainTrace) -> Valued:
+    """The finding of the rule in a whole plan."""
+    found = nsysflow.analyze(to_trace(trace), tiny.AS_RECORDED).found
+    (one,) = (each for each in found.valued if each.finding.rule == "clock-drop")
+    return one
+
+
+LOST_NS: Final = (50 * MS * 1980 // 1530 - 50 * MS) * 14 // 29
+"""What 14 of 29 steps lose where the clock falls."""
+HELD_NS: Final = 50 * MS * 1980 // 1530 * (1 - 1530 / 1980)
+"""What a step loses where the clock is held down."""
 
 
 @pytest.mark.parametrize(
@@ -71,13 +82,9 @@ def test_steps_that_are_slower_at_a_lower_clock_cost_what_they_lost(
     assert finding is not None
     assert finding.title == f"the GPU's clock falls from 1980 to 1530 MHz in 14 of 29 steps{said}"
     assert finding.change[0].startswith(first)
-    lost_ns = (50 * MS * 1980 // 1530 - 50 * MS) * 14 // 29
-    assert finding.size_ns == finding.at_most_ns == pytest.approx(lost_ns, rel=1e-3)
+    assert finding.size_ns == finding.at_most_ns == pytest.approx(LOST_NS, rel=1e-3)
     assert finding.evidence[0].startswith("clock 1980 → 1530 MHz: 23 % of these steps' compute")
     assert "700 W, 80 °C" in finding.evidence[1]
-    (valued,) = planned(to_trace(run(falls, limit=limit)))
-    assert (valued.low_ns, valued.finding.method) == (0, "bound")
-    assert 0.9 * lost_ns < valued.high_ns <= 1.1 * lost_ns
 
 
 @pytest.mark.parametrize(
@@ -87,7 +94,7 @@ def test_steps_that_are_slower_at_a_lower_clock_cost_what_they_lost(
         (lambda step: 1980 - 15 * (step % 2), {}),
         (falls, {"memory_bound": True}),
         (lambda step: 1200 + 26 * min(step, 30), {"memory_bound": True}),
-        (lambda step: 1530, {"limit": "power_cap"}),
+        (held, {"limit": "power_cap"}),
     ],
 )
 def test_a_clock_that_slows_no_step_is_no_finding(clock: Clock, more: dict[str, object]) -> None:
@@ -111,16 +118,26 @@ def with_peak(trace: PlainTrace) -> PlainTrace:
     ],
 )
 def test_a_clock_that_a_fault_holds_down_is_a_bound(limit: str, title: str | None) -> None:
-    trace = with_peak(run(lambda step: 1530, limit=limit))
-    finding = asked(trace)
+    finding = asked(with_peak(run(held, limit=limit)))
     assert (finding and finding.title) == title
-    for valued in planned(to_trace(trace)):
-        step_ns = 50 * MS * 1980 // 1530
-        assert valued.high_ns == pytest.approx(step_ns * (1 - 1530 / 1980), rel=0.02)
-        assert valued.low_ns == 0
+    if finding is not None:
+        assert finding.size_ns == pytest.approx(HELD_NS, rel=0.02)
 
 
-@pytest.mark.parametrize("clock", [lambda step: 1530, falls])
+@pytest.mark.parametrize(
+    ("trace", "lost_ns", "off"),
+    [
+        (run(falls, limit="power_cap"), LOST_NS, 0.1),
+        (with_peak(run(held, limit="thermal")), HELD_NS, 0.02),
+    ],
+)
+def test_in_a_plan_it_is_a_bound(trace: PlainTrace, lost_ns: float, off: float) -> None:
+    valued = planned(trace)
+    assert (valued.low_ns, valued.finding.method) == (0, "bound")
+    assert valued.high_ns == pytest.approx(lost_ns, rel=off)
+
+
+@pytest.mark.parametrize("clock", [held, falls])
 def test_a_clock_that_reads_0_is_no_finding(clock: Clock) -> None:
     trace = run(clock, limit="thermal")
     asleep = tuple(replace(state, sm_clock_mhz=0) for state in trace.gpu_states)
@@ -131,8 +148,7 @@ def test_windows_without_steps_may_be_held_down_too() -> None:
     states: Sequence[GpuState] = (GpuState(0, 0, 1980), GpuState(1, 0, 1530, limit="thermal"))
     ran = tiny.plain_of(tiny.launch(0, 1, 1), tiny.kernel(2, 500 * MS, 1))
     trace = replace(ran, gpu_states=(*states,), devices=DEVICES)
-    (valued,) = planned(to_trace(trace))
-    assert valued.finding.title == "heat holds the GPU's clock at 1530 of 1980 MHz"
+    assert planned(trace).finding.title == "heat holds the GPU's clock at 1530 of 1980 MHz"
 
 
 DEVICES: Final = (Device(0, "NVIDIA H200", "GPU-0", 132, 4_814_304_000_000),)

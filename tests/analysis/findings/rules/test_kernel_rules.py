@@ -283,11 +283,7 @@ def test_a_finding_says(rule: Rule, kernels: Kernels, says: str) -> None:
 
 @pytest.mark.parametrize("gpu", ["Tesla T4", "Tesla V100-SXM2-32GB", "NVIDIA A30", "unknown"])
 def test_a_gpu_without_tf32_is_told_to_use_float16(gpu: str) -> None:
-    (one,) = (
-        each.finding
-        for each in find(subject_of([(FP32, 100)], gpu=gpu)).valued
-        if each.finding.rule == "fp32-matmul"
-    )
+    (one,) = found(fp32_matmul, subject_of([(FP32, 100)], gpu=gpu))
     tf32 = [text for text in one.change if "TF32" in text and "neither" not in text]
     assert bool(tf32) == (gpu in ("NVIDIA A30", "unknown"))
     assert ("float16" in one.change[0]) == (not tf32)
