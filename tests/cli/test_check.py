@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -43,14 +44,20 @@ def longer(document: dict[str, Any], times: float = 1.0) -> dict[str, Any]:
     return document
 
 
+@cache
+def documents() -> dict[str, str]:
+    """The report.json of three captures `a`, `b`, `c`, and of a slower one `slow`."""
+    text = report_json(run_of("nan_check-sync"))
+    lengths = {"a": 1.0, "b": 1.001, "c": 0.999, "slow": 1.3}
+    return {name: json.dumps(longer(json.loads(text), by)) for name, by in lengths.items()}
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with three captures `a`, `b`, `c`, a slower one `slow`, and the program."""
-    text = report_json(run_of("nan_check-sync"))
-    for name, times in (("a", 1.0), ("b", 1.001), ("c", 0.999), ("slow", 1.3)):
+    """A folder with these captures and the program."""
+    for name, document in documents().items():
         (tmp_path / name).mkdir()
-        document = longer(json.loads(text), times)
-        (tmp_path / name / "report.json").write_text(json.dumps(document))
+        (tmp_path / name / "report.json").write_text(document)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "nan_check.py").touch()
     monkeypatch.chdir(tmp_path)
