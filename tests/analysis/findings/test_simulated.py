@@ -22,7 +22,9 @@ from nsysflow.analysis.selection.timeline import Timeline
 from tests.analysis.replay.sites import CONTROLS
 from tests.analysis.test_simulated import simulated
 
-pytestmark = pytest.mark.xdist_group("simulated")
+# These tests share the findings of 44 programs, which take half a minute. In each run, small traces
+# and real reports hold the rules, and replay/test_replay.py holds the savings of these programs.
+pytestmark = [pytest.mark.xdist_group("simulated"), pytest.mark.slow]
 
 AIM: Final = 0.95
 
@@ -82,11 +84,11 @@ class Worthy:
     window_ns: int
 
 
-def worthy_sites(share: float, every: int) -> list[Worthy]:
+def worthy_sites(share: float) -> list[Worthy]:
     """The sites of stalls that really save at least this share of their window."""
     return [
         Worthy(program=program, name=name, saves_ns=of["saving"], window_ns=about["window"])
-        for program, about in [*simulated()[1].items()][::every]
+        for program, about in simulated()[1].items()
         for name, of in about["sites"].items()
         if of["kind"] == "stall" and of["saving"] >= share * about["window"]
     ]
@@ -99,9 +101,9 @@ def findings_of(program: str) -> tuple[Compared, ...]:
     return tuple(_compared(program, analyses[program], truth[program]))
 
 
-def findings_of_programs(every: int = 1) -> tuple[Compared, ...]:
-    """All findings of every so many programs."""
-    return tuple(one for name in [*simulated()[1]][::every] for one in findings_of(name))
+def findings_of_programs() -> tuple[Compared, ...]:
+    """All findings of all programs."""
+    return tuple(one for name in simulated()[1] for one in findings_of(name))
 
 
 def _compared(
@@ -155,43 +157,32 @@ def _really(sites: tuple[str, ...], about: dict[str, Any]) -> int | None:
     return int(about["all_stalls"]) if sites and stalls <= {*sites} else None
 
 
-each_sample = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
-"""Of every fourth program, and of all."""
-
-
-@each_sample
-def test_a_saving_is_within_a_tenth_or_a_hundredth_of_the_window(every: int) -> None:
-    known = [one for one in findings_of_programs(every) if one.saves_ns is not None]
-    assert len(known) >= 45 // every
+def test_a_saving_is_within_a_tenth_or_a_hundredth_of_the_window() -> None:
+    known = [one for one in findings_of_programs() if one.saves_ns is not None]
+    assert len(known) >= 45
     assert sum(one.hit for one in known) >= AIM * len(known)
 
 
-@each_sample
-def test_the_first_finding_of_a_program_saves_most_of_all_that_is_known(every: int) -> None:
-    for one in findings_of_programs(every):
+def test_the_first_finding_of_a_program_saves_most_of_all_that_is_known() -> None:
+    for one in findings_of_programs():
         if one.rank and one.saves_ns is not None:
             (first,) = (other for other in findings_of(one.program) if other.rank == 0)
             assert first.saves_ns is None or first.saves_ns >= 0.95 * one.saves_ns
 
 
-@each_sample
-def test_no_wait_of_a_control_is_a_finding(every: int) -> None:
-    found = findings_of_programs(every)
-    controls = [one for one in found if one.control or "last" in one.sites]
+def test_no_wait_of_a_control_is_a_finding() -> None:
+    controls = [one for one in findings_of_programs() if one.control or "last" in one.sites]
     waits = [one for one in controls if one.finding.finding.waits]
     assert not [one for one in waits if one.finding.alone_ns > 0.005 * one.window_ns]
 
 
-@each_sample
-def test_waits_that_cost_a_twentieth_of_the_window_have_findings_and_others_cost_little(
-    every: int,
-) -> None:
-    found = {(one.program, site) for one in findings_of_programs(every) for site in one.sites}
-    worthy = worthy_sites(0.05, every)
-    assert len(worthy) >= {1: 20, 4: 4}[every]
+def test_waits_that_cost_a_twentieth_of_the_window_have_findings_and_others_cost_little() -> None:
+    found = {(one.program, site) for one in findings_of_programs() for site in one.sites}
+    worthy = worthy_sites(0.05)
+    assert len(worthy) >= 20
     assert all((site.program, site.name) in found for site in worthy)
-    sites = worthy_sites(-1.0, every)
+    sites = worthy_sites(-1.0)
     unnamed = [site for site in sites if (site.program, site.name) not in found]
     costly = [site for site in unnamed if site.saves_ns > 0.01 * site.window_ns]
-    assert len(sites) == {1: 99, 4: 23}[every]
+    assert len(sites) == 99
     assert len(costly) <= (1 - AIM) * len(sites)
