@@ -109,10 +109,10 @@ def nothing(run: Simulated, step: int, rank: int) -> None:
 
 
 def tensor_and_data(delay: Delay = nothing, *, stated: bool = True) -> Simulated:
-    """Two by two ranks, five steps of four layers: activations are all-reduced in 0,1 and 2,3, and
+    """Two by two ranks, three steps of four layers: activations are all-reduced in 0,1 and 2,3, and
     gradients scattered in 0,2 and 1,3. Without communicators, layers vary by some us."""
     run = Simulated(4, ahead_ns=(0, 7_000_000, -3_000_000, 40_000))
-    for step in range(5):
+    for step in range(3):
         run.begin_step()
         for layer in range(4):
             for rank in range(4):
@@ -142,13 +142,13 @@ def delayed(reason: str) -> Simulated:
 
 
 def together(steps: int, name: str, communicator: int | None = None) -> Simulated:
-    """Four ranks meet in each step; every tenth time rank 2 is late."""
+    """Four ranks meet in each step; every fifth time rank 2 is late."""
     run = Simulated(4)
     for step in range(steps):
         run.begin_step()
         for rank in range(4):
             run.compute(rank, 1_000_000 + 1_000 * (rank * step % 4) * (communicator is not None))
-            if rank == 2 and step % 10 == 3:
+            if rank == 2 and step % 5 == 3:
                 run.idle(rank, DELAY_NS)
         run.meet(range(4), name, communicator=communicator)
     return run
@@ -170,10 +170,10 @@ def pipeline(*, stated: bool) -> Simulated:
 
 
 def linked(slow: tuple[int, int] = (-1, -1), *, count: int = 4) -> Simulated:
-    """Pairs of ranks that reduce in each of ten steps: 100 us, but 150 us in one pair and from one
+    """Pairs of ranks that reduce in each of five steps: 100 us, but 150 us in one pair and from one
     step on."""
     run = Simulated(2 * count)
-    for step in range(10):
+    for step in range(5):
         run.begin_step()
         for pair in range(count):
             ranks = (2 * pair, 2 * pair + 1)
@@ -235,13 +235,13 @@ LAYOUTS: dict[str, tuple[str, Layout]] = {
     "tensor and data parallel": (GRID, tensor_and_data()),
     "the same without communicators": (GRID, tensor_and_data(stated=False)),
     **{f"a delay by {reason}": (GRID, delayed(reason)) for reason in ("work", "copy", "host")},
-    "a delay every tenth step": ("all 0-3", together(20, ALL_REDUCE)),
+    "a delay every fifth step": ("all 0-3", together(10, ALL_REDUCE)),
     "sends and receives that join a pipeline": ("PP 0-3", pipeline(stated=True)),
     "the same pipeline without communicators": ("PP 0-3", pipeline(stated=False)),
     "sends and receives of all ranks": ("EP 0-3", together(4, SEND_RECV, 3)),
     "links of one speed": (LINKED, linked()),
     "a slow link": (LINKED, linked((2, 0))),
-    "a link that gets slow": ("all 0,1", linked((0, 8), count=1)),
+    "a link that gets slow": ("all 0,1", linked((0, 4), count=1)),
     "operations of other shares of the bus": ("all 0-3", sized()),
 }
 """By name the kinds and members of its groups, and the run."""
@@ -261,7 +261,7 @@ def test_a_run_has_its_groups_and_the_figures_of_the_oracle(name: str) -> None:
 
 
 def test_a_rank_alone_has_no_slow_link_and_no_straggler() -> None:
-    both = linked((0, 8), count=1)
+    both = linked((0, 4), count=1)
     assert Ranks.of(both.digests()).bandwidth["slow_ns"].sum() > 0
     alone = ranks_of([each for each in both.kernels if each.report_no == 0], 1)
     assert alone.bandwidth["slow_ns"].to_list() == [None]
