@@ -187,7 +187,7 @@ def idle_gpu(
         return
     device, idle_ns, window_ns = accounting[["device", "idle_ns", "window_ns"]].row(-1)
     left_ns = max(0, subject.per_step(idle_ns) - explained_ns)
-    if 100 * idle_ns < IDLE_PCT * window_ns:
+    if not idle_ns or 100 * idle_ns < IDLE_PCT * window_ns:
         return
     gaps = subject.tables.gap_summary.filter(pl.col("device") == device)
     causes = gaps.group_by("cause").agg(pl.col("total_ns").sum()).sort("total_ns", "cause")
