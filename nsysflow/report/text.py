@@ -39,8 +39,8 @@ def page_lines(
 def set_page(page_lines: Page, width: int) -> Iterator[Text]:
     """A page as lines."""
     only = f"only {page_lines.selection}" if page_lines.selection else ""
-    titles = [printable(page_lines.reports), page_lines.gpus, only, printable(page_lines.steps)]
-    yield from sentence_lines(" · ".join(filter(None, titles)), width)
+    titles = [page_lines.reports, page_lines.gpus, only, page_lines.steps]
+    yield from sentence_lines(printable(" · ".join(filter(None, titles))), width)
     if page_lines.ledger:
         yield from sentence_lines(printable(page_lines.ledger), width, style="dim")
     yield Text()
