@@ -97,3 +97,12 @@ def printable(text: str) -> str:
     """The text without line breaks and escapes: names come from the profiled program, and must not
     control a terminal."""
     return "".join(letter if letter.isprintable() else "·" for letter in text)
+
+
+def printable_json(text: str) -> str:
+    """JSON with the letters that control a terminal as `\\u009b`, which reads the same. JSON itself
+    demands that only of those below a space."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")

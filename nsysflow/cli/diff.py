@@ -201,7 +201,7 @@ def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:
 
     match form:
         case "json":
-            click.echo(json.dumps(rows(stages), indent=1, ensure_ascii=False))
+            click.echo(json.dumps(rows(stages), indent=1))
         case "csv":
             click.echo(csv_of(rows(stages)), nl=False)
         case "md":

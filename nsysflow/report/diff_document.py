@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from nsysflow.base.names import printable_json
 from nsysflow.compare.bridge import Delta, Item, Part
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.change import Change
@@ -19,7 +20,8 @@ SCHEMA_VERSION: Final = 1
 
 def diff_json(comparison: Comparison) -> str:
     """The comparison as one JSON document; times are ns."""
-    return json.dumps(diff_document(comparison), indent=1, ensure_ascii=False, allow_nan=False)
+    document = diff_document(comparison)
+    return printable_json(json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def diff_document(comparison: Comparison) -> dict[str, Any]:

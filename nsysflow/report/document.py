@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, with_traits
 from nsysflow.analysis.tables.clocks import clock_means
 from nsysflow.analysis.tables.index import declarations
 from nsysflow.analysis.tables.report_tables import ReportTables
+from nsysflow.base.names import printable_json
 from nsysflow.compare.document import SCHEMA_VERSION
 from nsysflow.report.phase_tree import phase_names, phase_tree
 from nsysflow.report.results import Results
@@ -286,7 +287,7 @@ def _head(results: Results) -> dict[str, str]:
 
 def _document(parts: Mapping[str, str]) -> str:
     body = ",\n".join(f"{json.dumps(key)}: {text}" for key, text in parts.items())
-    return f"{{\n{body}\n}}\n"
+    return printable_json(f"{{\n{body}\n}}\n")
 
 
 def plain(table: pl.DataFrame) -> pl.DataFrame:
