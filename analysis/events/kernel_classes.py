@@ -115,4 +115,8 @@ _CLASSES: Final = DescribedRows(_classes, pl.Schema({"class": pl.String()}))
 
 
 def _rules(table: dict[str, Any]) -> Rules:
-    return tuple((row["name"], row["pattern"]) for row in table["class"])
+    rules = tuple((row["name"], row["pattern"]) for row in table["class"])
+    if not all(isinstance(text, str) for rule in rules for text in rule):
+        msg = "a name or pattern is not text"
+        raise TypeError(msg)
+    return rules
