@@ -380,9 +380,10 @@ _PATHS_A_NAME: Final = 16
 
 
 def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.DataFrame], int]:
-    """The rows that an `Axis` has room for, and how many were left out.
+    """The rows that an `Axis` has room for and whose times can be summed, and how many were left
+    out.
 
-    Rows within 7 days of the middle row stay, and all rows if there is room for them.
+    Rows within 7 days of the middle row stay, and all rows if 63 bits are enough for them.
 
     Args:
         frames: `operations`, `calls`, `ranges` and `overhead`, without negative lengths.
@@ -392,7 +393,8 @@ def without_outliers(frames: Mapping[str, pl.DataFrame]) -> tuple[dict[str, pl.D
     apart_ns = max(known) - min(known) if known else 0
     if apart_ns <= CLOCK_JUMP_NS:
         return dict(frames), 0
-    reach_ns = max(CLOCK_JUMP_NS, _PLACES // _tracks(frames) // 2)
+    rows = sum(map(len, frames.values()))
+    reach_ns = max(CLOCK_JUMP_NS, _PLACES // max(_tracks(frames), 2 * rows) // 2)
     if apart_ns <= reach_ns:
         return dict(frames), 0
     starts = pl.concat([frame["start_ns"] for frame in frames.values()]).sort()

@@ -135,13 +135,15 @@ def median_ns(value: pl.Expr) -> pl.Expr:
 def p95_ns(value: pl.Expr) -> pl.Expr:
     """95th percentile of integer nanoseconds, interpolated linearly, rounded.
 
-    In whole numbers, since a float can miss the half by an ulp and round to the wrong side.
+    In whole numbers, since a float can miss the half by an ulp and round to the wrong side. No step
+    is larger than the values themselves, which may need all 63 bits.
     """
     low, high = (
         value.quantile(0.95, interpolation=side).cast(pl.Int64) for side in ("lower", "higher")
     )
-    hundredfold = 100 * low + (high - low) * (95 * (value.count().cast(pl.Int64) - 1) % 100)
-    floor, rest = hundredfold // 100, hundredfold % 100
+    apart, share = high - low, 95 * (value.count().cast(pl.Int64) - 1) % 100
+    beyond = apart % 100 * share
+    floor, rest = low + apart // 100 * share + beyond // 100, beyond % 100
     up = (rest > 50) | ((rest == 50) & (floor % 2 == 1))
     return floor + up.cast(pl.Int64)
 

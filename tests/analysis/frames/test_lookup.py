@@ -100,6 +100,12 @@ def test_statistics_are_exact_values_rounded_half_to_even(values: list[int]) -> 
     assert of(values, whole_ns(ns.mean())) == pytest.approx(whole(mean(values)), rel=1e-12)
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 21, 30])
+def test_a_percentile_of_62_bits_does_not_overflow(count: int) -> None:
+    values = [2**62 - 2**57 * (n % 9) for n in range(count)]
+    assert of(values, p95_ns(pl.col("ns"))) == whole(percentile(values, 95))
+
+
 def test_halves_are_rounded_to_even_and_what_has_no_value_is_null() -> None:
     ns = pl.col("ns")
     assert of([1, 2], median_ns(ns)) == of([2, 3], median_ns(ns)) == 2

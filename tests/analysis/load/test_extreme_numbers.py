@@ -200,3 +200,13 @@ def test_a_row_a_month_away_is_counted_as_a_clock_jump_and_kept(tmp_path: Path) 
     analysis = analyze(load(path))
     assert analysis.accounting["window_ns"].to_list() == [30 * DAY_NS]
     assert analysis.integrity.select("check", "count").rows() == [("clock jumps", 1)]
+
+
+def test_durations_of_a_century_are_left_out_rather_than_summed_beyond_63_bits(
+    tmp_path: Path,
+) -> None:
+    rows = [{"start": 100 * n, "end": 100 * n + 50, "correlationId": n + 1} for n in range(9)]
+    endless = [row | ({"end": 2**62} if n % 3 else {}) for n, row in enumerate(rows)]
+    analysis = analyze(load(write_export(tmp_path / "r.sqlite", kernels=endless, calls=rows)))
+    assert analysis.kernels.select("count", "total_ns", "p95_ns").rows() == [(3, 150, 50)]
+    assert dict(analysis.integrity.select("check", "count").rows())["clock jumps"] == 6
