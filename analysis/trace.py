@@ -20,6 +20,7 @@ class NoteKind(StrEnum):
 
     NEWER_SCHEMA = "newer-schema"
     UNKNOWN_COLUMNS = "unknown-columns"
+    UNREAD_TABLES = "unread-tables"
     NO_GPU_WORK = "no-gpu-work"
     NO_CALLS = "no-calls"
     NO_KERNELS = "no-kernels"

@@ -80,7 +80,7 @@ def load(
         NotAReport: it is none of these.
         Damaged: it is truncated or corrupt.
         Busy: another program is writing it.
-        Incomplete: it lacks a table or column that every export has.
+        Incomplete: it lacks a table or column without which idle time would be wrong.
         ReportError: it cannot be read, or not exported.
         OutputError: no space is left to unpack it.
     """

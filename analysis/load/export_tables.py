@@ -2,7 +2,7 @@
 words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -20,11 +20,13 @@ class Table:
         name: as nsys spells it.
         columns: the columns that we read. One that an export lacks is filled with null.
         required: the columns that every version of nsys writes.
+        detail: whether to leave it out with a note if it cannot be used, as the rest stays true.
     """
 
     name: str
     columns: pl.Schema
     required: tuple[str, ...]
+    detail: bool = False
 
 
 _SPAN: Final = {"start": pl.Int64(), "end": pl.Int64()}
@@ -42,7 +44,11 @@ _ON_STREAM: Final = {
     "globalPid": pl.Int64(),
     "eventSyncId": pl.Int64(),
 }
-_LABELS: Final = pl.Schema({"id": pl.Int64(), "name": pl.String(), "label": pl.String()})
+
+
+def _labels(name: str) -> Table:
+    columns = pl.Schema({"id": pl.Int64(), "name": pl.String(), "label": pl.String()})
+    return Table(name=name, columns=columns, required=("id",), detail=True)
 
 
 def _op(suffix: str, **columns: pl.DataType) -> Table:
@@ -126,21 +132,25 @@ TABLES: Final[Mapping[str, Table]] = {
             }
         ),
         required=("start", "eventType"),
+        detail=True,
     ),
     "overhead": Table(
         name="PROFILER_OVERHEAD",
         columns=pl.Schema({**_SPAN, "globalTid": pl.Int64(), "nameId": pl.UInt32()}),
         required=("start", "end"),
+        detail=True,
     ),
     "event_records": Table(
         name="CUPTI_ACTIVITY_KIND_CUDA_EVENT",
         columns=pl.Schema(_ON_STREAM),
         required=("streamId",),
+        detail=True,
     ),
     "waits": Table(
         name="CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
         columns=pl.Schema({**_ON_STREAM, "contextId": pl.Int64()}),
         required=("streamId",),
+        detail=True,
     ),
     "contexts": Table(
         name="TARGET_INFO_CUDA_CONTEXT_INFO",
@@ -148,6 +158,7 @@ TABLES: Final[Mapping[str, Table]] = {
             {"processId": pl.Int64(), "contextId": pl.Int64(), "deviceId": pl.Int32()}
         ),
         required=("processId", "contextId", "deviceId"),
+        detail=True,
     ),
     "graph_nodes": Table(
         name="CUDA_GRAPH_NODE_EVENTS",
@@ -160,6 +171,7 @@ TABLES: Final[Mapping[str, Table]] = {
             }
         ),
         required=("start", "graphNodeId"),
+        detail=True,
     ),
     "memory": Table(
         name="CUDA_GPU_MEMORY_USAGE_EVENTS",
@@ -179,16 +191,19 @@ TABLES: Final[Mapping[str, Table]] = {
             }
         ),
         required=("start", "deviceId", "bytes", "memKind", "memoryOperationType"),
+        detail=True,
     ),
     "threads": Table(
         name="ThreadNames",
         columns=pl.Schema({"globalTid": pl.Int64(), "nameId": pl.UInt32(), "priority": pl.Int64()}),
         required=("globalTid", "nameId"),
+        detail=True,
     ),
     "cuda_devices": Table(
         name="TARGET_INFO_CUDA_DEVICE",
         columns=pl.Schema({"gpuId": pl.Int32(), "cudaId": pl.Int32(), "pid": pl.Int64()}),
         required=("gpuId", "cudaId", "pid"),
+        detail=True,
     ),
     "gpus": Table(
         name="TARGET_INFO_GPU",
@@ -202,16 +217,19 @@ TABLES: Final[Mapping[str, Table]] = {
             }
         ),
         required=("id",),
+        detail=True,
     ),
     "diagnostics": Table(
         name="DIAGNOSTIC_EVENT",
         columns=pl.Schema({"severity": pl.Int32(), "text": pl.String()}),
         required=("text",),
+        detail=True,
     ),
     "export_info": Table(
         name="META_DATA_EXPORT",
         columns=pl.Schema({"name": pl.String(), "value": pl.String()}),
         required=("name", "value"),
+        detail=True,
     ),
     "gpu_metric_names": Table(
         name="TARGET_INFO_GPU_METRICS",
@@ -219,13 +237,12 @@ TABLES: Final[Mapping[str, Table]] = {
             {"typeId": pl.Int64(), "metricId": pl.Int64(), "metricName": pl.String()}
         ),
         required=("typeId", "metricId", "metricName"),
+        detail=True,
     ),
-    "event_types": Table(name="ENUM_NSYS_EVENT_TYPE", columns=_LABELS, required=("id",)),
-    "copy_kinds": Table(name="ENUM_CUDA_MEMCPY_OPER", columns=_LABELS, required=("id",)),
-    "memory_kinds": Table(name="ENUM_CUDA_MEM_KIND", columns=_LABELS, required=("id",)),
-    "memory_operations": Table(
-        name="ENUM_CUDA_DEV_MEM_EVENT_OPER", columns=_LABELS, required=("id",)
-    ),
+    "event_types": _labels("ENUM_NSYS_EVENT_TYPE"),
+    "copy_kinds": _labels("ENUM_CUDA_MEMCPY_OPER"),
+    "memory_kinds": _labels("ENUM_CUDA_MEM_KIND"),
+    "memory_operations": _labels("ENUM_CUDA_DEV_MEM_EVENT_OPER"),
 }
 """The tables by the field of `Raw` that each fills, big ones first."""
 
@@ -242,6 +259,7 @@ _NVTX_JSON: Final = Table(
         }
     ),
     required=("start", "eventType"),
+    detail=True,
 )
 
 SAMPLED: Final[Mapping[str, Table]] = {
@@ -259,6 +277,7 @@ SAMPLED: Final[Mapping[str, Table]] = {
             }
         ),
         required=("timestamp", "typeId", "metricId", "value"),
+        detail=True,
     ),
 }
 """Tables of which only some rows are read, by the field of `Raw`; `sampled` says which rows."""
@@ -295,12 +314,14 @@ class Raw:
         shown: the report's path as the user typed it, for messages.
         present: names of the tables that the export has.
         unknown: columns of those tables that no version known to us has, as `table.column`.
+        unread: why each table was left out that cannot be used, by its name.
         unusable: how many rows were left out because a value that every row has was missing.
     """
 
     shown: str
     present: frozenset[str]
     unknown: tuple[str, ...]
+    unread: Mapping[str, str]
     unusable: int
     strings: pl.DataFrame
     calls: pl.DataFrame
@@ -336,10 +357,14 @@ class Raw:
         return self.kernels, self.memcpys, self.memsets, self.graphs
 
 
-def check_tables(
+class Unfit(Exception):
+    """A table holds what does not belong there; the message says what and where."""
+
+
+def unusable_tables(
     shown: str, present: Mapping[str, tuple[str, ...]], remedy: Remedy
-) -> tuple[str, ...]:
-    """The columns of an export that no version known to us has, as `table.column`.
+) -> dict[str, str]:
+    """Why each table cannot be used that lacks a column that every export has, by its name.
 
     Args:
         shown: the report's path, for messages.
@@ -347,35 +372,45 @@ def check_tables(
         remedy: how to make the export again.
 
     Raises:
-        Incomplete: a table or column that every export has is missing.
+        Incomplete: without this table, nothing true can be said of the report.
     """
-    unknown: list[str] = []
     if "StringIds" not in present:
         raise Incomplete(f"{shown} is incomplete: it has no table StringIds", *remedy)
+    unread = {}
     for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
         columns = present.get(table.name, ())
         missing = [name for name in table.required if name not in columns]
         if columns and missing:
-            raise Incomplete(
-                f"{shown} is incomplete: its table {table.name} has no column {missing[0]}", *remedy
-            )
-        known = UNREAD_COLUMNS.union(table.columns)
-        unknown += [f"{table.name}.{name}" for name in columns if name not in known]
-    return tuple(unknown)
+            why = f"{table.name} has no column {missing[0]}"
+            if not table.detail:
+                raise Incomplete(f"{shown} is incomplete: its table {why}", *remedy)
+            unread[table.name] = why
+    return unread
+
+
+def _unknown_columns(present: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """The columns of an export that no version known to us has, as `table.column`."""
+    for table in (*TABLES.values(), SAMPLED["gpu_samples"]):
+        columns, known = present.get(table.name, ()), UNREAD_COLUMNS.union(table.columns)
+        yield from (f"{table.name}.{name}" for name in columns if name not in known)
 
 
 def assemble(
     shown: str,
     present: Mapping[str, tuple[str, ...]],
-    unknown: tuple[str, ...],
+    unread: Mapping[str, str],
     frames: Mapping[str, pl.DataFrame],
 ) -> Raw:
     """A `Raw` of frames in the schemas of `TABLES` and `SAMPLED`, without unusable rows."""
     tables = {**TABLES, **SAMPLED}
     usable = {field: _usable(frame, tables[field]) for field, frame in frames.items()}
-    left_out = sum(frame.height - usable[field].height for field, frame in frames.items())
     return Raw(
-        shown=shown, present=frozenset(present), unknown=unknown, unusable=left_out, **usable
+        shown=shown,
+        present=frozenset(present),
+        unknown=tuple(_unknown_columns(present)),
+        unread=unread,
+        unusable=sum(len(frame) - len(usable[field]) for field, frame in frames.items()),
+        **usable,
     )
 
 

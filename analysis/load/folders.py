@@ -9,7 +9,14 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.load.export_tables import TABLES, Raw, Table, assemble, check_tables
+from nsysflow.analysis.load.export_tables import (
+    TABLES,
+    Raw,
+    Table,
+    Unfit,
+    assemble,
+    unusable_tables,
+)
 from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.base.errors import Damaged, Remedy
@@ -78,27 +85,32 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
     """The tables of the export in `folder`, which messages call `shown`.
 
     Raises:
-        Damaged: a file is truncated, corrupt or holds text where numbers belong.
-        Incomplete: the export lacks a table or column that every export has.
+        Damaged: a file is truncated or corrupt, or one of these tables holds what it should not.
+        Incomplete: it lacks a table or column without which idle time would be wrong.
     """
     again = export_of(shown, kind=export.kind)
     present = {file.stem: _columns(file, export, shown) for file in table_files(folder)}
-    unknown = check_tables(shown, present, again)
+    unread = unusable_tables(shown, present, again)
 
     def read(table: Table, where: Where = MappingProxyType({})) -> pl.DataFrame:
-        if table.name not in present:
+        if table.name not in present or table.name in unread:
             return table.columns.to_frame()
         names = [name for name in present[table.name] if name in table.columns]
         file = folder / f"{table.name}{export.ending}"
         wanted = [pl.col(name).is_in(values) for name, values in where.items() if name in names]
         try:
             rows = export.rows(file, names).filter(*wanted).collect()
-            return rows.select(_typed(rows, table, shown, again))
+            return _fit(rows, table)
+        except Unfit as error:
+            if not table.detail:
+                raise Damaged(f"{shown} is corrupt: {error}", *again) from error
+            unread[table.name] = str(error)
+            return table.columns.to_frame()
         except (pl.exceptions.PolarsError, OSError) as error:
             raise _damaged(file, shown, error, again) from error
 
     frames = {field: read(table) for field, table in TABLES.items()}
-    return assemble(shown, present, unknown, frames | read_sampled(frames, read))
+    return assemble(shown, present, unread, frames | read_sampled(frames, read))
 
 
 def _columns(file: Path, export: FolderExport, shown: str) -> tuple[str, ...]:
@@ -108,7 +120,15 @@ def _columns(file: Path, export: FolderExport, shown: str) -> tuple[str, ...]:
         raise _damaged(file, shown, error, export_of(shown, kind=export.kind)) from error
 
 
-def _typed(rows: pl.DataFrame, table: Table, shown: str, again: Remedy) -> Iterator[pl.Expr]:
+def _fit(rows: pl.DataFrame, table: Table) -> pl.DataFrame:
+    try:
+        return rows.select(_typed(rows, table))
+    except pl.exceptions.InvalidOperationError as error:
+        msg = f"{table.name} holds numbers that are too large"
+        raise Unfit(msg) from error
+
+
+def _typed(rows: pl.DataFrame, table: Table) -> Iterator[pl.Expr]:
     for name, dtype in table.columns.items():
         if name not in rows.columns or rows[name].null_count() == len(rows):  # then of any type
             yield pl.lit(None, dtype).alias(name)
@@ -116,7 +136,11 @@ def _typed(rows: pl.DataFrame, table: Table, shown: str, again: Remedy) -> Itera
         text = rows.schema[name] == pl.String
         if text != (dtype in (pl.String, pl.Categorical)):
             belong = "text where numbers" if text else "numbers where text"
-            raise Damaged(f"{shown} is corrupt: {table.name}.{name} holds {belong} belong", *again)
+            msg = f"{table.name}.{name} holds {belong} belong"
+            raise Unfit(msg)
+        if dtype.is_integer() and rows.schema[name].is_float() and (rows[name] % 1 != 0).any():
+            msg = f"{table.name}.{name} holds fractions where whole numbers belong"
+            raise Unfit(msg)
         # Keys of processes and threads are unsigned here and use all 64 bits; in SQLite they wrap.
         yield pl.col(name).cast(dtype, wrap_numerical=dtype == pl.Int64)
 

@@ -21,6 +21,9 @@ def notes_on(raw: Raw) -> Iterator[Note]:
     """Notes on what the export lacks or hides, and on what we do not know."""
     yield from _version(raw)
     yield from _unknown_columns(raw)
+    if raw.unread:
+        why = "; ".join(raw.unread.values())
+        yield Note(NoteKind.UNREAD_TABLES, f"tables that cannot be used were left out: {why}")
     yield from _missing(raw)
     yield from _hidden(raw)
     yield from _unusable(raw)

@@ -71,7 +71,8 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
     raw = read_sqlite(source, shown)  # what cannot be loaded is not worth sharing
     uri = sqlite_uri(source, shown)
     with as_report_errors(shown):
-        present, _ = describe(uri)
+        tables, _ = describe(uri)
+    present = {name: columns for name, columns in tables.items() if name not in raw.unread}
     with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as db:
         db.execute("PRAGMA journal_mode=OFF")
         db.execute("PRAGMA temp_store=MEMORY")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from shlex import quote
@@ -28,8 +28,9 @@ from nsysflow.analysis.load.export_tables import (
     Raw,
     Shapes,
     Table,
+    Unfit,
     assemble,
-    check_tables,
+    unusable_tables,
 )
 from nsysflow.analysis.load.other_formats import not_an_export
 from nsysflow.analysis.load.sampled import Where, read_sampled
@@ -98,10 +99,6 @@ def _check_size(header: bytes, size: int, shown: str) -> None:
 _SIGNS_OF_DAMAGE: Final = ("malformed", "not a database", "unsupported file format", "decode")
 
 
-class NotANumber(Exception):
-    """A column of numbers holds something else."""
-
-
 class RowsLost(Exception):
     """SQLite ended a table before its last row, without an error."""
 
@@ -111,17 +108,13 @@ def as_report_errors(shown: str) -> Iterator[None]:
     """Turn errors of reading the export that messages call `shown` into a `ReportError`."""
     try:
         yield
-    except NotANumber as error:
-        raise _corrupt(shown, f"{error} holds text where numbers belong") from None
-    except RowsLost as error:
+    except (Unfit, RowsLost) as error:
         raise _corrupt(shown, str(error)) from None
     except (sqlite3.Error, dbapi.Error, pl.exceptions.ComputeError) as error:
         raise _report_error(shown, str(error)) from error
     except UnicodeDecodeError as error:
         # SQLite quotes a corrupt schema in its message, which Python cannot decode.
         raise _corrupt(shown, "its schema is not text") from error
-    except pl.exceptions.InvalidOperationError as error:
-        raise _corrupt(shown, "it holds numbers that are too large") from error
 
 
 def _report_error(shown: str, said: str) -> ReportError:
@@ -131,8 +124,6 @@ def _report_error(shown: str, said: str) -> ReportError:
             "Wait for it to finish, or analyse a copy",
             f"cp {quote(shown)} copy.sqlite",
         )
-    if "mismatch" in said:
-        return _corrupt(shown, "it holds text where numbers belong")
     if any(sign in said for sign in _SIGNS_OF_DAMAGE):
         return _corrupt(shown, f"SQLite says: {said}")
     return ReportError(f"{shown} cannot be read; SQLite says: {said}", *export_of(shown))
@@ -171,23 +162,26 @@ def read_sqlite(
         NotAReport: it is a database of something else.
         Damaged: it is truncated, corrupt or holds text where numbers belong.
         Busy: another program is writing it.
-        Incomplete: it lacks a table or column that every export has.
+        Incomplete: it lacks a table or column without which idle time would be wrong.
     """
     uri = sqlite_uri(path, shown)
     with as_report_errors(shown):
         present, extents = describe(uri)
         _check_is_export(shown, present)
-        unknown = check_tables(shown, present, export_of(shown))
+        unread = unusable_tables(shown, present, export_of(shown))
         unwanted = {True: (), "grid": BESIDE_GRID, False: (*GRID, *BESIDE_GRID)}[shapes]
         wanted = {
             table: tuple(name for name in columns if name not in unwanted)
             for table, columns in present.items()
+            if table not in unread
         }
         with reading(uri, path, wanted, extents, scratch) as reader:
             frames = reader.all_of(TABLES)
             sampled = read_sampled(frames, reader.read)
-        check_none_is_lost(uri, TABLES, frames, extents)
-    return assemble(shown, present, unknown, frames | sampled)
+        unread |= reader.unread
+        read = {field: table for field, table in TABLES.items() if table.name not in unread}
+        check_none_is_lost(uri, read, frames, extents)
+    return assemble(shown, present, unread, frames | sampled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +194,7 @@ class Reader:
         idle: connections that no thread uses now.
         pool: the threads that read.
         scratch: where large frames are kept; None for memory.
+        unread: why each table was left out, by its name.
     """
 
     columns: Mapping[str, tuple[str, ...]]
@@ -207,22 +202,30 @@ class Reader:
     idle: "_Idle"
     pool: ThreadPoolExecutor
     scratch: Scratch | None
+    unread: dict[str, str] = field(default_factory=dict)
 
     def all_of(self, tables: Mapping[str, Table]) -> dict[str, pl.DataFrame]:
         """Each table as a frame, by the names that `tables` gives them."""
         pieces = {field: self._pieces(table, _ALL) for field, table in tables.items()}
-        return {
-            field: _joined(table, pieces.pop(field), self.scratch)
-            for field, table in tables.items()
-        }
+        return {field: self._frame(table, pieces.pop(field)) for field, table in tables.items()}
 
     def read(self, table: Table, where: Where) -> pl.DataFrame:
         """The rows of a table whose columns have one of the given values."""
-        return _joined(table, self._pieces(table, where), self.scratch)
+        return self._frame(table, self._pieces(table, where))
+
+    def _frame(self, table: Table, pieces: list[Future[pl.DataFrame]]) -> pl.DataFrame:
+        """A table; without rows if it is a detail that holds what does not belong there."""
+        try:
+            return _joined(table, pieces, self.scratch)
+        except Unfit as error:
+            if not table.detail:
+                raise
+            self.unread[table.name] = str(error)
+            return table.columns.to_frame()
 
     def _pieces(self, table: Table, where: Where) -> list[Future[pl.DataFrame]]:
         columns, extent = self.columns.get(table.name, ()), self.extents.get(table.name)
-        queries = _queries(table, columns, extent, where)
+        queries = _queries(table, columns, extent, where) if columns else ()
         return [
             self.pool.submit(_piece, self.idle, query, table, self.scratch) for query in queries
         ]
@@ -374,12 +377,23 @@ def _read(db: dbapi.Connection, query: str, table: Table) -> pl.DataFrame:
     with db.cursor() as cursor:
         cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": _BATCH_ROWS})
         cursor.execute(query)
-        rows = pl.DataFrame(cursor.fetch_arrow())
+        try:
+            rows = pl.DataFrame(cursor.fetch_arrow())
+        except (dbapi.Error, pl.exceptions.ComputeError) as error:
+            if "mismatch" not in str(error):
+                raise
+            msg = f"{table.name} holds text where numbers belong"
+            raise Unfit(msg) from error
     for name, dtype in rows.schema.items():
         wanted = table.columns[name]
         if dtype not in (pl.Int64, pl.Null, wanted) and wanted not in _TEXT:
-            raise NotANumber(f"{table.name}.{name}")
-    return rows.select(_typed(rows, table)).rechunk()
+            msg = f"{table.name}.{name} holds text where numbers belong"
+            raise Unfit(msg)
+    try:
+        return rows.select(_typed(rows, table)).rechunk()
+    except pl.exceptions.InvalidOperationError as error:
+        msg = f"{table.name} holds numbers that are too large"
+        raise Unfit(msg) from error
 
 
 def check_none_is_lost(
@@ -396,9 +410,9 @@ def check_none_is_lost(
     Raises:
         RowsLost: fewer rows were read than there are.
     """
-    for field, table in tables.items():
+    for name, table in tables.items():
         first, last = extents.get(table.name, (0, -1))
-        read = frames[field].height
+        read = frames[name].height
         if read == last - first + 1:
             continue
         with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:

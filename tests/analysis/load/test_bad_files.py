@@ -15,10 +15,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsysflow.analysis.load import load
+from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.sqlite import read_sqlite
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import Busy, Damaged, Incomplete, NotAReport, ReportError
 from nsysflow.cli.main import main
-from tests.exports import change, write_export
+from tests.analysis.load.test_folders import as_folder
+from tests.exports import change, note_kinds, write_export
 from tests.reports import sqlite_report
 from tests.unprivileged import unprivileged
 
@@ -182,7 +185,6 @@ def test_text_where_numbers_belong_is_damage(export: Path, tmp_path: Path, value
         (KERNELS, "start"),
         (KERNELS, "gridX"),
         (CALLS, "correlationId"),
-        ("NVTX_EVENTS", "globalTid"),
     ):
         path = Path(shutil.copy(export, tmp_path / "changed.sqlite"))
         change(path, f"UPDATE {table} SET {column} = {value}")
@@ -299,3 +301,34 @@ def test_a_link_to_a_report_is_read_under_its_own_name(export: Path, tmp_path: P
     link = tmp_path / "link.sqlite"
     link.symlink_to(export)
     assert load(link).report == "link"
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("ALTER TABLE NVTX_EVENTS DROP COLUMN eventType", "NVTX_EVENTS has no column eventType"),
+        (
+            "UPDATE NVTX_EVENTS SET start = 'soon'",
+            "NVTX_EVENTS.start holds text where numbers belong",
+        ),
+        ("UPDATE NVTX_EVENTS SET textId = -1", "NVTX_EVENTS holds numbers that are too large"),
+        (
+            "UPDATE TARGET_INFO_GPU SET id = 1.5",
+            "TARGET_INFO_GPU.id holds text where numbers belong",
+        ),
+    ],
+)
+def test_a_table_of_details_that_cannot_be_used_is_left_out_with_a_note(
+    tmp_path: Path, statement: str, why: str
+) -> None:
+    path = tmp_path / "r.sqlite"
+    write_export(path, kernels=[{}], calls=[{}], nvtx=[{"text": "a"}], gpus=[{}])
+    change(path, statement)
+    trace = load(path)
+    (note,) = [note for note in trace.notes if note.kind is NoteKind.UNREAD_TABLES]
+    assert note.text.endswith(f"left out: {why}")
+    assert (len(trace.ops), len(trace.calls)) == (1, 1)
+    pack(path, tmp_path / "packed.sqlite")
+    assert load(tmp_path / "packed.sqlite").ops.equals(trace.ops)
+    folder = as_folder(path, tmp_path / "folder", "parquetdir")
+    assert NoteKind.UNREAD_TABLES in note_kinds(load(folder))

@@ -21,7 +21,6 @@ from nsysflow.analysis.load.messages import sent, slim_payload
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.sampled import wanted_metrics
 from nsysflow.analysis.trace import NoteKind
-from nsysflow.base.errors import Damaged
 from tests.analyses import loaded
 from tests.analysis.load.frames import DOMAINS, Frame, loaded_and_packed, stack
 from tests.analysis.load.kineto import traces
@@ -175,10 +174,11 @@ def test_a_counter_is_rounded_to_a_whole_number(tmp_path: Path) -> None:
     assert [sample.sm_active_pct for sample in read_export(path).gpu_samples] == found[:5]
 
 
-def test_a_counter_that_is_text_is_damage(tmp_path: Path) -> None:
+def test_a_counter_that_is_text_leaves_all_counters_out_with_a_note(tmp_path: Path) -> None:
     path = counters(tmp_path / "r.sqlite", {3: "SMs Active"}, (5, 3, 20), (6, 3, "x"))
-    with pytest.raises(Damaged, match="text where numbers belong"):
-        load(path)
+    trace = load(path)
+    assert trace.gpu_samples.is_empty()
+    assert NoteKind.UNREAD_TABLES in note_kinds(trace)
 
 
 def test_a_counter_is_known_by_any_of_its_names() -> None:
