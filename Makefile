@@ -11,7 +11,7 @@ LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test long pages coverage lint lint-format lint-rules lint-types lint-arrows check links \
-    bench docs hunt kills mutants clean
+    bench docs hunt fuzz kills mutants clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -23,6 +23,7 @@ help:
 	@echo 'make coverage  how many branches of the analysis its tests take; fails below 95 %'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
+	@echo 'make fuzz   give nsysflow 50000 mutated reports and files (N=50000 SEED=1); none may break it'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
 	@echo 'make mutants  change the analysis in 300 random places (N=300 SEED=1); do the tests notice?'
 	@echo 'make docs   write docs/tables.md again from the declarations'
@@ -86,6 +87,10 @@ bench: $(VENV)/.core
 # The tests draw the same random traces in every run; this draws new ones.
 hunt: $(VENV)/.test
 	$(BIN)/python -m tests.hunt --minutes $(or $(MINUTES),60)
+
+# `make test` does a few of these cases. A busy core takes a second for each.
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz --cases $(or $(N),50000) --seed $(or $(SEED),1)
 
 # `make long` does six of these kills.
 kills: $(VENV)/.test
