@@ -131,7 +131,7 @@ TABLES: Final[Mapping[str, Table]] = {
                 "text": pl.String(),
             }
         ),
-        required=("start", "eventType"),
+        required=("start", "eventType", "globalTid"),
         detail=True,
     ),
     "overhead": Table(
@@ -258,7 +258,7 @@ _NVTX_JSON: Final = Table(
             "jsonTextId": pl.UInt32(),
         }
     ),
-    required=("start", "eventType"),
+    required=("start", "eventType", "globalTid"),
     detail=True,
 )
 

@@ -307,6 +307,7 @@ def test_a_link_to_a_report_is_read_under_its_own_name(export: Path, tmp_path: P
     ("statement", "why"),
     [
         ("ALTER TABLE NVTX_EVENTS DROP COLUMN eventType", "NVTX_EVENTS has no column eventType"),
+        ("ALTER TABLE NVTX_EVENTS DROP COLUMN globalTid", "NVTX_EVENTS has no column globalTid"),
         (
             "UPDATE NVTX_EVENTS SET start = 'soon'",
             "NVTX_EVENTS.start holds text where numbers belong",
