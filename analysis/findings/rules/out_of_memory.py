@@ -69,17 +69,15 @@ def _finding(
 
 def _levels(first: dict[str, Any], count: int) -> Iterator[str]:
     """`84.1 GB of 84.2 GB reserved were allocated, 95.7 MB of the GPU were free`."""
-    parts = []
-    if first["reserved_bytes"] is not None:
-        reserved = f"{size(first['reserved_bytes'])} reserved"
-        if first["allocated_bytes"] is None:
-            parts.append(f"{reserved} by PyTorch")
-        else:
-            parts.append(f"{size(first['allocated_bytes'])} of {reserved} were allocated")
-    if first["free_bytes"] is not None:
-        parts.append(f"{size(first['free_bytes'])} of the GPU were free")
-    if parts:
-        yield ", ".join(parts)
+    reserved, allocated, free = (
+        None if first[name] is None else size(first[name])
+        for name in ("reserved_bytes", "allocated_bytes", "free_bytes")
+    )
+    had = f"{allocated} of {reserved} reserved were allocated" if allocated else None
+    had = had or (reserved and f"{reserved} were reserved")
+    known = [*filter(None, [had, free and f"{free} of the GPU were free"])]
+    if known:
+        yield ", ".join(known)
     if count > 1:
         yield f"{number(count)} allocations failed; this is the first one"
 

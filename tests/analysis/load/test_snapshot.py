@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from operator import is_
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,8 @@ from nsysflow.analysis.load.snapshot import is_snapshot, read_snapshot
 from nsysflow.analysis.schema import BEFORE_NS
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged
+from tests.oracle.model import Failure, MemoryChange, PlainTrace, to_trace
+from tests.tiny import MAIN, PROCESS
 
 Entry = dict[str, Any]
 
@@ -114,7 +117,7 @@ def test_levels_are_those_of_the_allocator_wherever_the_history_begins(
 
 def test_stacks_have_python_s_frames_and_operators(tmp_path: Path) -> None:
     allocated = [happened("alloc", MIB, at, address=at, frames=STACK) for at in (1, 2)]
-    older = block(7, MIB, frames=[MODEL])
+    older = block(7, MIB, frames=["odd", {"filename": 1}, MODEL])
     trace = read(tmp_path, [segment(4 * MIB, older, block(1, MIB), block(2, MIB))], allocated)
     assert trace.frames.select("function", "file", "line").rows() == [
         ("attend", "/home/me/model.py", 88),
@@ -141,6 +144,7 @@ def test_annotations_are_phases(tmp_path: Path) -> None:
         happened("alloc", MIB, 25, address=1),
         happened("free_requested", MIB, 35, address=1),
     ]
+    notes.append({"stage": "END", "name": "begun before", "device": 0, "time_us": 45})
     trace = read(tmp_path, [], history, external_annotations=notes)
     rows = nsysflow.analyze(trace).memory.select("phase", "peak_bytes", "end_bytes").rows()
     assert rows == [("", MIB, 0), ("step", MIB, 0), ("step/loss", MIB, MIB)]
@@ -176,6 +180,27 @@ def test_memory_that_ran_out_is_a_finding_with_what_there_was(
     )
 
 
+CUDA: Final = MemoryChange(0, 0, 0, PROCESS, "cuda", MIB, reserved_bytes=MIB)
+
+
+@pytest.mark.parametrize(
+    ("failures", "memory", "evidence"),
+    [
+        (1, (), ()),
+        (1, (CUDA,), ("1.05 MB were reserved",)),
+        (2, (), ("2 allocations failed; this is the first one",)),
+    ],
+)
+def test_what_is_not_known_of_memory_that_ran_out_is_not_said(
+    failures: int, memory: tuple[MemoryChange, ...], evidence: tuple[str, ...]
+) -> None:
+    failed = (Failure(5, 0, PROCESS, MAIN, MIB),) * failures
+    trace = PlainTrace(report="r", memory=memory, out_of_memory=failed)
+    (valued,) = nsysflow.analyze(to_trace(trace)).found.valued
+    assert valued.finding.evidence == evidence
+    assert valued.finding.title == "GPU memory ran out: 1.05 MB more were asked for"
+
+
 def test_a_snapshot_without_times_or_without_a_history_says_so(tmp_path: Path) -> None:
     untimed = [happened("alloc", MIB, 0, address=at) for at in (1, 2)]
     for entry in untimed:
@@ -201,6 +226,11 @@ SHARED: Final = [happened("alloc", 1, 1, address=1)]
         ({"segments": [], "device_traces": [[{"action": "alloc"}]]}, "an entry has no addr"),
         ({"segments": [], "device_traces": [[{"action": []}]]}, "an entry has no action"),
         ({"segments": Path}, "other objects than plain values"),
+        ({"segments": [segment(1, device=1024)]}, "it is of GPU 1024"),
+        (
+            {"segments": [segment(1, *[block(at, (1 << 50) - 1) for at in (1, 2)])]},
+            "there are 1125899906842624 bytes allocated",
+        ),
     ],
 )
 def test_what_is_no_snapshot_is_refused(
@@ -227,6 +257,39 @@ PLAIN: Final = st.recursive(
 @given(PLAIN, st.sampled_from((3, 4, 5)))
 def test_plain_values_are_what_was_pickled(value: object, protocol: int) -> None:
     assert plain_values(pickle.dumps([value, value], protocol)) == [value, value]
+
+
+def test_many_values_that_are_used_again_are_one_each() -> None:
+    words = [f"word {number}" for number in range(300)]
+    again = plain_values(pickle.dumps([words, [*words]]))
+    assert again == [words, words]
+    assert all(map(is_, *again))
+
+
+@pytest.mark.parametrize(
+    ("content", "seen"),
+    [
+        (b"\x80\x04.", "cut off"),
+        (b"\x80\x04K\x01\x86.", "cut off"),
+        (b"\x80\x04]\x94(K\x01", "cut off"),
+        (b"\x80\x04h\x07.", "cut off"),
+        (b"\x80\x04N(K\x01e.", "appends to what is no list"),
+        (b"\x80\x04}(K\x01u.", "a key without a value"),
+        (b"\x80\x04]K\x01K\x02s.", "sets a key of what is no dict"),
+        (b"\x80\x04}]K\x01s.", "it is damaged"),
+        (b"\x80\x04cos\nsystem\n.", "other objects"),
+    ],
+)
+def test_a_pickle_that_makes_no_sense_is_odd(content: bytes, seen: str) -> None:
+    with pytest.raises(OddPickle, match=seen):
+        plain_values(content)
+
+
+def test_a_list_is_no_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "odd.pickle"
+    path.write_bytes(pickle.dumps(["segments"]))
+    with pytest.raises(Damaged, match="it holds a list"):
+        read_snapshot(path, "odd.pickle", "odd")
 
 
 @given(PLAIN, st.data())
