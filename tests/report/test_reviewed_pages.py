@@ -202,6 +202,11 @@ FAILED: Final = {
     "reserved_bytes": 70_100_000_000,
     "free_bytes": 9_000_000_000,
 }
+NOWHERE: Final = {
+    **dict.fromkeys(FAILED, None), "time_ns": 9 * MS, "phase": "", "asked_bytes": 36_000_000_000,
+}  # fmt: skip
+"""A failure of which the report says no more."""
+
 OLDER: Final = {"phase": "", "bytes": 12_000_000_000, "share_pct": 25.0}
 LOADER: Final = {
     "process": 4711,
@@ -239,7 +244,7 @@ def everything() -> Results:
         cpu=[QUEUED],
         loader_workers=[LOADER],
         memory=[HELD, {**HELD, "phase": "step"}, HELD_BY_LOSS],
-        out_of_memory=[FAILED],
+        out_of_memory=[FAILED, NOWHERE],
         peak_memory=[AT_PEAK, OLDER],
         kept_memory=[KEPT],
         run=[RECURRING, VALIDATED],

@@ -1,5 +1,6 @@
 """The GPU memory of phases: the most of it, and what stays from step to step."""
 
+from collections.abc import Callable
 from typing import Final
 
 import polars as pl
@@ -8,6 +9,7 @@ from nsysflow.analysis.findings.finding import line, without_function
 from nsysflow.base.units import number, percent, size
 from nsysflow.report.fields import (
     BlockDeclaration,
+    Field,
     Limits,
     Row,
     Rows,
@@ -58,12 +60,22 @@ def _peak_elsewhere(row: Row) -> str:
     return "" if row["peak_phase"] == row["phase"] else row["peak_phase"] or ""
 
 
+def _code(row: Row) -> str:
+    """`model.py:88 in attend`; nothing where that is not known."""
+    return line(row["source"] or "", row["via"] or "")
+
+
 def _allocated_at(row: Row) -> str:
     """Where memory was allocated, as far as that is known."""
-    code = line(row["source"] or "", row["via"] or "")
-    if code or row["operator"]:
-        return code
+    if _code(row) or row["operator"]:
+        return _code(row)
     return "(not recorded)" if row["allocations"] else "(before the recording)"
+
+
+def _place(where: Callable[[Row], str]) -> tuple[Field[Row], ...]:
+    """The columns of where memory was asked for."""
+    phase = words("phase"), lambda row: row["phase"]
+    return (phase, (Column(head="line"), where), text("operator", spare=True))
 
 
 MEMORY: Final = (
@@ -96,9 +108,7 @@ MEMORY: Final = (
             measure("allocated", "allocated_bytes", size),
             measure("reserved", "reserved_bytes", size),
             measure("free", "free_bytes", size),
-            (words("phase"), lambda row: row["phase"]),
-            (Column(head="line"), _allocated_at),
-            text("operator", spare=True),
+            *_place(_code),
         ),
         hides_empty=True,
     ),
@@ -115,9 +125,7 @@ MEMORY: Final = (
                 figure("allocations"),
                 lambda row: number(row["allocations"]) if row["allocations"] else "",
             ),
-            (words("phase"), lambda row: row["phase"]),
-            (Column(head="line"), _allocated_at),
-            text("operator", spare=True),
+            *_place(_allocated_at),
         ),
         hides_empty=True,
     ),
@@ -131,7 +139,7 @@ MEMORY: Final = (
             (figure("a step"), lambda row: size(round(row["bytes"] / row["of_steps"]))),
             (figure("in steps"), lambda row: f"{row['steps']:,} of {row['of_steps']:,}"),
             phase_field(),
-            (Column(head="line"), lambda row: line(row["source"] or "", row["via"] or "")),
+            (Column(head="line"), _code),
             text("operator"),
         ),
         hides_empty=True,
