@@ -23,8 +23,8 @@ _ROUNDED_TO: Final = 512
 """The allocator rounds what it is asked for up to a multiple of so many bytes."""
 
 _US_NS: Final = 1_000
-_TOO_LARGE: Final = 1 << 50
-"""Neither addresses, nor a petabyte, nor 35 years in us come near it."""
+_TOO_LARGE: Final = 1 << 52
+"""Neither addresses, nor a petabyte, nor the us since 1970 come near it before the year 2100."""
 
 _MOST_GPUS: Final = 1 << 10
 _IN_USE: Final = "active_allocated"

@@ -35,8 +35,20 @@ STACK: Final = [
 ]
 
 
+BEGUN_US: Final = 1_757_253_255_215_904
+"""PyTorch takes the time of the system."""
+
+
 def happened(action: str, size: int, at_us: int, *, address: int = 0, **more: object) -> Entry:
-    return {"action": action, "addr": address, "size": size, "time_us": at_us, "frames": [], **more}
+    time_us = BEGUN_US + at_us
+    return {
+        "action": action,
+        "addr": address,
+        "size": size,
+        "time_us": time_us,
+        "frames": [],
+        **more,
+    }
 
 
 def segment(total: int, *blocks: Entry, device: int = 0) -> Entry:
@@ -139,12 +151,12 @@ def test_annotations_are_phases(tmp_path: Path) -> None:
         ("END", "loss", 30),
         ("END", "step", 40),
     ]
-    notes = [{"stage": s, "name": n, "device": 0, "time_us": t} for s, n, t in stages]
+    notes = [{"stage": s, "name": n, "device": 0, "time_us": BEGUN_US + t} for s, n, t in stages]
     history = [
         happened("alloc", MIB, 25, address=1),
         happened("free_requested", MIB, 35, address=1),
     ]
-    notes.append({"stage": "END", "name": "begun before", "device": 0, "time_us": 45})
+    notes.append({"stage": "END", "name": "begun before", "device": 0, "time_us": BEGUN_US + 45})
     trace = read(tmp_path, [], history, external_annotations=notes)
     rows = nsysflow.analyze(trace).memory.select("phase", "peak_bytes", "end_bytes").rows()
     assert rows == [("", MIB, 0), ("step", MIB, 0), ("step/loss", MIB, MIB)]
@@ -228,8 +240,8 @@ SHARED: Final = [happened("alloc", 1, 1, address=1)]
         ({"segments": Path}, "other objects than plain values"),
         ({"segments": [segment(1, device=1024)]}, "it is of GPU 1024"),
         (
-            {"segments": [segment(1, *[block(at, (1 << 50) - 1) for at in (1, 2)])]},
-            "there are 1125899906842624 bytes allocated",
+            {"segments": [segment(1, *[block(at, (1 << 52) - 1) for at in (1, 2)])]},
+            "there are 4503599627370496 bytes allocated",
         ),
     ],
 )
