@@ -290,19 +290,13 @@ def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
                 found[key].append((step, row.bytes))
     return [
         {
-            "report": report.trace.report,
-            "process": os_pid(process),
-            "device": device,
-            "phase": phase,
-            "source": source,
-            "via": via,
-            "operator": operator,
+            **_of_place(report, process, device, place),
             "steps": len({step for step, _ in kept}),
             "of_steps": of_steps,
             "allocations": len(kept),
             "bytes": sum(bytes_ for _, bytes_ in kept),
         }
-        for (device, process, phase, source, via, operator, of_steps), kept in found.items()
+        for (device, process, *place, of_steps), kept in found.items()
     ]
 
 
@@ -338,20 +332,20 @@ def peak_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
         whole_bytes = sum(map(sum, found.values()))
         rows += [
             {
-                "report": report.trace.report,
-                "process": os_pid(process),
-                "device": device,
-                "phase": phase,
-                "source": source,
-                "via": via,
-                "operator": operator,
-                "allocations": counts.get((phase, source, via, operator)),
+                **_of_place(report, process, device, place),
+                "allocations": counts.get(place),
                 "bytes": sum(sizes),
                 "share_pct": 100 * sum(sizes) / whole_bytes,
             }
-            for (phase, source, via, operator), sizes in found.items()
+            for place, sizes in found.items()
         ]
     return rows
+
+
+def _of_place(report: Report, process: int, device: int, place: Iterable[Any]) -> Row:
+    """The columns of a process, a device and a place: phase, lines and operator."""
+    of = {"report": report.trace.report, "process": os_pid(process), "device": device}
+    return {**of, **dict(zip(("phase", "source", "via", "operator"), place, strict=True))}
 
 
 def out_of_memory(report: Report) -> list[Row]:
