@@ -367,8 +367,9 @@ MEMORY: Final = Frame(
     """One row per change of the memory that a process has on a GPU, in any order. `row` is its
     place in the report, which decides between rows of one time. `bytes` is the change: what was
     allocated, or minus what was freed. `allocated_bytes` and `reserved_bytes` are known after it
-    (spec §26.1). `thread` or `correlation`, that of the call, say where it was made; null where
-    the report does not. `address` is null where it is not known.""",
+    (spec §26.1). `stack`, its stack in FRAMES, or else `thread` or `correlation`, that of the
+    call, say where it was made; null where the report does not. `address` is null where it is not
+    known.""",
     {
         "time_ns": pl.Int64(),
         "row": pl.UInt32(),
@@ -381,6 +382,7 @@ MEMORY: Final = Frame(
         "bytes": pl.Int64(),
         "allocated_bytes": pl.Int64(),
         "reserved_bytes": pl.Int64(),
+        "stack": pl.UInt32(),
     },
 )
 
@@ -389,7 +391,8 @@ BEFORE_NS: Final = -(1 << 62)
 
 OUT_OF_MEMORY: Final = Frame(
     """One row per allocation that failed, in any order: how much was asked for, and how much of the
-    GPU's memory was free then, null where that is not known. `thread` is as in MEMORY.""",
+    GPU's memory was free then, null where that is not known. `thread` and `stack` are as in
+    MEMORY.""",
     {
         "time_ns": pl.Int64(),
         "device": pl.Int32(),
@@ -397,6 +400,7 @@ OUT_OF_MEMORY: Final = Frame(
         "thread": pl.Int64(),
         "bytes": pl.Int64(),
         "free_bytes": pl.Int64(),
+        "stack": pl.UInt32(),
     },
 )
 

@@ -384,7 +384,9 @@ def _memory(raw: Raw, process: int | None) -> pl.DataFrame:
     return (
         rows.sort("time_ns", "row")
         .with_columns(*_levels_of_cuda(), pl.lit("cuda", schema.MEMORY_SOURCE).alias("source"))
-        .with_columns(pl.lit(None, pl.Int64).alias("thread"))
+        .with_columns(
+            pl.lit(None, pl.Int64).alias("thread"), pl.lit(None, pl.UInt32).alias("stack")
+        )
         .select(schema.MEMORY.names())
     )
 

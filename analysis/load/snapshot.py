@@ -192,14 +192,12 @@ _FRAME: Final = pl.Schema({name: schema.FRAMES[name] for name in ("file", "line"
 
 
 class _Rows:
-    """The rows of all GPUs of a snapshot: `schema.MEMORY`, `schema.RUNNING` and
-    `schema.OUT_OF_MEMORY`."""
+    """The rows of all GPUs of a snapshot: `schema.MEMORY` and `schema.OUT_OF_MEMORY`."""
 
     def __init__(self, first_us: int | None) -> None:
         """Times count from `first_us`; without one, the entries of a GPU are 1 us apart."""
         self.stacks = _Stacks()
         self.memory: list[tuple[Any, ...]] = []
-        self.running: list[tuple[int, int, int, int | None]] = []
         self.out_of_memory: list[tuple[int | None, ...]] = []
         self._first_us = first_us
 
@@ -233,8 +231,8 @@ class _Rows:
                 free = entry.get("device_free")
                 known = _number(entry, "device_free") if free is not None else None
                 asked = _number(entry, "size")
-                thread = self._ran(device, last_ns, entry)
-                self.out_of_memory.append((last_ns, device.number, 0, thread, asked, known))
+                stack = self.stacks.number(entry)
+                self.out_of_memory.append((last_ns, device.number, 0, None, asked, known, stack))
 
     def _change(
         self,
@@ -247,17 +245,8 @@ class _Rows:
     ) -> None:
         if max(map(abs, levels)) >= _TOO_LARGE:
             raise _OddSnapshot(f"there are {levels[0]} bytes allocated, {levels[1]} reserved")
-        thread = self._ran(device, time_ns, entry)
-        where = time_ns, len(self.memory), device.number, 0, thread, None, "allocator"
-        self.memory.append((*where, address, change, *levels))
-
-    def _ran(self, device: _Device, time_ns: int, entry: Entry) -> int:
-        """The thread of an entry, one for each GPU: which one it was is not known."""
-        thread = device.number + 1
-        stack = self.stacks.number(entry)
-        if stack is not None:
-            self.running.append((time_ns, time_ns + 1, thread, stack))
-        return thread
+        where = time_ns, len(self.memory), device.number, 0, None, None, "allocator"
+        self.memory.append((*where, address, change, *levels, self.stacks.number(entry)))
 
 
 def _older(device: _Device) -> Iterator[tuple[int, int, Entry]]:
@@ -297,7 +286,6 @@ def _trace_of(snapshot: Mapping[object, object], report: str) -> Trace:
         report=report,
         memory=pl.DataFrame(rows.memory, schema.MEMORY, orient="row"),
         out_of_memory=pl.DataFrame(rows.out_of_memory, schema.OUT_OF_MEMORY, orient="row"),
-        running=pl.DataFrame(rows.running, schema.RUNNING, orient="row"),
         frames=rows.stacks.table(),
         ranges=_ranges(annotations, min(times_us, default=0)) if timed else _NO_RANGES,
         collector="snapshot",

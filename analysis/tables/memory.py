@@ -413,9 +413,9 @@ def allocation_places(view: View, changes: pl.Series) -> pl.DataFrame:
     """`change`, `source`, `via` and `operator` of these rows of the trace's memory, as far as they
     are known."""
     rows = view.trace.memory[changes].drop("source").with_columns(changes.alias("change"))
-    by_thread = places_on_threads(view, rows.drop_nulls("thread"))
-    by_call = _of_calls(view, rows.filter(pl.col("thread").is_null()).drop_nulls("correlation"))
-    return pl.concat([by_thread, by_call])
+    by_call = rows.filter(pl.col("stack").is_null(), pl.col("thread").is_null())
+    calls = _of_calls(view, by_call.drop_nulls("correlation"))
+    return pl.concat([places_of_stacks(view, rows), calls])
 
 
 _PLACES: Final = pl.Schema(
@@ -423,14 +423,22 @@ _PLACES: Final = pl.Schema(
 )
 
 
-def places_on_threads(view: View, rows: pl.DataFrame) -> pl.DataFrame:
-    """`change`, `source`, `via` and `operator` of rows with `change`, `time_ns` and `thread`: what
-    that thread ran, as far as it is known."""
+def places_of_stacks(view: View, rows: pl.DataFrame) -> pl.DataFrame:
+    """`change`, `source`, `via` and `operator` of rows with `change`, `time_ns`, `thread` and
+    `stack`: of their stack, or else of what that thread ran, as far as one is known."""
+    known = rows.select("change", "stack").drop_nulls()
     running = view.trace.running.sort("start_ns")
-    ran = rows.sort("time_ns").join_asof(
-        running, left_on="time_ns", right_on="start_ns", by="thread", check_sortedness=False
+    ran = (
+        rows.filter(pl.col("stack").is_null())
+        .drop("stack")
+        .drop_nulls("thread")
+        .sort("time_ns")
+        .join_asof(
+            running, left_on="time_ns", right_on="start_ns", by="thread", check_sortedness=False
+        )
     )
-    ran = ran.filter(pl.col("time_ns") < pl.col("end_ns"))
+    ran = ran.filter(pl.col("time_ns") < pl.col("end_ns")).select("change", "stack")
+    ran = pl.concat([known, ran])
     frames = view.trace.frames
     sources = stack_sources(frames, view.options.own)
     is_operator = pl.col("file").is_null() & pl.col("function").str.contains("::", literal=True)

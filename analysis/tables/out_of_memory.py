@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.kept_memory import phases_around
-from nsysflow.analysis.tables.memory import memory_uses, open_instances, places_on_threads
+from nsysflow.analysis.tables.memory import memory_uses, open_instances, places_of_stacks
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 OUT_OF_MEMORY: Final = TableSchema(
@@ -68,7 +68,7 @@ def out_of_memory_table(view: View) -> pl.DataFrame:
         .join(
             pl.concat([_PHASES.to_frame(), *phases]), on="change", how="left", maintain_order="left"
         )
-        .join(places_on_threads(view, failed), on="change", how="left", maintain_order="left")
+        .join(places_of_stacks(view, failed), on="change", how="left", maintain_order="left")
         .with_columns(pl.col("phase").fill_null(""), os_pid(pl.col("process")).alias("process"))
     )
 

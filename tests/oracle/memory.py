@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.oracle.model import Call, Frame, MemoryChange, Op, Overhead, Range
@@ -243,12 +243,13 @@ def _place(report: Report, peak: Peak | None) -> Row:
     nowhere = {"source": None, "via": None, "operator": None}
     if change is None:
         return nowhere
-    if change.thread is not None:
+    if change.thread is not None or change.frames is not None:
         ran = [
             one.frames
             for one in report.trace.running
             if one.thread == change.thread and one.start_ns <= change.time_ns < one.end_ns
         ]
+        ran = ran if change.frames is None else [change.frames]
         if not ran:
             return nowhere
         source, via = report.sources.lines(ran[0])
@@ -357,6 +358,7 @@ def out_of_memory(report: Report) -> list[Row]:
         use = None if process is None else uses.get((failure.device, process))
         there = None if use is None else [one for one in use.levels if one.time_ns <= t][-1]
         change = MemoryChange(t, 0, failure.device, process, "allocator", 0, thread=failure.thread)
+        change = replace(change, frames=failure.frames)
         place = _place(report, Peak(None, 0, Level(t, None, None, change), inside=True))
         rows.append(
             {

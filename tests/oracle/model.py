@@ -247,6 +247,7 @@ class MemoryChange:
     thread: int | None = None
     correlation: int | None = None
     address: int | None = None
+    frames: tuple[Frame, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,7 @@ class Failure:
     thread: int | None
     bytes: int
     free_bytes: int | None = None
+    frames: tuple[Frame, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -384,11 +386,14 @@ class PlainTrace:
     @property
     def stacks(self) -> tuple[tuple[Frame, ...], ...]:
         """The frames of everything that was recorded with a stack."""
-        return (
+        stacks = (
             *(backtrace.frames for backtrace in self.backtraces),
             *(sample.frames for sample in self.samples),
             *(stretch.frames for stretch in self.running),
+            *(change.frames for change in self.memory),
+            *(failure.frames for failure in self.out_of_memory),
         )
+        return tuple(frames for frames in stacks if frames is not None)
 
 
 ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
@@ -404,8 +409,6 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "thread_cpu": (ThreadCpu, schema.THREAD_CPU),
     "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
     "loader_times": (LoaderTime, schema.LOADER_TIMES),
-    "memory": (MemoryChange, schema.MEMORY),
-    "out_of_memory": (Failure, schema.OUT_OF_MEMORY),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),
     "flops": (Flops, schema.FLOPS),
@@ -418,8 +421,10 @@ STACKED: Final[dict[str, tuple[type, pl.Schema]]] = {
     "backtraces": (Backtrace, schema.BACKTRACES),
     "samples": (Sample, schema.SAMPLES),
     "running": (Running, schema.RUNNING),
+    "memory": (MemoryChange, schema.MEMORY),
+    "out_of_memory": (Failure, schema.OUT_OF_MEMORY),
 }
-"""By frame of a `Trace` its rows here and its schema; `STACKED` end with the number of a stack."""
+"""By frame of a `Trace` its rows here and its schema; `STACKED` have frames, there a number."""
 
 
 def side_by_side(models: Iterable[PlainTrace]) -> PlainTrace:
@@ -504,7 +509,7 @@ def _numbered(
 ) -> pl.DataFrame:
     """Rows with `frames` as a frame of `Trace`, with the number of their stack."""
     columns = [name for name in of if name != "stack"]
-    values = [(*(getattr(row, name) for name in columns), distinct[row.frames]) for row in rows]
+    values = [(*(getattr(row, name) for name in columns), distinct.get(row.frames)) for row in rows]
     return pl.DataFrame(values, schema=of, orient="row")
 
 
@@ -546,7 +551,11 @@ def from_trace(trace: Trace) -> PlainTrace:
     given: dict[str, Any] = {
         **{name: rows(kind, getattr(trace, name)) for name, (kind, _) in ROWS.items()},
         **{
-            name: tuple(kind(*row, stacks[s]) for *row, s in getattr(trace, name).iter_rows())
+            name: tuple(
+                kind(**row, frames=None if stack is None else stacks[stack])
+                for row in getattr(trace, name).to_dicts()
+                for stack in [row.pop("stack")]
+            )
             for name, (kind, _) in STACKED.items()
         },
     }

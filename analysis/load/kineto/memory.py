@@ -32,7 +32,7 @@ def memory_changes(events: Iterable[Event], keys: ThreadKeys, process: int | Non
         (
             *(time_ns(event.ts), row, device, process, on_thread(event, keys)[1], None),
             *("allocator", int_of(args.address), changed),
-            *(int_of(args.allocated), int_of(args.reserved)),
+            *(int_of(args.allocated), int_of(args.reserved), None),
         )
         for row, (event, args, device, changed) in _on_gpus(events, CHANGED)
     ]
@@ -42,7 +42,7 @@ def memory_changes(events: Iterable[Event], keys: ThreadKeys, process: int | Non
 def out_of_memory(events: Iterable[Event], keys: ThreadKeys, process: int | None) -> pl.DataFrame:
     """`schema.OUT_OF_MEMORY` of what PyTorch's allocator could not give out on GPUs."""
     rows = [
-        (time_ns(event.ts), device, process, on_thread(event, keys)[1], asked, None)
+        (time_ns(event.ts), device, process, on_thread(event, keys)[1], asked, None, None)
         for _, (event, _, device, asked) in _on_gpus(events, FAILED)
     ]
     return frame_of(rows, schema.OUT_OF_MEMORY)

@@ -21,6 +21,8 @@ from tests.oracle.steps import kinds_of
 from tests.oracle.strategies import traces
 from tests.tiny import AUTOGRAD, MAIN, PROCESS, kernel, launch, opened, plain_of
 
+ASKED: Final = (Frame(None, None, "aten::relu"), Frame("/home/me/train.py", 7, "step"))
+
 
 @st.composite
 def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
@@ -30,6 +32,7 @@ def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
     instants = sorted({row.start_ns for row in rows} | {row.end_ns or 0 for row in rows})
     threads = sorted({row.thread for row in rows})
     level = st.sampled_from((0, 1, 5, 5, 9, None))
+    stacks = st.sampled_from((None, None, ASKED))
     one = st.builds(
         MemoryChange,
         time_ns=st.sampled_from(instants).flatmap(
@@ -45,6 +48,7 @@ def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
         thread=st.sampled_from((None, *threads)),
         correlation=st.sampled_from((None, 1, 2)),
         address=st.sampled_from((None, 1, 2)),
+        frames=stacks,
     )
     changes = draw(st.lists(one, max_size=12))
     numbered = (replace(change, row=row) for row, change in enumerate(changes))
@@ -56,6 +60,7 @@ def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
         thread=st.sampled_from((None, *threads)),
         bytes=st.just(64),
         free_bytes=st.sampled_from((None, 8)),
+        frames=stacks,
     )
     with_memory: PlainTrace = replace(
         trace,
