@@ -10,6 +10,7 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.frames.columns import distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.scratch import Scratch, in_files
+from nsysflow.analysis.load.allocator import allocator_rows
 from nsysflow.analysis.load.export_tables import (
     Raw,
     direction,
@@ -19,6 +20,7 @@ from nsysflow.analysis.load.export_tables import (
 )
 from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
 from nsysflow.analysis.load.marks import (
+    began_ns,
     capture_rows,
     first_of_each,
     flops_rows,
@@ -76,6 +78,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     gil = _gil(ranges.filter(of_gil))
     stacks = recorded_stacks(raw, gil["thread"])
     marks = _marks_of_ours(raw, process)
+    allocator = allocator_rows(raw.histories, began_ns(marks.rows()), stacks.frames)
     captures = first_of_each(marks[["process", "text"]].rows())
     ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
     calls = _calls(raw, process)
@@ -97,18 +100,21 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         diagnostics=raw.diagnostics,
         backtraces=stacks.backtraces,
         samples=stacks.samples,
-        frames=stacks.frames,
+        frames=pl.concat([stacks.frames, allocator.frames]),
         gpu_samples=gpu_samples(raw),
         gpu_states=_gpu_states(raw, marks),
         thread_cpu=thread_cpu(marks.rows()),
         process_cpu=process_cpu(marks.rows()),
         loader_times=loader_times(marks.rows()),
-        memory=_memory(raw, process),
+        memory=pl.concat(
+            [_memory(raw, process), _with_physical_gpu(allocator.memory, raw.cuda_devices)]
+        ),
+        out_of_memory=_with_physical_gpu(allocator.out_of_memory, raw.cuda_devices),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         messages=messages(raw),
         source=source_of(raw.export_info),
-        notes=(*notes_on(raw), *_nameless(calls)),
+        notes=(*notes_on(raw), *_nameless(calls), *allocator.notes),
     )
 
 

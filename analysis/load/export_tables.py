@@ -193,6 +193,12 @@ TABLES: Final[Mapping[str, Table]] = {
         required=("start", "deviceId", "bytes", "memKind", "memoryOperationType"),
         detail=True,
     ),
+    "histories": Table(
+        name="NSYSFLOW_MEMORY",
+        columns=pl.Schema({"pid": pl.Int64(), "history": pl.String()}),
+        required=("pid", "history"),
+        detail=True,
+    ),
     "threads": Table(
         name="ThreadNames",
         columns=pl.Schema({"globalTid": pl.Int64(), "nameId": pl.UInt32(), "priority": pl.Int64()}),
@@ -244,7 +250,8 @@ TABLES: Final[Mapping[str, Table]] = {
     "memory_kinds": _labels("ENUM_CUDA_MEM_KIND"),
     "memory_operations": _labels("ENUM_CUDA_DEV_MEM_EVENT_OPER"),
 }
-"""The tables by the field of `Raw` that each fills, big ones first."""
+"""The tables by the field of `Raw` that each fills, big ones first. `histories` is one of ours:
+`nsysflow profile` adds it (`load/allocator.py`)."""
 
 _NVTX_JSON: Final = Table(
     name="NVTX_EVENTS",
@@ -346,6 +353,7 @@ class Raw:
     memory_kinds: pl.DataFrame
     memory_operations: pl.DataFrame
     memory: pl.DataFrame
+    histories: pl.DataFrame
     backtraces: pl.DataFrame
     python_samples: pl.DataFrame
     messages: pl.DataFrame

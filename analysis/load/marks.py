@@ -181,6 +181,12 @@ class TimedLoaders(msgspec.Struct):
     loaders: list[tuple[_TimeNs, LoaderTimes]]
 
 
+class UnixTime(msgspec.Struct):
+    """The time of the system when the mark was made."""
+
+    unix_ns: _TimeNs
+
+
 class _Mark(msgspec.Struct):
     ours: msgspec.Raw = msgspec.field(name=KEY)
 
@@ -193,6 +199,7 @@ _THREAD_CPU: Final = msgspec.json.Decoder(ThreadCpu)
 _PROCESS_CPU: Final = msgspec.json.Decoder(ProcessCpu)
 _TIMED_THREAD_CPU: Final = msgspec.json.Decoder(TimedThreadCpu)
 _TIMED_PROCESS_CPU: Final = msgspec.json.Decoder(TimedProcessCpu)
+_UNIX_TIME: Final = msgspec.json.Decoder(UnixTime)
 _LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
 _TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
@@ -238,6 +245,11 @@ def process_cpu_of_mark(text: str) -> ProcessCpu | None:
     return _of_mark(_PROCESS_CPU, text)
 
 
+def unix_time_of_mark(text: str) -> UnixTime | None:
+    """The `UnixTime` in the text of a mark; None if it has none."""
+    return _of_mark(_UNIX_TIME, text)
+
+
 def _of_mark(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
     mark = decoded_or_none(_MARK, text)
     return None if mark is None else decoded_or_none(decoder, mark.ours)
@@ -258,6 +270,7 @@ def slim_mark(text: str) -> str | None:
         thread_cpu_of_mark,
         process_cpu_of_mark,
         loader_times_of_mark,
+        unix_time_of_mark,
     )
     mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
@@ -315,6 +328,17 @@ def graph_range_rows(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFra
     ranges = pl.DataFrame(rows, {name: schema.RANGES[name] for name in columns}, orient="row")
     kind = pl.lit("push_pop", schema.RANGE_KIND).alias("kind")
     return ranges.with_columns(kind).with_row_index("row").select(schema.RANGES.names())
+
+
+def began_ns(marks: Iterable[tuple[int | None, int, str]]) -> dict[int, int]:
+    """By process, when the report's clock was 0 by the time of the system: by all marks (process,
+    time and text of each) that tell it."""
+    ahead = (
+        (process, at_ns - read.unix_ns)
+        for process, at_ns, text in marks
+        if process is not None and (read := unix_time_of_mark(text)) is not None
+    )
+    return {process: -apart_ns for process, apart_ns in _apart_ns(ahead).items()}
 
 
 def _apart_ns(ahead: Iterable[tuple[int, int]]) -> dict[int, int]:

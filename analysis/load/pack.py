@@ -15,6 +15,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.source_files import shown_files
+from nsysflow.analysis.load.allocator import slim_history
 from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark
@@ -53,6 +54,7 @@ _PACKED_STACK_SQL: Final = (
 )
 _PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
 _NAME_SQL: Final = "name(CAST(text AS BLOB))"
+_HISTORY_SQL: Final = "history(CAST(history AS BLOB))"
 _TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
 _REGISTERED_TEXT_SQL: Final = (
     "mark(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
@@ -84,6 +86,7 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
             ("name", without_private),
             ("payload", slim_payload),
             ("loss", loss_message),
+            ("history", slim_history),
         ):
             db.create_function(name, 1, _on_text(function), deterministic=True)
         db.execute("BEGIN")
@@ -154,6 +157,8 @@ def _copy(
         _create(db, table, columns)
     if table.name == "META_DATA_EXPORT":
         where = _EXPORT_INFO
+    elif table is TABLES["histories"]:
+        exprs = [_HISTORY_SQL if name == "history" else quoted(name) for name in columns]
     elif table.name == "DIAGNOSTIC_EVENT":
         where = f"{_LOSS_SQL} NOT NULL"
         exprs = [_LOSS_SQL if name == "text" else quoted(name) for name in columns]

@@ -30,7 +30,8 @@ _MOST_GPUS: Final = 1 << 10
 _IN_USE: Final = "active_allocated"
 _RESERVES: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 _ALLOCATES: Final = {"alloc": 1, "free_requested": -1}
-_OUT_OF_MEMORY: Final = "oom"
+OUT_OF_MEMORY: Final = "oom"
+"""The action of an entry for memory that ran out."""
 
 _OPERATOR: Final = re.compile(r"at::_ops::(\w+?)(?:_[A-Z]\w*)?::(?:call|redispatch)\(")
 """The C++ function of an operator, where stacks have C++ functions: `index`, overload `Tensor`."""
@@ -52,15 +53,15 @@ def read_snapshot(path: Path, shown: str, report: str) -> Trace:
     try:
         snapshot = plain_values(path.read_bytes())
         if not isinstance(snapshot, dict):
-            raise _OddSnapshot(f"it holds a {type(snapshot).__name__}")
+            raise OddSnapshot(f"it holds a {type(snapshot).__name__}")
         return _trace_of(snapshot, report)
-    except (OddPickle, _OddSnapshot) as error:
+    except (OddPickle, OddSnapshot) as error:
         raise Damaged(
             f"{shown} cannot be read as a memory snapshot: {error}", "Dump it again", _AGAIN
         ) from error
 
 
-class _OddSnapshot(ValueError):
+class OddSnapshot(ValueError):
     """A snapshot lacks what every one has; the text says what."""
 
 
@@ -68,41 +69,41 @@ Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Device:
-    """What a snapshot holds of a GPU.
+class DeviceHistory:
+    """What is known of the memory of a GPU.
 
     Attributes:
         number: the number of the GPU in its process.
         history: what happened, in order.
-        segments: what is reserved at the end.
-        blocks: the parts of these.
+        reserved_bytes: how much is reserved at the end.
+        blocks: the parts of that.
     """
 
     number: int
     history: Sequence[Entry]
-    segments: Sequence[Entry]
+    reserved_bytes: int
     blocks: Sequence[Entry]
 
 
-def _devices(snapshot: Mapping[object, object]) -> list[_Device]:
+def _devices(snapshot: Mapping[object, object]) -> list[DeviceHistory]:
     histories = snapshot.get("device_traces", [])
     if not isinstance(histories, list):
-        raise _OddSnapshot("its device_traces are no list")
+        raise OddSnapshot("its device_traces are no list")
     by_device: dict[int, list[Entry]] = defaultdict(list)
     for segment in _entries(snapshot.get("segments", []), "segments"):
         by_device[_number(segment, "device")].append(segment)
     all_blocks = [s.get("blocks", []) for of_device in by_device.values() for s in of_device]
     for name, lists in (("histories", histories), ("lists of blocks", all_blocks)):
         if len({id(part) for part in lists if part}) < sum(map(bool, lists)):
-            raise _OddSnapshot(f"two of its {name} are one")  # read twice, they could be endless
+            raise OddSnapshot(f"two of its {name} are one")  # read twice, they could be endless
     numbers = sorted({*range(len(histories)), *by_device})
     if numbers and numbers[-1] >= _MOST_GPUS:
-        raise _OddSnapshot(f"it is of GPU {numbers[-1]}")
+        raise OddSnapshot(f"it is of GPU {numbers[-1]}")
     return [
-        _Device(
+        DeviceHistory(
             number=number,
             history=_entries(histories[number] if number < len(histories) else [], "histories"),
-            segments=by_device[number],
+            reserved_bytes=sum(_number(s, "total_size") for s in by_device[number]),
             blocks=[
                 block
                 for s in by_device[number]
@@ -116,7 +117,7 @@ def _devices(snapshot: Mapping[object, object]) -> list[_Device]:
 def _entries(value: object, name: str) -> list[Entry]:
     """A list of dicts."""
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-        raise _OddSnapshot(f"its {name} are no list of dicts")
+        raise OddSnapshot(f"its {name} are no list of dicts")
     return value
 
 
@@ -124,14 +125,14 @@ def _number(entry: Entry, name: str) -> int:
     """A number of an entry."""
     value = entry.get(name)
     if type(value) is not int or not 0 <= value < _TOO_LARGE:
-        raise _OddSnapshot(f"an entry has no {name}")
+        raise OddSnapshot(f"an entry has no {name}")
     return value
 
 
 def _action(entry: Entry) -> str:
     action = entry.get("action")
     if type(action) is not str:
-        raise _OddSnapshot("an entry has no action")
+        raise OddSnapshot("an entry has no action")
     return action
 
 
@@ -139,7 +140,8 @@ class _Stacks:
     """The distinct frames and stacks of a snapshot, numbered. A snapshot holds one that it has
     several times once, and all of them while it is read: they are told by their place in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
+        self._first = first
         self._frames: dict[tuple[str | None, int | None, str], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
         self._read: dict[int, int | None] = {}
@@ -161,7 +163,8 @@ class _Stacks:
             number = self._read[id(frame)]
             if number is not None and stack[-1:] != [number]:
                 stack.append(number)
-        return self._stacks.setdefault(tuple(stack), len(self._stacks)) if stack else None
+        following = self._first + len(self._stacks)
+        return self._stacks.setdefault(tuple(stack), following) if stack else None
 
     def _frame(self, frame: object) -> int | None:
         """The number of a frame of Python, or of an operator's C++ function."""
@@ -177,11 +180,16 @@ class _Stacks:
             return None
         return self._frames.setdefault((None, None, f"aten::{operator[1]}"), len(self._frames))
 
+    @property
+    def count(self) -> int:
+        """How many distinct stacks there are."""
+        return len(self._stacks)
+
     def table(self) -> pl.DataFrame:
         """`schema.FRAMES`."""
         frames = pl.DataFrame([*self._frames], _FRAME, orient="row")
         stacks = pl.DataFrame({"frame": [*self._stacks]}, {"frame": pl.List(pl.UInt32)})
-        rows = stacks.with_row_index("stack").with_columns(
+        rows = stacks.with_row_index("stack", offset=self._first).with_columns(
             pl.int_ranges(pl.col("frame").list.len(), dtype=pl.UInt32).alias("depth")
         )
         rows = rows.explode("frame", "depth")
@@ -191,33 +199,55 @@ class _Stacks:
 _FRAME: Final = pl.Schema({name: schema.FRAMES[name] for name in ("file", "line", "function")})
 
 
-class _Rows:
-    """The rows of all GPUs of a snapshot: `schema.MEMORY` and `schema.OUT_OF_MEMORY`."""
+class AllocatorRows:
+    """The rows of all GPUs of a process.
 
-    def __init__(self, first_us: int | None) -> None:
-        """Times count from `first_us`; without one, the entries of a GPU are 1 us apart."""
-        self.stacks = _Stacks()
-        self.memory: list[tuple[Any, ...]] = []
-        self.out_of_memory: list[tuple[int | None, ...]] = []
-        self._first_us = first_us
+    Attributes:
+        stacks: the stacks of the rows.
+    """
 
-    def add(self, device: _Device) -> None:
+    def __init__(self, zero_ns: int | None, process: int = 0, first_stack: int = 0) -> None:
+        """No rows yet.
+
+        Args:
+            zero_ns: from when on times count; without it, the entries of a GPU are 1 us apart.
+            process: the key of the process.
+            first_stack: the number of the first stack.
+        """
+        self.stacks = _Stacks(first_stack)
+        self._memory: list[tuple[Any, ...]] = []
+        self._out_of_memory: list[tuple[int | None, ...]] = []
+        self._zero_ns = zero_ns
+        self._process = process
+
+    @property
+    def memory(self) -> pl.DataFrame:
+        """`schema.MEMORY`."""
+        return pl.DataFrame(self._memory, schema.MEMORY, orient="row")
+
+    @property
+    def out_of_memory(self) -> pl.DataFrame:
+        """`schema.OUT_OF_MEMORY`."""
+        return pl.DataFrame(self._out_of_memory, schema.OUT_OF_MEMORY, orient="row")
+
+    def add(self, device: DeviceHistory) -> None:
         """Take the history of a GPU, and before it what was allocated when it began."""
         history = device.history
         allocated = 0
         signs = [(_RESERVES.get(_action(entry), 0), entry) for entry in history]
         changed = sum(sign * _number(entry, "size") for sign, entry in signs if sign)
-        reserved = sum(_number(segment, "total_size") for segment in device.segments) - changed
+        reserved = device.reserved_bytes - changed
         for at, (size, address, entry) in enumerate(_older(device)):
             allocated += size
             time_ns = schema.BEFORE_NS + at
             self._change(device, time_ns, entry, address, size, (allocated, reserved))
         last_ns = -1
         for place, entry in enumerate(history):
-            time_us = (
-                place if self._first_us is None else _number(entry, "time_us") - self._first_us
-            )
-            last_ns = max(time_us * _US_NS, last_ns + 1)
+            if self._zero_ns is None:
+                time_ns = place * _US_NS
+            else:
+                time_ns = _number(entry, "time_us") * _US_NS - self._zero_ns
+            last_ns = max(time_ns, last_ns + 1)
             action = _action(entry)
             if action in _ALLOCATES:
                 change = _ALLOCATES[action] * _rounded(_number(entry, "size"))
@@ -227,16 +257,17 @@ class _Rows:
             elif action in _RESERVES:
                 reserved += _RESERVES[action] * _number(entry, "size")
                 self._change(device, last_ns, entry, None, 0, (allocated, reserved))
-            elif action == _OUT_OF_MEMORY:
+            elif action == OUT_OF_MEMORY:
                 free = entry.get("device_free")
                 known = _number(entry, "device_free") if free is not None else None
                 asked = _number(entry, "size")
                 stack = self.stacks.number(entry)
-                self.out_of_memory.append((last_ns, device.number, 0, None, asked, known, stack))
+                row = last_ns, device.number, self._process, None, asked, known, stack
+                self._out_of_memory.append(row)
 
     def _change(
         self,
-        device: _Device,
+        device: DeviceHistory,
         time_ns: int,
         entry: Entry,
         address: int | None,
@@ -244,12 +275,12 @@ class _Rows:
         levels: tuple[int, int],
     ) -> None:
         if max(map(abs, levels)) >= _TOO_LARGE:
-            raise _OddSnapshot(f"there are {levels[0]} bytes allocated, {levels[1]} reserved")
-        where = time_ns, len(self.memory), device.number, 0, None, None, "allocator"
-        self.memory.append((*where, address, change, *levels, self.stacks.number(entry)))
+            raise OddSnapshot(f"there are {levels[0]} bytes allocated, {levels[1]} reserved")
+        where = time_ns, len(self._memory), device.number, self._process, None, None, "allocator"
+        self._memory.append((*where, address, change, *levels, self.stacks.number(entry)))
 
 
-def _older(device: _Device) -> Iterator[tuple[int, int, Entry]]:
+def _older(device: DeviceHistory) -> Iterator[tuple[int, int, Entry]]:
     """What was allocated when the history began: size, address and what is known of it. Of what
     was freed since nothing is."""
     live: set[int] = set()
@@ -279,13 +310,13 @@ def _trace_of(snapshot: Mapping[object, object], report: str) -> Trace:
     annotations = _entries(snapshot.get("external_annotations") or [], "external_annotations")
     timed = all("time_us" in entry for entry in entries)
     times_us = [_number(entry, "time_us") for entry in (*entries, *annotations)] if timed else []
-    rows = _Rows(min(times_us, default=0) if timed else None)
+    rows = AllocatorRows(min(times_us, default=0) * _US_NS if timed else None)
     for device in devices:
         rows.add(device)
     return Trace(
         report=report,
-        memory=pl.DataFrame(rows.memory, schema.MEMORY, orient="row"),
-        out_of_memory=pl.DataFrame(rows.out_of_memory, schema.OUT_OF_MEMORY, orient="row"),
+        memory=rows.memory,
+        out_of_memory=rows.out_of_memory,
         frames=rows.stacks.table(),
         ranges=_ranges(annotations, min(times_us, default=0)) if timed else _NO_RANGES,
         collector="snapshot",

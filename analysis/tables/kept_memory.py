@@ -115,7 +115,7 @@ TABLES: Final = (
         page_rows=3,
         full_rows=20,
         ranked_by="bytes",
-        filled_by="record several steps with torch.profiler's profile_memory=True; it stays empty"
+        filled_by="record several steps with nsysflow profile --memory; it stays empty"
         " if each step frees what the one before allocated",
         shown="bytes phase source operator steps of_steps allocations via device process report",
     ),

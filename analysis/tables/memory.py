@@ -471,9 +471,7 @@ TABLES: Final = (
         json_key="memory",
         page_rows=4,
         full_rows=20,
-        filled_by="record with torch.profiler's profile_memory=True, or nsysflow profile"
-        " --collector kineto --shapes; what is reserved also with --nsys-arg"
-        " --cuda-memory-usage=true",
+        filled_by="record with nsysflow profile --memory, or torch.profiler's profile_memory=True",
         shown=(
             "phase peak_bytes peak_reserved_bytes peak_phase source begin_bytes end_bytes"
             " growth_bytes instances device process report"

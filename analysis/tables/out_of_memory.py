@@ -94,8 +94,8 @@ TABLES: Final = (
         json_key="out_of_memory",
         page_rows=2,
         full_rows=10,
-        filled_by="analyse a memory snapshot of PyTorch that was dumped after the failure, or"
-        " record it with torch.profiler's profile_memory=True",
+        filled_by="record it with nsysflow profile --memory, or analyse a memory snapshot that was"
+        " dumped after the failure",
         shown="asked_bytes allocated_bytes reserved_bytes free_bytes phase source operator time_ns"
         " via device process report",
     ),

@@ -113,8 +113,8 @@ TABLES: Final = (
         page_rows=4,
         full_rows=20,
         ranked_by="bytes",
-        filled_by="analyse a memory snapshot of PyTorch, or record with torch.profiler's"
-        " profile_memory=True",
+        filled_by="record with nsysflow profile --memory, or torch.profiler's profile_memory=True;"
+        " or analyse a memory snapshot of PyTorch",
         shown="bytes share_pct phase source operator allocations via device process report",
     ),
 )

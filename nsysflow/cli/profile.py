@@ -131,6 +131,13 @@ class _ProfileCommand(Command):
 )
 @option("--gpu-metrics", section=_RECORD, is_flag=True, help="Sample the GPU's counters.")
 @option(
+    "--memory",
+    section=_RECORD,
+    is_flag=True,
+    help="Record what PyTorch's allocator and CUDA allocate on the GPUs, with the lines that ask"
+    " for it. Each allocation gets slower.",
+)
+@option(
     "--shapes",
     section=_RECORD,
     is_flag=True,

@@ -35,6 +35,7 @@ class ProfileOptions:
         trace: the APIs to trace, separated by commas.
         osrt: trace the operating system too.
         no_annotate: give a PyTorch program no steps and phases.
+        memory: record what is allocated on the GPUs.
         shapes: record the shapes of operators and their memory.
         no_readings: read neither clocks, power and temperature nor waits for a CPU.
         dry_run: print the commands and run nothing.
@@ -58,6 +59,7 @@ class ProfileOptions:
     trace: str
     osrt: bool
     no_annotate: bool
+    memory: bool
     shapes: bool
     no_readings: bool
     window: Window | None
@@ -130,6 +132,7 @@ def request_of(typed: ProfileOptions, after: tuple[str, ...]) -> "Request":
         backtrace=typed.backtrace if on_gpu else "none",
         sample_python=typed.sample_python if on_gpu else 0,
         gpu_metrics=typed.gpu_metrics and on_gpu,
+        memory=typed.memory and on_gpu,
         shapes=typed.shapes,
         readings=not typed.no_readings,
         processes=nproc,
@@ -148,6 +151,7 @@ def _note_ignored(typed: ProfileOptions) -> None:
         "--sample-python": typed.sample_python,
         "--gil": typed.gil,
         "--gpu-metrics": typed.gpu_metrics,
+        "--memory": typed.memory,
     }
     ignored = ", ".join(name for name, wanted in asked.items() if wanted)
     if ignored:

@@ -283,6 +283,7 @@ class Recording:
         backtrace: whose Python frames to record. This samples the CPU too, which nsys needs for it.
         python_hz: samples of the Python stack of every thread per second; 0 for none.
         gpu_metrics: sample the metrics of all GPUs.
+        memory: record what CUDA allocates.
         graph_trace: record the kernels of a CUDA graph, or the graph as one operation.
         extra: more options, passed unchanged; they come last, so they override ours.
     """
@@ -297,6 +298,7 @@ class Recording:
     backtrace: Backtrace = "none"
     python_hz: int = 0
     gpu_metrics: bool = False
+    memory: bool = False
     graph_trace: Literal["node", "graph"] = "node"
     extra: tuple[str, ...] = ()
 
@@ -326,6 +328,8 @@ def profile_argv(nsys: Nsys, recording: Recording, command: list[str]) -> list[s
     argv += _period(recording)
     if recording.shutdown or recording.duration_s is not None:
         argv.append("--kill=none")  # else it gets SIGTERM, sometimes twice, and nobody waits for it
+    if recording.memory and cuda:
+        argv.append("--cuda-memory-usage=true")
     if recording.gpu_metrics:
         argv += _metrics(nsys)
     return [*argv, *recording.extra, *command]

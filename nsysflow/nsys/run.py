@@ -3,15 +3,19 @@
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.load import load
+from nsysflow.analysis.load.allocator import History, row_of
+from nsysflow.analysis.load.export_tables import TABLES
+from nsysflow.analysis.load.sqlite import add_table
 from nsysflow.base.atomic import scratch_folder, staged_file
 from nsysflow.base.errors import CaptureError, Damaged, NsysflowError, OutputError
 from nsysflow.nsys.installations import find_nsys
@@ -33,7 +37,14 @@ _SQLITE: Final = b"SQLite format 3\0"
 _LAST_WORDS: Final = 40
 
 
-def export(nsys: Nsys, report: Path, out: Path, *, json: bool = False) -> None:
+def export(
+    nsys: Nsys,
+    report: Path,
+    out: Path,
+    *,
+    json: bool = False,
+    histories: Sequence[History] = (),
+) -> None:
     """Export an `.nsys-rep` to SQLite as `out`, whole or not at all; an older `out` is replaced.
 
     Args:
@@ -41,6 +52,7 @@ def export(nsys: Nsys, report: Path, out: Path, *, json: bool = False) -> None:
         report: the `.nsys-rep`.
         out: the SQLite file.
         json: export events' JSON too, which holds the Python frames of CUDA calls.
+        histories: what PyTorch's allocator did in its processes, to add to it.
 
     Raises:
         Damaged: nsys cannot export the report.
@@ -55,6 +67,10 @@ def export(nsys: Nsys, report: Path, out: Path, *, json: bool = False) -> None:
                 raise _disk_full(report, out)
             if done.returncode or not _is_sqlite(scratch):
                 raise _not_exported(report, done.returncode, output)
+            if histories:
+                add_table(scratch, TABLES["histories"], map(row_of, histories))
+    except sqlite3.Error as error:
+        raise _disk_full(report, out) from error
     except OSError as error:
         raise OutputError(
             f"{out} cannot be written ({error.strerror}), so {report} was not exported",

@@ -19,6 +19,7 @@ from shlex import quote
 from typing import Final
 
 import nsysflow
+from nsysflow.analysis.load.allocator import history_of
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import ChildFailed, Damaged, NsysflowError, OutputError
 from nsysflow.base.progress import progress
@@ -44,10 +45,11 @@ from nsysflow.runs.manifest import (
 from nsysflow.runtime.bound import FEWEST_PLAIN, PLAIN_STEPS
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import ChildStatus
+from nsysflow.runtime.protocol import MEMORY_FILES
 
 _TRACE: Final = re.compile(r"(?:report|rank(?P<rank>\d+))(?:-(?P<pid>\d+))?\.pt\.trace\.json\.gz")
 _CAPTURED: Final = re.compile(
-    rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|child-\d+\.json"
+    rf"(?:report|rank\d+)\.(?:nsys-rep|qdstrm|sqlite)|{_TRACE.pattern}|(?:child|memory)-\d+\.json"
     rf"|{HOOKED}|{ANNOTATED}|{NOT_ANNOTATED}"
 )
 _ANALYSED: Final = (
@@ -191,10 +193,16 @@ def _export(plan: Plan) -> NsysflowError | None:
 
 
 def _export_all(plan: Plan) -> None:
-    for made in plan.exports:
+    files = sorted(plan.request.folder.glob(MEMORY_FILES))
+    histories = [history for file in files if (history := history_of(file.read_bytes()))]
+    for rank, made in enumerate(plan.exports):
         if plan.nsys is not None and made.report.exists():
+            mine = [h for h in histories if h.rank == rank or len(plan.exports) == 1]
             with progress(f"exporting {made.report.name}"):
-                export(plan.nsys, made.report, made.sqlite, json=plan.request.needs_json)
+                json = plan.request.needs_json
+                export(plan.nsys, made.report, made.sqlite, json=json, histories=mine)
+    for file in files:
+        file.unlink()
 
 
 def _manifest(

@@ -113,6 +113,7 @@ def plan_nsys(request: Request, nsys: Nsys) -> Plan:
         backtrace=request.backtrace or "none",
         python_hz=request.sample_python or 0,
         gpu_metrics=request.gpu_metrics,
+        memory=request.memory,
         graph_trace=request.graph_trace,
         extra=request.nsys_args,
     )
@@ -231,6 +232,8 @@ def _environment(request: Request, folder: Path, collector: Collector) -> dict[s
         variables[protocol.OPENER] = "cuda" if request.on == "cuda" else "nvtx"
     if request.readings:
         variables[protocol.READINGS] = "1"
+    if request.memory:
+        variables[protocol.MEMORY] = "1"
     return variables | _annotating(request)
 
 

@@ -44,6 +44,7 @@ class Request:
         sample_python: samples of the Python stack per second, 0 for none; None for the default,
             which `sampling.with_sampling` fills in.
         gpu_metrics: sample the GPU's counters.
+        memory: record what PyTorch's allocator and CUDA allocate.
         shapes: record the shapes of operators and the memory that PyTorch allocates.
         readings: read in each process clocks, power and temperature of its GPUs, and how long the
             launching thread waits for a CPU.
@@ -73,6 +74,7 @@ class Request:
     backtrace: Backtrace | None = None
     sample_python: int | None = None
     gpu_metrics: bool = False
+    memory: bool = False
     shapes: bool = False
     readings: bool = True
     processes: int | None = None

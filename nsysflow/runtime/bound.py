@@ -20,6 +20,7 @@ from typing import Final
 
 from nsysflow.runtime.captures import synchronize
 from nsysflow.runtime.durations import Durations
+from nsysflow.runtime.memory import HISTORY
 from nsysflow.runtime.process import (
     THIS_PROCESS,
     is_loader_worker,
@@ -172,6 +173,7 @@ class Bound:
         if self._plain is None:
             if (self._folder / WRITTEN).exists():
                 THIS_PROCESS.recorded = True
+                HISTORY.save()
                 self._plain = PlainSteps(ENOUGH_NS)
                 self._later = THIS_PROCESS.later = Durations(first=self._steps)
                 self._begun_ns = time.perf_counter_ns()

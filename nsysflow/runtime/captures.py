@@ -22,10 +22,12 @@ from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.loaders import LOADERS
 from nsysflow.runtime.loaders import mark_of as mark_of_loader
+from nsysflow.runtime.memory import HISTORY
 from nsysflow.runtime.process import scratch_file
 from nsysflow.runtime.protocol import (
     DOMAIN,
     KEY,
+    MEMORY,
     OPENER,
     OPENING_RANGE,
     RUN_FOLDER,
@@ -120,6 +122,7 @@ class CudaProfilerCapture:
         SAMPLER.begin(mark_states)
         READER.begin(mark_reading)
         LOADERS.begin(mark_loaders)
+        HISTORY.begin(mark)
 
     def stop(self) -> None:
         SAMPLER.end(mark_states)
@@ -130,6 +133,7 @@ class CudaProfilerCapture:
             return
         try:
             synchronize()
+            HISTORY.save()  # after the last step: the program may be ended once nsys has stopped
         finally:  # a failed kernel raises in the wait; keep what was recorded before it
             torch.cuda.profiler.stop()
 
@@ -183,7 +187,7 @@ class KinetoCapture:
         self._profile = self._profiler.profile(
             activities=activities,
             record_shapes=SHAPES in os.environ,
-            profile_memory=SHAPES in os.environ,
+            profile_memory=SHAPES in os.environ or MEMORY in os.environ,
             with_stack=STACKS in os.environ,
         )
         self._profile.start()

@@ -33,6 +33,12 @@ READINGS: Final = "NSYSFLOW_READINGS"
 """Set when clocks, power and temperature of the GPUs are to be sampled, and how long the launching
 thread waits for a CPU."""
 
+MEMORY: Final = "NSYSFLOW_MEMORY"
+"""Set when what PyTorch's allocator does is to be recorded."""
+
+MEMORY_FILES: Final = "memory-*.json"
+"""The names of the files in which processes leave that; `*` is the process id."""
+
 LOADER_FILES: Final = "loader-*.bin"
 """The names of the files in which workers of DataLoaders leave their times; `*` is the process
 id."""

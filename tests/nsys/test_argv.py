@@ -67,6 +67,8 @@ UNTIL_STOPPED = {"--capture-range-end": "stop-shutdown", "--kill": "none"}
         # without it nsys looks only at strings that the program registered with NVTX
         ({"window": WINDOW}, {"--env-var": "NSYS_NVTX_PROFILER_REGISTER_ONLY=0"}),
         ({"graph_trace": "graph"}, {"--cuda-graph-trace": "graph"}),
+        ({"memory": True}, {"--cuda-memory-usage": "true"}),
+        ({"memory": True, "trace": ("nvtx",)}, {"--cuda-memory-usage": None}),
         ({"gpu_metrics": True}, {"--gpu-metrics-devices": "all", "--gpu-metrics-device": None}),
         ({"out": Path("100%p/rank%q{LOCAL_RANK}")}, {"--output": "100%%p/rank%q{LOCAL_RANK}"}),
     ],

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from html import unescape
-from math import floor
+from itertools import groupby
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,13 @@ def read_export(path: Path) -> PlainTrace:
             thread_cpu=tuple(_thread_cpu(export)),
             process_cpu=tuple(_process_cpu(export)),
             loader_times=tuple(_loader_times(export)),
-            memory=tuple(_memory(export)),
+            memory=(
+                *_memory(export),
+                *(row for row in _allocator(export) if isinstance(row, model.MemoryChange)),
+            ),
+            out_of_memory=tuple(
+                row for row in _allocator(export) if isinstance(row, model.Failure)
+            ),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
@@ -406,6 +413,72 @@ def _memory(export: _Export) -> Iterator[model.MemoryChange]:
         lowest = min(0, *(change.reserved_bytes or 0 for change in changes), 0)
         for change in changes:
             yield replace(change, reserved_bytes=(change.reserved_bytes or 0) - lowest)
+
+
+def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
+    """§26.14: what the histories of processes say, on the clock of the report."""
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+    marks = [(at - about["unix_ns"], p) for p, at, about in _marks(export) if "unix_ns" in about]
+    for row in export.rows("NSYSFLOW_MEMORY"):
+        history, pid = json.loads(row["history"]), row["pid"]
+        ahead = [mark for mark in marks if mark[1] >> 24 & 0xFFFFFF == pid]
+        if not ahead:
+            continue
+        apart, process = min(ahead)
+        known = [model.Frame(*frame) for frame in history["frames"]]
+        stacks = [[known[number] for number in stack] for stack in history["stacks"]]
+        count = 0
+        for number, device in enumerate(history["devices"]):
+            gpu, last = gpus.get((pid, number), number), -1
+            older = [*_older(device)]
+            changed = sum(
+                _RESERVES.get(action, 0) * size for action, _, size, _, _ in device["history"]
+            )
+            allocated, reserved = 0, device["reserved"] - changed
+            for at, (action, address, size, time_us, stack) in enumerate(older + device["history"]):
+                if at >= len(older):
+                    last = max(1000 * time_us + apart, last + 1)
+                time_ns = last if at >= len(older) else -(1 << 62) + at
+                frames = None if stack is None else _of_python(stacks[stack])
+                if action == "oom":
+                    yield model.Failure(time_ns, gpu, process, None, size, address, frames)
+                    continue
+                change = _ALLOCATES.get(action, 0) * ceil(size / 512) * 512
+                allocated += change
+                reserved += _RESERVES.get(action, 0) * size
+                yield model.MemoryChange(
+                    *(time_ns, count, gpu, process, "allocator", change, allocated, reserved),
+                    address=address if change else None,
+                    frames=frames,
+                )
+                count += 1
+
+
+_ALLOCATES = {"alloc": 1, "free_requested": -1}
+_RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
+
+
+def _older(device: dict[str, Any]) -> Iterator[list[Any]]:
+    """§26.12: what there was before a history, as entries that allocate it."""
+    allocated: set[int] = set()
+    for action, address, size, *_ in device["history"]:
+        if action == "free_requested" and address not in allocated:
+            yield ["alloc", address, size, None, None]
+        if action == "alloc":
+            allocated.add(address)
+        elif action == "free_requested":
+            allocated.discard(address)
+    for address, size, stack in device["blocks"]:
+        if address not in allocated:
+            yield ["alloc", address, size, None, stack]
+
+
+def _of_python(frames: list[model.Frame]) -> tuple[model.Frame, ...] | None:
+    """§26.12: the frames that count, equal neighbours once; None without any."""
+    counted = [frame for frame in frames if re.search(r"\.py$|^<", frame.file or "")]
+    return tuple(frame for frame, _ in groupby(counted)) or None
 
 
 def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:

@@ -92,6 +92,7 @@ def test_a_run_is_described_in_the_programs_environment(monkeypatch: pytest.Monk
         ({"sample_python": 1000}, {protocol.STACKS: "1"}),
         ({"sample_python": 0}, {}),
         ({"shapes": True}, {protocol.SHAPES: "1"}),
+        ({"memory": True}, {protocol.MEMORY: "1"}),
     ):
         assert plan_kineto(replace(ASKED, **asked)).environment == of_kineto | default | more
     monkeypatch.setenv("PYTHONPATH", "")  # an empty part would be the working folder

@@ -3,10 +3,14 @@ anything starts, as they cannot work."""
 
 import csv
 import json
+import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 from unittest.mock import Mock
 
 import pytest
@@ -17,9 +21,10 @@ from nsysflow.cli.main import main
 from nsysflow.nsys.installations import Places
 from nsysflow.record.capture import make_run_folder, make_unused_folder
 from nsysflow.runtime.inject.nsysflow_hook import HOOKED
+from nsysflow.runtime.protocol import RUN_FOLDER
 from tests.disks import full_disk, names
 from tests.nsys.fakes import places
-from tests.record.fake import NO_GPU, command, manifest_of, profiled
+from tests.record.fake import NO_GPU, command, fake_torchrun, manifest_of, profiled
 from tests.reports import DATA
 from tests.unprivileged import unprivileged
 
@@ -35,6 +40,32 @@ def test_a_run_leaves_its_report_export_manifest_and_tables_and_prints_the_page(
     assert {"manifest.json", "output.log", "report.nsys-rep", "report.sqlite"} < names
     assert {"summary.md", "report.json", "gaps.csv", "phases.csv"} < names
     assert not [name for name in names if name.startswith((".", "child"))]
+
+
+LEAVES_HISTORY: Final = f"""
+import json, os, pathlib
+rank = os.environ.get("LOCAL_RANK")
+left = {{"pid": 7, "rank": rank and int(rank), "frames": [], "stacks": [], "devices": []}}
+folder = pathlib.Path(os.environ["{RUN_FOLDER}"])
+(folder / f"memory-1{{rank or 0}}.json").write_text(json.dumps(left))
+(folder / "memory-9.json").write_text("half")
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "reports"), [((), ["report"]), (("--nproc", "2"), ["rank0", "rank1"])]
+)
+def test_what_processes_leave_of_memory_is_in_the_report_of_their_rank(
+    ranks: tuple[str, ...], reports: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_torchrun(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    words = ("-o", "out", "--no-analyze", "--no-annotate", "--memory", *ranks, "--")
+    profiled(*words, "env", sys.executable, "-S", "-c", LEAVES_HISTORY)
+    for name in reports:
+        with closing(sqlite3.connect(f"out/{name}.sqlite")) as db:
+            assert [pid for pid, _ in db.execute("SELECT * FROM NSYSFLOW_MEMORY")] == [7]
+    assert not [*Path("out").glob("memory-*")]
 
 
 def test_the_manifest_leaves_out_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

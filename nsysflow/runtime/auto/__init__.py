@@ -27,7 +27,9 @@ from nsysflow.runtime.captures import mark_loaders, mark_reading, mark_states
 from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.loaders import LOADERS
+from nsysflow.runtime.memory import HISTORY
 from nsysflow.runtime.protocol import CAPTURE, PLAIN
+from nsysflow.runtime.regions import mark
 
 __all__ = ["annotate"]
 
@@ -67,6 +69,7 @@ def _record_beside() -> None:
         READER.begin(mark_reading)
         atexit.register(READER.end, mark_reading)
         LOADERS.begin(mark_loaders)
+        HISTORY.begin(mark)
 
 
 def _count_steps(torch: ModuleType) -> None:

@@ -97,7 +97,7 @@ def test_a_history_is_read_with_what_was_there_before(tmp_path: Path) -> None:
 
 
 @st.composite
-def _lives(draw: Callable[..., Any]) -> tuple[list[Entry], dict[int, int], list[int]]:
+def lives(draw: Callable[..., Any]) -> tuple[list[Entry], dict[int, int], list[int]]:
     """A history that begins somewhere in the life of an allocator, what is allocated at its end,
     and how much was after each change that is in it."""
     live: dict[int, int] = {}
@@ -115,7 +115,7 @@ def _lives(draw: Callable[..., Any]) -> tuple[list[Entry], dict[int, int], list[
     return entries[cut:], live, after[cut:]
 
 
-@given(_lives())
+@given(lives())
 def test_levels_are_those_of_the_allocator_wherever_the_history_begins(
     tmp_path_factory: pytest.TempPathFactory, life: tuple[list[Entry], dict[int, int], list[int]]
 ) -> None:
