@@ -41,7 +41,7 @@ _PLACE: Final = ("phase", "source", "via", "operator")
 
 def kept_memory_table(view: View) -> pl.DataFrame:
     """The KEPT_MEMORY table, the GPUs and processes in order, most memory first."""
-    uses = [*memory_uses(view)]
+    uses = [*memory_uses(view.timeline)]
     if not uses:
         return KEPT_MEMORY.to_frame()
     instances = open_instances(view.timeline)

@@ -139,11 +139,11 @@ def host_steps(view: View, process: int, device_no: int | None) -> pl.DataFrame:
     )
 
 
-def memory_uses(view: View) -> Iterator[MemoryUse]:
+def memory_uses(timeline: Timeline) -> Iterator[MemoryUse]:
     """What processes have on the GPUs on which something ran, by device and process; on all GPUs
     where nothing ran on any, as in a memory snapshot."""
-    changes = view.trace.memory.with_row_index("change")
-    devices = dict(view.events.devices.rows())
+    changes = timeline.trace.memory.with_row_index("change")
+    devices = dict(timeline.events.devices.rows())
     numbers = {device: number for number, device in devices.items()}
     pairs = changes.select("device", "process").unique().drop_nulls().sort("device", "process")
     for device, process in pairs.rows():
@@ -217,7 +217,7 @@ def memory_table(view: View) -> pl.DataFrame:
     if view.trace.memory.is_empty():
         return MEMORY.to_frame()
     instances = open_instances(view.timeline)
-    tables = [_of_process(view, use, instances) for use in memory_uses(view)]
+    tables = [_of_process(view, use, instances) for use in memory_uses(view.timeline)]
     if not tables:
         return MEMORY.to_frame()
     rows = pl.concat(tables)

@@ -48,7 +48,7 @@ def out_of_memory_table(view: View) -> pl.DataFrame:
             (pl.col("bytes") if use.allocated else pl.lit(None, pl.Int64)).alias("allocated_bytes"),
             "reserved_bytes",
         )
-        for use in memory_uses(view)
+        for use in memory_uses(view.timeline)
     ]
     levels = pl.concat([_LEVELS.to_frame(), *there]).sort("since_ns", maintain_order=True)
     instances, started = open_instances(view.timeline), failed.rename({"time_ns": "start_ns"})

@@ -45,7 +45,8 @@ _PLACE: Final = ("phase", "source", "via", "operator")
 
 def peak_memory_table(view: View) -> pl.DataFrame:
     """The PEAK_MEMORY table, the GPUs and processes in order, most memory first."""
-    uses = [use for use in memory_uses(view) if use.said_by == "allocator" and use.allocated]
+    every = memory_uses(view.timeline)
+    uses = [use for use in every if use.said_by == "allocator" and use.allocated]
     if not uses:
         return PEAK_MEMORY.to_frame()
     instances = open_instances(view.timeline)

@@ -188,6 +188,7 @@ class Lanes:
         steps: Steps,
         threads: Mapping[str, pl.Series],
         idle: pl.Series,
+        memory: pl.DataFrame,
     ) -> "Lanes":
         """The lanes of a report.
 
@@ -196,6 +197,7 @@ class Lanes:
             steps: `process`, `device` of its steps.
             threads: by kind of lane, the `thread_no` of each row to draw.
             idle: the `device_no` of each gap.
+            memory: `device`, `number` and `title` of each value of memory.
         """
         frames = [
             _steps(steps),
@@ -205,6 +207,7 @@ class Lanes:
             _streams(events.ops, events.stream_no),
             _counters(events.trace.gpu_samples),
             _clocks(events.trace.gpu_states),
+            _memory(memory),
         ]
         frame = pl.concat(frames, how="diagonal").sort(_ORDER, maintain_order=True)
         return cls(frame=frame.with_row_index("lane"), stream_no=events.stream_no)
@@ -414,6 +417,28 @@ def _clocks(states: pl.DataFrame) -> pl.DataFrame:
             pl.format("{}: SM clock, of {} MHz", _gpu(), "mhz").alias("title"),
             "device",
             pl.lit(CLOCK_NUMBER, pl.UInt32).alias(_NUMBER),
+        ),
+    )
+
+
+MEMORY_NUMBER: Final = CLOCK_NUMBER + 1
+"""The number of the memory of a GPU's first process among the counters; the others follow."""
+
+
+def _memory(values: pl.DataFrame) -> pl.DataFrame:
+    """The lanes of memory."""
+    return _lanes(
+        "counter",
+        values.select("device", "number", "title")
+        .unique()
+        .select(
+            pl.lit(value=True).alias("of_gpu"),
+            pl.col("device").alias("owner"),
+            pl.lit(2).alias("place"),
+            pl.col("number").cast(pl.Int32).alias("within"),
+            pl.format("{}: {}", _gpu(), "title").alias("title"),
+            "device",
+            pl.col("number").alias(_NUMBER),
         ),
     )
 

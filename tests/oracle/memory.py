@@ -89,12 +89,12 @@ def memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
         judged: the steps that are judged; None for the whole report.
     """
     rows: list[Row] = []
-    for device, process, use in _uses(report):
+    for device, process, use in uses(report):
         rows += _of_process(report, use, device, process, judged)
     return rows
 
 
-def _uses(report: Report) -> list[tuple[int, int, Use]]:
+def uses(report: Report) -> list[tuple[int, int, Use]]:
     """§26.5: of processes on devices on which something ran, or on any where nothing ran at all."""
     changes: dict[tuple[int, int], list[MemoryChange]] = defaultdict(list)
     for change in report.trace.memory:
@@ -272,7 +272,7 @@ def _operator(frames: tuple[Frame, ...]) -> str | None:
 def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
     """§26.10: what was allocated in a step and not freed before the end of the next one."""
     found: dict[tuple[Any, ...], list[tuple[int, int]]] = defaultdict(list)
-    for device, process, use in _uses(report):
+    for device, process, use in uses(report):
         steps = host_steps(report, device, process)
         taken = {s.index: span for s, span in steps.items() if judged is None or s in judged}
         followed = [index for index in taken if index + 1 in taken]
@@ -304,7 +304,7 @@ def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
 def peak_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
     """§26.11: what the peak of all that is selected consists of."""
     rows = []
-    for device, process, use in _uses(report):
+    for device, process, use in uses(report):
         if use.said_by != "allocator" or not use.allocated:
             continue
         steps = [
@@ -351,11 +351,11 @@ def _of_place(report: Report, process: int, device: int, place: Iterable[Any]) -
 
 def out_of_memory(report: Report) -> list[Row]:
     """§26.13: allocations that failed, whatever is selected."""
-    uses = {(device, process): use for device, process, use in _uses(report)}
+    known = {(device, process): use for device, process, use in uses(report)}
     rows = []
     for failure in sorted(report.trace.out_of_memory, key=lambda failure: failure.time_ns):
         t, process = failure.time_ns, failure.process
-        use = None if process is None else uses.get((failure.device, process))
+        use = None if process is None else known.get((failure.device, process))
         there = None if use is None else [one for one in use.levels if one.time_ns <= t][-1]
         change = MemoryChange(t, 0, failure.device, process, "allocator", 0, thread=failure.thread)
         change = replace(change, frames=failure.frames)

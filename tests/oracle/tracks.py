@@ -9,6 +9,7 @@ from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import METRICS
 from tests.oracle.host_stacks import Frames, HostStacks
 from tests.oracle.idle_places import main_place
+from tests.oracle.memory import uses
 from tests.oracle.model import LoaderTime, Op
 from tests.oracle.once import once
 from tests.oracle.phases import end_of_trace
@@ -315,8 +316,10 @@ def _standing(stacks: HostStacks, thread: int, at_ns: int) -> Slice:
 
 
 def counters(report: Report) -> list[Row]:
-    """One row per sampled value. Each metric of a GPU has a lane, and so has its clock (§22.11)."""
+    """One row per sampled value. Each metric of a GPU has a lane, and so have its clock (§22.11)
+    and its memory (§22.13)."""
     return [
+        *({key: row[key] for key in row if key != "first"} for row in _memory(report)),
         *(
             {
                 "lane": {**NOTHING, "kind": "counter", "device": state.device},
@@ -337,6 +340,24 @@ def counters(report: Report) -> list[Row]:
             if getattr(sample, metric) is not None
         ),
     ]
+
+
+def _memory(report: Report) -> Iterator[Row]:
+    """§22.13: where what a process has on a GPU changes by a percent of the most; `first`: its
+    first row."""
+    for device, _, use in uses(report):
+        levels = [
+            (one.time_ns, one.level)
+            for one in use.levels
+            if -(1 << 61) <= one.time_ns < end_of_trace(report.trace) and one.level is not None
+        ]
+        most = max((level for _, level in levels), default=0)
+        before = None
+        for time_ns, level in dict(levels).items() if most > 0 else ():
+            if 100 * level // most != before:
+                first, before = before is None, 100 * level // most
+                lane = {**NOTHING, "kind": "counter", "device": device}
+                yield {"lane": lane, "time_ns": time_ns, "value_pct": before, "first": first}
 
 
 def _highest(report: Report, device: int) -> int:
@@ -361,6 +382,7 @@ def lanes(report: Report) -> list[Lane]:
     processes |= {process for (process, _, _), _ in workers_of(report)}
     devices = {*report.devices, *(sample.device for sample in report.trace.gpu_samples)}
     devices |= {state.device for state in report.trace.gpu_states}
+    devices |= {row["lane"]["device"] for row in _memory(report)}
     of_threads = {
         kind: {tuple(row["lane"].values()): row["lane"] for row in made(report)}.values()
         for kind, made in OF_THREAD.items()
@@ -403,6 +425,9 @@ def _gpu_lanes(report: Report, device: int) -> list[Lane]:
             found.append({**NOTHING, "kind": "counter", "device": device})
     if _highest(report, device):
         found.append({**NOTHING, "kind": "counter", "device": device})
+    found += [
+        row["lane"] for row in _memory(report) if row["first"] and row["lane"]["device"] == device
+    ]
     return found
 
 

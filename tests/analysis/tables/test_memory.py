@@ -14,6 +14,7 @@ import nsysflow
 from nsysflow.analysis.tables.index import TableHolder
 from nsysflow.analysis.tables.memory import largest_within
 from tests.analyses import EXAMPLES, SCHEMAS, rows_of
+from tests.analysis.test_oracle_agrees import assert_pictured_alike
 from tests.oracle.memory import kept_memory, memory, out_of_memory, peak_memory
 from tests.oracle.model import Failure, Frame, MemoryChange, PlainTrace, Running, to_trace
 from tests.oracle.report import Report, Row
@@ -129,6 +130,7 @@ def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -
         _agree(expected.__name__, analysis, expected(report))
         _agree(expected.__name__, analysis.judged, expected(report, steady or None))
     _agree("out_of_memory", analysis, out_of_memory(report))
+    assert_pictured_alike(analysis, report)
 
 
 def change(
