@@ -404,6 +404,12 @@ OUT_OF_MEMORY: Final = Frame(
     },
 )
 
+GPU_MEMORY: Final = Frame(
+    """One row per process and GPU of which it is known how much memory the process can have there:
+    what it has reserved, and what nobody has.""",
+    {"process": pl.Int64(), "device": pl.Int32(), "usable_bytes": pl.Int64()},
+)
+
 MESSAGES: Final = Frame(
     """One row per NCCL range that states the size of its message: the range of that thread and
     start. `bytes` is the size on this rank. `communicator` is the same number on all ranks of the

@@ -125,6 +125,7 @@ class Trace:
         loader_times: `schema.LOADER_TIMES`.
         memory: `schema.MEMORY`.
         out_of_memory: `schema.OUT_OF_MEMORY`.
+        gpu_memory: `schema.GPU_MEMORY`.
         messages: `schema.MESSAGES`, of NCCL's `ranges`.
         captures: `schema.CAPTURES`.
         flops: `schema.FLOPS`.
@@ -162,6 +163,7 @@ class Trace:
     loader_times: pl.DataFrame = field(default_factory=lambda: _empty(schema.LOADER_TIMES))
     memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.MEMORY))
     out_of_memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.OUT_OF_MEMORY))
+    gpu_memory: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_MEMORY))
     messages: pl.DataFrame = field(default_factory=lambda: _empty(schema.MESSAGES))
     captures: pl.DataFrame = field(default_factory=lambda: _empty(schema.CAPTURES))
     flops: pl.DataFrame = field(default_factory=lambda: _empty(schema.FLOPS))

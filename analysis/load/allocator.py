@@ -43,11 +43,14 @@ class _OfDevice(msgspec.Struct):
         history: what happened, in order.
         blocks: what is in use at the end.
         reserved: how much is reserved then, in bytes.
+        usable: how much of the GPU's memory the process could have, in bytes; None where it has
+            none.
     """
 
     history: list[_Entry]
     blocks: list[_Block]
     reserved: _Number
+    usable: _Number | None = None
 
 
 class History(msgspec.Struct, kw_only=True):
@@ -100,12 +103,14 @@ class AllocatorMemory:
     Attributes:
         memory: `schema.MEMORY`; `device` is the number in its process.
         out_of_memory: `schema.OUT_OF_MEMORY`, likewise.
+        gpu_memory: `schema.GPU_MEMORY`, likewise.
         frames: `schema.FRAMES` of their stacks.
         notes: what is missing.
     """
 
     memory: pl.DataFrame
     out_of_memory: pl.DataFrame
+    gpu_memory: pl.DataFrame
     frames: pl.DataFrame
     notes: tuple[Note, ...]
 
@@ -124,6 +129,7 @@ def allocator_rows(
     keys = pl.DataFrame({"process": [*began_ns]}, {"process": pl.Int64()})
     process_of = dict(keys.select(os_pid(pl.col("process")).alias("pid"), "process").iter_rows())
     read: list[AllocatorRows] = []
+    usable: list[tuple[int, int, int]] = []
     notes: list[Note] = []
     for pid, text in histories.rows():
         history, process = history_of(text or ""), process_of.get(pid)
@@ -141,12 +147,18 @@ def allocator_rows(
         if history.full:
             notes.append(Note(NoteKind.SNAPSHOT, _FULL.format(pid=pid)))
         read.append(rows)
+        usable += (
+            (process, number, device.usable)
+            for number, device in enumerate(history.devices)
+            if device.usable is not None
+        )
         following += rows.stacks.count
     return AllocatorMemory(
         memory=pl.concat([schema.MEMORY.to_frame(), *(rows.memory for rows in read)]),
         out_of_memory=pl.concat(
             [schema.OUT_OF_MEMORY.to_frame(), *(rows.out_of_memory for rows in read)]
         ),
+        gpu_memory=pl.DataFrame(usable, schema.GPU_MEMORY, orient="row"),
         frames=pl.concat([schema.FRAMES.to_frame(), *(rows.stacks.table() for rows in read)]),
         notes=tuple(notes),
     )

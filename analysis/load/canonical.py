@@ -110,6 +110,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
             [_memory(raw, process), _with_physical_gpu(allocator.memory, raw.cuda_devices)]
         ),
         out_of_memory=_with_physical_gpu(allocator.out_of_memory, raw.cuda_devices),
+        gpu_memory=_with_physical_gpu(allocator.gpu_memory, raw.cuda_devices),
         captures=capture_rows(captures),
         flops=flops_rows(captures),
         messages=messages(raw),

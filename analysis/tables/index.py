@@ -182,6 +182,9 @@ class TablesOfSamples(TableHolder):
     out_of_memory = TableProperty(
         "tables.out_of_memory", "allocations of GPU memory that failed, and what there was then"
     )
+    larger_batch = TableProperty(
+        "tables.larger_batch", "how many times the batch a GPU's memory would hold"
+    )
     peak_memory = TableProperty(
         "tables.peak_memory", "what GPU memory is taken by at its peak, by the place of allocation"
     )

@@ -169,6 +169,7 @@ class Bound:
         lasted_ns = now_ns - self._first_ns
         if not self._told and self._steps > ENOUGH_STEPS and lasted_ns >= ENOUGH_NS:
             self._told = True
+            HISTORY.freeze()
             _left(self._folder, ENOUGH)
         if self._plain is None:
             if (self._folder / WRITTEN).exists():

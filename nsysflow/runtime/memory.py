@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any, Final, Optional
 
@@ -36,6 +37,11 @@ KEPT: Final = frozenset(
 """What of a history is of use; the rest says again when memory could be used again."""
 
 
+_SKIPPED: Final = ("free_completed", "snapshot")
+_ALL: Final = ("alloc", "free_requested", "segment_alloc", "segment_free", "oom", *_SKIPPED)
+"""What a torch that can leave out kinds of entries leaves out: while it records, and afterwards."""
+
+
 class AllocatorHistory:
     """The history of this process."""
 
@@ -43,6 +49,8 @@ class AllocatorHistory:
         self._pid = 0
         self._keeps = False
         self._ours = False
+        self._frozen: dict[str, Any] = {}
+        self._until_us: int | None = None
 
     def begin(self, mark: Callable[[str], None]) -> None:
         """Keep the history from now on, if `nsysflow profile` wants it, or once CUDA starts.
@@ -66,12 +74,34 @@ class AllocatorHistory:
         try:
             self._ours = not memory._C._cuda_isHistoryEnabled()
             if self._ours:
+                skipped = {"skip_actions": [*_SKIPPED]} if _can_skip(memory) else {}
                 memory._record_memory_history(
-                    "all", context="alloc", stacks="python", max_entries=MOST_ENTRIES
+                    "all", context="alloc", stacks="python", max_entries=MOST_ENTRIES, **skipped
                 )
             self._keeps = True
         except (AttributeError, RuntimeError, TypeError) as error:
             sys.stderr.write(f"nsysflow: this torch keeps no history of its memory: {error}\n")
+
+    def freeze(self) -> None:
+        """Enough is recorded: what comes later is not kept, it would push out what came before.
+
+        A torch that cannot leave out entries gives the whole history here, which takes longer.
+        """
+        if not self._keeps or self._pid != os.getpid() or self._frozen:
+            return
+        memory = sys.modules["torch"].cuda.memory
+        try:
+            if self._ours and _can_skip(memory):
+                memory._record_memory_history(
+                    "all", context=None, max_entries=MOST_ENTRIES, skip_actions=[*_ALL]
+                )
+                self._until_us = time.time_ns() // 1000
+                self._frozen = {"segments": memory.memory_snapshot(include_traces=False)}
+            else:
+                self._frozen = memory._snapshot()
+        except RuntimeError as error:  # CUDA after a failed kernel
+            self._keeps = False
+            sys.stderr.write(f"nsysflow: the history of memory is lost: {error}\n")
 
     def save(self) -> None:
         """Leave the history in the run's folder, and keep it no longer; only the first time."""
@@ -80,7 +110,12 @@ class AllocatorHistory:
         self._keeps = False
         memory, folder = sys.modules["torch"].cuda.memory, Path(os.environ.get(RUN_FOLDER, "."))
         try:
-            text = json.dumps(compact(memory._snapshot()), separators=(",", ":"))
+            whole = {} if "device_traces" in self._frozen else memory._snapshot()
+            history = compact({**whole, **self._frozen}, self._until_us)
+            for number, device in enumerate(history["devices"]):
+                # of no other GPU: to ask would make a context there, which takes memory
+                device["usable"] = _usable_bytes(memory, number) if device["reserved"] else None
+            text = json.dumps(history, separators=(",", ":"))
             with scratch_file(folder, ".json") as scratch:
                 scratch.write_text(text, encoding="utf-8")
                 scratch.replace(folder / MEMORY_FILES.replace("*", str(self._pid)))
@@ -90,19 +125,39 @@ class AllocatorHistory:
             sys.stderr.write(f"nsysflow: the history of memory is lost: {error}\n")
 
 
+def _can_skip(memory: Any) -> bool:
+    """Whether this torch can leave out kinds of entries."""
+    return "skip_actions" in signature(memory._record_memory_history).parameters
+
+
+def _usable_bytes(memory: Any, device: int) -> int:
+    """How much of a GPU's memory this process can have: what it has reserved, and what is free."""
+    free: int = memory.mem_get_info(device)[0]
+    reserved: int = memory.memory_reserved(device)
+    return free + reserved
+
+
 Stack = Optional[int]
 """The number of a stack."""
 
 
-def compact(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    """A snapshot of `torch.cuda.memory` with each stack once: `pid`, `rank`, `frames` (file, line
+def compact(snapshot: Mapping[str, Any], until_us: int | None = None) -> dict[str, Any]:
+    """A snapshot of `torch.cuda.memory` with each stack once, and what happened up to `until_us`:
+    `pid`, `rank`, `frames` (file, line
     and function), `stacks` (numbers of frames), and of each GPU in `devices` its `history` (action,
     address, size, time in us, stack), its `blocks` that are in use (address, size, stack), and how
     much is `reserved`, in bytes."""
     stacks = _Stacks()
     histories = snapshot["device_traces"]
     devices: list[dict[str, Any]] = [
-        {"history": [_entry(e, stacks) for e in history if e["action"] in KEPT], "blocks": []}
+        {
+            "history": [
+                _entry(entry, stacks)
+                for entry in history
+                if entry["action"] in KEPT and (until_us is None or entry["time_us"] <= until_us)
+            ],
+            "blocks": [],
+        }
         for history in histories
     ]
     for device in devices:

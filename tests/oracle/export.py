@@ -162,6 +162,7 @@ def read_export(path: Path) -> PlainTrace:
             out_of_memory=tuple(
                 row for row in _allocator(export) if isinstance(row, model.Failure)
             ),
+            gpu_memory=tuple(_gpu_memory(export)),
             captures=tuple(_captures(export)),
             flops=tuple(_flops(export)),
             messages=tuple(_messages(export)),
@@ -454,6 +455,19 @@ def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
                     frames=frames,
                 )
                 count += 1
+
+
+def _gpu_memory(export: _Export) -> Iterator[model.GpuMemory]:
+    """§26.15: how much memory each process can have."""
+    gpus = {
+        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
+    }
+    processes = {process >> 24 & 0xFFFFFF: process for process, _, _ in _marks(export)}
+    for row in export.rows("NSYSFLOW_MEMORY"):
+        for number, device in enumerate(json.loads(row["history"])["devices"]):
+            if device.get("usable") is not None and row["pid"] in processes:
+                gpu = gpus.get((row["pid"], number), number)
+                yield model.GpuMemory(processes[row["pid"]], gpu, device["usable"])
 
 
 _ALLOCATES = {"alloc": 1, "free_requested": -1}

@@ -349,6 +349,81 @@ def _of_place(report: Report, process: int, device: int, place: Iterable[Any]) -
     return {**of, **dict(zip(("phase", "source", "via", "operator"), place, strict=True))}
 
 
+def larger_batch(report: Report, judged: list[Step] | None = None) -> list[Row]:
+    """§26.15: how many times the batch would fit."""
+    usable = {(row.process, row.device): row.usable_bytes for row in report.trace.gpu_memory}
+    rows = []
+    for device, process, use in uses(report):
+        steps = host_steps(report, device, process)
+        spans = [span for step, span in steps.items() if judged is None or step in judged]
+        if use.said_by == "allocator" and use.allocated and (process, device) in usable and spans:
+            found = _larger_batch(use, spans, usable[process, device])
+            of = {"report": report.trace.report, "process": os_pid(process), "device": device}
+            rows += [{**of, **row} for row in found]
+    return rows
+
+
+def _larger_batch(use: Use, spans: list[Span], usable: int) -> list[Row]:
+    levels = use.levels[1:]
+    changes = [level.change for level in levels if level.change is not None]
+    held = {c.address: c for c in changes if c.time_ns < spans[0][0] and c.address is not None}
+    sizes = {change.bytes for change in held.values() if change.bytes > 0}
+    step_of = [-1 if (step := _within(c.time_ns, spans)) is None else step for c in changes]
+    made = [
+        at
+        for at, change in enumerate(changes)
+        if step_of[at] >= 0 and change.bytes > 0 and change.address is not None
+    ]
+    freed = {
+        at: next(
+            (
+                later
+                for later in range(at + 1, len(changes))
+                if changes[later].address == changes[at].address
+            ),
+            len(changes),
+        )
+        for at in made
+    }
+
+    def live(of: list[int], now: int) -> int:
+        return sum(changes[at].bytes for at in of if at <= now < freed[at])
+
+    others = [at for at in made if changes[at].bytes not in sizes]
+    most = {
+        step: max(
+            (at for at in range(len(changes)) if step_of[at] == step),
+            key=lambda at: (live(others, at), -at),
+        )
+        for step in {*step_of} - {-1}
+    }
+    growing = [at for at in made if at in others or at < most[step_of[at]]]
+    of_steps = [level for at, level in enumerate(levels) if step_of[at] >= 0]
+    peak = max((level.level for level in of_steps if level.level is not None), default=0)
+    known = [level.reserved for level in of_steps if level.reserved is not None]
+    reserved = max(known, default=None)
+    room = usable * min(1.0, peak / reserved) if reserved else float(usable)
+    found = []
+    for at, level in enumerate(levels):
+        grows = live(growing, at)
+        if step_of[at] >= 0 and grows > 0 and level.level is not None:
+            fixed = level.level - grows
+            found.append(((room - fixed) / grows, at, grows, fixed))
+    if not found:
+        return []
+    times, _, grows, fixed = min(found)
+    return [
+        {
+            "usable_bytes": usable,
+            "peak_bytes": peak,
+            "peak_reserved_bytes": reserved,
+            "growing_bytes": grows,
+            "fixed_bytes": fixed,
+            "times": times,
+        }
+    ]
+
+
 def out_of_memory(report: Report) -> list[Row]:
     """§26.13: allocations that failed, whatever is selected."""
     known = {(device, process): use for device, process, use in uses(report)}

@@ -264,6 +264,15 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class GpuMemory:
+    """§26.15: how much memory of a GPU a process can have."""
+
+    process: int
+    device: int
+    usable_bytes: int
+
+
+@dataclass(frozen=True)
 class Gil:
     """§28.1: a stretch in which a thread holds the GIL or waits for it."""
 
@@ -374,6 +383,7 @@ class PlainTrace:
     loader_times: tuple[LoaderTime, ...] = ()
     memory: tuple[MemoryChange, ...] = ()
     out_of_memory: tuple[Failure, ...] = ()
+    gpu_memory: tuple[GpuMemory, ...] = ()
     captures: tuple[Capture, ...] = ()
     messages: tuple[Message, ...] = ()
     flops: tuple[Flops, ...] = ()
@@ -409,6 +419,7 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "thread_cpu": (ThreadCpu, schema.THREAD_CPU),
     "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
     "loader_times": (LoaderTime, schema.LOADER_TIMES),
+    "gpu_memory": (GpuMemory, schema.GPU_MEMORY),
     "captures": (Capture, schema.CAPTURES),
     "messages": (Message, schema.MESSAGES),
     "flops": (Flops, schema.FLOPS),

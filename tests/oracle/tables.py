@@ -14,7 +14,7 @@ from tests.oracle.host_stacks import host_stacks, idle_stacks
 from tests.oracle.kernels import kernels
 from tests.oracle.launches import launches, starved
 from tests.oracle.loaders import loader_workers
-from tests.oracle.memory import kept_memory, memory, out_of_memory, peak_memory
+from tests.oracle.memory import kept_memory, larger_batch, memory, out_of_memory, peak_memory
 from tests.oracle.mfu import mfu
 from tests.oracle.operators import operators
 from tests.oracle.phase_table import phases
@@ -30,7 +30,7 @@ MADE: tuple[Callable[[Report], list[Row]], ...] = (
     *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks, gil),
     *(syncs, launches, starved, kernels, operators, copies, comm, steps, run, serving),
     *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, cpu, loader_workers),
-    *(memory, kept_memory, peak_memory, out_of_memory, mfu),
+    *(memory, kept_memory, peak_memory, larger_batch, out_of_memory, mfu),
 )
 TABLES = {made.__name__: made for made in MADE}
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""

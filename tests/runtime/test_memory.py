@@ -1,5 +1,6 @@
 """The history of PyTorch's allocator, as a process keeps it and leaves it."""
 
+import copy
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nsysflow.runtime.memory import MOST_ENTRIES, AllocatorHistory
+from nsysflow.runtime.memory import AllocatorHistory
 from nsysflow.runtime.protocol import MEMORY, RUN_FOLDER
 
 FRAMES = [{"filename": "model.py", "line": 88, "name": "attend"}]
@@ -39,18 +40,27 @@ SNAPSHOT: dict[str, Any] = {
 }
 
 
-def torch_with(asked: list[object], *, has: bool = False, fails: bool = False) -> SimpleNamespace:
-    """A torch whose CUDA has started; `has`: the program keeps a history itself."""
+def torch_with(
+    asked: list[object], *, has: bool = False, fails: bool = False, skips: bool = False
+) -> SimpleNamespace:
+    """A torch whose CUDA has started; `has`: the program keeps a history itself; `skips`: it can
+    leave out kinds of entries."""
 
     def record(*how: object, **more: object) -> None:
-        asked.append((*how, *more.items()))
+        asked.append((*how, *more))
         if fails:
             raise RuntimeError("no history")
 
+    def record_some(*how: object, skip_actions: object = None, **more: object) -> None:
+        record(*how, *([] if skip_actions is None else ["skip_actions"]), **more)
+
     memory = SimpleNamespace(
         _C=SimpleNamespace(_cuda_isHistoryEnabled=lambda: has),
-        _record_memory_history=record,
-        _snapshot=lambda: SNAPSHOT,
+        _record_memory_history=record_some if skips else record,
+        _snapshot=lambda: copy.deepcopy(SNAPSHOT),
+        memory_snapshot=lambda include_traces: SNAPSHOT["segments"][:include_traces],
+        mem_get_info=lambda device: (100 * device, 1 << 30),
+        memory_reserved=lambda device: 2048 * device,
     )
     cuda = SimpleNamespace(memory=memory, _lazy_call=lambda call: call())
     return SimpleNamespace(
@@ -90,7 +100,7 @@ def test_a_process_leaves_its_history_once_with_each_stack_once(
     history.save()
     on, off = asked
     assert isinstance(on, tuple)
-    assert ("max_entries", MOST_ENTRIES) in on
+    assert "max_entries" in on
     assert off == (None,)
     (file,) = tmp_path.iterdir()
     assert file.name == f"memory-{os.getpid()}.json"
@@ -101,11 +111,12 @@ def test_a_process_leaves_its_history_once_with_each_stack_once(
         "frames": [["model.py", 88, "attend"]],
         "stacks": [[0]],
         "devices": [
-            {"history": [], "blocks": [], "reserved": 0},
+            {"history": [], "blocks": [], "reserved": 0, "usable": None},
             {
                 "history": [["alloc", 7, 600, 5, 0], ["alloc", 7, 600, 5, None]],
                 "blocks": [[7, 600, 0]],
                 "reserved": 2048,
+                "usable": 2148,
             },
         ],
     }
@@ -117,6 +128,24 @@ def test_a_history_that_the_program_keeps_goes_on(start: Start, tmp_path: Path) 
     history.save()
     assert asked == []
     assert len([*tmp_path.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("skips", [False, True])
+def test_what_comes_after_enough_is_left_out(start: Start, tmp_path: Path, skips: bool) -> None:
+    asked: list[object] = []
+    torch = torch_with(asked, skips=skips)
+    history, _ = start(torch)
+    history.freeze()
+    later = ALLOCATED | {"addr": 8, "time_us": 1 << 60}
+    traces = [[], [*SNAPSHOT["device_traces"][1], later]]
+    torch.cuda.memory._snapshot = lambda: {"device_traces": traces, "segments": []}
+    history.freeze()
+    history.save()
+    (file,) = tmp_path.iterdir()
+    left = json.loads(file.read_text())["devices"][1]
+    assert [entry[1] for entry in left["history"]] == [7, 7]
+    assert left["blocks"] == ([] if skips else [[7, 600, 0]])  # those of that time
+    assert len(asked) == 2 + skips
 
 
 def test_the_program_runs_on_without_a_history_or_a_folder(

@@ -29,6 +29,7 @@ from nsysflow.analysis.findings.rules.fusion import (
 )
 from nsysflow.analysis.findings.rules.gil import gil_contention
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
+from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
@@ -97,7 +98,7 @@ RULES: Final[tuple[Rule, ...]] = (
 RULES_OF_RUN: Final[tuple[RuleOfRun, ...]] = (load_imbalance, straggler)
 """The rules that compare the reports of a run."""
 
-WITHOUT_TIME: Final[tuple[Rule, ...]] = (out_of_memory, memory_growth)
+WITHOUT_TIME: Final[tuple[Rule, ...]] = (out_of_memory, memory_growth, larger_batch)
 """Asked always, and named behind those that save time: what they are about takes no time yet."""
 
 LAST_RESORT: Final[Rule] = largest_kernels

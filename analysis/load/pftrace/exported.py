@@ -42,6 +42,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "loader_times": schema.LOADER_TIMES,
     "memory": schema.MEMORY,
     "out_of_memory": schema.OUT_OF_MEMORY,
+    "gpu_memory": schema.GPU_MEMORY,
     "operators": schema.OPERATORS,
     "operator_shapes": schema.OPERATOR_SHAPES,
     "backtraces": schema.BACKTRACES,

@@ -84,6 +84,7 @@ FULL: Final = history(
     ],
     full=True,
 )
+FULL["devices"][1]["usable"] = 99
 
 
 def test_times_are_the_report_s_and_lines_those_of_the_program(tmp_path: Path) -> None:
@@ -106,6 +107,7 @@ def test_times_are_the_report_s_and_lines_those_of_the_program(tmp_path: Path) -
     packed = (tmp_path / "packed.sqlite").read_bytes()
     assert b"/home/me" in path.read_bytes()
     assert b"/home/me" not in packed
+    assert load(path).gpu_memory.rows() == [(process(), 1, 99)]
     assert {*from_trace(load(path)).out_of_memory} == {*read_export(path).out_of_memory}
 
 

@@ -15,13 +15,22 @@ from nsysflow.analysis.tables.index import TableHolder
 from nsysflow.analysis.tables.memory import largest_within
 from tests.analyses import EXAMPLES, SCHEMAS, rows_of
 from tests.analysis.test_oracle_agrees import assert_pictured_alike
-from tests.oracle.memory import kept_memory, memory, out_of_memory, peak_memory
-from tests.oracle.model import Failure, Frame, MemoryChange, PlainTrace, Running, to_trace
+from tests.oracle.memory import kept_memory, larger_batch, memory, out_of_memory, peak_memory
+from tests.oracle.model import (
+    Failure,
+    Frame,
+    GpuMemory,
+    MemoryChange,
+    PlainTrace,
+    Running,
+    to_trace,
+)
 from tests.oracle.report import Report, Row
 from tests.oracle.steps import kinds_of
 from tests.oracle.strategies import traces
 from tests.tiny import AUTOGRAD, MAIN, PROCESS, kernel, launch, opened, plain_of
 
+USABLE: Final = (GpuMemory(PROCESS, 0, 40), GpuMemory(PROCESS, 1, 9))
 ASKED: Final = (Frame(None, None, "aten::relu"), Frame("/home/me/train.py", 7, "step"))
 
 
@@ -68,6 +77,7 @@ def _with_memory(draw: Callable[..., Any]) -> PlainTrace:
         ops=trace.ops if draw(st.booleans()) else (),
         memory=tuple(numbered),
         out_of_memory=tuple(draw(st.lists(failures, max_size=2))),
+        gpu_memory=USABLE,
     )
     return with_memory
 
@@ -96,7 +106,7 @@ _ON_STEPS: Final = st.lists(
         device=st.just(0),
         process=st.just(PROCESS),
         source=st.just("allocator"),
-        bytes=st.sampled_from((8, 3, -8)),
+        bytes=st.sampled_from((8, 3, 5, -8)),
         allocated_bytes=st.sampled_from((0, 5, 9)),
         thread=st.sampled_from((MAIN, AUTOGRAD, None)),
         address=st.sampled_from((None, 1, 2, 3)),
@@ -104,7 +114,9 @@ _ON_STEPS: Final = st.lists(
     max_size=20,
 ).map(
     lambda changes: replace(
-        STEPS, memory=tuple(replace(change, row=row) for row, change in enumerate(changes))
+        STEPS,
+        gpu_memory=USABLE,
+        memory=tuple(replace(change, row=row) for row, change in enumerate(changes)),
     )
 )
 """These steps, with memory that changes anywhere in them."""
@@ -126,7 +138,7 @@ def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -
     trace, report = to_trace(model), Report(model)
     analysis = nsysflow.analyze(mixed(trace))
     steady = [step for step, kind in kinds_of(report).items() if kind.name == "steady"]
-    for expected in (memory, kept_memory, peak_memory):
+    for expected in (memory, kept_memory, peak_memory, larger_batch):
         _agree(expected.__name__, analysis, expected(report))
         _agree(expected.__name__, analysis.judged, expected(report, steady or None))
     _agree("out_of_memory", analysis, out_of_memory(report))
