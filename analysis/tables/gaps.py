@@ -324,7 +324,8 @@ def gap_summary(view: View) -> pl.DataFrame:
 
 def _mean_ns(total: str, count: str) -> pl.Expr:
     """Per step; null where there are none."""
-    return pl.when(pl.col(count) > 0).then(whole_ns(pl.col(total) / pl.col(count)))
+    steps = pl.when(pl.col(count) > 0).then(count)  # older polars also casts what `then` leaves out
+    return whole_ns(pl.col(total) / steps)
 
 
 def _with_track(gaps: Gaps) -> tuple[pl.DataFrame, pl.DataFrame]:
