@@ -11,7 +11,7 @@ LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test long pages coverage lint lint-format lint-rules lint-types lint-arrows check links \
-    bench docs hunt fuzz kills mutants clean
+    bench docs hunt fuzz kills mutants oldest api release clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -27,6 +27,9 @@ help:
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
 	@echo 'make mutants  change the analysis in 300 random places (N=300 SEED=1); do the tests notice?'
 	@echo 'make docs   write docs/tables.md again from the declarations'
+	@echo 'make api    write the pages of the Python API to api/'
+	@echo 'make oldest test with the oldest versions that pyproject.toml allows'
+	@echo 'make release  make wheel, sdist, SBOM and licences in dist/, checked and tried; uploads nothing'
 	@echo 'make links  restore the links in nsysflow/, should a copy have lost them'
 	@echo 'make clean  remove .venv, caches and build outputs'
 
@@ -74,7 +77,7 @@ lint-rules: $(VENV)/.dev
 
 lint-types: $(VENV)/.dev
 	$(BIN)/mypy
-	$(BIN)/mypy tests benchmarks docs action
+	$(BIN)/mypy tests benchmarks docs action release
 
 lint-arrows: $(VENV)/.dev
 	$(BIN)/lint-imports --no-logo
@@ -103,6 +106,27 @@ mutants: $(VENV)/.test
 docs: $(VENV)/.core
 	$(BIN)/python docs/make_docs.py
 
+# From docstrings and types; the pages need no network.
+api: $(VENV)/.release
+	$(BIN)/python release/make_api.py
+
+# In an environment of its own, without torch, Dask and mcp. Takes minutes, so CI leaves it out.
+OLDEST := $(VENV)/oldest
+oldest: $(VENV)/.release
+	@rm -rf $(OLDEST)
+	@$(BIN)/uv venv --quiet --python $(BIN)/python $(OLDEST)
+	@$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct '.[figures,perfetto]'
+	@$(BIN)/uv pip list --quiet --python $(OLDEST)/bin/python
+	@$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python hypothesis 'pytest<9.2' 'pytest-xdist>=3.8'
+	@env -u PYTHONDONTWRITEBYTECODE $(OLDEST)/bin/python -m pytest \
+	    -W ignore::DeprecationWarning --numprocesses auto --maxprocesses 8 \
+	    --dist loadgroup -m 'not browser and not long and not slow' \
+	    tests/base tests/compare tests/cli tests/analysis/tables
+
+# Uploads nothing. Without a network for pip-audit: make release SKIP=audit
+release: $(VENV)/.release
+	@$(BIN)/python release/make_release.py $(addprefix --skip=,$(SKIP))
+
 # A copy without links has nothing there, or a text file that holds the link's target (git without
 # symlinks), or a second copy of the folder (tools that follow links): that one goes only if equal.
 links:
@@ -117,7 +141,7 @@ links:
 	done
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* \
+	rm -rf $(VENV) api build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* \
 	    .import_linter_cache
 
 # What is installed is stamped, so that a second run starts at once.
@@ -146,4 +170,9 @@ $(VENV)/.test: pyproject.toml $(VENV)/.core
 $(VENV)/.dev: pyproject.toml $(VENV)/.test
 	@echo 'Installing ruff, mypy and import-linter ...'
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.release: pyproject.toml $(VENV)/.core
+	@echo 'Installing the tools that make a release ...'
+	@$(PIP) --editable '.[release]'
 	@touch $@

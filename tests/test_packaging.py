@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Final
 
 import pytest
 
+import nsysflow
 from nsysflow.catalog.catalog import workloads
 from tests.reports import SAMPLES
 
@@ -127,6 +129,26 @@ def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
 def test_the_page_of_tables_is_what_the_schemas_say() -> None:
     made = runpy.run_path(os.fspath(ROOT / "docs" / "make_docs.py"))
     assert made["PAGE"].read_text(encoding="utf-8") == made["page"](), "run `make docs`"
+
+
+def test_all_that_name_a_version_name_the_same() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    latest = re.search(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert cited is not None
+    assert latest is not None
+    assert {nsysflow.__version__, cited[1], latest[1]} == {project["version"]}
+
+
+def test_what_differs_between_two_builds_is_named(tmp_path: Path) -> None:
+    release = runpy.run_path(os.fspath(ROOT / "release" / "make_release.py"))
+    one, other = tmp_path / "one.whl", tmp_path / "other.whl"
+    for file, text in ((one, "a"), (other, "b")):
+        with zipfile.ZipFile(file, "w") as wheel:
+            wheel.writestr("same.py", "same")
+            wheel.writestr("made.py", text)
+    assert release["differing"](one, other) == ["made.py"]
+    assert release["differing"](one, one) == ["order, times or modes of its members"]
 
 
 README: Final = (SAMPLES / "README.md").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ README, DESIGN, READING, TOUR, USAGE = (
     (ROOT / page).read_text(encoding="utf-8")
     for page in ("README.md", "docs/design.md", "docs/reading.md", "docs/tour.md", "docs/usage.md")
 )
-TOPS: Final = ("action", "benchmarks", "docs", "samples", "tests")
+TOPS: Final = ("action", "benchmarks", "docs", "release", "samples", "tests")
 OPTIONS: Final = [
     option
     for command in COMMANDS.values()
