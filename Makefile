@@ -26,7 +26,7 @@ help:
 	@echo 'make fuzz   give nsysflow 50000 mutated reports and files (N=50000 SEED=1); none may break it'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
 	@echo 'make mutants  change the analysis in 300 random places (N=300 SEED=1); do the tests notice?'
-	@echo 'make docs   write docs/tables.md again from the declarations'
+	@echo 'make docs   write docs/tables.md and docs/compatibility.md again from what they are made of'
 	@echo 'make api    write the pages of the Python API to api/'
 	@echo 'make oldest test with the oldest versions that pyproject.toml allows'
 	@echo 'make release  make wheel, sdist, SBOM and licences in dist/, checked and tried; uploads nothing'
@@ -105,6 +105,7 @@ mutants: $(VENV)/.test
 
 docs: $(VENV)/.core
 	$(BIN)/python docs/make_docs.py
+	$(BIN)/python docs/make_compatibility.py
 
 # From docstrings and types; the pages need no network.
 api: $(VENV)/.release

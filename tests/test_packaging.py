@@ -140,6 +140,22 @@ def test_all_that_name_a_version_name_the_same() -> None:
     assert {nsysflow.__version__, cited[1], latest[1]} == {project["version"]}
 
 
+COMPATIBILITY: Final = runpy.run_path(os.fspath(ROOT / "docs" / "make_compatibility.py"))
+
+
+@pytest.mark.long
+def test_the_page_of_compatibility_is_what_our_reports_say() -> None:
+    made = COMPATIBILITY["page"]()
+    assert COMPATIBILITY["PAGE"].read_text(encoding="utf-8") == made, "run `make docs`"
+
+
+def test_every_test_that_a_set_up_names_is_there() -> None:
+    named = [test for setup in COMPATIBILITY["known"]().setups for test in setup.tested_by]
+    assert len(named) > 5
+    for file, _, test in (name.partition("::") for name in named):
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
 def test_what_differs_between_two_builds_is_named(tmp_path: Path) -> None:
     release = runpy.run_path(os.fspath(ROOT / "release" / "make_release.py"))
     one, other = tmp_path / "one.whl", tmp_path / "other.whl"
