@@ -34,7 +34,7 @@ LINKED: Final = (
     *READ_BY_USERS,
     *("docs/accuracy.md", "docs/case-studies.md", "docs/design.md", "docs/facts.md"),
     *("docs/frameworks.md", "docs/spec.md", "docs/tables.md", "docs/tour.md"),
-    "docs/compatibility.md",
+    *("docs/compatibility.md", "docs/threat-model.md", "SECURITY.md"),
     *("CONTRIBUTING.md", "CHANGELOG.md", "samples/README.md", "kernels/RESULTS.md"),
 )
 
