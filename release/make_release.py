@@ -59,7 +59,8 @@ def main() -> None:
 
 def say(what: str, found: str) -> None:
     """Print a check and what it found."""
-    sys.stdout.write(f"\n== {what}\n{found.strip()}\n")
+    text = found.strip("\n")
+    sys.stdout.write(f"\n== {what}\n{text}\n")
     sys.stdout.flush()
 
 
