@@ -133,8 +133,9 @@ What is not tested is our reading of documents and code.
 _PYTHONS: Final = """
 ## Python and dependencies
 
-Python 3.11 or newer. `make test` takes the newest dependencies; `make oldest` the oldest that
-pyproject.toml allows, in an environment of its own.
+Python 3.11 or newer. All tests run with 3.11; on 2026-11-27 the wheel was installed with 3.12 and
+3.13 too, and analysed a sample; 3.14 was not at hand. `make test` takes the newest dependencies;
+`make oldest` the oldest that pyproject.toml allows, in an environment of its own.
 """
 
 
