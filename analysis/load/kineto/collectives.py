@@ -99,7 +99,7 @@ def _size(operation: _Operation, args: CollectiveArgs) -> int | None:
     ranks = int_of(args.ranks) or 0
     if count is None or element is None or (operation.divided and ranks < 1):
         return None
-    return count * element // (ranks if operation.divided else 1)
+    return int_of(count * element // (ranks if operation.divided else 1))
 
 
 def _communicator(args: CollectiveArgs) -> int | None:

@@ -32,16 +32,12 @@ _THREADS: Final = pl.Schema({"process": pl.Int64, "thread": pl.Int64})
 def in_parts(
     events: Sequence[Event], columns: pl.Schema, rows: Callable[[Sequence[Event]], pl.DataFrame]
 ) -> pl.DataFrame:
-    """The rows of the events in the given schema, made of some events at a time.
-
-    Raises:
-        OddEvent: a value does not fit its column.
-    """
+    """The rows of the events in the given schema, made of some events at a time. A number that does
+    not fit its column is null."""
     made = [columns.to_frame()]
     for at in range(0, len(events), _MOST):
         part = rows(events[at : at + _MOST]).select(*columns)
-        with as_odd_events():
-            made.append(part.cast(columns))
+        made.append(part.cast(columns, strict=False))
     return pl.concat(made)
 
 
@@ -72,13 +68,9 @@ def threads_of(events: Sequence[Event], keys: ThreadKeys) -> pl.DataFrame:
 
 
 def ints(values: list[object]) -> pl.Series:
-    """Ids or sizes, as `int_of` reads them.
-
-    Raises:
-        OddEvent: one does not fit 64 bits.
-    """
+    """Ids or sizes, as `int_of` reads them."""
     if {*map(type, values)} <= {int, NoneType}:
-        with suppress(OverflowError, TypeError):  # int_of says which is too large
+        with suppress(OverflowError, TypeError):  # one is too large
             return pl.Series(values, dtype=pl.Int64)
     return pl.Series([int_of(value) for value in values], dtype=pl.Int64)
 

@@ -42,8 +42,8 @@ _VALUES: Final = msgspec.json.Decoder(dict[str, float])
 _BASE: Final = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)])
 
 
-def gpu_states(document: Document) -> pl.DataFrame:
-    """`schema.GPU_STATES`: what we sampled, and the clocks among the counters.
+def gpu_states(document: Document, values: Iterable[Event]) -> pl.DataFrame:
+    """`schema.GPU_STATES`: what we sampled, and the clocks among the values of counters.
 
     Raises:
         OddEvent: a counter has no usable time.
@@ -51,7 +51,7 @@ def gpu_states(document: Document) -> pl.DataFrame:
     ours = timed_gpu_states(document.ours, _base_ns(document))
     rows = [
         _row(event, column, device, hz)
-        for event in _counters(document)
+        for event in values
         if (column := _clock(event)) is not None
         and (device := _device(event)) is not None
         and (hz := _value(event)) is not None
@@ -79,13 +79,9 @@ def _base_ns(document: Document) -> int:
     return decoded_or_none(_BASE, document.base_ns) or 0
 
 
-def unread_counters(document: Document) -> Sequence[str]:
+def unread_counters(values: Iterable[Event]) -> Sequence[str]:
     """The names of the counters that are not read."""
-    return sorted({str(event.name) for event in _counters(document) if _clock(event) is None})
-
-
-def _counters(document: Document) -> Iterable[Event]:
-    return (each for each in document.events if isinstance(each, Event) and each.ph == "C")
+    return sorted({str(event.name) for event in values if _clock(event) is None})
 
 
 def _clock(event: Event) -> str | None:

@@ -7,7 +7,8 @@ checked. Torch writes ids as numbers; other programs that rewrite traces may quo
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any, Final
@@ -18,15 +19,23 @@ import polars as pl
 from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.runtime.protocol import KEY
 
+CALLS: Final = ("cuda_runtime", "cuda_driver")
+ON_GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
+HOST: Final = (*CALLS, "cpu_op", "python_function", "user_annotation")
+"""Categories of what the host did."""
+
 _Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 _NotAnObject = list[Any] | str | int | float | bool | None
 
 _NOTHING: Final = msgspec.Raw()
+_HALF: Final = re.compile(r"(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)|\\u[dD][89a-fA-F]\w\w")
+"""A letter beyond 16 bits as JSON escapes it, in two halves; or one half alone."""
+
 _DIGITS: Final = re.compile(r"-?[0-9]{1,20}")
 
 
 class OddEvent(Exception):
-    """An event is not as torch.profiler writes it; the message says why."""
+    """An event is not as torch.profiler writes it; the message says what it has or lacks."""
 
 
 class Event(msgspec.Struct, gc=False):
@@ -175,9 +184,10 @@ def decoded_document(content: bytes) -> Document:
 def _as_strict_json(content: bytes) -> bytes:
     """JSON for msgspec, from JSON that only Python's own parser accepts.
 
-    That is JSON with NaN, control characters in strings, or bytes that are not UTF-8.
+    That is JSON with NaN, control characters in strings, halves of letters, or bytes that are not
+    UTF-8.
     """
-    text = content.decode("utf-8", "replace")
+    text = _HALF.sub(r"\1\\ufffd", content.decode("utf-8", "replace"))
     return _ENCODER.encode(json.loads(text, parse_float=Decimal, strict=False))
 
 
@@ -238,8 +248,11 @@ def span_ns(event: Event) -> tuple[int, int]:
     Raises:
         OddEvent: it has no time in microseconds.
     """
-    start = time_ns(event.ts)
-    return start, start + time_ns(event.dur)
+    start_ns = time_ns(event.ts)
+    end_ns = start_ns + time_ns(event.dur)
+    if end_ns >= 1 << 63:
+        raise OddEvent(_NO_TIME)
+    return start_ns, end_ns
 
 
 def time_ns(written: msgspec.Raw) -> int:
@@ -257,22 +270,83 @@ def time_ns(written: msgspec.Raw) -> int:
             return int(value * 1000)
     except (msgspec.DecodeError, ArithmeticError):  # NaN cannot be compared
         pass
-    text = bytes(written).decode("utf-8", "replace")
-    raise OddEvent(f"no time in microseconds ({text[:40] or 'nothing'})")
+    raise OddEvent(_NO_TIME)
 
 
-def int_of(value: object) -> int | None:
-    """An id or a size; None for anything else.
+_NO_TIME: Final = "no time in microseconds"
+
+
+def device_of(event: Event, args: Args) -> int:
+    """The GPU that an operation ran on.
 
     Raises:
-        OddEvent: it does not fit 64 bits.
+        OddEvent: it does not say.
     """
-    text = unquoted(value)
-    if not isinstance(text, int) or isinstance(text, bool):
+    device = int_of(event.pid if args.device is None else args.device, bits=32)
+    if device is None:
+        raise OddEvent("no GPU")
+    return device
+
+
+def thread_of(event: Event) -> tuple[int | str, int | str]:
+    """An event's pid and tid as written: numbers, or words such as a GPU's `stream 7`.
+
+    Raises:
+        OddEvent: one is missing.
+    """
+    if type(event.pid) in (int, str) and type(event.tid) in (int, str):
+        return event.pid, event.tid
+    raise OddEvent("no pid or no tid")
+
+
+def usable_events(
+    events: Mapping[str, list[Event]],
+) -> tuple[dict[str, list[Event]], list[str]]:
+    """The events of each category that have a time, a thread or a GPU, as theirs do; and how many
+    have not, by category and reason.
+
+    Raises:
+        OddEvent: no call has, or nothing that a GPU ran: idle time would be wrong.
+    """
+    left_out: Counter[tuple[str, str]] = Counter()
+    usable: dict[str, list[Event]] = {}
+    for category, of_category in events.items():
+        lacks = [_lacks(category, event) for event in of_category]
+        usable[category] = [e for e, lack in zip(of_category, lacks, strict=True) if not lack]
+        left_out.update((category, lack) for lack in lacks if lack)
+    for what, needed in (("calls", CALLS), ("operations of GPUs", ON_GPU)):
+        count = sum(len(events.get(category, ())) for category in needed)
+        if count and not any(usable.get(category) for category in needed):
+            lack = next(lack for category, lack in left_out if category in needed)
+            raise OddEvent(f"{lack}, and none of its {count} {what} can be used")
+    return usable, [
+        f"{count} of {len(events[category])} {category} ({lack})"
+        for (category, lack), count in left_out.most_common()
+    ]
+
+
+def _lacks(category: str, event: Event) -> str:
+    """What an event of a category has not, though others have it: empty for a usable one."""
+    try:
+        if category in (*HOST, *ON_GPU):
+            span_ns(event)
+        if category in ("counter", "memory"):
+            time_ns(event.ts)
+        if category in (*HOST, "memory", "thread_name"):
+            thread_of(event)
+        if category in ON_GPU:
+            device_of(event, args_of(event))
+    except OddEvent as error:
+        return str(error)
+    return ""
+
+
+def int_of(value: object, *, bits: int = 64) -> int | None:
+    """An id or a size; None for anything else, and for what does not fit so many bits."""
+    number = unquoted(value)
+    if type(number) is not int or not -(1 << bits - 1) <= number < 1 << bits - 1:
         return None
-    if not -(2**63) <= text < 2**63:
-        raise OddEvent(f"a number that does not fit 64 bits ({str(text)[:40]})")
-    return text
+    return number
 
 
 def unquoted(value: object) -> object:

@@ -56,6 +56,6 @@ def _on_gpus(
     for place, event in enumerate(events):
         if event.name == name:
             args = memory_args_of(event)
-            device, count = int_of(args.device), int_of(args.bytes)
+            device, count = int_of(args.device, bits=32), int_of(args.bytes)
             if int_of(args.device_type) in _GPU_TYPES and device is not None and count is not None:
                 yield place, (event, args, device, count)

@@ -12,6 +12,7 @@ nanoseconds above 8.8e12.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -33,6 +34,9 @@ from nsysflow.analysis.load.kineto.columns import (
     words,
 )
 from nsysflow.analysis.load.kineto.document import (
+    CALLS,
+    HOST,
+    ON_GPU,
     Args,
     Document,
     Event,
@@ -45,6 +49,7 @@ from nsysflow.analysis.load.kineto.document import (
     int_of,
     rank_of,
     span_ns,
+    usable_events,
     wait_args_of,
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
@@ -71,11 +76,6 @@ from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.errors import Damaged
 from nsysflow.base.names import printable, some_of
 from nsysflow.runtime.recorders import original_name
-
-_CALLS: Final = ("cuda_runtime", "cuda_driver")
-_GPU: Final = ("kernel", "gpu_memcpy", "gpu_memset")
-HOST: Final = (*_CALLS, "cpu_op", "python_function", "user_annotation")
-"""Categories of what the host did."""
 
 _RENAMED: Final = {
     "operator": "cpu_op",
@@ -107,12 +107,12 @@ def read_kineto(path: Path, shown: str, report: str, folder: Path) -> Trace:
 
     Raises:
         NotAReport: it is JSON, but not a trace of torch.profiler.
-        Damaged: it is truncated, or an event has no usable time.
+        Damaged: it is truncated, or has no usable call, or nothing usable that a GPU ran.
     """
     content = path.read_bytes()
     document = _document(content, shown)
     events = _by_category(document)
-    if not any(events.get(category) for category in (*HOST, *_GPU)):
+    if not any(events.get(category) for category in (*HOST, *ON_GPU)):
         others = ", ".join(sorted(category[:40] for category in events if category)[:_MOST])
         raise not_a_trace(content, shown, "it has none of its events", written_by=others)
     try:
@@ -136,8 +136,8 @@ def _document(content: bytes, shown: str) -> Document:
 
 
 def _by_category(document: Document) -> dict[str, list[Event]]:
-    """The events with a duration by category, those that name threads as `thread_name`, and those
-    at which memory changed, or could not be had, as `memory`."""
+    """The events with a duration by category, those that name threads as `thread_name`, values of
+    counters as `counter`, and those at which memory changed, or could not be had, as `memory`."""
     events: dict[str, list[Event]] = defaultdict(list)
     written: dict[str, list[Event]] = defaultdict(list)
     for event in document.events:
@@ -147,6 +147,8 @@ def _by_category(document: Document) -> dict[str, list[Event]]:
             written[str(event.cat)].append(event)
         elif event.name == "thread_name":
             events["thread_name"].append(event)
+        elif event.ph == "C":
+            events["counter"].append(event)
         elif event.name in (CHANGED, FAILED):
             events["memory"].append(event)
     for category, of_category in written.items():
@@ -159,14 +161,31 @@ def trace_of_events(
     document: Document, events: Mapping[str, list[Event]], report: str, folder: Path
 ) -> Trace:
     """What the events of each category say; `document` has what stands beside them. Traces of
-    captures may lie in `folder`.
+    captures may lie in `folder`. Events without a time, a thread or a GPU are left out with a note.
 
     Raises:
-        OddEvent: an event is not as torch.profiler writes it.
+        OddEvent: no call is usable, or nothing that a GPU ran.
+    """
+    try:
+        return _trace_of(document, events, report, folder)
+    except OddEvent:  # most traces have none, so events are looked at one by one only here
+        usable, left_out = usable_events(events)
+        trace = _trace_of(document, usable, report, folder)
+        note = Note(NoteKind.UNUSABLE_ROWS, f"events were left out: {some_of(left_out, _MOST)}")
+        return replace(trace, notes=(note, *trace.notes))
+
+
+def _trace_of(
+    document: Document, events: Mapping[str, list[Event]], report: str, folder: Path
+) -> Trace:
+    """The same of events of which each is usable.
+
+    Raises:
+        OddEvent: one is not.
     """
     keys = thread_keys(event for category in HOST for event in events.get(category, ()))
     process = _main_process(keys)
-    called = [event for category in _CALLS for event in events.get(category, ())]
+    called = [event for category in CALLS for event in events.get(category, ())]
     calls = in_parts(called, schema.CALLS, partial(_calls, keys=keys))
     kernels = in_parts(events.get("kernel", []), _KERNEL, _kernels)
     copies = in_parts(events.get("gpu_memcpy", []), _COPIED, _copies)
@@ -213,7 +232,7 @@ def trace_of_events(
         out_of_memory=out_of_memory(events.get("memory", ()), keys, process),
         running=stretches,
         frames=frames,
-        gpu_states=counters.gpu_states(document),
+        gpu_states=counters.gpu_states(document, events.get("counter", ())),
         thread_cpu=counters.thread_cpu(document, process),
         process_cpu=counters.process_cpu(document, process),
         loader_times=counters.loader_times(document, process),
@@ -222,7 +241,7 @@ def trace_of_events(
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
         notes=(
-            *_notes(document, ops, ranges),
+            *_notes(events.get("counter", ()), ops, ranges),
             *from_captures,
             *on_functions,
         ),
@@ -303,16 +322,16 @@ def _placed(
     """When and where operations ran, under these names.
 
     Raises:
-        OddEvent: one has no time or no device.
+        OddEvent: one has no time or no GPU.
     """
     device = ints(
         [
             event.pid if each.device is None else each.device
             for event, each in zip(events, args, strict=True)
         ]
-    )
+    ).cast(pl.Int32, strict=False)
     if device.null_count():
-        raise OddEvent(f"no device ({events[device.is_null().arg_max() or 0].name!r})")
+        raise OddEvent("no GPU")
     stream = [
         each.stream if each.original_stream is None else each.original_stream for each in args
     ]
@@ -373,8 +392,9 @@ _WAIT: Final = pl.Schema(
 
 def _wait(event: Event) -> tuple[int | None, ...]:
     args = wait_args_of(event)
-    numbers = (args.device, args.correlation, args.stream, args.recorded_on, args.record)
-    device, correlation, stream, recorded_on, record = map(int_of, numbers)
+    numbers = (args.correlation, args.stream, args.recorded_on, args.record)
+    correlation, stream, recorded_on, record = map(int_of, numbers)
+    device = int_of(args.device, bits=32)
     record = record if record and record > 0 else None
     return device, correlation or None, _stream(stream), _stream(recorded_on), record
 
@@ -445,9 +465,9 @@ def _devices(document: Document, ops: pl.DataFrame) -> pl.DataFrame:
     return described.join(used, on="device", how="full", coalesce=True).sort("device")
 
 
-def _notes(document: Document, ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
+def _notes(values: Iterable[Event], ops: pl.DataFrame, ranges: pl.DataFrame) -> tuple[Note, ...]:
     notes = []
-    if names := [printable(name)[:40] for name in counters.unread_counters(document)]:
+    if names := [printable(name)[:40] for name in counters.unread_counters(values)]:
         notes.append(
             Note(
                 NoteKind.OTHER_COUNTERS,

@@ -14,11 +14,15 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.kineto.document import Event, OddEvent, frame_of, span_ns, unquoted
+from nsysflow.analysis.load.kineto.document import Event, frame_of, span_ns, thread_of, unquoted
 from nsysflow.analysis.schema import ID_BITS, ID_MASK
 
 ThreadKeys = Mapping[tuple[object, object], int]
 """Thread keys by the pid and tid of the trace."""
+
+
+_MOST_PID: Final = 1 << 63 - ID_BITS
+"""The key of a thread has 64 bits."""
 
 
 def thread_keys(events: Iterable[Event]) -> ThreadKeys:
@@ -26,11 +30,11 @@ def thread_keys(events: Iterable[Event]) -> ThreadKeys:
 
     The main thread's tid stays equal to the pid, because that identifies the main thread.
     """
-    written = {_thread(event) for event in events}
+    written = {thread_of(event) for event in events}
     pairs = {pair: (unquoted(pair[0]), unquoted(pair[1])) for pair in written}
     tids: dict[int, list[object]] = defaultdict(list)
     for pid, tid in sorted({*pairs.values()}, key=repr):
-        if isinstance(pid, int):
+        if isinstance(pid, int) and abs(pid) < _MOST_PID:
             tids[pid].append(tid)
     keys: dict[tuple[object, object], int] = {}
     for pid, of_process in tids.items():
@@ -41,20 +45,9 @@ def thread_keys(events: Iterable[Event]) -> ThreadKeys:
     return {pair: keys[number] for pair, number in pairs.items() if number in keys}
 
 
-def _thread(event: Event) -> tuple[int | str, int | str]:
-    """An event's pid and tid as written: numbers, or words such as a GPU's `stream 7`.
-
-    Raises:
-        OddEvent: one is missing.
-    """
-    if type(event.pid) in (int, str) and type(event.tid) in (int, str):
-        return event.pid, event.tid
-    raise OddEvent(f"no pid or no tid ({event.name!r})")
-
-
 def on_thread(event: Event, keys: ThreadKeys) -> tuple[int | None, int | None]:
     """The process and thread key of an event."""
-    thread = keys.get(_thread(event))
+    thread = keys.get(thread_of(event))
     return (None, None) if thread is None else (thread & ~ID_MASK, thread)
 
 

@@ -13,6 +13,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis.load.kineto.document import (
+    HOST,
     Args,
     CollectiveArgs,
     Document,
@@ -20,7 +21,7 @@ from nsysflow.analysis.load.kineto.document import (
     OperatorArgs,
     WaitArgs,
 )
-from nsysflow.analysis.load.kineto.read import HOST, trace_of_events
+from nsysflow.analysis.load.kineto.read import trace_of_events
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.slices import slices_of
 from nsysflow.analysis.load.pftrace.threads import inherited

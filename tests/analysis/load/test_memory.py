@@ -10,7 +10,6 @@ import pytest
 from nsysflow.analysis import schema
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
-from nsysflow.base.errors import Damaged
 from tests.analysis.load.kineto.traces import PID, event, write
 from tests.exports import process, write_export
 from tests.oracle.export import read_export
@@ -56,12 +55,12 @@ def test_what_torch_profiler_could_not_get_is_kept_with_what_was_asked(tmp_path:
     assert trace.memory.is_empty()
 
 
-@pytest.mark.parametrize(
-    "odd", [instant("soon", **ON_GPU), instant(1, **ON_GPU | {"Addr": 1 << 70})]
-)
-def test_an_instant_that_makes_no_sense_is_damage(tmp_path: Path, odd: object) -> None:
-    with pytest.raises(Damaged):
-        of_torch(tmp_path, odd)
+def test_an_instant_without_a_time_is_left_out_and_an_address_too_large_is_none(
+    tmp_path: Path,
+) -> None:
+    odd = instant("soon", **ON_GPU), instant(1, **ON_GPU | {"Addr": 1 << 70})
+    memory = of_torch(tmp_path, *odd)
+    assert memory.select("time_ns", "address").rows() == [(1000, None)]
 
 
 def _row(start: int, bytes_: int, operation: int, **more: object) -> dict[str, Any]:

@@ -127,10 +127,11 @@ def test_a_drawn_lane_is_not_a_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [{"correlation": 2**63}, {"stream": "9" * 20}, {"bytes": 2**70}])
-def test_a_number_too_large_is_damage(tmp_path: Path, where: dict[str, Any]) -> None:
-    with pytest.raises(Damaged, match="does not fit 64 bits") as caught:
-        load(write(tmp_path, kernel(**where) | {"cat": "gpu_memcpy", "name": "Memcpy HtoD"}))
-    assert caught.value.command == "profiler.export_chrome_trace('run.pt.trace.json')"
+def test_a_number_too_large_is_null(tmp_path: Path, where: dict[str, Any]) -> None:
+    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD"}
+    trace = load(write(tmp_path, kernel(**where) | copy))
+    held = pl.concat([trace.ops, trace.copy_details], how="horizontal").row(0, named=True)
+    assert [held[name] for name in where] == [None]
 
 
 def test_a_bare_list_of_events_is_a_trace_too(tmp_path: Path) -> None:
@@ -151,29 +152,69 @@ def test_a_truncated_trace_is_refused(tmp_path: Path, size: int) -> None:
         load(written(tmp_path, content))
 
 
+CHANGE: Final[dict[str, Any]] = event("", "[memory]") | {
+    "ph": "i",
+    "args": {"Device Type": 1, "Device Id": 0, "Bytes": 512},
+}
+COUNTER: Final[dict[str, Any]] = event("", "gpc__cycles_elapsed.avg.per_second") | {
+    "ph": "C",
+    "pid": "GPU 0 Counters",
+    "args": {"value": 1e9},
+}
+
+
 @pytest.mark.parametrize(
-    "odd",
+    ("odd", "said"),
     [
-        event("user_annotation", "a", ts=None),
-        event("user_annotation", "a", ts="soon"),
-        event("user_annotation", "a", ts="NaN"),
-        event("user_annotation", "a", tid=True),
-        event("user_annotation", "a", dur=2**60),
-        event("user_annotation", "a", tid=[1]),
-        kernel(device="zero"),
-        kernel(correlation=2**70),
+        (event("user_annotation", "a", ts=None), "user_annotation (no time in microseconds)"),
+        (event("user_annotation", "a", ts="soon"), "user_annotation (no time in microseconds)"),
+        (event("python_function", "a", ts="NaN"), "python_function (no time in microseconds)"),
+        (event("cpu_op", "record_param_comms", dur=2**60), "cpu_op (no time in microseconds)"),
+        (event("cpu_op", "a", 9e15, 9e15), "cpu_op (no time in microseconds)"),
+        (event("user_annotation", "a", tid=True), "user_annotation (no pid or no tid)"),
+        (call(1, 1) | {"ts": None}, "cuda_runtime (no time in microseconds)"),
+        (call(1, 1, pid=[1]), "cuda_runtime (no pid or no tid)"),
+        (kernel(device="zero"), "kernel (no GPU)"),
+        (kernel(device=2**40), "kernel (no GPU)"),
+        (CHANGE | {"ts": None}, "memory (no time in microseconds)"),
+        (COUNTER | {"ts": None}, "counter (no time in microseconds)"),
     ],
 )
-def test_an_impossible_event_is_damage(tmp_path: Path, odd: dict[str, Any]) -> None:
-    path = write(tmp_path, odd)
-    with pytest.raises(Damaged, match=f"{path} is corrupt"):
+def test_an_impossible_event_is_left_out_with_a_note(
+    tmp_path: Path, odd: dict[str, Any], said: str
+) -> None:
+    usable = [kernel(), call(1, 1), event("user_annotation", "a"), event("cpu_op", "b")]
+    usable += [CHANGE, COUNTER]
+    without, trace = load(write(tmp_path, *usable)), load(write(tmp_path, *usable, odd, odd))
+    note, *others = trace.notes
+    assert (note.kind, others) == (NoteKind.UNUSABLE_ROWS, [*without.notes])
+    assert note.text.startswith("events were left out: 2 of ")
+    assert said in note.text
+    for name in ("ops", "calls", "ranges", "running", "threads", "memory", "gpu_states"):
+        assert_frame_equal(getattr(trace, name), getattr(without, name))
+
+
+@pytest.mark.parametrize("odd", [kernel(device="zero"), call(1, 1) | {"ts": None}])
+def test_a_trace_whose_calls_or_kernels_are_all_impossible_is_damage(
+    tmp_path: Path, odd: dict[str, Any]
+) -> None:
+    path = write(tmp_path, odd, odd, event("user_annotation", "a"))
+    with pytest.raises(Damaged, match=r"none of its 2 (calls|operations of GPUs) can be used"):
         load(path)
 
 
-def test_brackets_without_end_and_half_of_a_surrogate_pair_are_damage(tmp_path: Path) -> None:
-    for text in ("[" * 100_000, json.dumps([event("user_annotation", "\ud800")])):
-        with pytest.raises(Damaged):
-            load(written(tmp_path, text))
+def test_brackets_without_end_are_damage(tmp_path: Path) -> None:
+    with pytest.raises(Damaged):
+        load(written(tmp_path, "[" * 100_000))
+
+
+@pytest.mark.parametrize(
+    ("letter", "read"),
+    [("\ud800", "\ufffd"), ("\udc00\ud800", "\ufffd\ufffd"), ("\U0001f600", "\U0001f600")],
+)
+def test_half_of_a_letter_has_a_mark_instead(tmp_path: Path, letter: str, read: str) -> None:
+    trace = load(write(tmp_path, event("user_annotation", f"a{letter}b")))
+    assert trace.ranges["name"].to_list() == [f"a{read}b"]
 
 
 @pytest.mark.parametrize("odd", ["NaN", "Infinity", "-Infinity", "1e400", '"\t"', '"caf\xe9"'])
