@@ -184,6 +184,11 @@ def read_sqlite(
     return assemble(shown, present, unread, frames | sampled)
 
 
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reader:
     """Reads tables of one database, in pieces and several at a time.
@@ -194,7 +199,8 @@ class Reader:
         idle: connections that no thread uses now.
         pool: the threads that read.
         scratch: where large frames are kept; None for memory.
-        unread: why each table was left out, by its name.
+        lenient: whether what is no whole number, where these belong, is read as null.
+        unread: what of each table was left out, by its name.
     """
 
     columns: Mapping[str, tuple[str, ...]]
@@ -202,30 +208,52 @@ class Reader:
     idle: "_Idle"
     pool: ThreadPoolExecutor
     scratch: Scratch | None
+    lenient: bool = False
     unread: dict[str, str] = field(default_factory=dict)
 
     def all_of(self, tables: Mapping[str, Table]) -> dict[str, pl.DataFrame]:
         """Each table as a frame, by the names that `tables` gives them."""
         pieces = {field: self._pieces(table, _ALL) for field, table in tables.items()}
-        return {field: self._frame(table, pieces.pop(field)) for field, table in tables.items()}
+        return {
+            field: self._frame(table, _ALL, pieces.pop(field)) for field, table in tables.items()
+        }
 
     def read(self, table: Table, where: Where) -> pl.DataFrame:
         """The rows of a table whose columns have one of the given values."""
-        return self._frame(table, self._pieces(table, where))
+        return self._frame(table, where, self._pieces(table, where))
 
-    def _frame(self, table: Table, pieces: list[Future[pl.DataFrame]]) -> pl.DataFrame:
+    def _frame(
+        self, table: Table, where: Where, pieces: list[Future[pl.DataFrame]]
+    ) -> pl.DataFrame:
         """A table; without rows if it is a detail that holds what does not belong there."""
         try:
             return _joined(table, pieces, self.scratch)
         except Unfit as error:
+            if self.lenient:
+                return self._whole_numbers(table, where)
             if not table.detail:
                 raise
             self.unread[table.name] = str(error)
             return table.columns.to_frame()
 
-    def _pieces(self, table: Table, where: Where) -> list[Future[pl.DataFrame]]:
+    def _whole_numbers(self, table: Table, where: Where) -> pl.DataFrame:
+        """A table with null for what is no whole number where these belong."""
+        integers = {name for name, dtype in table.columns.items() if dtype.is_integer()}
+        odd = " OR ".join(
+            f"({quoted(name)} IS NOT NULL AND {_whole(name)} IS NULL)"
+            for name in integers.intersection(self.columns[table.name])
+        )
+        query = f"SELECT count(*) AS rows FROM {quoted(table.name)} WHERE {odd}"
+        counted = Table(name=table.name, columns=pl.Schema({"rows": pl.Int64()}), required=())
+        (count,) = _piece(self.idle, query, counted, None)["rows"]
+        self.unread[table.name] = f"values of {table.name} that are no numbers, in {count} rows"
+        return _joined(table, self._pieces(table, where, _whole), self.scratch)
+
+    def _pieces(
+        self, table: Table, where: Where, integer: Callable[[str], str] = quoted
+    ) -> list[Future[pl.DataFrame]]:
         columns, extent = self.columns.get(table.name, ()), self.extents.get(table.name)
-        queries = _queries(table, columns, extent, where) if columns else ()
+        queries = _queries(table, columns, extent, where, integer) if columns else ()
         return [
             self.pool.submit(_piece, self.idle, query, table, self.scratch) for query in queries
         ]
@@ -238,11 +266,20 @@ def reading(
     columns: Mapping[str, tuple[str, ...]],
     extents: Mapping[str, tuple[int, int]],
     scratch: Scratch | None,
+    *,
+    lenient: bool = False,
 ) -> Iterator[Reader]:
     """What reads the tables of the database at `path`; see `Reader`."""
     threads = _threads(path)
     with _connections(uri, threads) as idle, ThreadPoolExecutor(threads) as pool:
-        yield Reader(columns=columns, extents=extents, idle=idle, pool=pool, scratch=scratch)
+        yield Reader(
+            columns=columns,
+            extents=extents,
+            idle=idle,
+            pool=pool,
+            scratch=scratch,
+            lenient=lenient,
+        )
 
 
 _Idle = SimpleQueue[dbapi.Connection]
@@ -316,18 +353,15 @@ def _check_is_export(shown: str, present: Mapping[str, tuple[str, ...]]) -> None
         raise not_an_export(present, shown)
 
 
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _queries(
     table: Table,
     present: tuple[str, ...],
     extent: tuple[int, int] | None,
     where: Where,
+    integer: Callable[[str], str],
 ) -> Iterator[str]:
     """The queries that read a table in pieces by rowid, in order; none for an empty table.
+    `integer` spells its columns of whole numbers.
 
     The first piece has no lower bound and the last no upper one: in a damaged file the first and
     last rowids may be wrong.
@@ -335,7 +369,11 @@ def _queries(
     if extent is None:
         return
     columns = [
-        _text(name) if dtype in _TEXT else _real(name) if dtype == pl.Float64 else quoted(name)
+        _text(name)
+        if dtype in _TEXT
+        else _real(name)
+        if dtype == pl.Float64
+        else f"{integer(name)} AS {quoted(name)}"
         for name, dtype in table.columns.items()
         if name in present
     ]
@@ -375,6 +413,15 @@ def _real(name: str) -> str:
     return (
         f"CASE WHEN {number} THEN CAST({quoted(name)} AS REAL) ELSE {quoted(name)} END"
         f" AS {quoted(name)}"
+    )
+
+
+def _whole(name: str) -> str:
+    """A column of whole numbers, null where it holds anything else."""
+    column = quoted(name)
+    whole = f"CAST({column} AS INTEGER)"
+    return (
+        f"CASE WHEN typeof({column}) IN ('integer', 'real') AND {whole} = {column} THEN {whole} END"
     )
 
 

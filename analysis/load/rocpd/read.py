@@ -36,6 +36,8 @@ _CALL: Final = r"(?i)hip\w*api"
 _RCCL: Final = r"(?i)rccl"
 """Categories of regions: `HIP_RUNTIME_API_EXT`, `RCCL_API`."""
 
+_UNTIMED: Final = "{} calls and ranges were left out: they have no start or no end"
+
 _ACROSS_THREADS: Final = r"(?i)process|RangeStart"
 """Operations of ROCTX whose ranges end on any thread."""
 
@@ -44,21 +46,26 @@ def read_rocpd(path: Path, shown: str, report: str, scratch: Scratch | None = No
     """The database at `path`, which messages call `shown`.
 
     Raises:
-        Damaged: it is truncated, corrupt or holds text where numbers belong.
+        Damaged: it is truncated or corrupt.
         Busy: another program is writing it.
         Incomplete: it lacks a table or column that every database has.
     """
-    raws = read_tables(path, shown, scratch)
+    raws, left_out = read_tables(path, shown, scratch)
     traces = [_trace_of(report, raw) for raw in raws]
     trace = traces[0] if len(traces) == 1 else _together(traces)
     rows = sum(len(raw[field]) for raw in raws for field in ("kernels", "copies"))
-    notes = _notes(trace, raws[0]["metadata"], unusable=rows - len(trace.ops))
+    notes = [note for of_process in traces for note in of_process.notes]
+    notes += _notes(trace, raws[0]["metadata"], unusable=rows - len(trace.ops))
+    if left_out:
+        text = f"what cannot be used was left out: {'; '.join(left_out)}"
+        notes.append(Note(NoteKind.UNREAD_TABLES, text))
     return replace(trace, ops=in_files(trace.ops, scratch), notes=tuple(notes))
 
 
 def _trace_of(report: str, raw: Frames) -> Trace:
     """What one process did."""
     regions = _on_threads(_placed(raw["regions"], raw), raw).drop_nulls(["start_ns", "end_ns"])
+    untimed = len(raw["regions"]) - len(regions)
     calls = _named(_of_categories(regions, raw, _CALL), raw)
     kernels = _kernels(raw, calls)
     copies = _copies(raw, calls)
@@ -75,6 +82,7 @@ def _trace_of(report: str, raw: Frames) -> Trace:
         devices=_devices(raw["agents"], ops),
         collector="rocprof",
         source=f"rocprofv3 (rocpd), schema {version or 'unknown'}",
+        notes=(Note(NoteKind.UNUSABLE_ROWS, _UNTIMED.format(untimed)),) * bool(untimed),
     )
 
 
@@ -363,7 +371,12 @@ def _notes(trace: Trace, metadata: pl.DataFrame, *, unusable: int) -> Iterator[N
 
 def missing(trace: Trace, kind: str, *, unusable: int) -> Iterator[Note]:
     """Notes on what a recording of rocprofv3 lacks; `kind` is what its file is called."""
-    if trace.ops.is_empty():
+    if trace.ops.is_empty() and unusable:
+        yield Note(
+            NoteKind.NO_GPU_WORK,
+            f"no GPU work can be shown: none of the {unusable} operations in this {kind} is usable",
+        )
+    elif trace.ops.is_empty():
         yield Note(
             NoteKind.NO_GPU_WORK,
             f"no GPU work in this {kind}; was it recorded with --kernel-trace and"

@@ -72,10 +72,10 @@ _TABLES: Final[Mapping[str, tuple[str, pl.Schema, tuple[str, ...]]]] = {
     "events": (
         "rocpd_event",
         _columns("id", "category_id", "stack_id", "parent_stack_id"),
-        ("id", "stack_id"),
+        ("id", "category_id"),
     ),
     "strings": ("rocpd_string", _columns("id", string=pl.String()), ("id", "string")),
-    "categories": ("rocpd_info_category", _columns("id", name=pl.String()), ("id",)),
+    "categories": ("rocpd_info_category", _columns("id", name=pl.String()), ("id", "name")),
     "symbols": (
         "rocpd_info_kernel_symbol",
         _columns("id", "arch_vgpr_count", kernel_name=pl.String(), display_name=pl.String()),
@@ -109,6 +109,9 @@ those that every database has."""
 _ALWAYS: Final = ("events", "strings", "symbols", "agents")
 """Fields of the tables that every database has."""
 
+_DETAILS: Final = ("processes", "threads", "metadata")
+"""Fields of the tables without which the rest stays true."""
+
 MARKER: Final = r"(?i)marker"
 """Matches the categories of ROCTX's events: `MARKER_CORE_RANGE_API`."""
 
@@ -131,11 +134,11 @@ def is_rocpd(path: Path, shown: str) -> bool:
     return any(map(_SUFFIX.fullmatch, columns))
 
 
-def read_tables(path: Path, shown: str, scratch: Scratch | None) -> list[Frames]:
-    """The tables of each recorded process in the database at `path`.
+def read_tables(path: Path, shown: str, scratch: Scratch | None) -> tuple[list[Frames], list[str]]:
+    """The tables of each recorded process in the database at `path`, and what of them was left out.
 
     Raises:
-        Damaged: it is truncated, corrupt or holds text where numbers belong.
+        Damaged: it is truncated or corrupt.
         Busy: another program is writing it.
         Incomplete: it lacks a table or column that every database has.
     """
@@ -143,19 +146,24 @@ def read_tables(path: Path, shown: str, scratch: Scratch | None) -> list[Frames]
     with as_report_errors(shown):
         columns, extents = describe(uri, lambda name: name.startswith("rocpd_"))
         suffixes = [match[1] or "" for match in map(_SUFFIX.fullmatch, columns) if match]
-        processes = [_tables(shown, columns, suffix) for suffix in suffixes]
-        with reading(uri, path, columns, extents, scratch) as reader:
+        left_out: dict[str, str] = {}
+        processes = [_tables(shown, columns, suffix, left_out) for suffix in suffixes]
+        wanted = {name: of_table for name, of_table in columns.items() if name not in left_out}
+        with reading(uri, path, wanted, extents, scratch, lenient=True) as reader:
             raws = [_raw(reader, tables) for tables in processes]
         for tables, raw in zip(processes, raws, strict=True):
-            check_none_is_lost(uri, tables, raw, extents)
-    return raws
+            read = {field: table for field, table in tables.items() if table.name not in left_out}
+            check_none_is_lost(uri, read, raw, extents)
+    return raws, [*left_out.values(), *reader.unread.values()]
 
 
-def _tables(shown: str, columns: Mapping[str, tuple[str, ...]], suffix: str) -> dict[str, Table]:
-    """The tables of one process.
+def _tables(
+    shown: str, columns: Mapping[str, tuple[str, ...]], suffix: str, left_out: dict[str, str]
+) -> dict[str, Table]:
+    """The tables of one process. Adds to `left_out` why one of details cannot be used, by its name.
 
     Raises:
-        Incomplete: one of them, or a column of it, is missing.
+        Incomplete: another one, or a column of it, is missing.
     """
     tables = {}
     for field, (name, read, required) in _TABLES.items():
@@ -165,7 +173,9 @@ def _tables(shown: str, columns: Mapping[str, tuple[str, ...]], suffix: str) -> 
         timed = {"start", "end"} <= {*present} or {"start_id", "end_id"} <= {*present}
         if "start_id" in read and not timed:
             missing.append("start")
-        if present and missing:
+        if present and missing and field in _DETAILS:
+            left_out[table.name] = f"{table.name}, which has no column {missing[0]}"
+        elif present and missing:
             seen = f"{shown} is incomplete: its table {table.name} has no column {missing[0]}"
             raise Incomplete(seen, *export_of(shown))
         if not present and field in _ALWAYS:

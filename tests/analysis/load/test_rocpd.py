@@ -15,7 +15,7 @@ import nsysflow
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.load import load
 from nsysflow.analysis.trace import NoteKind, Trace
-from nsysflow.base.errors import Damaged, Incomplete, ReportError
+from nsysflow.base.errors import Incomplete, ReportError
 from tests.oracle.model import from_trace
 from tests.oracle.rocpd import plain_rocpd
 from tests.rocpd import FORMS, PID, UUID, Database, Form, assert_is_step, write_rocpd
@@ -102,9 +102,8 @@ def changed(tmp_path: Path, form: Form, sql: str) -> Path:
             "no column start",
         ),
         ("times", "ALTER TABLE rocpd_region{} DROP COLUMN end_id", Incomplete, "no column start"),
-        ("tracks", "ALTER TABLE rocpd_event{} DROP COLUMN stack_id", Incomplete, "stack_id"),
-        ("inline", "UPDATE rocpd_kernel_dispatch{} SET start = 'soon'", Damaged, "text where"),
-        ("tracks", "UPDATE rocpd_track{} SET agent_id = 'GPU'", Damaged, "text where"),
+        ("tracks", "ALTER TABLE rocpd_event{} DROP COLUMN category_id", Incomplete, "category_id"),
+        ("times", "ALTER TABLE rocpd_timestamp{} DROP COLUMN value", Incomplete, "column value"),
     ],
 )
 def test_a_database_that_lacks_something_is_named_with_what_to_type(
@@ -115,6 +114,60 @@ def test_a_database_that_lacks_something_is_named_with_what_to_type(
         load(path)
     assert str(path) in caught.value.seen
     assert "rocprofv3" in caught.value.command
+
+
+@pytest.mark.parametrize(
+    ("form", "table", "column", "value"),
+    [
+        ("inline", "kernel_dispatch", "start", "'soon'"),
+        ("inline", "region", "end", "0.5"),
+        ("inline", "event", "stack_id", "x'00ff'"),
+        ("times", "timestamp", "value", "9e30"),
+        ("tracks", "track", "agent_id", "'GPU'"),
+        ("tracks", "info_process", "pid", "''"),
+        ("tracks", "region", "name_id", "1e999"),
+    ],
+)
+def test_what_is_no_number_is_left_out_with_a_note(
+    form: Form, table: str, column: str, value: str, tmp_path: Path
+) -> None:
+    name = f"rocpd_{table}{UUID}"
+
+    def with_value(sql: str) -> Trace:
+        (tmp_path / sql).mkdir()
+        last = f"rowid = (SELECT max(rowid) FROM {name})"
+        update = f'UPDATE {name} SET "{column}" = {sql} WHERE {last}'
+        return load(changed(tmp_path / sql, form, update))
+
+    odd, null = with_value(value), with_value("NULL")
+    assert from_trace(odd) == from_trace(null)
+    (note,) = [note for note in odd.notes if note not in null.notes]
+    assert note.kind is NoteKind.UNREAD_TABLES
+    assert note.text.endswith(f"values of {name} that are no numbers, in 1 rows")
+
+
+@pytest.mark.parametrize("column", ["info_process{}.pid", "metadata{}.tag", "metadata{}.value"])
+def test_a_table_of_details_that_lacks_a_column_is_left_out_with_a_note(
+    column: str, tmp_path: Path
+) -> None:
+    table, _, name = column.partition(".")
+    trace = load(changed(tmp_path, "inline", f"ALTER TABLE rocpd_{table} DROP COLUMN {name}"))
+    assert (len(trace.ops), len(trace.calls), len(trace.ranges)) == (2, 3, 1)
+    (note,) = [note for note in trace.notes if note.kind is NoteKind.UNREAD_TABLES]
+    assert note.text.endswith(f"{table.format(UUID)}, which has no column {name}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("UPDATE rocpd_kernel_dispatch{} SET start = NULL", NoteKind.UNUSABLE_ROWS),
+        ("UPDATE rocpd_region{} SET start = NULL", NoteKind.UNUSABLE_ROWS),
+    ],
+)
+def test_rows_without_a_time_are_counted_in_a_note(
+    sql: str, kind: NoteKind, tmp_path: Path
+) -> None:
+    assert kind in {note.kind for note in load(changed(tmp_path, "inline", sql)).notes}
 
 
 @pytest.mark.parametrize(
