@@ -73,7 +73,8 @@ class _Clock:
             for side in ("start_ns", "end_ns")
         ]
         place = axis.at(pl.col("thread_no"), pl.col("was_ns")).alias("place")
-        marks = pl.concat(sides).with_columns(place).sort("place", maintain_order=True)
+        marks = pl.concat(sides).drop_nulls("thread_no").with_columns(place)
+        marks = marks.sort("place", maintain_order=True)
         same = pl.col("thread_no").shift(-1) == pl.col("thread_no")
         room = pl.when(same).then(pl.col("is_ns").shift(-1) - pl.col("is_ns"))
         self.marks = marks.with_columns(room.clip(lower_bound=0).alias("room_ns"))

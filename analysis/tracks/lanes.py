@@ -213,7 +213,7 @@ class Lanes:
         return cls(frame=frame.with_row_index("lane"), stream_no=events.stream_no)
 
     def numbered(self, kind: str, numbers: pl.Series) -> pl.Series:
-        """The `lane` of each row of a kind whose lanes have numbers."""
+        """The `lane` of each row of a kind whose lanes have numbers; null for one without."""
         mine = self.frame.filter(pl.col("kind") == kind)
         return scatter_table(greatest(mine[_NUMBER]) + 1, mine[_NUMBER], mine["lane"])[
             numbers
@@ -287,7 +287,7 @@ def _of_threads(events: Events, kind: str, thread_no: pl.Series) -> pl.DataFrame
     name = pl.format("{}, pid {}", name, pid) if several else name
     return _lanes(
         kind,
-        threads[thread_no.unique().sort()].select(
+        threads[thread_no.drop_nulls().unique().sort()].select(
             pl.lit(value=False).alias("of_gpu"),
             pl.col("process").alias("owner"),
             "place",

@@ -43,7 +43,7 @@ class Placed:
 
     Attributes:
         rows: the rows.
-        place: where in `rows` each row of the events is.
+        place: where in `rows` each row of the events is; null for one that is not drawn.
     """
 
     rows: pl.DataFrame
@@ -51,12 +51,13 @@ class Placed:
 
 
 def sorted_by_lane(rows: pl.DataFrame, lane: pl.Series) -> Placed:
-    """`rows` by `lane`, each lane in the order of `rows`."""
+    """`rows` by `lane`, each lane in the order of `rows`; those without a lane are left out."""
     rows = rows.with_columns(lane.alias("lane"))
-    if rows["lane"].is_sorted():
+    if rows["lane"].is_sorted() and not rows["lane"].has_nulls():
         return Placed(rows=rows, place=pl.int_range(len(rows), dtype=pl.UInt32, eager=True))
-    order = rows[["lane"]].with_row_index("row").sort("lane", maintain_order=True)["row"]
-    place = scatter_table(len(rows), order, pl.int_range(len(rows), dtype=pl.UInt32, eager=True))
+    of_lanes = rows[["lane"]].with_row_index("row").drop_nulls()
+    order = of_lanes.sort("lane", maintain_order=True)["row"]
+    place = scatter_table(len(rows), order, pl.int_range(len(order), dtype=pl.UInt32, eager=True))
     return Placed(rows=rows[order], place=place)
 
 
