@@ -138,6 +138,9 @@ def _load(source: Source, *, shapes: Shapes, scratch: Scratch | None) -> Trace:
     if source.manifest is not None:
         notes = (*expected_notes(source.manifest, trace), *run_notes(source.manifest, trace))
         trace = replace(trace, notes=notes)
+    if source.unread is not None:
+        text = f"{source.unread}, so what the run was to record, and how it ended, is not known"
+        trace = replace(trace, notes=(*trace.notes, Note(NoteKind.RUN, text)))
     return replace(trace, report=source.name)
 
 

@@ -15,8 +15,8 @@ from nsysflow.analysis.load.dispatch import ENDINGS, is_report
 from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.unpacking import MAGICS, PERFETTO_SUFFIXES
 from nsysflow.analysis.trace import Trace
-from nsysflow.base.errors import NotAReport, SelectionError
-from nsysflow.base.names import distinct_names, report_name
+from nsysflow.base.errors import Damaged, NotAReport, SelectionError
+from nsysflow.base.names import distinct_names, printable, report_name
 from nsysflow.nsys.run import exporter
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
 from nsysflow.runs.paths import in_natural_order, matched
@@ -24,11 +24,19 @@ from nsysflow.runs.paths import in_natural_order, matched
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A report to analyse, its name, and the manifest of its run if it has one."""
+    """A report to analyse.
+
+    Attributes:
+        path: the report.
+        name: in tables.
+        manifest: of its run, if it has one that can be read.
+        unread: what was seen in one that cannot be read; None without such a one.
+    """
 
     path: Path
     name: str
     manifest: Manifest | None = None
+    unread: str | None = None
 
 
 def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
@@ -36,14 +44,17 @@ def sources_of(paths: Sequence[Path]) -> Iterator[Source]:
     folder, the reports in it; for a pattern, what it matches.
 
     Raises:
-        Damaged: a manifest cannot be understood.
         NotAReport: a run left no report, or a pattern matches nothing.
     """
     for path in matched(paths):
-        manifest = read_manifest(path)
+        manifest, unread = None, None
+        try:
+            manifest = read_manifest(path)
+        except Damaged as error:
+            unread = printable(error.seen)
         if manifest is None:
             for report in _reports_in(path) or [path]:
-                yield Source(path=report, name=report_name(report))
+                yield Source(path=report, name=report_name(report), unread=unread)
             continue
         if not manifest.reports:
             raise NotAReport(
@@ -71,7 +82,6 @@ def distinct_sources(paths: Sequence[Path]) -> list[Source]:
     """The reports at `paths` in natural order, each under a name of its own.
 
     Raises:
-        Damaged: a manifest cannot be understood.
         NotAReport: a run left no report, or a pattern matches nothing.
         SelectionError: a report was given twice.
     """
@@ -83,10 +93,7 @@ def distinct_sources(paths: Sequence[Path]) -> list[Source]:
             raise SelectionError(f"{source.path} was given twice", "Name each rank's report once")
         seen.add(file)
     names = distinct_names([source.name for source in sources], files)
-    return [
-        Source(path=source.path, name=name, manifest=source.manifest)
-        for source, name in zip(sources, names, strict=True)
-    ]
+    return [replace(source, name=name) for source, name in zip(sources, names, strict=True)]
 
 
 def newest_run(folder: Path) -> Path:

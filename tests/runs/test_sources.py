@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import Damaged, NotAReport, ReportError, SelectionError
+from nsysflow.runs.analyze import analyze_reports
 from nsysflow.runs.manifest import (
     FILE,
     Annotation,
@@ -25,6 +28,7 @@ from nsysflow.runs.paths import matched
 from nsysflow.runs.sources import distinct_sources, newest_run, single_report
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import ChildStatus, write_status
+from tests.exports import write_export
 from tests.runs.runs import RUN
 from tests.unprivileged import unprivileged
 
@@ -160,6 +164,21 @@ def test_a_wrong_value_is_named(tmp_path: Path, changed: dict[str, object], said
     assert caught.value.seen.startswith(f"{tmp_path / FILE} cannot be understood: {said}")
     assert caught.value.command == f"ls {tmp_path}"
     assert is_run(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", '{"tool": "nsysflow", "on": "\\u001b[2J"}', "\xff"])
+def test_a_run_whose_manifest_cannot_be_read_gives_its_reports_with_a_note(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / FILE).write_text(text, encoding="latin-1")
+    for rank in range(2):
+        write_export(tmp_path / f"rank{rank}.sqlite", kernels=[{}], calls=[{}])
+    analyses = analyze_reports([tmp_path], Options(), tables=()).analyses
+    assert [each.trace.report for each in analyses] == ["rank0", "rank1"]
+    for each in analyses:
+        (note,) = [note for note in each.trace.notes if note.kind is NoteKind.RUN]
+        assert "manifest.json cannot be understood" in note.text
+        assert "\x1b" not in note.text
 
 
 def test_unknown_keys_are_dropped_and_defaults_filled_in(tmp_path: Path) -> None:
