@@ -150,15 +150,25 @@ def _dict(machine: _Machine) -> dict[Any, Any]:
     return target
 
 
+_KEYS: Final = (str, int)
+"""A tuple as a key would be hashed: of one that holds others many times over, that never ends."""
+
+
 def _set_item(machine: _Machine) -> None:
     value, key = machine.stack.pop(), machine.stack.pop()
-    _dict(machine)[key] = value
+    _set(machine, [key, value])
 
 
 def _set_items(machine: _Machine) -> None:
-    values = machine.since_mark()
+    _set(machine, machine.since_mark())
+
+
+def _set(machine: _Machine, values: list[Any]) -> None:
+    """Set keys, each before its value."""
     if len(values) % 2:
         raise OddPickle("it has a key without a value")
+    if not {*map(type, values[::2])} <= {*_KEYS}:
+        raise OddPickle("it has a key that is neither text nor a number")
     _dict(machine).update(zip(values[::2], values[1::2], strict=True))
 
 

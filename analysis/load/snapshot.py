@@ -16,7 +16,7 @@ from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 from nsysflow.base.errors import Damaged
 
-_BEGINS: Final = re.compile(rb"\A\x80[\x03-\x05].{0,64}\b(?:segments|device_traces)\b", re.DOTALL)
+_BEGINS: Final = re.compile(rb"\A\x80[\x03-\x05].{0,64}\b(?:segments|device_traces)", re.DOTALL)
 _AGAIN: Final = "torch.cuda.memory._dump_snapshot('memory_snapshot.pickle')"
 
 _ROUNDED_TO: Final = 512
@@ -331,10 +331,12 @@ _NO_RANGES: Final = schema.RANGES.to_frame()
 def _ranges(annotations: Iterable[Entry], first_us: int) -> pl.DataFrame:
     """`schema.RANGES` of the begins and ends of `record_function`; an end closes the last range of
     that name that is open."""
-    begun: dict[object, list[int]] = defaultdict(list)
+    begun: dict[str, list[int]] = defaultdict(list)
     rows: list[list[Any]] = []
     for entry in annotations:
-        name, time_ns = str(entry.get("name")), (_number(entry, "time_us") - first_us) * _US_NS
+        name, time_ns = entry.get("name"), (_number(entry, "time_us") - first_us) * _US_NS
+        if type(name) is not str:  # what holds itself many times over has no end as text
+            raise OddSnapshot("an annotation has no name")
         if entry.get("stage") == "START":
             begun[name].append(len(rows))
             rows.append([time_ns, None, "push_pop", 0, 1, None, name, len(rows)])

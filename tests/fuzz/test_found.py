@@ -1,9 +1,16 @@
 """What mutated inputs broke once, made small."""
 
+import pickle
 from pathlib import Path
+from typing import Any, Final
 
+import pytest
+
+from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
+from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
 from tests.cli.running import run
 from tests.exports import write_export
+from tests.rocpd import FORMS, Database, Form, write_rocpd
 from tests.tiny import analysis_of, kernel, launch
 
 
@@ -11,6 +18,45 @@ def test_work_of_no_length_has_no_idle_time_to_explain() -> None:
     analysis = analysis_of(launch(0, 5, 1), kernel(10, 10, 1))
     assert analysis.accounting["window_ns"].to_list() == [0]
     assert "idle-gpu" not in [each.finding.rule for each in analysis.found.valued]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_of_an_unknown_thread_are_replayed_and_left_out_of_pictures(
+    tmp_path: Path, form: Form
+) -> None:
+    rocprof = Database(form)
+    rocprof.call(0, 10, 1)
+    rocprof.kernel(12, 40, 1)
+    rocprof.call(41, 100, 2, "hipDeviceSynchronize")
+    for rows in rocprof.rows.values():
+        for row in rows:
+            row.update({name: None for name in ("tid", "track_id", "pid") if name in row})
+    report = write_rocpd(tmp_path / "1_results.db", rocprof)
+    assert run("whatif", report, "--remove", "all").exit_code == 0
+    assert run("show", report, "--no-browser").exit_code == 0
+
+
+SNAPSHOT: Final[dict[object, Any]] = {"segments": [], "device_traces": [[]]}
+
+
+def test_a_name_in_a_snapshot_that_holds_itself_many_times_over_ends() -> None:
+    name: Any = ["x"]
+    for _ in range(60):
+        name = [name, name]
+    annotation = {"name": name, "stage": "START", "time_us": 1}
+    with pytest.raises(ValueError, match="no name"):
+        _trace_of({**SNAPSHOT, "external_annotations": [annotation]}, "r")
+
+
+def test_a_key_in_a_pickle_that_holds_itself_many_times_over_ends() -> None:
+    twice = b"".join(b"q%ch%c\x86" % (at, at) for at in range(60))
+    with pytest.raises(OddPickle, match="neither text nor a number"):
+        plain_values(b"\x80\x04}K\x01" + twice + b"K\x01s.")
+
+
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+def test_a_snapshot_is_one_in_each_way_to_pickle_it(protocol: int) -> None:
+    assert is_snapshot(pickle.dumps(SNAPSHOT, protocol=protocol))
 
 
 def test_the_name_of_a_gpu_does_not_control_the_terminal(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def test_many_values_that_are_used_again_are_one_each() -> None:
         (b"\x80\x04N(K\x01e.", "appends to what is no list"),
         (b"\x80\x04}(K\x01u.", "a key without a value"),
         (b"\x80\x04]K\x01K\x02s.", "sets a key of what is no dict"),
-        (b"\x80\x04}]K\x01s.", "it is damaged"),
+        (b"\x80\x04}]K\x01s.", "neither text nor a number"),
         (b"\x80\x04cos\nsystem\n.", "other objects"),
     ],
 )
