@@ -23,7 +23,7 @@ help:
 	@echo 'make coverage  how many branches of the analysis its tests take; fails below 95 %'
 	@echo 'make bench  time the analysis of a million kernels; adds rows to benchmarks/analyze.csv'
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
-	@echo 'make fuzz   give nsysflow 50000 mutated reports and files (N=50000 SEED=1); none may break it'
+	@echo 'make fuzz   give nsysflow 50000 mutated reports and files (N=50000 SEED=1 JOBS=all cores); none may break it'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
 	@echo 'make mutants  change the analysis in 300 random places (N=300 SEED=1); do the tests notice?'
 	@echo 'make docs   write docs/tables.md and docs/compatibility.md again from what they are made of'
@@ -91,9 +91,10 @@ bench: $(VENV)/.core
 hunt: $(VENV)/.test
 	$(BIN)/python -m tests.hunt --minutes $(or $(MINUTES),60)
 
-# `make test` does a few of these cases. A busy core takes a second for each.
+# `make test` does a few of these cases. A busy core takes a second for each; JOBS=8 keeps 8 cores busy.
 fuzz: $(VENV)/.test
-	$(BIN)/python -m tests.fuzz --cases $(or $(N),50000) --seed $(or $(SEED),1)
+	$(BIN)/python -m tests.fuzz --cases $(or $(N),50000) --seed $(or $(SEED),1) \
+	    $(if $(JOBS),--jobs $(JOBS))
 
 # `make long` does six of these kills.
 kills: $(VENV)/.test

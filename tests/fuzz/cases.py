@@ -3,9 +3,10 @@
 import json
 import re
 import signal
+import sys
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,11 +18,15 @@ from typing import Any, Final
 from unittest.mock import patch
 from xml.etree import ElementTree
 
+import click
 from click.testing import CliRunner, Result
 
 import nsysflow
+from nsysflow.agents.folder import Folder, Reports
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import NsysflowError
+from nsysflow.base.names import printable_json
 from nsysflow.cli import answers
 from nsysflow.cli.main import main
 from nsysflow.runs.cache import VARIABLE
@@ -127,12 +132,42 @@ def _run(
 ) -> tuple[Result | None, str | None]:
     try:
         with _time_limit(), chdir(folder):
-            done = CliRunner().invoke(main, words, env=environment)
+            if words[0] == "mcp":
+                done = CliRunner().invoke(_ask, words[1:], env=environment)
+            else:
+                done = CliRunner().invoke(main, words, env=environment)
     except TooLong as error:
         return None, "".join(traceback.format_exception(error)[-6:])
     if done.exc_info is not None and not isinstance(done.exception, SystemExit | None):
         return done, "".join(traceback.format_exception(*done.exc_info))
     return done, None if done.exit_code in CODES else f"exit code {done.exit_code}"
+
+
+@click.command()
+@click.argument("report")
+@click.argument("tool")
+@click.argument("what", default="")
+def _ask(report: str, tool: str, what: str) -> None:
+    """Print what a tool for coding agents answers, in words and in figures."""
+    from nsysflow.agents.server import Tools, Wait  # takes a second, which most cases need not wait
+
+    tools = Tools(Reports(Folder(Path.cwd().resolve()), Options()))
+    asked: Any = what  # one of the words in QUESTIONS
+    answers: dict[str, Callable[[], Any]] = {
+        "list_reports": tools.list_reports,
+        "open_report": lambda: tools.open_report(report),
+        "findings": lambda: tools.findings(report),
+        "explain": lambda: tools.explain(what, [report]),
+        "table": lambda: tools.table(report, asked),
+        "what_if": lambda: tools.what_if(report, remove=[Wait(kind=asked)]),
+        "diff": lambda: tools.diff([report], [report]),
+        "diff_over_time": lambda: tools.diff_over_time([report, report]),
+    }
+    answer = answers[tool]()
+    for content in answer.content:
+        click.echo(content.text)
+    click.echo(printable_json(json.dumps(answer.structured_content, allow_nan=False)))
+    sys.exit(answer.is_error)
 
 
 def _variables(kind: str, given: Path) -> dict[str, str]:
@@ -151,6 +186,7 @@ ANALYZE: Final = (
     ["--json"],
     ["--gaps-csv", "-"],
     ["--flamegraph", "{out}/idle.svg"],
+    ["--figures", "{out}/figures"],
     ["--no-files", "--steps", "1:3"],
     ["--no-files", "--whole", "--skip", "0"],
     ["--no-files", "--range", "step"],
@@ -164,6 +200,15 @@ WHATIF: Final = (
     ["--graph", "(outside ranges)"],
     ["--scale", "add=0.5", "--json"],
 )
+
+
+QUESTIONS: Final = (
+    *(["list_reports"], ["open_report"], ["findings"], ["what_if", "sync"], ["what_if", "all"]),
+    *(["explain", what] for what in ("1", "2", "sync")),
+    *(["table", name] for name in TABLES),
+    *(["diff"], ["diff_over_time"]),
+)
+"""Tools of `nsysflow mcp`, and what is asked."""
 
 
 def _words(draw: Random, kind: str, mutant: Mutant, out: Path) -> list[str]:
@@ -202,8 +247,8 @@ def _on_document(draw: Random, path: str, out: Path) -> list[str]:
 
 def _on_report(draw: Random, path: str, out: Path) -> list[str]:
     match draw.choices(
-        ("analyze", "table", "explain", "whatif", "pack", "check", "diff", "show", "ranks"),
-        (9, 4, 2, 3, 2, 2, 1, 1, 1),
+        ("analyze", "table", "explain", "whatif", "pack", "check", "diff", "show", "ranks", "mcp"),
+        (9, 4, 2, 3, 2, 2, 1, 1, 1, 2),
     )[0]:
         case "analyze":
             return ["analyze", path, *draw.choice(ANALYZE)]
@@ -224,6 +269,8 @@ def _on_report(draw: Random, path: str, out: Path) -> list[str]:
             return ["diff", path, str(small_export(out / "other.sqlite")), "--force"]
         case "show":
             return ["show", path, "--no-browser"]
+        case "mcp":
+            return ["mcp", Path(path).name, *draw.choice(QUESTIONS)]
         case _:
             return ["analyze", path, str(small_export(out / "rank1.sqlite")), "-o", "{out}/a"]
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -31,6 +32,7 @@ from tests.fuzz.mutations import (
     change_lines,
     change_packets,
     change_tables,
+    share_values,
 )
 from tests.pftrace import Rocprof, monitor_trace
 from tests.reports import DATA, PACKED
@@ -349,6 +351,47 @@ def pftrace(draw: Random, folder: Path) -> Mutant:
     return Mutant(path=path, changes=said, by_bytes=False)
 
 
+# --- memory snapshots ----------------------------------------------------------------------------
+
+
+def snapshot(draw: Random, folder: Path) -> Mutant:
+    """A memory snapshot of PyTorch."""
+    path, by_bytes = folder / "r.pickle", draw.random() < 0.4
+    document = _snapshot_document()
+    said = [] if by_bytes else _changes(draw, document)
+    if not by_bytes and draw.random() < 0.2:
+        said.append(share_values(draw, document))
+    path.write_bytes(pickle.dumps(document, protocol=draw.choice((3, 4, 5))))
+    return Mutant(path=path, changes=said or _bytes_of(draw, path), by_bytes=by_bytes)
+
+
+def _snapshot_document() -> dict[str, Any]:
+    """Two GPUs whose memory was given out, taken back and used up, with stacks and annotations."""
+    python = [{"filename": "/home/me/model.py", "line": 8, "name": "attend"}]
+    in_c = [{"filename": "", "line": 0, "name": "at::_ops::bmm::call(at::Tensor const&)"}]
+
+    def entry(at: int, action: str, size: int, **more: object) -> dict[str, Any]:
+        where = {"addr": 4096 * (at // 2), "size": size, "stream": 0, "time_us": 10**15 + at}
+        return {"action": action, **where, "frames": in_c + python * (at % 2), **more}
+
+    history = [entry(0, "segment_alloc", 1 << 20)]
+    for at in range(1, 40, 2):
+        history += [entry(at, "alloc", 600), entry(at + 1, "free_requested", 600)]
+    history.append(entry(50, "oom", 1 << 30, device_free=512))
+    block = {"address": 9, "size": 1024, "requested_size": 600, "state": "active_allocated"}
+    return {
+        "segments": [
+            {"device": gpu, "address": 0, "total_size": 1 << 21, "blocks": [dict(block)]}
+            for gpu in range(2)
+        ],
+        "device_traces": [history, [entry(1, "alloc", 512)]],
+        "external_annotations": [
+            {"device": 0, "name": "forward", "stage": stage, "time_us": 10**15 + at}
+            for at, stage in ((2, "START"), (30, "END"))
+        ],
+    }
+
+
 # --- what commands read beside reports -----------------------------------------------------------
 
 
@@ -452,13 +495,14 @@ INPUTS: Final[dict[str, Callable[[Random, Path], Mutant]]] = {
     "kineto": kineto,
     "rocpd": rocpd,
     "pftrace": pftrace,
+    "snapshot": snapshot,
     "report.json": report_json,
     "baseline": baseline,
     "manifest": manifest,
     "settings": settings,
     "cache": kept_answers,
 }
-WEIGHTS: Final = (44, 8, 14, 8, 12, 5, 2, 3, 3, 1)
+WEIGHTS: Final = (42, 8, 13, 8, 11, 5, 5, 2, 2, 3, 1)
 
 
 def files_below(folder: Path) -> Iterator[Path]:

@@ -306,6 +306,26 @@ def _change_node(draw: Random, holder: dict[Any, Any] | list[Any], key: Any) -> 
             return f"changed to {str(new)[:40]!r}"
 
 
+def share_values(draw: Random, document: dict[str, Any]) -> str:
+    """Put a value at several places, or in itself, or one that holds another many times over."""
+    lists = [each for each in document.values() if isinstance(each, list)]
+    places = [each for of_list in lists for each in of_list if isinstance(each, dict)]
+    if not places:
+        return "nothing to share"
+    kind = draw.choice(("many times over", "circle", "again"))
+    place, key = draw.choice(places), draw.choice([*draw.choice(places)] or ["a"])
+    if kind == "circle":
+        place[key] = place
+    elif kind == "again":
+        place[key] = draw.choice(places)
+    else:
+        deep: Any = ["x"]
+        for _ in range(60):
+            deep = [deep, deep]
+        place[key] = deep
+    return f"{key}: {kind}"
+
+
 # --- lines, packets, bytes -----------------------------------------------------------------------
 
 
