@@ -80,8 +80,15 @@ _WRITERS: Final[Mapping[str, _Opened]] = {
     ".zst": partial(zstd.ZstdFile, mode="wb"),
 }
 
+_UNPACK: Final = {".xz": "xz --decompress", ".gz": "gzip --decompress", ".zst": "zstd --decompress"}
 _DAMAGE: Final = (EOFError, LZMAError, zlib.error, BadGzipFile, zstd.ZstdError)
 _CHUNK: Final = 1 << 20
+
+_MOST_RATIO: Final = 200
+"""Real reports unpack to 4 to 24 times their size (all of tests/data and samples, 2026-11-27)."""
+
+_ANY_RATIO_BYTES: Final = 1 << 28
+"""What unpacks to no more than this may be of any ratio: a short report of one kernel is."""
 
 
 @contextmanager
@@ -89,7 +96,7 @@ def unpacked(path: Path, suffix: str, shown: str) -> Iterator[Path]:
     """The content of a compressed file, in a temporary file.
 
     Raises:
-        Damaged: the file is truncated or corrupt.
+        Damaged: the file is truncated or corrupt, or unpacks to far more than a report would.
         OutputError: there is no room for the content.
     """
     with temporary_folder(shown, "unpacked") as folder:
@@ -100,7 +107,16 @@ def unpacked(path: Path, suffix: str, shown: str) -> Iterator[Path]:
                 _READERS[suffix](packed) as source,
                 out.open("wb") as plain,
             ):
-                shutil.copyfileobj(source, plain, _CHUNK)
+                most = max(_MOST_RATIO * path.stat().st_size, _ANY_RATIO_BYTES)
+                while (chunk := source.read(_CHUNK)) and plain.tell() <= most:
+                    plain.write(chunk)
+            if chunk:
+                raise Damaged(
+                    f"{shown} unpacks to more than {most:,} bytes, {_MOST_RATIO} times its size or"
+                    " more: no report does, so it was not unpacked further",
+                    "Ask where it is from. If it is a report, unpack it yourself, and analyse that",
+                    f"{_UNPACK[suffix]} {quote(shown)}",
+                )
         except _DAMAGE as error:
             raise Damaged(
                 f"{shown} is truncated or corrupt ({error}); it has {path.stat().st_size} bytes",

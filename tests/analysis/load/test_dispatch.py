@@ -11,11 +11,13 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import zipfile
 from contextlib import closing
 from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Final
+from random import Random
+from typing import Final
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +26,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import nsysflow
-from nsysflow.analysis.load import load
+from nsysflow.analysis.load import load, unpacking
 from nsysflow.analysis.load.other_formats import FORMATS
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.unpacking import pack_into
@@ -339,11 +341,40 @@ def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_says_where_to_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: IO[bytes], target: IO[bytes], length: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize("suffix", [".xz", ".gz", ".zst"])
+def test_what_unpacks_to_far_more_than_a_report_is_refused(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "_ANY_RATIO_BYTES", 1 << 20)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    bomb = tmp_path / f"r.sqlite{suffix}"
+    with bomb.open("wb") as packed:
+        pack_into(BytesIO(bytes(1 << 24)), packed, suffix)
+    with pytest.raises(Damaged, match=r"unpacks to more than [0-9,]+ bytes") as caught:
+        load(bomb)
+    assert caught.value.command.endswith(f" --decompress {bomb}")
+    assert [*tmp_path.iterdir()] == [bomb]
+    with bomb.open("wb") as packed:  # as large, but no more than a report would shrink
+        pack_into(BytesIO(Random(1).randbytes(1 << 21)), packed, suffix)
+    with pytest.raises(NotAReport):
+        load(bomb)
 
-    monkeypatch.setattr("shutil.copyfileobj", full)
+
+def test_an_archive_is_not_unpacked(tmp_path: Path) -> None:
+    archive = tmp_path / "r.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as content:
+        content.writestr("../../r.sqlite", bytes(1 << 20))
+    with pytest.raises(NotAReport):
+        load(archive)
+    assert [*tmp_path.iterdir()] == [archive]
+
+
+def test_a_full_disk_says_where_to_find_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(BytesIO):
+        def read(self, _: int | None = -1) -> bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(unpacking, "_READERS", {".xz": lambda _: Full()})
     with pytest.raises(OutputError) as caught:
         load(DATA / "synthetic-1.sqlite.xz")
     assert caught.value.command == "export TMPDIR=FOLDER"
