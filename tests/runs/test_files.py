@@ -8,6 +8,8 @@ import pytest
 from nsysflow.base.errors import OutputError
 from nsysflow.report.pictures import DrawnFigures
 from nsysflow.runs.files import check_figures, check_folder, write_figures, writing
+from tests.cli.running import run
+from tests.exports import write_export
 from tests.unprivileged import unprivileged
 
 
@@ -99,3 +101,38 @@ def test_what_cannot_be_written_leaves_the_folder_as_it_was(tmp_path: Path) -> N
     with pytest.raises(OutputError, match="nothing was written"):
         write_figures(DrawnFigures(files={"breakdown.png": OURS, "breakdown.svg": OURS}), tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["breakdown.svg"]
+
+
+def test_links_and_special_files_in_a_folder_of_ours_are_replaced_and_not_written_through(
+    tmp_path: Path,
+) -> None:
+    folder, outside = tmp_path / "out", tmp_path / "outside"
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}])
+    outside.write_text("kept")
+    folder.mkdir()
+    (folder / "summary.md").symlink_to(outside)
+    (folder / "gaps.csv").symlink_to("/dev/full")
+    (folder / "comm.csv").symlink_to(outside)
+    (folder / "kernels.csv").symlink_to(tmp_path / "missing")
+    os.mkfifo(folder / "phases.csv")
+    os.mkfifo(folder / "report.json")
+    os.link(outside, folder / "gap-report.md")
+    run("analyze", report, "-o", folder, "--force")
+    run("analyze", report, "-o", folder)
+    assert all(file.is_file() and not file.is_symlink() for file in folder.glob("[!c]*"))
+    assert outside.read_text() == "kept"
+    assert {each.name for each in tmp_path.iterdir()} == {"out", "outside", "r.sqlite"}
+
+
+def test_a_link_to_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}])
+    (tmp_path / "elsewhere").mkdir()
+    folder.mkdir()
+    (folder / "summary.md").symlink_to(tmp_path / "elsewhere")
+    assert (
+        "summary.md there is a folder"
+        in run("analyze", report, "-o", folder, "--force", code=1).stderr
+    )
+    assert [*(tmp_path / "elsewhere").iterdir()] == []
+    assert [each.name for each in folder.iterdir()] == ["summary.md"]
