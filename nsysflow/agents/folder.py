@@ -16,6 +16,7 @@ from nsysflow.analysis.load.dispatch import ENDINGS
 from nsysflow.analysis.load.folders import table_files
 from nsysflow.analysis.options import Options
 from nsysflow.base.errors import NsysflowError, SelectionError
+from nsysflow.base.names import uncontrolled
 from nsysflow.base.units import size
 from nsysflow.compare.document import FILE as DOCUMENT
 from nsysflow.report.layout import Block, figure, words
@@ -227,8 +228,8 @@ class Answer(Generic[Data]):
 
 
 def plain_text(lines: Iterable[Text]) -> str:
-    """Lines of a terminal without their colours."""
-    return "\n".join(line.plain.rstrip() for line in lines).strip("\n")
+    """Lines of a terminal without their colours, and without what controls one."""
+    return uncontrolled("\n".join(line.plain.rstrip() for line in lines).strip("\n"))
 
 
 Kind = Literal["run", "report", "report.json"]

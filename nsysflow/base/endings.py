@@ -9,6 +9,7 @@ from typing import TextIO
 import click
 
 from nsysflow.base.errors import ExitCode, NsysflowError
+from nsysflow.base.names import uncontrolled
 
 
 @contextmanager
@@ -34,9 +35,10 @@ def message(error: NsysflowError) -> str:
 
 
 def say(text: str) -> None:
-    """Print to stderr. If its reader has left, as with `2>&1 | head`, the rest is still done."""
+    """Print to stderr, without what controls a terminal. If its reader has left, as with
+    `2>&1 | head`, the rest is still done."""
     try:
-        click.echo(text, err=True)
+        click.echo(uncontrolled(text), err=True)
     except BrokenPipeError:
         discard(sys.stderr)
 

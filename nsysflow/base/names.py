@@ -99,6 +99,30 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 
+CONTROLS: Final = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+"""Letters that control a terminal; tabs and line breaks do not."""
+
+
+def uncontrolled(text: str) -> str:
+    """The text without letters that control a terminal, each replaced by one; lines stay lines."""
+    return re.sub(CONTROLS, "·", text)
+
+
+CSV_FORMULA: Final = r"^('*[=+\-@\t])"
+"""How a text begins that a spreadsheet takes for a formula, or one that is marked as text."""
+
+
+def csv_text(text: str) -> str:
+    """A text as a cell of CSV: with an apostrophe before what a spreadsheet would take for a
+    formula, and without letters that control a terminal."""
+    return re.sub(CSV_FORMULA, r"'\1", uncontrolled(text))
+
+
+def from_csv(cell: str) -> str:
+    """The text of such a cell."""
+    return re.sub(r"^'(?='*[=+\-@\t])", "", cell)
+
+
 def printable_json(text: str) -> str:
     """JSON with the letters that control a terminal as `\\u009b`, which reads the same. JSON itself
     demands that only of those below a space."""

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from nsysflow.analysis.tables.index import declaration
 from nsysflow.base.errors import OutputError, near_or_all
+from nsysflow.base.names import uncontrolled
 from nsysflow.base.screen import console, line_width
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
 from nsysflow.report.page import Length
@@ -88,7 +89,7 @@ def stdout() -> Iterator[BinaryIO]:
 
 
 def print_lines(screen: Console, lines: Iterable[Text]) -> None:
-    """Print the lines.
+    """Print the lines, without what controls a terminal: they hold names, and commands with these.
 
     Raises:
         BrokenPipeError: the reader left.
@@ -96,6 +97,7 @@ def print_lines(screen: Console, lines: Iterable[Text]) -> None:
     """
     with stdout():
         for line in lines:
+            line.plain = uncontrolled(line.plain)  # as long as it was, so it keeps its styles
             screen.print(line)
         screen.file.flush()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from nsysflow.base.names import printable_json
+from nsysflow.base.names import csv_text, printable_json
 from nsysflow.compare.bridge import Delta, Item, Part
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.change import Change
@@ -136,5 +136,8 @@ def csv_of(rows: Sequence[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(
+        {name: csv_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}
+        for row in rows
+    )
     return text.getvalue()

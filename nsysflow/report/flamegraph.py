@@ -19,7 +19,7 @@ from nsysflow.analysis.idle.samples import has_host_stacks
 from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.errors import SelectionError
-from nsysflow.base.names import printable
+from nsysflow.base.names import printable, printable_json
 from nsysflow.base.units import duration, share
 from nsysflow.report.fields import gpus_together
 from nsysflow.report.results import Results
@@ -278,7 +278,7 @@ def speedscope(idle_stacks: pl.DataFrame, name: str) -> str:
         "shared": {"frames": [_frame(*key) for key in frames]},
         "profiles": profiles,
     }
-    return json.dumps(document, ensure_ascii=False) + "\n"
+    return printable_json(json.dumps(document, ensure_ascii=False)) + "\n"
 
 
 def _profile(name: str, root: Box, frames: dict[tuple[Place, int | None], int]) -> dict[str, Any]:

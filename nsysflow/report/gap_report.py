@@ -15,6 +15,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES, DECLARED
 from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import csv_text
 from nsysflow.base.units import duration, percent
 from nsysflow.compare.change import median_step
 from nsysflow.report.layout import Block, figure, words
@@ -307,7 +308,7 @@ def as_csv(report: GapReport) -> str:
     for row in report.rows:
         place = row.place
         what = (place.phase, place.cause, place.function) if place else (REST, "", "")
-        writer.writerow((*what, row.pct))
+        writer.writerow((*map(csv_text, what), row.pct))
     return text.getvalue()
 
 

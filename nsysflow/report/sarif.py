@@ -12,7 +12,7 @@ import nsysflow
 from nsysflow.analysis.events.source_lines import recorded_files
 from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.findings.finding import Valued
-from nsysflow.base.names import SourceLine
+from nsysflow.base.names import SourceLine, printable_json
 from nsysflow.report.findings import saving_of
 from nsysflow.report.results import Results
 from nsysflow.report.validity import failures
@@ -224,7 +224,8 @@ def sarif_json(results: Results, find: Callable[[str], str | None]) -> str:
         "properties": {"reports": [*results.reports], "selection": results.selection},
     }
     document = {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
-    return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
+    return printable_json(text) + "\n"
 
 
 def _notifications(results: Results) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from polars.io.plugins import register_io_source
 
 from nsysflow.analysis.tables.gaps import SLICE_ROWS
 from nsysflow.analysis.tables.index import declaration, declarations
+from nsysflow.base.names import CONTROLS, CSV_FORMULA
 from nsysflow.compare.document import FILE
 from nsysflow.report.document import plain
 from nsysflow.report.document import report_json as report_json
@@ -33,15 +34,30 @@ def named_table(results: Results, name: str, *, at_least_ns: int = 0) -> pl.Data
 
 
 def write_csv(table: pl.DataFrame, target: Path | BinaryIO) -> None:
-    """A table as CSV: comma, newline, UTF-8, plain numbers, nothing for null."""
-    plain(table).write_csv(target, float_scientific=False)
+    """A table as CSV: comma, newline, UTF-8, plain numbers, nothing for null, no formulas."""
+    _cells(table).write_csv(target, float_scientific=False)
+
+
+def _cells(table: pl.DataFrame) -> pl.DataFrame:
+    """A table with texts as `csv_text` has them."""
+    rows = plain(table)
+    unsafe = f"{CSV_FORMULA}|{CONTROLS}"
+    cells = {}
+    for column in rows.select(pl.col(pl.String, pl.Categorical)):
+        words = column.unique() if column.dtype == pl.Categorical else column
+        if words.cast(pl.String).str.contains(unsafe).any():  # replacing takes long, few need it
+            text = pl.col(column.name).cast(pl.String)
+            cells[column.name] = text.str.replace_all(CONTROLS, "·").str.replace(
+                CSV_FORMULA, "'${1}"
+            )
+    return rows.with_columns(**cells)
 
 
 def write_gaps_csv(results: Results, target: BinaryIO, *, at_least_ns: int = 0) -> int:
     """The gaps of `at_least_ns` and longer as CSV, slice by slice; returns how many."""
     rows = 0
     for index, gaps in enumerate(results.gap_slices(at_least_ns)):
-        plain(gaps).write_csv(target, include_header=index == 0, float_scientific=False)
+        _cells(gaps).write_csv(target, include_header=index == 0, float_scientific=False)
         rows += len(gaps)
     return rows
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from nsysflow.base.names import from_csv
 from nsysflow.runs.manifest import is_run
 
 _SQL: Final = """
@@ -37,7 +38,7 @@ def _analysed(phases: Path) -> set[str]:
     if not phases.is_file():
         return set()
     with phases.open(encoding="utf-8", newline="") as file:
-        paths = {row["path"] for row in csv.DictReader(file)}
+        paths = {from_csv(row["path"]) for row in csv.DictReader(file)}
     return {name for path in paths for name in (path, path.rpartition("/")[2])}
 
 

@@ -133,7 +133,7 @@ def _run(
     try:
         with _time_limit(), chdir(folder):
             if words[0] == "mcp":
-                done = CliRunner().invoke(_ask, words[1:], env=environment)
+                done = CliRunner().invoke(ask, words[1:], env=environment)
             else:
                 done = CliRunner().invoke(main, words, env=environment)
     except TooLong as error:
@@ -147,7 +147,7 @@ def _run(
 @click.argument("report")
 @click.argument("tool")
 @click.argument("what", default="")
-def _ask(report: str, tool: str, what: str) -> None:
+def ask(report: str, tool: str, what: str) -> None:
     """Print what a tool for coding agents answers, in words and in figures."""
     from nsysflow.agents.server import Tools, Wait  # takes a second, which most cases need not wait
 
@@ -277,7 +277,7 @@ def _on_report(draw: Random, path: str, out: Path) -> list[str]:
 
 # --- failures ------------------------------------------------------------------------------------
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SHOWN_AS_IS: Final = ("csv", "--gaps-csv", "--csv")
 """What prints data for programs: cells of CSV hold what a report holds."""
 
@@ -287,7 +287,7 @@ def _first_failure(done: Result | None, words: list[str], out: Path) -> str | No
         return None
     printed = [done.stderr] if {*words} & {*_SHOWN_AS_IS} else [done.stderr, done.stdout]
     for text in printed:
-        if found := _CONTROL.search(text):
+        if found := CONTROL.search(text):
             around = text[max(found.start() - 60, 0) : found.end() + 20]
             return f"prints a control character: {around!r}"
     return next((wrong for file in files_below(out) if (wrong := _wrong_file(file))), None)
@@ -301,7 +301,7 @@ def _wrong_file(file: Path) -> str | None:
             except ValueError as error:
                 return f"{file.name} is no JSON: {error}"
         case ".html":
-            page = _Page()
+            page = Page()
             page.feed(file.read_text("utf-8"))
             return f"{file.name} has {page.found}" if page.found else None
         case ".svg" | ".xml":
@@ -311,9 +311,7 @@ def _wrong_file(file: Path) -> str | None:
                 return f"{file.name} is no XML: {error}"
         case ".md":
             text = file.read_text("utf-8")
-            if found := re.search(r"(?<!\\)<(script>fuzz|img src=x)", text) or _CONTROL.search(
-                text
-            ):
+            if found := re.search(r"(?<!\\)<(script>fuzz|img src=x)", text) or CONTROL.search(text):
                 return f"{file.name} has {found[0]!r}"
     return None
 
@@ -322,7 +320,7 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-class _Page(HTMLParser):
+class Page(HTMLParser):
     """Looks for markup that came from a report."""
 
     found: str | None = None

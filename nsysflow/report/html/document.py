@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Final, Literal
 
 import nsysflow
+from nsysflow.base.names import printable
 from nsysflow.report.palette import CAUSES, CLASSES, Colour
 
 Theme = Literal["light", "dark"]
@@ -102,7 +103,7 @@ def around(kind: PageKind, title: str) -> tuple[bytes, bytes]:
     parts = {
         "policy": policy,
         "generator": GENERATOR,
-        "title": escape(title),
+        "title": escape(printable(title)),
         "style": style,
         "body": _texts([kind.body]),
         "script": script,
@@ -119,8 +120,12 @@ _HERE: Final = "\0"
 
 
 def json_data(name: str, text: bytes) -> bytes:
-    """JSON that the scripts read."""
-    return _data(name, "application/json", text.replace(b"<", _LESS))
+    """JSON that the scripts read, without letters that end the script or control a terminal."""
+    escaped = _CONTROLS.sub(lambda found: b"\\u00%02x" % found[0][-1], text.replace(b"<", _LESS))
+    return _data(name, "application/json", escaped)
+
+
+_CONTROLS: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
 def blob_data(name: str, base64: bytes) -> bytes:
