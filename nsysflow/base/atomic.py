@@ -1,7 +1,9 @@
 """Files and folders that appear whole or not at all: written beside, then renamed.
 
 What is written lies in a scratch folder that its process keeps locked. A process that is killed
-leaves its folder, and the next one that writes there removes it.
+leaves its folder, and the next one that writes there removes it: on disks without locks (some on
+the network) once the process that the folder's name tells is gone. Folders of other machines, and
+of other containers on disks without locks, stay for a week.
 """
 
 import fcntl
@@ -18,9 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
-_SCRATCH: Final = re.compile(r"\.nsysflow-scratch-([0-9a-f]{8})-\w+")
+_SCRATCH: Final = re.compile(r"\.nsysflow-scratch-([0-9a-f]{8})-(\d+)-(\d{1,9})-\w+")
+"""Its parts are the machine, the namespace of process ids in it, and the id of the process."""
+
 _ABANDONED_S: Final = 7 * 24 * 3600
-"""No process of ours lives so long. Decides where locks are not seen: on another machine's disk."""
+"""No process of ours lives so long. Decides where neither a lock nor the process can be seen."""
 
 
 @contextmanager
@@ -108,53 +112,91 @@ def remove_leftovers(parent: Path) -> None:
     """Remove the scratch folders in `parent` whose processes are gone."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
-            if (match := _SCRATCH.fullmatch(entry.name)) is not None:
+            if (made := _SCRATCH.fullmatch(entry.name)) is not None:
                 with suppress(OSError):  # another process removes it too
-                    _remove_leftover(Path(entry), here=match[1] == _machine())
+                    _remove_leftover(Path(entry), made)
 
 
 def _make_scratch(where: Path, held: ExitStack) -> Path:
-    prefix = f".nsysflow-scratch-{_machine()}-"
+    prefix = f".nsysflow-scratch-{_machine()}-{_namespace()}-{os.getpid()}-"
     while True:
         made = TemporaryDirectory(prefix=prefix, dir=where, ignore_cleanup_errors=True)
         folder = Path(held.enter_context(made))
-        lock = _lock(folder, fcntl.LOCK_SH)
-        if lock is not None:
-            held.callback(os.close, lock)
+        with suppress(OSError):  # a disk without locks
+            held.callback(os.close, _locked(folder, fcntl.LOCK_SH))
         if folder.exists():  # else another process took it for a leftover before it was locked
             return folder
 
 
-def _remove_leftover(folder: Path, *, here: bool) -> None:
+def _remove_leftover(folder: Path, name: re.Match[str]) -> None:
+    """Remove a scratch folder, unless its process may still be there.
+
+    Raises:
+        OSError: the folder is gone.
+    """
     seen = folder.lstat()
-    abandoned = time.time() - seen.st_mtime > _ABANDONED_S
-    if seen.st_uid != os.geteuid() or not (here or abandoned):
+    if seen.st_uid != os.geteuid():
         return
-    lock = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    if lock is not None or abandoned:
-        shutil.rmtree(folder, ignore_errors=True)
-    if lock is not None:
-        os.close(lock)
+    with ExitStack() as held:
+        gone = _is_gone(folder, name, held)
+        if gone is None:
+            gone = time.time() - seen.st_mtime > _ABANDONED_S
+        if gone:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lock(folder: Path, how: int) -> int | None:
-    """Lock a folder until what is returned is closed; None where that cannot be done now: some
-    network disks have no locks."""
+def _is_gone(folder: Path, name: re.Match[str], held: ExitStack) -> bool | None:
+    """Whether the process of a scratch folder is gone; None where that cannot be seen. If it is,
+    nobody else locks the folder until `held` ends."""
+    here = name[1] == _machine()
     try:
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return None
+        held.callback(os.close, _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a disk without locks
+        comparable = here and int(name[2]) == _namespace()
+        return not _is_running(int(name[3])) if comparable else None
+    return here or None  # of locks on a shared disk, only this machine's are seen
+
+
+def _locked(folder: Path, how: int) -> int:
+    """Lock a folder until what is returned is closed.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+        OSError: the folder is gone, or its disk has no locks.
+    """
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(opened, how)
     except OSError:
         os.close(opened)
-        return None
+        raise
     return opened
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
+@cache
+def _namespace() -> int:
+    """What a process id means: in each container, another process."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:  # another system than Linux
+        return 0
 
 
 @cache
 def _machine() -> str:
-    """This machine since it was started: of locks on a shared disk, only its own are seen."""
+    """This machine since it was started."""
     try:
         name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
     except OSError:

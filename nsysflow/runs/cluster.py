@@ -7,10 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from logging import CRITICAL
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from nsysflow.base.atomic import scratch_folder
 from nsysflow.base.errors import NsysflowError, ReportError, not_installed
 from nsysflow.base.names import SLURM
 from nsysflow.runs.workers import Done, Item, Part, T, in_pairs, joined, part_of
@@ -54,8 +53,8 @@ def _require_accepted(script: str) -> None:
     Raises:
         NsysflowError: Slurm refuses it, or there is no Slurm here.
     """
-    with TemporaryDirectory() as folder:
-        job = Path(folder) / "job.sh"
+    with scratch_folder() as folder:
+        job = folder / "job.sh"
         job.write_text(script, encoding="utf-8")
         try:
             asked = subprocess.run(

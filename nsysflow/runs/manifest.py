@@ -14,7 +14,7 @@ from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.base.peaks import Unit
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
-from nsysflow.runtime.process import FILES, ChildStatus
+from nsysflow.runtime.process import FILES, SCRATCH_FILES, ChildStatus
 from nsysflow.runtime.protocol import LOADER_FILES, Backtrace, Collector
 
 FILE: Final = "manifest.json"
@@ -238,20 +238,20 @@ def read_statuses(folder: Path) -> dict[Path, ChildStatus]:
 
 
 def take_statuses(folder: Path) -> list[ChildStatus]:
-    """The statuses in the run's folder, by rank and process id; their files are removed.
+    """The statuses in the run's folder, by rank and process id; their files are removed, and what
+    killed processes of the program left.
 
     Raises:
         OSError: a file cannot be read or removed.
     """
     statuses = read_statuses(folder)
-    for file in statuses:
+    for file in (*statuses, *folder.glob(LOADER_FILES), *folder.glob(SCRATCH_FILES)):
         file.unlink()
     return sorted(statuses.values(), key=lambda status: (status.rank or 0, status.pid))
 
 
 def take_annotation(folder: Path) -> Annotation:
-    """What became of the annotation; the files that say so are removed, and those that workers of
-    a killed program left.
+    """What became of the annotation; the files that say so are removed.
 
     Raises:
         OSError: a file cannot be read or removed.
@@ -259,8 +259,6 @@ def take_annotation(folder: Path) -> Annotation:
     hooked, torch, problem = (
         _remove_text(folder / name) for name in (HOOKED, ANNOTATED, NOT_ANNOTATED)
     )
-    for file in folder.glob(LOADER_FILES):
-        file.unlink()
     return Annotation(hooked=hooked is not None, torch=torch is not None, problem=problem)
 
 

@@ -19,11 +19,15 @@ from typing import Any, Final, Literal
 from nsysflow.runtime.durations import Durations, LaterSteps
 from nsysflow.runtime.protocol import RUN_FOLDER, rank
 
+SCRATCH_FILES: Final = ".nsysflow-child-*"
+"""What a killed process leaves; `*` is its id, its thread and an ending."""
+
 
 @contextmanager
 def scratch_file(folder: Path, suffix: str) -> Iterator[Path]:
     """A free path in `folder` for the block to write and rename; removed if it is still there."""
-    path = folder / f".nsysflow-{os.getpid()}-{threading.get_ident()}{suffix}"
+    own = f"{os.getpid()}-{threading.get_ident()}{suffix}"
+    path = folder / SCRATCH_FILES.replace("*", own)
     try:
         yield path
     finally:

@@ -1,3 +1,4 @@
+import errno
 import io
 import os
 import re
@@ -6,6 +7,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Final
+from unittest.mock import Mock
 
 import pytest
 
@@ -119,6 +122,8 @@ def test_a_pipe_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
+DAY_S: Final = 24 * 3600
+
 KILLED_WHILE_WRITING = """
 import os, signal, sys
 from pathlib import Path
@@ -129,20 +134,67 @@ with staged_file(Path(sys.argv[1])) as scratch:
 """
 
 
-def test_what_a_killed_process_left_goes_when_the_next_one_writes_there(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "file")]
+def killed_in(folder: Path) -> Path:
+    """What a process left that was killed while it wrote in `folder`."""
+    argv = [sys.executable, "-c", KILLED_WHILE_WRITING, str(folder / "file")]
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    (left,) = names(tmp_path)
-    assert left != "file"
+    (left,) = folder.iterdir()
+    assert left.name != "file"
+    return left
+
+
+@pytest.fixture(params=["locks", "no locks"])
+def any_disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk with locks, and one without."""
+    if request.param == "no locks":
+        without_locks(monkeypatch)
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
+
+
+@pytest.mark.usefixtures("any_disk")
+def test_what_a_killed_process_left_goes_when_the_next_one_writes_there(tmp_path: Path) -> None:
+    killed_in(tmp_path)
     write(tmp_path / "out", "1")
     assert names(tmp_path) == ["out"]
 
 
-def test_a_folder_that_a_process_still_writes_is_no_leftover(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("any_disk")
+@pytest.mark.parametrize("days", [0, 400, -400])
+def test_a_folder_that_a_process_still_writes_is_no_leftover_however_the_clock_jumps(
+    days: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with staged_file(tmp_path / "slow") as scratch:
+        now_s = time.time()
+        monkeypatch.setattr("time.time", lambda: now_s + days * DAY_S)
         write(tmp_path / "out", "1")
         scratch.write_text("whole")
     assert (tmp_path / "slow").read_text() == "whole"
+
+
+OF_ANOTHER: Final = {
+    "machine": r"(?<=scratch-)[0-9a-f]{8}",
+    "namespace": r"(?<=[0-9a-f]{8}-)\d+(?=-\d+-)",
+}
+"""What differs in the names of folders of another machine, and of another container."""
+
+
+@pytest.mark.parametrize("part", ["machine", "namespace"])
+def test_what_may_be_anothers_on_a_shared_disk_stays_for_a_week(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_locks(monkeypatch)
+    left = killed_in(tmp_path)
+    name = re.sub(OF_ANOTHER[part], "00000000", left.name)
+    assert name != left.name
+    theirs = left.rename(tmp_path / name)
+    write(tmp_path / "out", "1")
+    assert theirs.exists()
+    os.utime(theirs, (time.time() - 8 * DAY_S,) * 2)
+    write(tmp_path / "later", "2")
+    assert not theirs.exists()
 
 
 class Terminal(io.StringIO):

@@ -257,7 +257,7 @@ def test_force_removes_a_run_of_any_version_and_nothing_else(two_ranks: tuple[st
     profiled("-o", "out", "--no-analyze", *two_ranks)
     assert len(list(Path("out").glob("rank*"))) == 4
     Path("out/manifest.json").write_text('{"tool": "nsysflow", "schema": 99}')
-    left = ("report.json", "gaps.csv", "child-7.json", HOOKED)
+    left = ("report.json", "gaps.csv", "child-7.json", "loader-7.bin", HOOKED)
     for name in (*left, "notes.txt"):
         Path("out", name).write_text("left")
     assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0

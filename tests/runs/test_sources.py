@@ -206,6 +206,8 @@ def test_statuses_are_read_by_rank_and_pid_and_readable_ones_removed(tmp_path: P
     ]
     for status in reversed(written):
         write_status(tmp_path, status)
+    for left in (".nsysflow-child-8-8.json.gz", "loader-8.bin"):  # by processes that were killed
+        (tmp_path / left).touch()
     unreadable = {"child-6.json": "{", "child-7.json": '{"pid": "7"}'}
     for name, text in unreadable.items():
         (tmp_path / name).write_text(text)
