@@ -2,12 +2,13 @@
 
     python -m tests.kills --kills 200 --seed 1
 
-Each kill is a SIGKILL somewhere in a command that writes: a folder, files and a page over older
-ones, a packed report, kept answers. Afterwards each file is whole, as it was or new, and the
-report is untouched. The next run gives what a run gives that nobody killed, and no scratch file
-stays.
+Each kill is a SIGKILL somewhere in a command that writes; `TASKS` has one of each kind. Afterwards
+each file is whole, as it was or new, and the report is untouched. The next run gives what a run
+gives that nobody killed, and no scratch file stays: neither where it writes, nor where temporary
+files go, nor in the cache.
 """
 
+import lzma
 import os
 import random
 import shutil
@@ -24,13 +25,21 @@ from typing import Final
 import click
 
 from nsysflow.runs.cache import VARIABLE, unpacked
+from tests.record.fake import fake_nsys
 from tests.reports import ROOT, sqlite_report
 
-_PROGRAM: Final = (
+PROGRAM: Final = (
     "import nsysflow.cli.answers; nsysflow.cli.answers.WORTH_S = 0; "
     "from nsysflow.cli.main import main; main()"
 )
 """The command line, with a cache that keeps answers on small reports, too."""
+
+
+_WHILE_WRITING: Final = 0.5
+"""Most of a run is reading; so many of the kills wait until there is a scratch file."""
+
+_WRITING_S: Final = 0.2
+_LOOKS_EVERY_S: Final = 0.002
 
 
 @dataclass(frozen=True)
@@ -38,24 +47,31 @@ class Task:
     """A command to kill.
 
     Attributes:
-        command: the command before the report.
-        words: what follows the report.
+        words: the command line; `{report}` is the report, beside which lie a compressed one and
+            what nsys recorded; `{other}` is one more.
         over: whether the same command wrote another report's files there before.
         keeps: whether the answers are to be kept anew each time.
     """
 
-    command: str
-    words: tuple[str, ...]
+    words: str
     over: bool = False
     keeps: bool = False
 
 
 TASKS: Final = {
-    "folder": Task("analyze", ("-o", "out")),
-    "page": Task("analyze", ("-o", "out", "--html"), over=True),
-    "pack": Task("pack", ("-o", "out.sqlite.xz"), over=True),
-    "cache": Task("analyze", ("-o", "out"), keeps=True),
-    "from disk": Task("analyze", ("-o", "out", "--low-memory")),
+    "folder": Task("analyze {report} -o out"),
+    "page": Task("analyze {report} -o out --html", over=True),
+    "gaps": Task("analyze {report} --gaps-csv gaps.csv", over=True),
+    "SARIF": Task("analyze {report} --no-files --sarif out.sarif", over=True),
+    "Perfetto": Task("analyze {report} --no-files --perfetto out.pftrace", over=True),
+    "figures": Task("analyze {report} --no-files --figures figures", over=True),
+    "comparison": Task("diff {report} {other} --html diff.html", over=True),
+    "baseline": Task("check {report} --baseline base.json --update-baseline", over=True),
+    "pack": Task("pack {report} -o out.sqlite.xz", over=True),
+    "unpacked": Task("analyze {report}.xz -o out"),
+    "exported": Task("analyze {report}.nsys-rep -o out"),
+    "cache": Task("analyze {report} -o out", keeps=True),
+    "from disk": Task("analyze {report} -o out --low-memory"),
 }
 """By what each writes."""
 
@@ -69,9 +85,13 @@ class Place:
         self._written, self._tmp, self._cache = (folder / name for name in ("w", "tmp", "cache"))
         for each in (self._written, self._tmp, self._cache):
             each.mkdir()
-        self._report = sqlite_report(folder, "h200-ddp-rank0")
-        self._other = sqlite_report(folder, "h200-ddp-rank1")
-        self._inputs = {file: _checksum(file) for file in (self._report, self._other)}
+        self._report = sqlite_report(folder, "nan_check-sync")
+        self._other = sqlite_report(folder, "nan_check-async")
+        for report in (self._report, self._other):
+            Path(f"{report}.xz").write_bytes(lzma.compress(report.read_bytes(), preset=0))
+            Path(f"{report}.nsys-rep").write_text("recorded")
+        self._nsys = fake_nsys(folder)
+        self._inputs = {file: _checksum(file) for file in folder.glob("*.sqlite*")}
         begin_s = time.monotonic()
         self._finish(self._report)
         self._seconds = time.monotonic() - begin_s
@@ -86,7 +106,7 @@ class Place:
 
     def kill(self, draw: random.Random) -> None:
         """Kill the task at a random instant, and look at what is there."""
-        while not self._killed(draw.random()):
+        while not self._killed(draw):
             self._seconds *= 0.9  # it is faster now than when its time was taken
             self.go_on()
         for name, checksum in self._found().items():
@@ -100,27 +120,36 @@ class Place:
         """Run the task to its end, look at what is there, and put back what was there before."""
         self._finish(self._report)
         assert self._found() == self._new, "the next run wrote something else"
-        scratch = [*self._written.glob(".*"), *self._cache.glob(".*"), *self._tmp.iterdir()]
-        assert not scratch, f"left behind: {scratch}"
+        assert not self._scratch(), f"left behind: {self._scratch()}"
         self._check_inputs()
         shutil.rmtree(self._written)
         shutil.copytree(self._as_before, self._written)
 
-    def _killed(self, share: float) -> bool:
-        """Kill the task after this share of its time; whether that was before it had ended."""
+    def _scratch(self) -> list[Path]:
+        """What no run may leave."""
+        return [*self._written.rglob(".*"), *self._cache.glob(".*"), *self._tmp.iterdir()]
+
+    def _killed(self, draw: random.Random) -> bool:
+        """Kill the task, every other time while it writes; whether that was before it had ended."""
         if self._task.keeps:
             for file in self._cache.glob("*.kept"):
                 file.unlink()
         with self._started(self._report) as running:
-            time.sleep(share * self._seconds)
+            if draw.random() < _WHILE_WRITING:
+                while running.poll() is None and not self._scratch():
+                    time.sleep(_LOOKS_EVERY_S)
+                time.sleep(draw.random() * _WRITING_S)
+            else:
+                time.sleep(draw.random() * self._seconds)
             running.kill()
         return running.returncode != 0
 
     def _started(self, report: Path) -> subprocess.Popen[str]:
-        variables = {"TMPDIR": self._tmp, VARIABLE: self._cache, "PYTHONPATH": ROOT}
-        argv = [sys.executable, "-c", _PROGRAM, self._task.command, f"../{report.name}"]
+        folders = {"TMPDIR": self._tmp, VARIABLE: self._cache, "PYTHONPATH": ROOT}
+        variables = folders | {"NSYSFLOW_NSYS": self._nsys}
+        words = self._task.words.format(report=f"../{report.name}", other=f"../{self._other.name}")
         return subprocess.Popen(
-            [*argv, *self._task.words],
+            [sys.executable, "-c", PROGRAM, *words.split()],
             cwd=self._written,
             env=os.environ | {name: str(folder) for name, folder in variables.items()},
             text=True,
