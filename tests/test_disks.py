@@ -11,6 +11,7 @@ from nsysflow.analysis.load import load
 from nsysflow.base.atomic import remove_leftovers
 from nsysflow.base.errors import OutputError
 from nsysflow.cli.main import main
+from nsysflow.runs.cache import VARIABLE
 from tests.disks import full_disk, names, read_only_disk
 from tests.reports import PACKED
 from tests.runs.keeping import kept_in
@@ -67,6 +68,21 @@ def test_a_cache_without_room_is_no_matter(disk: Path, monkeypatch: pytest.Monke
     assert names(disk) == before
     for words in ([], ["--prune"], ["--clear"]):
         assert run(["cache", *words], disk).exit_code == 0
+
+
+def test_a_home_that_cannot_be_written_is_no_matter(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(["analyze", REPORT, "--no-files"], disk)
+    kept_in(disk, monkeypatch)
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(disk))
+    for words in (["analyze", REPORT, "--no-files"], ["cache"]):
+        done = run(words, disk)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout == expected.stdout or words == ["cache"]
+    assert not [*disk.glob(".cache/nsysflow/**/*.*")]
 
 
 def test_no_place_for_temporary_files_is_said(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -217,6 +218,10 @@ MOST_LINES: Final = 1_000
 _SHARE: Final = 10
 """Kept answers take at most one part in so many of what is free on the disk."""
 
+_CLOCKS_DIFFER_S: Final = 24 * 3600
+"""An answer that was used later than so far in the future is not kept for the sake of it: it would
+never be the longest unused, and new ones would have to go."""
+
 _PRIVATE: Final = 0o600
 """The report itself may be hidden from others."""
 
@@ -239,7 +244,7 @@ class CacheEntry:
     Attributes:
         file: where they are.
         size: their bytes.
-        used_s: when they were last used, in seconds since 1970.
+        used_s: when they were last used, in seconds since 1970; 0 if a clock was wrong then.
     """
 
     file: Path
@@ -351,12 +356,14 @@ class Store:
         return removed
 
     def _entries(self) -> Iterator[CacheEntry]:
+        latest_s = time.time() + _CLOCKS_DIFFER_S
         with contextlib.suppress(OSError):
             for file in self.folder.iterdir():
                 if _NAME.fullmatch(file.name):
                     with contextlib.suppress(OSError):  # another process removed it
                         seen = file.stat()
-                        yield CacheEntry(file=file, size=seen.st_size, used_s=seen.st_mtime)
+                        used_s = seen.st_mtime if seen.st_mtime <= latest_s else 0.0
+                        yield CacheEntry(file=file, size=seen.st_size, used_s=used_s)
 
     def _answers(self, key: str) -> Answers | None:
         """All kept answers of an analysis; None if there are none. A damaged file is removed."""

@@ -1,6 +1,7 @@
 """Answers that are kept."""
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -81,6 +82,15 @@ def test_the_longest_unused_make_room(tmp_path: Path) -> None:
     store = Store(tmp_path / "few", most_bytes=3 * size_of_one(tmp_path / "one"))
     keep(store, 1, 2, 3)
     assert store.answer(key_of(1), "page") is not None  # used now
+    keep(store, 4)
+    assert sorted(kept(store)) == [1, 3, 4]
+
+
+def test_what_was_used_in_the_future_goes_first(tmp_path: Path) -> None:
+    store = Store(tmp_path / "few", most_bytes=3 * size_of_one(tmp_path / "one"))
+    keep(store, 1, 2, 3)
+    ahead = next(entry.file for entry in store.entries() if entry.used_s == 2)
+    os.utime(ahead, (time.time() + 400 * 24 * 3600,) * 2)
     keep(store, 4)
     assert sorted(kept(store)) == [1, 3, 4]
 
