@@ -11,7 +11,7 @@ LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test long pages coverage lint lint-format lint-rules lint-types lint-arrows check links \
-    bench docs hunt fuzz kills mutants oldest api release clean
+    bench docs hunt fuzz kills endure mutants oldest api release clean
 
 help:
 	@echo 'make demo   set up .venv and analyse the bundled report of an H200'
@@ -25,6 +25,7 @@ help:
 	@echo 'make hunt   search for random traces that break a test, for an hour (MINUTES=60)'
 	@echo 'make fuzz   give nsysflow 50000 mutated reports and files (N=50000 SEED=1 JOBS=all cores); none may break it'
 	@echo 'make kills  kill nsysflow 200 times while it writes (KILLS=200 SEED=1); nothing may be lost'
+	@echo 'make endure  analyse 2000 times in one process (N=2000); it may not grow'
 	@echo 'make mutants  change the analysis in 300 random places (N=300 SEED=1); do the tests notice?'
 	@echo 'make docs   write docs/tables.md and docs/compatibility.md again from what they are made of'
 	@echo 'make api    write the pages of the Python API to api/'
@@ -99,6 +100,10 @@ fuzz: $(VENV)/.test
 # `make long` does six of these kills.
 kills: $(VENV)/.test
 	$(BIN)/python -m tests.kills --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+# `make long` does a few of these analyses.
+endure: $(VENV)/.test
+	$(BIN)/python -m tests.endurance --analyses $(or $(N),2000)
 
 # Goes on from mutants.json, which it writes. Takes hours.
 mutants: $(VENV)/.test
