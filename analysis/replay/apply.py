@@ -41,6 +41,8 @@ from nsysflow.base.names import IN_FUNCTION
 ITSELF: Final = "/."
 """`step/.` is the phase `step` without the phases inside it."""
 
+_NAME: Final = ("short_name", "name")
+
 _FAR: Final = 1 << 61
 """Beyond every place on an axis, and small enough that the length up to it is a number."""
 
@@ -148,23 +150,38 @@ class Names:
         known = known.unique("node", keep="last", maintain_order=True)
         return known.select("node", calls["process_no"][known["node"]].alias("process"), "range")
 
+    @once_for_each
+    def graphed(self, changes: Changes) -> Program:
+        """The program with what changes on the host, and then with each graph: a plan adds one
+        after the other to the same changes, and scales kernels in between."""
+        if not changes.graphs:
+            return _on_host(self, changes)
+        *others, phase = changes.graphs
+        program = self.graphed(replace(changes, graphs=tuple(others)))
+        whole = self.graphed_time_in(phase, program.calls.filter(in_no_graph()))
+        return with_graphs(program, self.instances(phase), whole, self.timeline.events.axis)
+
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
         """What to multiply each operation's time with: kernels and copies of these names,
         short or full, by theirs (the smallest where several fit), others by 1."""
         ops = self.timeline.events.ops
         columns = {"asked": pl.String(), "factor": pl.Float64()}
         asked = pl.DataFrame(list(scaled), schema=columns, orient="row")
-        pair = ["short_name", "name"]
-        known = ops.select(pair).unique()
-        spelled = [known.with_columns(pl.col(name).cast(pl.String).alias("asked")) for name in pair]
-        places = pl.concat(spelled).join(asked, on="asked")
+        places = self._spelled.join(asked, on="asked")
         missing = asked.join(places, on="asked", how="anti")
         if not missing.is_empty():
-            names = known["short_name"].unique().cast(pl.String).sort()
+            names = ops["short_name"].unique().cast(pl.String).sort()
             raise self._unknown("kernel or copy", missing["asked"][0], names)
-        smallest = places.group_by(pair).agg(pl.col("factor").min())
-        of_each = ops.select(pair).join(smallest, on=pair, how="left", maintain_order="left")
+        smallest = places.group_by(_NAME).agg(pl.col("factor").min())
+        of_each = ops.select(_NAME).join(smallest, on=_NAME, how="left", maintain_order="left")
         return of_each["factor"].fill_null(1.0)
+
+    @computed_once
+    def _spelled(self) -> pl.DataFrame:
+        """`asked`, what a kernel or copy is called, short or full; with `short_name` and `name`."""
+        known = self.timeline.events.ops.select(_NAME).unique()
+        asked = (pl.col(name).cast(pl.String).alias("asked") for name in _NAME)
+        return pl.concat([known.with_columns(spelling) for spelling in asked])
 
     def calls(self, asked: Iterable[CallKey]) -> pl.Series:
         """The rows of single calls in the events."""
@@ -274,6 +291,18 @@ def changed(names: Names, changes: Changes) -> Program:
     Raises:
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
+    program = names.graphed(replace(changes, scaled=()))
+    for removal in changes.removed:
+        if removal.kind == LOOP:
+            loops = names.loops(removal)
+            recorded_ops = names.recorded.program.ops
+            launched = recorded_ops.filter(pl.col("node").is_in(loops["node"].implode()))["op"]
+            program = without_loops(program, loops, launched)
+    return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program
+
+
+def _on_host(names: Names, changes: Changes) -> Program:
+    """The program with less of the host's time, and without the calls that go."""
     program, events = names.recorded.program, names.timeline.events
     axis = events.axis
     if changes.no_profiler:
@@ -286,19 +315,7 @@ def changed(names: Names, changes: Changes) -> Program:
     for phase, factor in changes.faster_host:
         program = with_less_work(program, names.time_in(phase), axis, factor=factor)
     program = _without(program, names, changes)
-    if changes.overlapped:
-        program = with_late_waits(program, names.token_waits)
-    for phase in changes.graphs:
-        waits = program.calls.filter(in_no_graph())
-        whole = names.graphed_time_in(phase, waits)
-        program = with_graphs(program, names.instances(phase), whole, axis)
-    for removal in changes.removed:
-        if removal.kind == LOOP:
-            loops = names.loops(removal)
-            recorded_ops = names.recorded.program.ops
-            launched = recorded_ops.filter(pl.col("node").is_in(loops["node"].implode()))["op"]
-            program = without_loops(program, loops, launched)
-    return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program
+    return with_late_waits(program, names.token_waits) if changes.overlapped else program
 
 
 def _without(program: Program, names: Names, changes: Changes) -> Program:
