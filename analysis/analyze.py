@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
@@ -22,7 +22,9 @@ from nsysflow.analysis.steps.kinds import steps_of_run
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.trace import Displayable, Trace, facts_of
-from nsysflow.analysis.tracks.tracks import Tracks
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.tracks.tracks import Tracks
 
 _FIRST: Final = ("gap_causes", "gap_places", "stalls", "copies")
 """Pieces of a timeline that need little of each other: computed side by side before any table."""
@@ -96,8 +98,10 @@ class Analysis(Displayable, Tables):
         return Tables(self.timeline, run_view)
 
     @computed_once
-    def tracks(self) -> Tracks:
+    def tracks(self) -> "Tracks":
         """The picture of the whole report: what lies on which lane, whatever is selected."""
+        from nsysflow.analysis.tracks.tracks import Tracks  # a page has none
+
         return Tracks.of(self.timeline)
 
     def compute(self, *names: str, done: Callable[[], object] = lambda: None) -> None:

@@ -4,7 +4,7 @@ first, and savings that cannot be left out.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
@@ -14,7 +14,6 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import WORTH_PCT, least_ns, plan_of, ranked, together_ns, value
 from nsysflow.analysis.findings.rules import GPU_RULES, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
-from nsysflow.analysis.findings.run_saving import RunReplays
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.findings.stall_findings import with_round_trips
 from nsysflow.analysis.ranks.digest import digest
@@ -22,6 +21,9 @@ from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 from nsysflow.analysis.trace import Note, NoteKind
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.findings.run_saving import RunReplays
 
 FINDINGS: Final = TableSchema(
     """One row per thing to change, in the order in which to act; `finding` numbers them. A saving
@@ -191,9 +193,12 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
         ranks = None  # what is not valid shows nothing of the others
     compared = [] if ranks is None else [*_compared(subjects, ranks)]
     looked_at = _looked_at(subjects, {one.culprit for _, one in compared})
-    together = None if ranks is None else RunReplays.of(subjects, ranks)
-    if together is not None:
-        return _found_together(looked_at, together, compared)
+    if ranks is not None:
+        from nsysflow.analysis.findings.run_saving import RunReplays  # a report alone needs none
+
+        together = RunReplays.of(subjects, ranks)
+        if together is not None:
+            return _found_together(looked_at, together, compared)
     alone = _found_alone(looked_at, compared)
     return replace(alone, ranks_alone=ranks is not None and ranks.several)
 
@@ -214,7 +219,7 @@ def _compared(
 
 def _found_together(
     subjects: Iterable[JudgedReport],
-    together: RunReplays,
+    together: "RunReplays",
     compared: Iterable[tuple[JudgedReport, Finding]],
 ) -> Findings:
     """The plan of a run: each place once, of the report in which most is lost there."""

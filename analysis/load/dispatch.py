@@ -14,7 +14,6 @@ from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.folders import folder_export, read_folder
 from nsysflow.analysis.load.other_formats import not_a_report
 from nsysflow.analysis.load.pftrace.wire import is_pftrace
-from nsysflow.analysis.load.rocpd.read import read_rocpd
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.snapshot import is_snapshot, read_snapshot
 from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
@@ -175,6 +174,8 @@ def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scrat
     head = _head(path, shown)
     if head.startswith(MAGIC) or MAGIC.startswith(head):
         if is_rocpd(path, shown):
+            from nsysflow.analysis.load.rocpd.read import read_rocpd  # most reports are of nsys
+
             return read_rocpd(path, shown, report, scratch)
         return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
     if is_pftrace(head):

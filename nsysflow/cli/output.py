@@ -23,7 +23,6 @@ from nsysflow.base.screen import console, line_width
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results, sorted_by_rank
-from nsysflow.report.tables import named_table, write_csv, write_parquet
 from nsysflow.report.text import page_lines, set_block, table_lines, wrapped
 
 
@@ -181,12 +180,16 @@ def print_for_programs(results: Results, name: str, style: Style, *, at_least_ns
     if style.form == "parquet":
         _print_parquet(chosen)
         return
+    from nsysflow.report.tables import write_csv
+
     with stdout() as out:
         write_csv(chosen, out)
 
 
 def _rows(results: Results, name: str, style: Style, at_least_ns: int) -> pl.DataFrame:
     """The rows to print, in the order in which their reader wants them."""
+    from nsysflow.report.tables import named_table
+
     declared = declaration(name)
     if style.form == "parquet" and declared.each is not None:
         table = results.table(declared.each)
@@ -205,6 +208,8 @@ def _print_parquet(table: pl.DataFrame) -> None:
     if sys.stdout.isatty():
         msg = "--format parquet is binary: send it to a file, e.g. > table.parquet"
         raise click.UsageError(msg)
+    from nsysflow.report.tables import write_parquet
+
     whole = BytesIO()
     write_parquet(table, whole)
     with stdout() as out:

@@ -14,9 +14,8 @@ from nsysflow.report.fields import Limits
 from nsysflow.report.findings import Suggestions, suggestions
 from nsysflow.report.layout import Block
 from nsysflow.report.ledger import ledger_sentence, other_loops
-from nsysflow.report.pictures import names_of_gpus
 from nsysflow.report.ranks import RankSummary, summarize_ranks
-from nsysflow.report.results import Results
+from nsysflow.report.results import Results, names_of_gpus
 from nsysflow.report.step_times import steps_sentence
 from nsysflow.report.validity import Invalid
 from nsysflow.report.verdict import Verdict, judge

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import polars as pl
-
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.trace import gpu_names
 from nsysflow.analysis.tracks.tracks import Tracks
@@ -14,7 +12,7 @@ from nsysflow.base.units import duration, share
 from nsysflow.report import palette
 from nsysflow.report.layout import shorten_middle
 from nsysflow.report.palette import Colour
-from nsysflow.report.results import Results, gpu_name
+from nsysflow.report.results import Results, gpu_name, names_of_gpus
 from nsysflow.report.step_times import steps_sentence
 
 _LETTERS: Final = 20
@@ -41,13 +39,6 @@ def about_run(results: Results, *more: str) -> str:
         *more,
     ]
     return " · ".join(filter(None, parts))
-
-
-def names_of_gpus(results: Results) -> pl.Series:
-    """The name of each GPU of the run, also of ranks that are not looked at whole."""
-    if results.digests is None:
-        return results.table("accounting")["name"]
-    return pl.concat([each.gpus["name"] for each in results.digests])
 
 
 def gpu_label(results: Results, report: str, device: int) -> str:

@@ -380,3 +380,10 @@ class Results(Displayable, RunTables):
         """The run and all options that choose what is judged, as they are typed after a command."""
         paths = [str(path) for path in self.origin.typed] or [*self.reports]
         return " ".join([*map(quote, paths), *filter(None, [self.choice])])
+
+
+def names_of_gpus(results: Results) -> pl.Series:
+    """The name of each GPU of the run, also of ranks that are not looked at whole."""
+    if results.digests is None:
+        return results.table("accounting")["name"]
+    return pl.concat([each.gpus["name"] for each in results.digests])
