@@ -9,9 +9,9 @@ Python objects, the open files and the threads of the process.
 The first half of the rounds warms up: what is kept once for each report or table is kept by then.
 In the second half,
 
-* no more files are open and no more threads run than at the end of the first;
-* the line that fits the memory best (least squares) rises by less than 2 % or 4 MB: freed memory
-  goes back in large pieces;
+* no more files are open and no more threads run than in the first;
+* the line that fits the memory best (least squares) rises by less than 2 % or 4 MB, less two
+  standard errors of its slope: freed memory goes back in large pieces, at any time;
 * the same line of the objects rises by less than one object an analysis. One cached frame or error
   is more.
 """
@@ -23,8 +23,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from itertools import product
+from math import sqrt
 from pathlib import Path
-from statistics import linear_regression
+from statistics import fmean, linear_regression
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -132,22 +133,30 @@ def analysed(count: int, reports: Sequence[Path], folder: Path) -> Iterator[Poin
 def growth(points: Sequence[Point]) -> list[str]:
     """What grew in the second half; see above."""
     half = len(points) // 2
-    warm, rest = points[half - 1], points[half:]
-    analyses = [point.analyses for point in rest]
-    length = analyses[-1] - analyses[0]
-    own = [point.own for point in rest]
-    grown = linear_regression(analyses, own).slope * length
-    objects = linear_regression(analyses, [point.objects for point in rest]).slope
+    warm, rest = points[:half], points[half:]
+    length = rest[-1].analyses - rest[0].analyses
+    grown = length * _rise(rest, "own")
+    objects = _rise(rest, "objects")
     found = []
-    if grown > max(GROWTH_BYTES, GROWTH_SHARE * warm.own):
+    if grown > max(GROWTH_BYTES, GROWTH_SHARE * warm[-1].own):
         found.append(f"memory rises by {grown / 1e6:.1f} MB in {length} analyses")
     if objects > OBJECTS_OF_AN_ANALYSIS:
         found.append(f"each analysis leaves {objects:.1f} objects")
-    if max(point.files for point in rest) > warm.files:
+    if max(point.files for point in rest) > max(point.files for point in warm):
         found.append("files stay open")
-    if max(point.threads for point in rest) > warm.threads:
+    if max(point.threads for point in rest) > max(point.threads for point in warm):
         found.append("threads stay")
     return found
+
+
+def _rise(points: Sequence[Point], what: str) -> float:
+    """How much an analysis adds to this at least: the slope of the line that fits best, less two
+    standard errors."""
+    x, y = ([getattr(point, name) for point in points] for name in ("analyses", what))
+    slope, start = linear_regression(x, y)
+    left = sum((value - start - slope * at) ** 2 for at, value in zip(x, y, strict=True))
+    spread = sum((at - fmean(x)) ** 2 for at in x)
+    return slope - 2 * sqrt(left / (len(points) - 2) / spread)
 
 
 @click.command()

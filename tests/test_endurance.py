@@ -45,6 +45,14 @@ def test_growth_is_what_each_analysis_of_the_second_half_leaves(
     assert "".join(growth(points)) == said
 
 
+def test_memory_that_goes_up_and_down_is_no_growth() -> None:
+    uneven = (0, 60, 20, 80, 40, 10, 70, 30, 50, 90)
+    points = [
+        replace(point, own=point.own + 1_000_000 * uneven[at % 10]) for at, point in enumerate(FLAT)
+    ]
+    assert growth(points) == []
+
+
 def test_what_the_first_half_leaves_is_no_growth() -> None:
     warm = [replace(point, own=point.own // 2, objects=9, files=3, threads=1) for point in FLAT]
     assert growth(warm[:10] + FLAT[10:]) == ["files stay open", "threads stay"]
