@@ -39,10 +39,15 @@ COMMAND: Final = f"/home/{SECRET}/bin/python train.py --token={SECRET}"
 def hostile_export(path: Path) -> Path:
     """Steps whose kernels, ranges, threads, domains and GPU are called so, in a program whose
     environment, command line and paths are secret."""
+    frames = [[f"/home/{SECRET}/{number}.py", number, text] for number, text in enumerate(HOSTILE)]
+    asked = [["alloc", at, 1 << 20, 30_000 + at, at] for at in range(len(HOSTILE))]
+    gpu = {"history": asked, "blocks": [], "reserved": 1 << 30, "usable": 2 << 30}
+    memory = {"pid": PID, "frames": frames, "stacks": [[at] for at in range(len(HOSTILE))]}
     kernels: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     ranges: list[dict[str, Any]] = [
-        {"start": 0, "end": None, "eventType": 75, "domainId": 5, "text": HOSTILE[7]}
+        {"start": 0, "end": None, "eventType": 75, "domainId": 5, "text": HOSTILE[7]},
+        {"start": 0, "end": None, "eventType": 34, "text": '{"nsysflow": {"unix_ns": 0}}'},
     ]
     for step in range(4):
         begin = 10_000_000 * step
@@ -69,6 +74,7 @@ def hostile_export(path: Path) -> Path:
             "TARGET_INFO_SYSTEM_ENV": [{"name": "Environment", "value": ENVIRONMENT}],
             "TARGET_INFO_SESSION_START_TIME": [{"utcTime": SECRET}],
             "ProcessStreams": [{"globalPid": PID << 24, "filenameId": 1, "contentId": 2}],
+            "NSYSFLOW_MEMORY": [{"pid": PID, "history": json.dumps(memory | {"devices": [gpu]})}],
             "PROCESSES": [{"globalPid": PID << 24, "pid": PID, "name": COMMAND}],
             "META_DATA_CAPTURE": [{"name": "COMMAND_LINE", "value": COMMAND}],
             "ANALYSIS_FILE": [{"id": 1, "filename": COMMAND, "content": ENVIRONMENT}],
@@ -98,7 +104,7 @@ def hostile_trace(folder: Path) -> Path:
 ASKED: Final = ("list_reports", "open_report", "findings", "explain", "kernels", "phases")
 """What is asked of the tools for coding agents."""
 
-SHOWN: Final = ("kernels", "phases", "gaps", "syncs", "findings")
+SHOWN: Final = ("kernels", "phases", "gaps", "syncs", "findings", "peak_memory")
 """Tables that are printed; all tables are among the files."""
 
 WRITERS: Final = (

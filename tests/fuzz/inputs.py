@@ -217,12 +217,33 @@ def small_export(path: Path) -> Path:
         tables={
             "TARGET_INFO_GPU_METRICS": metrics,
             "GPU_METRICS": samples,
+            "NSYSFLOW_MEMORY": [{"pid": 1000, "history": json.dumps(HISTORY)}],
             "CUDA_GPU_MEMORY_USAGE_EVENTS": [
                 memory | {"start": 100 * at, "address": 1 << at, "bytes": 1 << 20} for at in (1, 2)
             ],
         },
     )
 
+
+HISTORY: Final = {
+    "pid": 1000,
+    "frames": [["/home/me/train.py", 7, "step"], ["<frozen runpy>", 9, "main"]],
+    "stacks": [[0, 1], [1]],
+    "devices": [
+        {
+            "history": [
+                ["segment_alloc", 1 << 20, 4 << 20, 10**15, None],
+                *(["alloc", 512 * at, 512, 10**15 + 1000 * at, at % 2] for at in range(1, 5)),
+                *(["free_requested", 512 * at, 512, 10**15 + 1000 * at, 1] for at in range(2, 8)),
+                ["oom", 99, 8 << 20, 10**15 + 9000, 0],
+            ],
+            "blocks": [[512, 512, 0], [1 << 12, 700, None]],
+            "reserved": 4 << 20,
+            "usable": 80 << 30,
+        }
+    ],
+}
+"""What a process leaves of PyTorch's allocator."""
 
 _METRICS: Final = ("GPC Clock Frequency [MHz]", "SMs Active [Throughput %]", "DRAM Read Bandwidth")
 

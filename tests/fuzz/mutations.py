@@ -46,6 +46,7 @@ TEXTS: Final = (
 )
 MARKS: Final[tuple[dict[str, Any], ...]] = (
     {"capture": "1:2:3", "unprofiled_step_ns": 1000},
+    {"unix_ns": 10**18},
     {"capture": "0:0:5", "flops": {"unit": "bf16", "phases": {"step/forward": 10**12}}},
     {"clock_ns": 100, "graph_ranges": [["layer", None, 10, 60, 1000], ["b", "d", 20, 40, 1000]]},
     {"gpu_states": [[0, 1980, 2619, 700_000, 60, 4], [1, None, None, None, None, None]]},
