@@ -4,7 +4,7 @@ beside nsys's own tables in an export (spec §26.14).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import polars as pl
@@ -73,7 +73,7 @@ class History(msgspec.Struct, kw_only=True):
     devices: list[_OfDevice]
 
 
-_HISTORY = msgspec.json.Decoder(History)
+_HISTORY: Final = msgspec.json.Decoder(History)
 
 
 def history_of(text: str | bytes) -> History | None:
@@ -116,16 +116,15 @@ class AllocatorMemory:
 
 
 def allocator_rows(
-    histories: pl.DataFrame, began_ns: Mapping[int, int], frames: pl.DataFrame
+    histories: pl.DataFrame, began_ns: Mapping[int, int], first_stack: int
 ) -> AllocatorMemory:
     """What the histories say, on the report's clock.
 
     Args:
         histories: `pid` and `history` of each process.
         began_ns: by process, when the report's clock was 0 by the time of the system.
-        frames: the other frames of the report, whose stacks are numbered before these.
+        first_stack: the number of the first stack.
     """
-    following = 0 if frames.is_empty() else int(frames["stack"].max()) + 1  # type: ignore[arg-type]
     keys = pl.DataFrame({"process": [*began_ns]}, {"process": pl.Int64()})
     process_of = dict(keys.select(os_pid(pl.col("process")).alias("pid"), "process").iter_rows())
     read: list[AllocatorRows] = []
@@ -133,38 +132,55 @@ def allocator_rows(
     notes: list[Note] = []
     for pid, text in histories.rows():
         history, process = history_of(text or ""), process_of.get(pid)
-        if history is None or process is None:
-            why = "is damaged" if history is None else "has no mark of its clock in the report"
-            notes.append(_unread(pid, why))
+        if process is None:
+            notes.append(_unread(pid, "has no mark of its clock in the report"))
             continue
-        rows = AllocatorRows(began_ns[process], process, following)
+        rows = AllocatorRows(began_ns[process], process, first_stack)
         try:
-            for device in _devices(history):
-                rows.add(device)
+            usable += _add(rows, history, process)
         except (OddSnapshot, LookupError) as error:
-            notes.append(_unread(pid, f"is damaged: {error}"))
+            notes.append(_unread(pid, f"is damaged ({error})"))
             continue
-        if history.full:
-            notes.append(Note(NoteKind.SNAPSHOT, _FULL.format(pid=pid)))
         read.append(rows)
-        usable += (
-            (process, number, device.usable)
-            for number, device in enumerate(history.devices)
-            if device.usable is not None
+        first_stack += rows.stacks.count
+        if history is not None and history.full:
+            notes.append(Note(NoteKind.SNAPSHOT, _FULL.format(pid=pid)))
+    memory, out_of_memory, frames = (
+        pl.concat([columns.to_frame(), *parts])
+        for columns, parts in (
+            (schema.MEMORY, [rows.memory for rows in read]),
+            (schema.OUT_OF_MEMORY, [rows.out_of_memory for rows in read]),
+            (schema.FRAMES, [rows.stacks.table() for rows in read]),
         )
-        following += rows.stacks.count
+    )
     return AllocatorMemory(
-        memory=pl.concat([schema.MEMORY.to_frame(), *(rows.memory for rows in read)]),
-        out_of_memory=pl.concat(
-            [schema.OUT_OF_MEMORY.to_frame(), *(rows.out_of_memory for rows in read)]
-        ),
+        memory=memory,
+        out_of_memory=out_of_memory,
         gpu_memory=pl.DataFrame(usable, schema.GPU_MEMORY, orient="row"),
-        frames=pl.concat([schema.FRAMES.to_frame(), *(rows.stacks.table() for rows in read)]),
+        frames=frames,
         notes=tuple(notes),
     )
 
 
-_FULL = (
+def _add(rows: AllocatorRows, history: History | None, process: int) -> list[tuple[int, int, int]]:
+    """Take a history; gives the rows of `schema.GPU_MEMORY` for it.
+
+    Raises:
+        OddSnapshot: it is none, or its levels make no sense.
+        LookupError: a number of a stack or frame stands for none.
+    """
+    if history is None:
+        raise OddSnapshot("it is none")
+    for device in _devices(history):
+        rows.add(device)
+    return [
+        (process, number, device.usable)
+        for number, device in enumerate(history.devices)
+        if device.usable is not None
+    ]
+
+
+_FULL: Final = (
     "PyTorch kept only the last changes of memory of process {pid}: of earlier steps, and of where"
     " older memory was allocated, nothing is known"
 )

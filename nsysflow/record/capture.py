@@ -192,6 +192,13 @@ def _export(plan: Plan) -> NsysflowError | None:
     return None
 
 
+_NO_HISTORY: Final = (
+    "nsysflow: no process left what PyTorch's allocator did, so the report has only what CUDA"
+    " allocated: --memory needs a PyTorch program on a GPU, with --capture or without"
+    " --no-annotate\n"
+)
+
+
 def _export_all(plan: Plan) -> None:
     files = sorted(plan.request.folder.glob(MEMORY_FILES))
     histories = [history for file in files if (history := history_of(file.read_bytes()))]
@@ -203,6 +210,9 @@ def _export_all(plan: Plan) -> None:
                 export(plan.nsys, made.report, made.sqlite, json=json, histories=mine)
     for file in files:
         file.unlink()
+    if plan.request.memory and not histories:
+        with suppress(OSError):  # a closed terminal must not end the run
+            sys.stderr.write(_NO_HISTORY)
 
 
 def _manifest(

@@ -36,7 +36,6 @@ KEPT: Final = frozenset(
 )
 """What of a history is of use; the rest says again when memory could be used again."""
 
-
 _SKIPPED: Final = ("free_completed", "snapshot")
 _ALL: Final = ("alloc", "free_requested", "segment_alloc", "segment_free", "oom", *_SKIPPED)
 """What a torch that can leave out kinds of entries leaves out: while it records, and afterwards."""
@@ -142,26 +141,22 @@ Stack = Optional[int]
 
 
 def compact(snapshot: Mapping[str, Any], until_us: int | None = None) -> dict[str, Any]:
-    """A snapshot of `torch.cuda.memory` with each stack once, and what happened up to `until_us`:
-    `pid`, `rank`, `frames` (file, line
-    and function), `stacks` (numbers of frames), and of each GPU in `devices` its `history` (action,
+    """A snapshot of `torch.cuda.memory` with each stack once, and only what happened up to
+    `until_us`.
+
+    It has `pid`, `rank`, `full` (whether older entries may be missing), `frames` (file, line,
+    function), `stacks` (numbers of frames) and `devices`: of each GPU its `history` (action,
     address, size, time in us, stack), its `blocks` that are in use (address, size, stack), and how
-    much is `reserved`, in bytes."""
+    much is `reserved`, in bytes.
+    """
     stacks = _Stacks()
     histories = snapshot["device_traces"]
-    devices: list[dict[str, Any]] = [
-        {
-            "history": [
-                _entry(entry, stacks)
-                for entry in history
-                if entry["action"] in KEPT and (until_us is None or entry["time_us"] <= until_us)
-            ],
-            "blocks": [],
-        }
-        for history in histories
-    ]
-    for device in devices:
-        device["reserved"] = 0
+    devices: list[dict[str, Any]] = []
+    for history in histories:
+        of_use = (entry for entry in history if entry["action"] in KEPT)
+        kept = [e for e in of_use if until_us is None or e["time_us"] <= until_us]
+        entries = [_entry(entry, stacks) for entry in kept]
+        devices.append({"history": entries, "blocks": [], "reserved": 0})
     for segment in snapshot["segments"]:
         device = devices[segment["device"]]
         device["reserved"] += segment["total_size"]

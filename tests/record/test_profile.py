@@ -66,6 +66,8 @@ def test_what_processes_leave_of_memory_is_in_the_report_of_their_rank(
         with closing(sqlite3.connect(f"out/{name}.sqlite")) as db:
             assert [pid for pid, _ in db.execute("SELECT * FROM NSYSFLOW_MEMORY")] == [7]
     assert not [*Path("out").glob("memory-*")]
+    nothing = profiled("--force", *words, "env", sys.executable, "-S", "-c", "")
+    assert "the report has only what CUDA allocated" in nothing.stderr
 
 
 def test_the_manifest_leaves_out_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

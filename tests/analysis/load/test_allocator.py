@@ -117,10 +117,10 @@ HUGE: Final = {"history": [], "blocks": [[1, (1 << 52) - 1, None]] * 2, "reserve
 @pytest.mark.parametrize(
     ("left", "late_ns", "seen"),
     [
-        ({"pid": 1}, (0,), "is damaged"),
-        (FULL | {"stacks": [[9]]}, (0,), "is damaged"),
-        (FULL | {"stacks": []}, (0,), "is damaged"),
-        (FULL | {"devices": [HUGE]}, (0,), "is damaged: there are"),
+        ({"pid": 1}, (0,), "is damaged (it is none)"),
+        (FULL | {"stacks": [[9]]}, (0,), "is damaged (list index"),
+        (FULL | {"stacks": []}, (0,), "is damaged (0)"),
+        (FULL | {"devices": [HUGE]}, (0,), "is damaged (there are"),
         (FULL, (), "has no mark of its clock"),
     ],
 )
