@@ -68,7 +68,7 @@ def test_a_process_that_analyses_again_and_again_does_not_grow() -> None:
     assert done.returncode == 0
 
 
-AT_ONCE: Final = 50
+AT_ONCE: Final = 16
 WITHOUT_LOCKS: Final = """
 import errno, fcntl
 def flock(*_):
