@@ -2,8 +2,11 @@
 beside nsys's own tables in an export (spec §26.14).
 """
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -11,6 +14,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.frames.source_files import shown_files
+from nsysflow.analysis.load.export_tables import TABLES
 from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.analysis.load.snapshot import (
     OUT_OF_MEMORY,
@@ -19,6 +23,7 @@ from nsysflow.analysis.load.snapshot import (
     Entry,
     OddSnapshot,
 )
+from nsysflow.analysis.load.sqlite import quoted
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.trace import Note, NoteKind
 
@@ -74,6 +79,7 @@ class History(msgspec.Struct, kw_only=True):
 
 
 _HISTORY: Final = msgspec.json.Decoder(History)
+_ENCODER: Final = msgspec.json.Encoder()
 
 
 def history_of(text: str | bytes) -> History | None:
@@ -81,9 +87,17 @@ def history_of(text: str | bytes) -> History | None:
     return decoded_or_none(_HISTORY, text)
 
 
-def row_of(history: History) -> tuple[int, str]:
-    """The row of a history in the table of ours."""
-    return history.pid, msgspec.json.encode(history).decode()
+def add_histories(export: Path, histories: Iterable[History]) -> None:
+    """Add histories to an export that is being made, in a table of ours.
+
+    Raises:
+        sqlite3.Error: it cannot be written.
+    """
+    table = quoted(TABLES["histories"].name)
+    rows = [(history.pid, _ENCODER.encode(history).decode()) for history in histories]
+    with closing(sqlite3.connect(export)) as db, db:
+        db.execute(f"CREATE TABLE {table} (pid INTEGER, history TEXT)")
+        db.executemany(f"INSERT INTO {table} VALUES (?, ?)", rows)
 
 
 def slim_history(text: str) -> str | None:
@@ -93,7 +107,7 @@ def slim_history(text: str) -> str | None:
         return None
     names = shown_files(file for file, _, _ in history.frames)
     history.frames = [(names[file], line, function) for file, line, function in history.frames]
-    return row_of(history)[1]
+    return _ENCODER.encode(history).decode()
 
 
 @dataclass(frozen=True, kw_only=True)

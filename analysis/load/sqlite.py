@@ -1,11 +1,11 @@
 """nsys's SQLite export as `Raw` frames, and how tables of any SQLite database are read. The
-project's only SQL is here and in `pack`.
+project's only SQL is here, in `pack` and in `allocator`.
 """
 
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -332,19 +332,6 @@ def describe(
             if first is not None:
                 extents[name] = (first, last)
     return columns, extents
-
-
-def add_table(export: Path, table: Table, rows: Iterable[tuple[object, ...]]) -> None:
-    """Add a table to an export that is being made.
-
-    Raises:
-        sqlite3.Error: it cannot be written.
-    """
-    columns = ", ".join(map(quoted, table.columns))
-    marks = ", ".join("?" * len(table.columns))
-    with closing(sqlite3.connect(export)) as db, db:
-        db.execute(f"CREATE TABLE {quoted(table.name)} ({columns})")
-        db.executemany(f"INSERT INTO {quoted(table.name)} VALUES ({marks})", rows)
 
 
 def _check_is_export(shown: str, present: Mapping[str, tuple[str, ...]]) -> None:

@@ -13,9 +13,7 @@ from shlex import quote
 from typing import Final
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.allocator import History, row_of
-from nsysflow.analysis.load.export_tables import TABLES
-from nsysflow.analysis.load.sqlite import add_table
+from nsysflow.analysis.load.allocator import History, add_histories
 from nsysflow.base.atomic import scratch_folder, staged_file
 from nsysflow.base.errors import CaptureError, Damaged, NsysflowError, OutputError
 from nsysflow.nsys.installations import find_nsys
@@ -68,7 +66,7 @@ def export(
             if done.returncode or not _is_sqlite(scratch):
                 raise _not_exported(report, done.returncode, output)
             if histories:
-                add_table(scratch, TABLES["histories"], map(row_of, histories))
+                add_histories(scratch, histories)
     except sqlite3.Error as error:
         raise _disk_full(report, out) from error
     except OSError as error:
