@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 FOLDER_ENDING: Final = ".nsysflow"
 """`analyze` adds it to a report's file name, for the folder that it writes."""
@@ -70,8 +69,7 @@ IN_FUNCTION: Final = r"(:\d+) in .*$"
 _SPELLED: Final = re.compile(r"(?P<file>.+?):(?P<number>\d+)(?: in (?P<function>.*))?")
 
 
-@dataclass(frozen=True)
-class SourceLine:
+class SourceLine(NamedTuple):
     """A line of a program.
 
     Attributes:

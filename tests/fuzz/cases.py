@@ -19,6 +19,7 @@ from unittest.mock import patch
 from xml.etree import ElementTree
 
 import click
+import mcp.client.stdio  # noqa: F401 - keeps the stderr of its import: not that of a runner
 from click.testing import CliRunner, Result
 
 import nsysflow
