@@ -11,6 +11,7 @@ from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.intervals import Axis, inside, on_axis
 from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_lines
 from nsysflow.analysis.trace import Trace
+from nsysflow.base.names import NAMELESS
 
 
 def with_sources(
@@ -80,7 +81,7 @@ def code_frames(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame
         own: as for `stack_sources`.
     """
     kinds = _kinds(frames["file"].drop_nulls().unique(), own)
-    line = pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null("(nameless)"))
+    line = pl.format("{}:{} in {}", "shown", "line", pl.col("function").fill_null(NAMELESS))
     return (
         frames.sort("stack", "depth")
         .join(kinds, on="file", how="left", maintain_order="left")

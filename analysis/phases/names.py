@@ -10,6 +10,7 @@ from nsysflow.analysis.events.activity import SERIAL_NUMBERS
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.load.private_names import LEAST_DIGITS, LONG_WORD, UUID
 from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
+from nsysflow.base.names import NAMELESS
 
 LOADS_DATA: Final = (
     r"(?i)(?:^|/)(?:[^/]*dataload[^/]*|[^/]*__next__[^/]*|next"
@@ -176,9 +177,9 @@ def group_names(raw: pl.Series) -> pl.Series:
     """Raw names of ranges, normalised: equal operators and all steps get one name.
 
     Only distinct names are looked at; without serial numbers a report has few of them. A name of
-    which nothing would be left stays as it is.
+    which nothing would be left stays as it is; without any, it is `(nameless)`.
     """
-    bare = raw.str.replace(SERIAL_NUMBERS, "")
+    bare = raw.str.replace(SERIAL_NUMBERS, "").replace("", NAMELESS)
     changed = _changed(tuple(bare.unique().sort()))
     return bare if changed.is_empty() else bare.replace(changed["bare"], changed["name"])
 

@@ -11,6 +11,7 @@ from nsysflow.analysis.frames.source_files import shown_frames
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
+from nsysflow.base.names import NAMELESS
 
 HOST_STACKS: Final = TableSchema(
     """One row per thread, phase, cause, function and line that the host was at in the idle time of
@@ -137,7 +138,7 @@ def _as_counted(view: View, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _function() -> pl.Expr:
-    return pl.col("function").fill_null("(nameless)")
+    return pl.col("function").fill_null(NAMELESS)
 
 
 def _written_stacks(frames: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:

@@ -29,9 +29,6 @@ LANE_KIND: Final = pl.Enum(
 )
 """What a lane shows."""
 
-NAMELESS: Final = "(nameless)"
-"""What stands for the name of a function that the report lacks."""
-
 _ROW: Final = {"lane": pl.UInt32(), "depth": pl.UInt32()}
 _TIME: Final = {"start_ns": pl.Int64(), "end_ns": pl.Int64()}
 _NAME: Final = pl.Categorical()

@@ -22,7 +22,6 @@ from nsysflow.analysis.tracks.lanes import (
     CALLS,
     GAPS,
     HOST_STACKS,
-    NAMELESS,
     OPERATIONS,
     PROFILER,
     RANGES,
@@ -30,6 +29,7 @@ from nsysflow.analysis.tracks.lanes import (
     batches_of,
     depths,
 )
+from nsysflow.base.names import NAMELESS
 
 COMMUNICATION: Final = "communication"
 

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+NAMELESS: Final = "(nameless)"
+"""What is shown of a range, call or function that a report does not name."""
+
 FOLDER_ENDING: Final = ".nsysflow"
 """`analyze` adds it to a report's file name, for the folder that it writes."""
 

@@ -8,16 +8,26 @@ import pytest
 
 from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
+from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import write_export
 from tests.rocpd import FORMS, Database, Form, write_rocpd
-from tests.tiny import analysis_of, kernel, launch
+from tests.tiny import analysis_of, kernel, launch, opened
 
 
 def test_work_of_no_length_has_no_idle_time_to_explain() -> None:
     analysis = analysis_of(launch(0, 5, 1), kernel(10, 10, 1))
     assert analysis.accounting["window_ns"].to_list() == [0]
     assert "idle-gpu" not in [each.finding.rule for each in analysis.found.valued]
+
+
+def test_a_range_without_a_name_is_a_phase_like_others() -> None:
+    analysis = analysis_of(
+        *(opened(0, 30, ""), launch(1, 5, 1), kernel(5, 10, 1), kernel(20, 25, 2)),
+        *(launch(12, 18, 2), launch(31, 33, 3), kernel(40, 45, 3)),
+    )
+    assert analysis.phases["path"].to_list() == ["(nameless)"]
+    assert_invariants(analysis)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -174,5 +174,5 @@ def grouped(names: Iterable[str]) -> dict[str, str]:
         for hole, number in enumerate(numbers):
             differs = len({each[hole] for each in others}) > 1
             shown = shown.replace(chr(0xE000 + hole), "" if differs else number)
-        found[name] = shown.replace(KEPT, "").rstrip() or range_name(name)
+        found[name] = shown.replace(KEPT, "").rstrip() or range_name(name) or "(nameless)"
     return found
