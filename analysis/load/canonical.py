@@ -13,12 +13,14 @@ from nsysflow.analysis.frames.scratch import Scratch, in_files
 from nsysflow.analysis.load.allocator import allocator_rows
 from nsysflow.analysis.load.export_tables import (
     Raw,
+)
+from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
+from nsysflow.analysis.load.labels import (
     direction,
     memory_change,
     memory_kind,
     nvtx_event_types,
 )
-from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
 from nsysflow.analysis.load.marks import (
     began_ns,
     capture_rows,
@@ -41,10 +43,10 @@ from nsysflow.analysis.load.sampled import (
 )
 from nsysflow.analysis.schema import os_pid, process_of
 from nsysflow.analysis.trace import Note, Trace
+from nsysflow.base.names import NAMELESS
 from nsysflow.runtime.protocol import KEY
 
 _VALUE: Final = pl.col("value")
-_NAMELESS: Final = "(nameless)"
 
 _NO_STREAM: Final = 0xFFFF_FFFF
 """CUPTI's stream number for a wait that names no stream."""
@@ -183,7 +185,7 @@ def _ops(raw: Raw, process: int | None) -> pl.DataFrame:
     full = _strings(raw, raw.kernels["demangledName"])
     short = _strings(raw, raw.kernels["shortName"])
     specific = _strings(raw, _generic_kernels(raw), short_name())
-    nameless = pl.lit(_NAMELESS, pl.Categorical)
+    nameless = pl.lit(NAMELESS, pl.Categorical)
     kernel = pl.coalesce(pl.lit(full), pl.lit(short), nameless)
     short_kernel = pl.coalesce(pl.lit(specific), pl.lit(short), pl.lit(full), nameless)
     copy = pl.format("memcpy {}", direction("copyKind", raw.copy_kinds))
@@ -261,17 +263,17 @@ def _on_threads(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
 
 def _calls(raw: Raw, process: int | None) -> pl.DataFrame:
     name = _strings(raw, raw.calls["nameId"], plain_api_name())
-    named = raw.calls.with_columns(correlation(), name.fill_null(_NAMELESS).alias("name"))
+    named = raw.calls.with_columns(correlation(), name.fill_null(NAMELESS).alias("name"))
     return _on_threads(named, process).select(schema.CALLS.names())
 
 
 def _nameless(calls: pl.DataFrame) -> list[Note]:
-    count = int((calls["name"] == _NAMELESS).sum())
+    count = int((calls["name"] == NAMELESS).sum())
     return [nameless_calls(count, len(calls))] if count else []
 
 
 def _overhead(raw: Raw, process: int | None) -> pl.DataFrame:
-    name = _strings(raw, raw.overhead["nameId"]).fill_null(_NAMELESS).alias("name")
+    name = _strings(raw, raw.overhead["nameId"]).fill_null(NAMELESS).alias("name")
     return _on_threads(raw.overhead.with_columns(name), process).select(schema.OVERHEAD.names())
 
 

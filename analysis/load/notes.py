@@ -5,7 +5,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.load.export_tables import Raw, direction, nvtx_event_types
+from nsysflow.analysis.load.export_tables import Raw
+from nsysflow.analysis.load.labels import direction, nvtx_event_types
 from nsysflow.analysis.load.sampled import GIL_DOMAIN, domains_called, wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY

@@ -17,7 +17,8 @@ import polars as pl
 from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.allocator import slim_history
 from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
-from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table, nvtx_event_types
+from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table
+from nsysflow.analysis.load.labels import nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark
 from nsysflow.analysis.load.messages import slim_payload
 from nsysflow.analysis.load.pftrace.wire import is_pftrace

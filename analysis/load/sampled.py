@@ -10,7 +10,8 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.export_tables import SAMPLED, Raw, Table, nvtx_event_types
+from nsysflow.analysis.load.export_tables import SAMPLED, Raw, Table
+from nsysflow.analysis.load.labels import nvtx_event_types
 from nsysflow.analysis.load.marks import NCCL, decoded_or_none
 
 BACKTRACE: Final = "Python Backtrace on CUDA"

@@ -20,13 +20,10 @@ from typing import Any, Final, Optional
 
 from nsysflow.runtime.process import is_loader_worker, scratch_file
 from nsysflow.runtime.protocol import KEY, MEMORY, MEMORY_FILES, RUN_FOLDER, rank
+from nsysflow.runtime.regions import CLOCK_READINGS
 
 MOST_ENTRIES: Final = 400_000
 """Of a GPU; older ones are dropped. 20 steps of 2,000 operators have 240,000."""
-
-_READINGS: Final = 5
-"""A mark is recorded later than its clock was read; of several the analysis takes the smallest
-difference."""
 
 KEPT: Final = frozenset(
     {
@@ -63,7 +60,7 @@ class AllocatorHistory:
         if self._pid == os.getpid() or not torch.backends.cuda.is_built():
             return
         self._pid = os.getpid()
-        for _ in range(_READINGS):
+        for _ in range(CLOCK_READINGS):
             mark(json.dumps({KEY: {"unix_ns": time.time_ns()}}))
         torch.cuda._lazy_call(self._start)
         atexit.register(self.save)

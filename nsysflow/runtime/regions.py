@@ -24,7 +24,7 @@ _NOTED: Final[list[tuple[str, str | None, int, int, int]]] = []
 _AWAITS_WINDOW: Final = CAPTURE in os.environ
 """Else everything is recorded, or nothing, and asking CUDA would add a call to the report."""
 
-_READINGS: Final = 5
+CLOCK_READINGS: Final = 5
 """A mark is recorded later than its clock was read: 1 us, the first one 100 us (an H200 machine,
 2026-11). Of several, the analysis takes the smallest difference."""
 
@@ -59,7 +59,7 @@ def list_noted(mark: Callable[[str], None]) -> None:
     if _NOTED:
         firsts = range(0, len(_NOTED), _IN_A_MARK)
         lists = [json.dumps(_NOTED[first : first + _IN_A_MARK]) for first in firsts]
-        for ranges in ["[]"] * _READINGS + lists:
+        for ranges in ["[]"] * CLOCK_READINGS + lists:
             mark(f'{{"{KEY}": {{"graph_ranges": {ranges}, "clock_ns": {time.monotonic_ns()}}}}}')
 
 

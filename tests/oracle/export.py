@@ -345,9 +345,7 @@ def _process_cpu(export: _Export) -> Iterator[model.ProcessCpu]:
 
 def _marked_states(export: _Export) -> Iterator[model.GpuState]:
     """§25.1: the states that marks of ours hold."""
-    gpus = {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
+    gpus = _gpus(export)
     for process, at_ns, about in _marks(export):
         for number, sm, memory, milliwatts, celsius, bits in about.get("gpu_states", []):
             gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
@@ -378,9 +376,7 @@ def limit_of(bits: int | None) -> str | None:
 
 def _memory(export: _Export) -> Iterator[model.MemoryChange]:
     """§26.2: what CUDA allocated and freed."""
-    gpus = {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
+    gpus = _gpus(export)
     found: dict[tuple[int, int], list[model.MemoryChange]] = defaultdict(list)
     pools: dict[tuple[int, int, int], tuple[int, int]] = {}
     rows = [*enumerate(export.rows("CUDA_GPU_MEMORY_USAGE_EVENTS"))]
@@ -418,9 +414,7 @@ def _memory(export: _Export) -> Iterator[model.MemoryChange]:
 
 def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
     """§26.14: what the histories of processes say, on the clock of the report."""
-    gpus = {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
+    gpus = _gpus(export)
     marks = [(at - about["unix_ns"], p) for p, at, about in _marks(export) if "unix_ns" in about]
     for row in export.rows("NSYSFLOW_MEMORY"):
         history, pid = json.loads(row["history"]), row["pid"]
@@ -459,9 +453,7 @@ def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
 
 def _gpu_memory(export: _Export) -> Iterator[model.GpuMemory]:
     """§26.15: how much memory each process can have."""
-    gpus = {
-        (row["pid"], row["cudaId"]): row["gpuId"] for row in export.rows("TARGET_INFO_CUDA_DEVICE")
-    }
+    gpus = _gpus(export)
     processes = {process >> 24 & 0xFFFFFF: process for process, _, _ in _marks(export)}
     for row in export.rows("NSYSFLOW_MEMORY"):
         for number, device in enumerate(json.loads(row["history"])["devices"]):

@@ -33,9 +33,9 @@ def larger_batch(subject: JudgedReport) -> Iterator[Finding]:
     if not subject.of_steps:
         return
     for row in subject.tables.larger_batch.iter_rows(named=True):
-        grown = row["times"] * row["growing_bytes"] + row["fixed_bytes"]
-        room = (1 - LEFT_FREE) * grown - row["fixed_bytes"]
-        times = floor(10 * room / row["growing_bytes"]) / 10
+        growing, fixed = row["growing_bytes"], row["fixed_bytes"]
+        room = (1 - LEFT_FREE) * (row["times"] * growing + fixed) - fixed
+        times = floor(10 * room / growing) / 10
         if times >= LEAST_TIMES:
             yield _finding(subject, row, times)
 
