@@ -185,8 +185,7 @@ def with_costs(rows: pl.DataFrame) -> pl.DataFrame:
 def stretches_of(rows: pl.DataFrame) -> pl.DataFrame:
     """The stretches from one time that ranks are in step to the next in which one rank held up the
     others: `collective`, with which it ends, `previous`, with which the one before it ended,
-    `rank`, which held up the others, and `second`, the next one; `cost_ns`; and `own_ns`,
-    `second_own_ns`: the exposed time of these two in the collectives of the stretch.
+    `rank`, which held up the others, and `second`, the next one; and `cost_ns`.
 
     In between, all took the same time. Those that were held up spent it in exposed communication,
     and the one that held them up has the least of it.
@@ -202,10 +201,10 @@ def stretches_of(rows: pl.DataFrame) -> pl.DataFrame:
         ends.forward_fill().shift(1).over("party").alias("previous"),
     ).drop_nulls("ending")
     return (
-        rows[["collective", "rank", "awaited_ns", "exposed_ns"]]
+        rows[["collective", "rank", "awaited_ns"]]
         .join(stretches, on="collective")
         .group_by("ending", "rank")
-        .agg(pl.col("previous").first(), pl.col("awaited_ns", "exposed_ns").sum())
+        .agg(pl.col("previous").first(), pl.col("awaited_ns").sum())
         .sort("awaited_ns", "rank")
         .group_by("ending", maintain_order=True)
         .agg(
@@ -213,8 +212,6 @@ def stretches_of(rows: pl.DataFrame) -> pl.DataFrame:
             pl.col("rank").first(),
             pl.col("rank").get(1).alias("second"),
             (pl.col("awaited_ns").get(1) - pl.col("awaited_ns").first()).alias("cost_ns"),
-            pl.col("exposed_ns").first().alias("own_ns"),
-            pl.col("exposed_ns").get(1).alias("second_own_ns"),
         )
         .filter(pl.col("cost_ns") > 0)
         .rename({"ending": "collective"})

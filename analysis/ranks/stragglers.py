@@ -269,63 +269,87 @@ def with_reasons(stretches: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """`collective`, `rank`, `cost_ns`, REASONS and `begun_ns` of each stretch.
 
     Both ranks were in step when it began, and are when it ends. So what one did longer, the other
-    spent in exposed communication of the group.
+    spent in exposed communication of the group. What the other had done ahead, since the step
+    began, is no reason: of what took longer in the stretch, no more counts than took longer since
+    then.
 
     Args:
-        stretches: of `costs.stretches_of`.
+        stretches: of `arrivals.stretches_of`.
         rows: of `arrivals.aligned`.
     """
-    ends = rows.select(
+    order = ["party", "rank", "ended_ns", "collective"]
+    ends = rows.sort(order).select(
         *("collective", "rank", pl.col("own_end_ns").alias("end_ns")),
         *(pl.col(f"{part}_until_ns").alias(part) for part in _PARTS),
+        pl.col("exposed_ns").cum_sum().over("party", "rank").alias("own"),
     )
-    mine = _parts(stretches, ends, "rank", "own_ns")
-    other = _parts(stretches, ends, "second", "second_own_ns").drop("begun_ns")
-    both = stretches.hstack(mine.get_columns()).hstack(
-        other.select(pl.all().name.suffix("_other")).get_columns()
+    stretches = stretches.join(
+        _before_steps(rows), on=["collective", "rank"], how="left", maintain_order="left"
     )
-    longer = [(pl.col(name) - pl.col(f"{name}_other")).clip(0).fill_null(0) for name in REASONS]
-    return both.select(
-        "collective",
-        "rank",
-        "cost_ns",
-        "begun_ns",
-        *(cost.alias(name) for cost, name in zip(longer, REASONS, strict=True)),
+    here = _longer(stretches, ends, "previous")
+    since = _longer(stretches, ends, "before_step")
+    begun = stretches.select("rank", collective="previous").join(
+        ends, on=["collective", "rank"], how="left", maintain_order="left"
+    )
+    longer = [
+        pl.min_horizontal(here[name], since[name]).clip(0).fill_null(0).alias(name)
+        for name in REASONS
+    ]
+    return stretches.select(
+        *("collective", "rank", "cost_ns", begun["end_ns"].alias("begun_ns")), *longer
     ).with_columns(_shares(pl.col("cost_ns")))
 
 
-def _parts(stretches: pl.DataFrame, ends: pl.DataFrame, rank: str, own: str) -> pl.DataFrame:
-    """`begun_ns`, and what a rank did in each stretch but the collectives of the group, by the
-    names of REASONS; null where the stretch has no begin.
+def _before_steps(rows: pl.DataFrame) -> pl.DataFrame:
+    """`collective`, `rank`, `before_step`: of each end at which ranks are in step, the last such
+    end before the rank's step began; outside steps the end before it; the first end where there is
+    none before.
 
     Args:
-        stretches: of `costs.stretches_of`.
-        ends: when a rank ended a collective, and what it had done until then.
-        rank: the column of the rank.
-        own: the column of its exposed time in the collectives of the group.
+        rows: of `arrivals.aligned`.
     """
-    joined = stretches.join(
-        ends,
-        left_on=["collective", rank],
-        right_on=["collective", "rank"],
-        how="left",
-        maintain_order="left",
-    ).join(
-        ends,
-        left_on=["previous", rank],
-        right_on=["collective", "rank"],
-        how="left",
-        maintain_order="left",
-        suffix="_before",
+    ends = rows.filter("in_step").sort("party", "rank", "ended_ns", "collective")
+    key = ("party", "rank")
+    before, first = pl.col("collective").shift(1), pl.col("collective").first()
+    new = pl.col("step").ne_missing(pl.col("step").shift(1)) | pl.col("step").is_null()
+    return ends.select(
+        "collective",
+        "rank",
+        pl.when(new | before.is_null())
+        .then(before)
+        .forward_fill()
+        .fill_null(first)
+        .over(key)
+        .alias("before_step"),
     )
-    compute, copies, comm, whole = (
-        pl.col(part) - pl.col(f"{part}_before") for part in (*_PARTS, "end_ns")
+
+
+def _longer(stretches: pl.DataFrame, ends: pl.DataFrame, since: str) -> pl.DataFrame:
+    """What the rank of each stretch did longer than the second one until its end, by the names of
+    REASONS; negative where it was quicker, null where it is not known.
+
+    Args:
+        stretches: with `collective`, `rank` and `second`.
+        ends: when a rank ended a collective, and what it had done until then.
+        since: the column of the collective since whose end it counts.
+    """
+    mine, other = (_parts(stretches, ends, rank, since) for rank in ("rank", "second"))
+    return mine.select(mine[name] - other[name] for name in REASONS)
+
+
+def _parts(stretches: pl.DataFrame, ends: pl.DataFrame, rank: str, since: str) -> pl.DataFrame:
+    """What a rank did, but for the collectives of the group, by the names of REASONS."""
+    begin, end = (
+        stretches.select(collective=at, rank=rank).join(
+            ends, on=["collective", "rank"], how="left", maintain_order="left"
+        )
+        for at in (since, "collective")
     )
-    did = (compute, copies, comm - pl.col(own), whole - compute - copies - comm)
-    return joined.select(
-        pl.col("end_ns_before").alias("begun_ns"),
-        *(part.alias(name) for part, name in zip(did, REASONS, strict=True)),
+    compute, copies, comm, own, whole = (
+        end[part] - begin[part] for part in (*_PARTS, "own", "end_ns")
     )
+    did = (compute, copies, comm - own, whole - compute - copies - comm)
+    return pl.DataFrame(dict(zip(REASONS, did, strict=True)))
 
 
 def _shares(cost: pl.Expr) -> list[pl.Expr]:

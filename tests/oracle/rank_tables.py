@@ -131,12 +131,16 @@ def goes_on(run: Run, met: Met, rank: int) -> bool:
 def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
     """§9.13: why a rank cost the others something where this collective ends."""
     ns = cost_of(run, met, rank)
-    before, stretch = stretch_of(run, met)
+    before, _ = stretch_of(run, met)
     shares = dict.fromkeys(REASONS, 0)
     if ns and before:
         second = awaited(run, met)[1][0]
-        mine, theirs = (parts(run, before, stretch, each) for each in (rank, second))
-        shares = {name: max(0, mine[name] - theirs[name]) for name in REASONS}
+        longer = [
+            {name: mine[name] - theirs[name] for name in REASONS}
+            for since in (before, before_step(run, met, rank))
+            for mine, theirs in [[parts(run, since, met, each) for each in (rank, second)]]
+        ]
+        shares = {name: max(0, min(of[name] for of in longer)) for name in REASONS}
     whole_ns = sum(shares.values())
     if whole_ns == 0:
         return dict.fromkeys(REASONS, 0) | {"cost_host_ns": ns}
@@ -148,13 +152,31 @@ def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
     return found
 
 
-def parts(run: Run, before: Met, stretch: list[Met], rank: int) -> dict[str, int]:
-    """What a rank did in a stretch, from its own end to its own end, but for its collectives."""
-    begin, end = before.of[rank], stretch[0].of[rank]
+def before_step(run: Run, met: Met, rank: int) -> Met:
+    """§9.13: the last time the ranks were in step before the step in which this ends."""
+    ends = [each for each in run.met if same_ranks(each, met) and in_step(run, each)]
+    ends.sort(key=lambda each: (each.ended_ns, each.number))
+    at = ends.index(met)
+    step = met.of[rank].step
+    while at > 0:
+        at -= 1
+        if step is None or ends[at].of[rank].step != step:
+            break
+    return ends[at]
+
+
+def parts(run: Run, since: Met, met: Met, rank: int) -> dict[str, int]:
+    """What a rank did from its own end to its own end, but for the collectives of the group."""
+    begin, end = since.of[rank], met.of[rank]
     pairs = zip(begin.until, end.until, strict=True)
-    compute, copies, comm = (until - since for since, until in pairs)
+    compute, copies, comm = (until - before for before, until in pairs)
     idle = end.end_ns - begin.end_ns - compute - copies - comm
-    own = sum(run.exposed_ns[id(each.of[rank])] for each in stretch)
+    order = sorted(
+        (each for each in run.met if same_ranks(each, met)),
+        key=lambda each: (each.ended_ns, each.number),
+    )
+    between = order[order.index(since) + 1 : order.index(met) + 1]
+    own = sum(run.exposed_ns[id(each.of[rank])] for each in between)
     return dict(zip(REASONS, (compute, copies, comm - own, idle), strict=True))
 
 

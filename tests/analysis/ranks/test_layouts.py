@@ -141,6 +141,25 @@ def delayed(reason: str) -> Simulated:
     return tensor_and_data(late)
 
 
+def computed_ahead() -> Simulated:
+    """Rank 1 sleeps in each step. The others compute all of theirs beside the first collective, so
+    that rank 1 computes alone between the first and the second."""
+    run = Simulated(4)
+    run.meet(range(4), ALL_REDUCE)
+    for _ in range(6):
+        run.begin_step()
+        run.idle(1, 6_000_000)
+        for rank in range(4):
+            run.compute(rank, 2_000_000 if rank == 1 else 4_000_000)
+        run.meet(range(4), ALL_REDUCE)
+        for rank in range(4):
+            run.compute(rank, 2_000_000 if rank == 1 else 10_000)
+        run.meet(range(4), ALL_REDUCE)
+        for rank in range(4):
+            run.compute(rank, 500_000)
+    return run
+
+
 def together(steps: int, name: str, communicator: int | None = None) -> Simulated:
     """Four ranks meet in each step; every fifth time rank 2 is late."""
     run = Simulated(4)
@@ -235,6 +254,7 @@ LAYOUTS: dict[str, tuple[str, Layout]] = {
     "tensor and data parallel": (GRID, tensor_and_data()),
     "the same without communicators": (GRID, tensor_and_data(stated=False)),
     **{f"a delay by {reason}": (GRID, delayed(reason)) for reason in ("work", "copy", "host")},
+    "a delay beside which the others compute ahead": ("all 0-3", computed_ahead()),
     "a delay every fifth step": ("all 0-3", together(10, ALL_REDUCE)),
     "sends and receives that join a pipeline": ("PP 0-3", pipeline(stated=True)),
     "the same pipeline without communicators": ("PP 0-3", pipeline(stated=False)),
@@ -258,6 +278,12 @@ def test_a_run_has_its_groups_and_the_figures_of_the_oracle(name: str) -> None:
     rows = found.rank_groups.sort("group").select("kind", "members").rows()
     assert "; ".join(f"{kind or ''} {members}" for kind, members in rows) == groups
     assert_agree(found, matched(kernels, reports))
+
+
+def test_what_the_others_computed_ahead_is_no_reason_for_a_delay() -> None:
+    (row,) = Ranks.of(computed_ahead().digests()).rank_groups.to_dicts()
+    assert (row["rank"], row["cost_work_ns"]) == (1, 0)
+    assert row["cost_host_ns"] == row["cost_ns"] > 6 * 5_000_000
 
 
 def test_a_rank_alone_has_no_slow_link_and_no_straggler() -> None:
