@@ -5,18 +5,19 @@
 * `straggler`: one rank of a group comes late to its collectives, and the others wait there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.late_rank import LongerFunction, longer_function
 from nsysflow.analysis.ranks.ranks import Ranks, rank_names
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import blocks_of_grid, os_pid
-from nsysflow.base.units import number, percent, size
+from nsysflow.base.units import duration, number, percent, size
 
 EXPOSED_PCT: Final = 5
 """With well-filled buckets 2.7 % of a step stays exposed (ddp-bucketed, two H200s): the last bucket
@@ -233,13 +234,28 @@ def _stragglers(
     waiting = [row for row in waits.iter_rows(named=True) if row["report"] in by_report]
     if not waiting:  # its others were not looked at
         return by_report.get(group["report"], subjects[0]), _straggler_finding(
-            subjects[0], judged, group
+            subjects[0], judged, group, None
         )
     subject = by_report[waiting[0]["report"]]
-    return subject, _straggler_finding(subject, judged, group)
+    longer = _longer_function(by_report, group, subject)
+    return subject, _straggler_finding(subject, judged, group, longer)
 
 
-def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, Any]) -> Finding:
+def _longer_function(
+    by_report: Mapping[str, JudgedReport], group: dict[str, Any], subject: JudgedReport
+) -> LongerFunction | None:
+    """Where a late host is longer than those of the other ranks; None where it is not late by its
+    host, or nothing tells."""
+    late = by_report.get(group["report"])
+    if late is None or not subject.of_steps or _reason(group) != "cost_host_ns":
+        return None
+    others = [other for other in by_report.values() if other is not late]
+    return longer_function(late, others, group["cost_step_ns"])
+
+
+def _straggler_finding(
+    subject: JudgedReport, judged: Ranks, group: dict[str, Any], longer: LongerFunction | None
+) -> Finding:
     steps = group["steps"]
     per_step = subject.of_steps and steps > 0
     cost_ns = group["cost_step_ns"] if per_step else group["cost_ns"]
@@ -254,12 +270,13 @@ def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, An
     return Finding(
         rule="straggler",
         title=f"straggler: {late} holds up {members}{often}",
-        change=CHANGE_OF_STRAGGLER,
+        change=_change_of_straggler(late, longer),
         evidence=(
             f"{late} is last in {number(group['times_last'])} of"
             f" {number(group['collectives'])} collectives of {members}",
             f"the others wait {subject.spent(cost_ns)} for it, with nothing to compute",
             f"{BECAUSE[_reason(group)]} ({share})",
+            *_where_longer(subject, longer),
             *hidden,
         ),
         table="rank_groups",
@@ -272,6 +289,20 @@ def _straggler_finding(subject: JudgedReport, judged: Ranks, group: dict[str, An
         device=rank["device"],
         culprit=rank["report"],
     )
+
+
+def _where_longer(subject: JudgedReport, longer: LongerFunction | None) -> tuple[str, ...]:
+    if longer is None:
+        return ()
+    own, others = subject.spent(longer.own_ns), duration(longer.others_ns)
+    return (f"its host spends {own} in {longer.code}, the others' hosts {others}",)
+
+
+def _change_of_straggler(late: str, longer: LongerFunction | None) -> tuple[str, ...]:
+    if longer is None:
+        return CHANGE_OF_STRAGGLER
+    first = f"make {longer.code} on {late} as quick as on the other ranks"
+    return (first, *CHANGE_OF_STRAGGLER[1:])
 
 
 def _called(group: dict[str, Any]) -> str:
