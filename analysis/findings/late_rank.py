@@ -26,14 +26,19 @@ class LongerFunction:
     """A function of the program that a late rank runs longer than the others do.
 
     Attributes:
-        code: where, such as `augment (train.py:53)`.
+        source: where, such as `train.py:53 in augment`.
         own_ns: per step, in it and in what it calls.
         others_ns: the same on the other ranks, their mean.
     """
 
-    code: str
+    source: str
     own_ns: int
     others_ns: int
+
+    @property
+    def code(self) -> str:
+        """`augment (train.py:53)`."""
+        return code_of(self.source)
 
 
 def longer_function(
@@ -68,7 +73,7 @@ def longer_function(
         return None
     row = longer.sort("depth", "function").row(0, named=True)
     return LongerFunction(
-        code=code_of(row["line"]), own_ns=round(row["ns"]), others_ns=round(row["ns_others"])
+        source=row["line"], own_ns=round(row["ns"]), others_ns=round(row["ns_others"])
     )
 
 

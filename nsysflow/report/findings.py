@@ -5,9 +5,11 @@ from typing import Final
 
 from nsysflow.analysis.findings.finding import EXTENTS, Valued
 from nsysflow.analysis.findings.findings import Findings
+from nsysflow.analysis.findings.host_functions import code_of
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
 from nsysflow.analysis.findings.plan import WORTH_PCT
 from nsysflow.base.units import between, duration, number, percent
+from nsysflow.report.ranks import LateRank
 from nsysflow.report.results import Results
 
 WORTH_SAYING: Final = 0.99
@@ -120,10 +122,28 @@ def _caption(results: Results) -> str:
     return "; ".join(parts)
 
 
+def _is_slowed(findings: Findings) -> bool:
+    """Whether recording made the step longer by so much that it is worth saying."""
+    step_ns, quiet_ns = findings.step_ns, findings.undisturbed_step_ns
+    return findings.of_steps and quiet_ns <= WORTH_SAYING * step_ns
+
+
+def late_ranks(findings: Findings) -> dict[str, LateRank]:
+    """The late ranks by their report."""
+    slowed = _is_slowed(findings)
+    return {
+        one.finding.culprit: LateRank(
+            undisturbed_ns=one.alone_ns if slowed else None, code=code_of(one.finding.source)
+        )
+        for one in findings.valued
+        if one.finding.rule == "straggler"
+    }
+
+
 def _step_of_savings(findings: Findings) -> list[str]:
     """The step before and after all changes, and whether it is without the profiler."""
     step_ns, quiet_ns = findings.step_ns, findings.undisturbed_step_ns
-    slowed = findings.of_steps and quiet_ns <= WORTH_SAYING * step_ns
+    slowed = _is_slowed(findings)
     estimated = findings.plain_estimate is not None  # the first line has the recorded step
     about = "about " * (slowed and estimated)
     recorded = "" if estimated else f" (recorded {duration(step_ns)})"

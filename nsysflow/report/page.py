@@ -11,7 +11,7 @@ from nsysflow.base.units import number, percent
 from nsysflow.report.blocks import block_of
 from nsysflow.report.blocks.accounting import mfu_sentences
 from nsysflow.report.fields import Limits
-from nsysflow.report.findings import Suggestions, suggestions
+from nsysflow.report.findings import Suggestions, late_ranks, suggestions
 from nsysflow.report.layout import Block
 from nsysflow.report.ledger import ledger_sentence, other_loops
 from nsysflow.report.ranks import RankSummary, summarize_ranks
@@ -99,7 +99,11 @@ def opening(results: Results, length: Length) -> Page:
         steps=steps_sentence(typical),
         ledger=ledger_sentence(typical),
         loops=other_loops(typical),
-        told=summarize_ranks(results.judged) if judgement.valid else RankSummary(),
+        told=(
+            summarize_ranks(results.judged, late_ranks(results.found))
+            if judgement.valid
+            else RankSummary()
+        ),
         headlines=judgement.headlines,
         remarks=judgement.remarks,
         suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),

@@ -4,6 +4,7 @@ letters.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -80,11 +81,29 @@ class RankSummary:
     more: tuple[str, ...] = ()
 
 
-def summarize_ranks(results: RunTables) -> RankSummary:
+@dataclass(frozen=True, kw_only=True)
+class LateRank:
+    """What the finding on a late rank adds to the tables of ranks.
+
+    Attributes:
+        undisturbed_ns: what it costs a step at most without the profiler; None where recording made
+            the step hardly longer.
+        code: the function that its host runs longer than the others', such as
+            `augment (train.py:53)`; empty where none is known.
+    """
+
+    undisturbed_ns: int | None
+    code: str
+
+
+def summarize_ranks(
+    results: RunTables, late: Mapping[str, LateRank] = MappingProxyType({})
+) -> RankSummary:
     """What the ranks of a run tell; nothing of a single rank, nor of few of which nobody is late.
 
     Args:
         results: the judged part of a run.
+        late: of `findings.late_ranks`.
     """
     groups = results.table("rank_groups")
     if groups.is_empty() and results.table("bandwidth").is_empty() and not results.whole.many:
@@ -94,7 +113,7 @@ def summarize_ranks(results: RunTables) -> RankSummary:
     found = stragglers(groups, step_ns)
     if link:
         found = found.filter(~follows(link.group))
-    straggler = _straggler(results, found, groups, step_ns)
+    straggler = _straggler(results, found, groups, step_ns, late)
     delays = sorted(filter(None, [straggler, link]), key=lambda delay: -delay.cost_ns)
     sentences = [sentence for delay in delays for sentence in delay.sentences]
     if not sentences and results.whole.many:
@@ -133,7 +152,11 @@ def stragglers(groups: pl.DataFrame, step_ns: int) -> pl.DataFrame:
 
 
 def _straggler(
-    results: RunTables, held_up: pl.DataFrame, groups: pl.DataFrame, step_ns: int
+    results: RunTables,
+    held_up: pl.DataFrame,
+    groups: pl.DataFrame,
+    step_ns: int,
+    late: Mapping[str, LateRank],
 ) -> _Delay | None:
     """The straggler of the group where it starts."""
     if held_up.is_empty():
@@ -147,6 +170,10 @@ def _straggler(
     of = "" if row["kind"] == "all" else f" of {group_name(row)}"
     cost = f"{duration(row['lost_ns'])} a step{_of_step(row['lost_ns'], step_ns)}"
     sentences = [f"{name} holds up {held}{of}: {cost}, {_how_often(row)}"]
+    about = late.get(row["report"])
+    quiet_ns = about.undisturbed_ns if about else None
+    if quiet_ns is not None and 2 * quiet_ns < row["lost_ns"]:
+        sentences.append(f"Without the profiler that is at most {duration(quiet_ns)} a step")
     if 2 * row["lost_ns"] < row["cost_step_ns"]:
         sentences.append(
             f"The others wait {duration(row['cost_step_ns'])} a step for it, but most of that time"
@@ -154,6 +181,8 @@ def _straggler(
         )
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
+    if about and about.code:
+        sentences.append(f"Its host takes longer than the others' in {about.code}")
     others = held_up.filter(pl.col("group") != row["group"])
     same = others.filter(of_rank | follows(*held_up.filter(of_rank)["group"]))
     sentences += _groups_that_wait(len(same), group_name(row))

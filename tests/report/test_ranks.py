@@ -7,7 +7,7 @@ import pytest
 from nsysflow import Analysis
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.report.ranks import Line, RankSummary, heat_map, summarize_ranks
+from nsysflow.report.ranks import LateRank, Line, RankSummary, heat_map, summarize_ranks
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
 from tests.report.handmade import MS, Results, frame, row, training
@@ -175,6 +175,16 @@ def test_who_holds_others_up_is_said(groups: list[dict[str, Any]], sentences: li
 def test_several_reasons_have_their_shares(late: dict[str, int], because: str) -> None:
     none = {"cost_work_ns": 0, "cost_host_ns": 0}
     assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
+
+
+def test_the_line_and_what_a_delay_costs_without_the_profiler_are_said() -> None:
+    judged = run_with(rank_groups=[group()], ranks=ranks(64), rank_steps=steps(64, 2)).judged
+    about = LateRank(undisturbed_ns=MS // 10, code="augment (train.py:53)")
+    first, *more = summarize_ranks(judged, {"rank37": about}).more
+    assert first == "Without the profiler that is at most 100 us a step"
+    assert more[-1] == "Its host takes longer than the others' in augment (train.py:53)"
+    as_recorded = LateRank(undisturbed_ns=None, code="")
+    assert len(summarize_ranks(judged, {"rank37": as_recorded}).more) == len(more) - 1
 
 
 def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> None:

@@ -264,12 +264,11 @@ def _straggler_finding(
     hidden = () if 2 * lost_ns >= cost_ns else (HIDDEN,)
     members = "all ranks" if group["kind"] == "all" else _called(group)
     share = f"{100 * group[_reason(group)] / max(1, group['cost_ns']):.0f} % of that time"
-    often = f" in {number(group['steps_last'])} of {number(steps)} steps" if steps else ""
     (rank,) = judged.ranks.filter(pl.col("rank") == group["rank"]).iter_rows(named=True)
     late = rank_names(judged.ranks)(rank["report"], rank["device"])
     return Finding(
         rule="straggler",
-        title=f"straggler: {late} holds up {members}{often}",
+        title=f"straggler: {late} holds up {members}",
         change=_change_of_straggler(late, longer),
         evidence=(
             f"{late} is last in {number(group['times_last'])} of"
@@ -282,6 +281,7 @@ def _straggler_finding(
         table="rank_groups",
         size_ns=lost_ns,
         steps=max(1, group["steps_last"]),
+        source=longer.source if longer else "",
         changes=Changes(unawaited=(group["rank"],)),
         exact=False,
         at_most_ns=lost_ns,
@@ -294,7 +294,8 @@ def _straggler_finding(
 def _where_longer(subject: JudgedReport, longer: LongerFunction | None) -> tuple[str, ...]:
     if longer is None:
         return ()
-    own, others = subject.spent(longer.own_ns), duration(longer.others_ns)
+    own = subject.spent(longer.own_ns)
+    others = duration(longer.others_ns) if longer.others_ns else "none"
     return (f"its host spends {own} in {longer.code}, the others' hosts {others}",)
 
 
