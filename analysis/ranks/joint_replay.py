@@ -196,7 +196,8 @@ class JointReplay:
         )
         last = dict(links.group_by("collective").agg(pl.col("row").max()).iter_rows())
         begin = pl.int_range(pl.len(), dtype=pl.Int64) + first_start
-        ends = self._ends(met.with_columns(begin.alias("start_row")), links, last, change)
+        own_key = rows["key"].gather(met["row"]).alias("own_key")
+        ends = self._ends(met.with_columns(begin.alias("start_row"), own_key), links, last, change)
         every = pl.concat(
             [
                 _replaced(rows, met["row"], ends),
@@ -319,7 +320,15 @@ class JointReplay:
     def _ends(
         met: pl.DataFrame, links: pl.DataFrame, last: Mapping[int, int], change: RunChange
     ) -> pl.DataFrame:
-        """When each kernel of a collective ends; one that nobody waits for waits for itself."""
+        """When each kernel of a collective ends; one that nobody waits for waits for itself, alone
+        where no rank is awaited.
+
+        Args:
+            met: with `start_row`, and `own_key`, that of the node itself.
+            links: of `_links`.
+            last: per collective the row of its last link.
+            change: who is not awaited.
+        """
         key = links.group_by("collective").agg(pl.col("key").first())
         lonely = pl.Series(
             [
@@ -329,9 +338,9 @@ class JointReplay:
             dtype=pl.Boolean,
         )
         return _nodes(
-            met.join(key, on="collective", maintain_order="left"),
-            key=pl.col("key"),
-            a=pl.col("collective").replace_strict(last, return_dtype=pl.Int64),
+            met.join(key, on="collective", how="left", maintain_order="left"),
+            key=pl.coalesce("key", "own_key"),
+            a=pl.col("collective").replace_strict(last, default=None, return_dtype=pl.Int64),
             a_ns=pl.col("clock_ns") + pl.col("transfer_ns"),
             b=pl.when(pl.lit(lonely)).then("start_row"),
             b_ns=pl.when(pl.lit(lonely)).then("transfer_ns"),

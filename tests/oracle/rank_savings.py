@@ -160,12 +160,10 @@ class JointReplay:
                     arrivals[met.number, rank] = begun - met.clock[rank]
             now: Ends = {}
             for met in self.met:
-                last = max(
-                    arrivals[met.number, one] for one in met.of if met.pair or one not in unawaited
-                )
+                awaited = {one for one in met.of if met.pair or one not in unawaited}
                 for rank in met.of:
-                    own = arrivals[met.number, rank] if rank in unawaited and not met.pair else last
-                    now[met.number, rank] = max(last, own) + self.transfer[met.number, rank]
+                    last = max(arrivals[met.number, one] for one in {*awaited, rank})
+                    now[met.number, rank] = last + self.transfer[met.number, rank]
             if now == ends:
                 return times
             ends = now

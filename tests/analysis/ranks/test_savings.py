@@ -154,6 +154,7 @@ CHANGES: list[tuple[dict[int, int], list[int], float]] = [
     ({0: 3_000}, [], 1.0),
     ({0: 50_000, 1: 50_000}, [], 0.5),
     ({0: 2_000}, [1], 1.0),
+    ({0: 2_000}, [0, 1], 1.0),
 ]
 """By report how much less each call takes, who is not awaited, the share of compute that is left
 where the program is not known."""
