@@ -386,6 +386,9 @@ MEMORY: Final = Frame(
     },
 )
 
+POSSIBLE_NS: Final = range(1 - (1 << 62), 1 << 62)
+"""The times that an event can have: 146 years each way. The difference of two fits 64 bits."""
+
 BEFORE_NS: Final = -(1 << 62)
 """Times up to 2^61 ns later are of memory that was there before the recording began."""
 

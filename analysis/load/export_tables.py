@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import polars as pl
 
+from nsysflow.analysis.schema import POSSIBLE_NS
 from nsysflow.base.errors import Incomplete, Remedy
 
 
@@ -319,7 +320,8 @@ class Raw:
         present: names of the tables that the export has.
         unknown: columns of those tables that no version known to us has, as `table.column`.
         unread: why each table was left out that cannot be used, by its name.
-        unusable: how many rows were left out because a value that every row has was missing.
+        unusable: how many rows were left out because a value that every row has was missing, or a
+            time was impossible.
     """
 
     shown: str
@@ -419,9 +421,21 @@ def assemble(
     )
 
 
+_TIMES: Final = ("start", "end", "timestamp")
+
+
 def _usable(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
-    """The rows of events that have every required value; of other tables all rows."""
-    is_event = not {"start", "timestamp"}.isdisjoint(table.required)
-    if is_event and any(frame[name].null_count() for name in table.required):
-        return frame.drop_nulls(list(table.required))
-    return frame
+    """The rows of events that have every required value and possible times; of other tables all
+    rows."""
+    times = [name for name in _TIMES if name in table.columns]
+    if times and any(frame[name].null_count() for name in table.required):
+        frame = frame.drop_nulls(list(table.required))
+    if all(_is_possible(frame[name]) for name in times):
+        return frame
+    possible = pl.col(times).is_between(POSSIBLE_NS[0], POSSIBLE_NS[-1]).fill_null(value=True)
+    return frame.filter(pl.all_horizontal(possible))
+
+
+def _is_possible(times: pl.Series) -> bool:
+    known = [time for time in (times.min(), times.max()) if isinstance(time, int)]
+    return all(time in POSSIBLE_NS for time in known)

@@ -128,7 +128,8 @@ def _unusable(raw: Raw) -> Iterator[Note]:
     if raw.unusable:
         yield Note(
             NoteKind.UNUSABLE_ROWS,
-            f"{raw.unusable} rows were left out: they have no time, device or name",
+            f"{raw.unusable} rows were left out: they lack a time, device or name, or their time is"
+            " impossible",
         )
 
 

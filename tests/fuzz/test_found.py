@@ -1,13 +1,16 @@
 """What mutated inputs broke once, made small."""
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import nsysflow
 from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
+from nsysflow.analysis.trace import NoteKind
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import write_export
@@ -75,3 +78,40 @@ def test_the_name_of_a_gpu_does_not_control_the_terminal(tmp_path: Path) -> None
     said = run("analyze", report, "--no-files").output
     assert "H200·[2J" in said
     assert "\x1b" not in said
+
+
+def mark(at: int, **ours: object) -> dict[str, Any]:
+    """A mark of ours in an export."""
+    return {"eventType": 34, "start": at, "end": None, "text": json.dumps({"nsysflow": ours})}
+
+
+METRIC: Final = {"typeId": 1, "metricId": 9}
+ALLOCATED: Final = {"history": [("alloc", 1, 512, 10**15, None)], "blocks": [], "reserved": 512}
+HISTORY: Final = {
+    "pid": 1000,
+    "frames": [],
+    "stacks": [],
+    "devices": [{**ALLOCATED, "usable": 4096}],
+}
+MEMORY: Final = {"NSYSFLOW_MEMORY": [{"pid": 1000, "history": json.dumps(HISTORY)}]}
+
+
+@pytest.mark.parametrize("at", [-(1 << 63), (1 << 63) - 1])
+def test_an_event_at_an_impossible_time_is_left_out(tmp_path: Path, at: int) -> None:
+    ranges = [["layer", None, 5, 7, 1000]]
+    metrics: dict[str, Any] = {
+        "GPU_METRICS": [{"timestamp": time, **METRIC, "value": 99} for time in (at, 5)],
+        "TARGET_INFO_GPU_METRICS": [{**METRIC, "metricName": "SM Active"}],
+    }
+    report = write_export(
+        tmp_path / "r.sqlite",
+        kernels=[{}],
+        calls=[{}],
+        nvtx=[mark(at, clock_ns=9, graph_ranges=ranges), mark(at, unix_ns=1_000)],
+        tables={**metrics, **MEMORY},
+    )
+    trace = nsysflow.load(report)
+    assert trace.gpu_samples["time_ns"].to_list() == [5]
+    assert [note.text[:20] for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS] == [
+        "3 rows were left out"
+    ]

@@ -60,9 +60,13 @@ class _Export:
         self.strings = {row["id"]: row["value"] for row in self.rows("StringIds")}
 
     def rows(self, table: str) -> Iterator["_Row"]:
+        """§1.3: the rows of a table whose times are possible."""
+        times = ("timestamp",) if table == "GPU_METRICS" else ("start", "end")
         if table in self.tables:
-            for row in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
-                yield _Row(zip(row.keys(), row, strict=True))
+            for values in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
+                row = _Row(zip(values.keys(), values, strict=True))
+                if all(row[time] is None or abs(row[time]) < 1 << 62 for time in times):
+                    yield row
 
     def on_threads(self, table: str) -> Iterator["_Row"]:
         """The rows whose thread is known."""

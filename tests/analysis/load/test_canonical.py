@@ -319,7 +319,11 @@ HOST_FUNCTION: dict[str, Any] = {
             NoteKind.NO_CORRELATION,
             "2 of 3 GPU operations",
         ),
-        ({"kernels": [{"start": None}, {}]}, NoteKind.UNUSABLE_ROWS, "1 rows were left out"),
+        (
+            {"kernels": [{"start": None}, {"start": 1 - (1 << 62)}, {"end": 1 << 62}]},
+            NoteKind.UNUSABLE_ROWS,
+            "2 rows were left out",
+        ),
         (
             {"calls": [{"nameId": 999}, {"nameId": "cudaFree"}, {"nameId": 998}]},
             NoteKind.NAMELESS_CALLS,
