@@ -265,7 +265,7 @@ def annotations(
         properties = _place(row.culprits, find) | {"title": f"nsysflow check: {row.budget.text}"}
         shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
         text = "\n".join([sentence(row, captures), *(culprit.what for culprit in row.culprits)])
-        yield f"::{kind} {shown}::{_data(text)}"
+        yield printable(f"::{kind} {shown}::{_data(text)}")
 
 
 def _place(culprits: Sequence[Culprit], find: Callable[[str], str | None]) -> dict[str, str]:

@@ -182,7 +182,12 @@ def test_an_annotation_of_a_file_that_is_not_here_has_no_place() -> None:
 
 @pytest.mark.parametrize(
     ("file", "shown"),
-    [("a,b.py", "a%2Cb.py"), ("c:d.py", "c%3Ad.py"), ("e%\r\n.py", "e%25%0D%0A.py")],
+    [
+        ("a,b.py", "a%2Cb.py"),
+        ("c:d.py", "c%3Ad.py"),
+        ("e%\r\n.py", "e%25%0D%0A.py"),
+        ("\x9b.py", "·.py"),
+    ],
 )
 def test_what_ends_a_property_is_escaped(file: str, shown: str) -> None:
     culprit = Culprit(source="x.py:1", what="w")
