@@ -1,5 +1,6 @@
 """What the reader should know about an nsys export."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +14,9 @@ from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
 from nsysflow.analysis.trace import Note, NoteKind
 
 _KNOWN_SCHEMA: Final = 3
+_MAJOR: Final = re.compile(r"[0-9]{1,9}(?=\.|\Z)")
+"""A longer number is damage, and int() refuses thousands of digits."""
+
 _LISTED_COLUMNS: Final = 6
 _HOST_FUNCTIONS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH"
 """How long streams waited for functions on the host, from nsys 2025.6 on."""
@@ -41,8 +45,8 @@ def nameless_calls(count: int, total: int) -> Note:
 def _version(raw: Raw) -> Iterator[Note]:
     info = dict(raw.export_info[["name", "value"]].iter_rows())
     version = info.get("EXPORT_SCHEMA_VERSION") or ""
-    major = version.partition(".")[0]
-    if major.isdecimal() and int(major) > _KNOWN_SCHEMA:
+    major = _MAJOR.match(version)
+    if major is not None and int(major[0]) > _KNOWN_SCHEMA:
         yield Note(
             NoteKind.NEWER_SCHEMA,
             f"the export has schema {version}; this version of nsysflow knows up to"
