@@ -74,7 +74,7 @@ def no_time_is_negative_and_no_share_leaves_0_to_100(analysis: Analysis) -> None
         table = getattr(analysis, name)
         for column in of:
             # an operation that starts before its launch has a negative latency; integrity counts it
-            instant = column in ("start_ns", "end_ns") or column.startswith("latency_")
+            instant = column in ("start_ns", "end_ns", "peak_ns") or column.startswith("latency_")
             if column.endswith("_ns") and not instant:
                 assert (table[column].drop_nulls() >= 0).all(), f"{name}.{column}"
             # launches.starved_pct is launch-caused idle ÷ span, and the idle before a phase's first
