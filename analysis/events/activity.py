@@ -271,8 +271,8 @@ def _blocks(events: Events, copies: Operations) -> pl.Series:
 
 
 def stall_calls(calls: Calls) -> Calls:
-    """The sync, blocking copy and alloc calls."""
-    return calls.filter(pl.col("class").is_in(STALLS))
+    """The sync, blocking copy and alloc calls of known threads."""
+    return calls.filter(pl.col("class").is_in(STALLS), pl.col("thread_no").is_not_null())
 
 
 def with_gpu_busy(events: Events, stalls: pl.DataFrame, busy: BusyTime) -> BlockingCalls:

@@ -2,20 +2,28 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 import pytest
 
 import nsysflow
 from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
+from nsysflow.analysis.options import Options
+from nsysflow.analysis.replay.apply import Names
+from nsysflow.analysis.replay.changes import Removal
+from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.trace import NoteKind
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import write_export
+from tests.oracle.model import to_trace
 from tests.rocpd import FORMS, Database, Form, write_rocpd
-from tests.tiny import analysis_of, kernel, launch, opened
+from tests.tiny import WORKER, analysis_of, call, kernel, launch, opened, plain_of
 
 
 def test_work_of_no_length_has_no_idle_time_to_explain() -> None:
@@ -78,6 +86,19 @@ def test_the_name_of_a_gpu_does_not_control_the_terminal(tmp_path: Path) -> None
     said = run("analyze", report, "--no-files").output
     assert "H200·[2J" in said
     assert "\x1b" not in said
+
+
+def test_a_wait_of_an_unknown_thread_is_in_no_phase() -> None:
+    inside, outside, unknown = (call(at, at + 5, "cudaStreamSynchronize") for at in (3, 31, 10))
+    plain = plain_of(
+        *(opened(0, 30, "step"), launch(0, 2, 1), kernel(2, 8, 1), launch(16, 18, 2)),
+        *(kernel(18, 25, 2), inside, outside, call(1, 2, "cudaGetDevice", thread=WORKER)),
+    )
+    calls = to_trace(plain_of(unknown)).calls.with_columns(thread=pl.lit(None, pl.Int64))
+    trace = to_trace(plain)
+    timeline = Timeline(replace(trace, calls=pl.concat([trace.calls, calls])), Options())
+    names = Names(timeline=timeline, recorded=recorded(timeline))
+    assert len(names.stalls(Removal(kind="sync", at="step"))) == 1
 
 
 def mark(at: int, **ours: object) -> dict[str, Any]:
