@@ -284,10 +284,11 @@ def _idle_places(view: View, of_gap: list[pl.Series], pieces: pl.Series) -> pl.D
 
 
 def _excess_ns() -> pl.Expr:
-    """What long steps took beyond those around them; null where a window cuts one."""
+    """What long steps took beyond those around them; null where a window cuts one. One that is
+    unusual for another reason may have taken less."""
     whole = _length_ns() == pl.col("length_ns")
     long = pl.col("part").cast(pl.String).is_in(["longer", "recurring"])
-    return pl.when((whole & long).all()).then(pl.col("excess_ns").sum())
+    return pl.when((whole & long).all()).then(pl.col("excess_ns").clip(lower_bound=0).sum())
 
 
 def _main_causes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -281,7 +281,7 @@ def _row(
         "via": lines[1],
         "culprit": lines[2],
         "every": first.every,
-        "excess_ns": sum(piece.excess_ns or 0 for piece in pieces) if long else None,
+        "excess_ns": sum(max(piece.excess_ns or 0, 0) for piece in pieces) if long else None,
     }
 
 

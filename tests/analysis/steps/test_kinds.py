@@ -110,6 +110,10 @@ PICTURES: dict[str, Picture] = {
     ),
     "a long kernel": captured(*WITH_LONG, LONG),
     "a wrong time in a graph": captured(*WITH_LONG, replace(LONG, graph_node=1)),
+    "a wrong time in a short step": captured(
+        *(*regular(3), *step(4, at=3_000)[:2], kernel(3_010, 3_600, 4, node=1)),
+        *(row for n in range(4) for row in step(5 + n, at=3_500 + 1_000 * n)),
+    ),
     # the step before it ends with its own operation
     "a validation between steps": program(*TRAIN, *["validate"] * 4, *TRAIN),
     "twelve loops": program(*(name for name in "abcdefghijkl" for _ in range(5))),
