@@ -4,7 +4,7 @@ An export has a table for each, which gives a number its label; without it they 
 versions so far.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import polars as pl
@@ -72,18 +72,17 @@ def memory_change(enum: pl.DataFrame) -> pl.Expr:
 
 def nvtx_event_types(enum: pl.DataFrame) -> dict[str, int]:
     """The number of each NVTX event that we read, by its name."""
-    label = pl.coalesce("label", "name")
-    numbers = {text: number for number, text in enum.select("id", label).iter_rows()}
+    numbers = {text: number for number, text in _labels(enum)}
     return {name: numbers.get(name, number) for name, number in _EVENTS.items()}
 
 
 def _labelled(column: str, enum: pl.DataFrame, ours: Mapping[str, str], *, first: int) -> pl.Expr:
     """Our word for each number in `column`; without labels they count from `first`."""
     numbers = dict(enumerate(ours.values(), first))
-    label = pl.coalesce("label", "name")
-    numbers.update(
-        (number, ours[text])
-        for number, text in enum.select("id", label).iter_rows()
-        if text in ours
-    )
+    numbers.update((number, ours[text]) for number, text in _labels(enum) if text in ours)
     return pl.col(column).replace_strict(numbers, default=None, return_dtype=pl.String)
+
+
+def _labels(enum: pl.DataFrame) -> Iterator[tuple[int, str]]:
+    """The numbers of a table of labels, each with its label."""
+    yield from enum.select("id", pl.coalesce("label", "name")).drop_nulls().iter_rows()

@@ -105,7 +105,8 @@ def _of_process(view: View, use: MemoryUse, usable_bytes: int) -> pl.DataFrame:
 
 def _held_sizes(changes: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     """The distinct sizes of what is allocated when the first step begins."""
-    before = changes.filter(pl.col("start_ns") < steps["start_ns"].min())
+    first_ns = steps["start_ns"].min()  # None without steps
+    before = changes.filter(pl.col("start_ns") < pl.lit(first_ns, pl.Int64))
     last = before.drop_nulls("address").unique("address", keep="last")
     return last.filter(pl.col("bytes") > 0)["bytes"].unique()
 

@@ -136,3 +136,8 @@ def test_an_event_at_an_impossible_time_is_left_out(tmp_path: Path, at: int) -> 
     assert [note.text[:20] for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS] == [
         "3 rows were left out"
     ]
+
+
+def test_memory_without_steps_has_no_larger_batch(tmp_path: Path) -> None:
+    report = write_export(tmp_path / "r.sqlite", nvtx=[mark(0, unix_ns=1_000)], tables=MEMORY)
+    assert nsysflow.analyze(nsysflow.load(report)).larger_batch.is_empty()

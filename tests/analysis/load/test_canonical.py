@@ -350,6 +350,7 @@ def test_an_export_that_lacks_or_hides_something_has_a_note(
         {"nvtx": [{}, DOMAINS["backtrace"], BACKTRACE]},
         {"tables": counter("SM Active")},
         {"tables": {"META_DATA_EXPORT": [{"value": "9" * 5_000}]}},  # int() refuses it
+        {"tables": {"ENUM_NSYS_EVENT_TYPE": [{"id": None, "name": "a", "label": "NvtxMark"}]}},
     ],
 )
 def test_an_export_that_lacks_nothing_has_no_notes(tmp_path: Path, more: dict[str, Any]) -> None:
