@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from xml.etree import ElementTree
 import click
 import mcp.client.stdio  # noqa: F401 - keeps the stderr of its import: not that of a runner
 from click.testing import CliRunner, Result
+from polars.exceptions import PanicException
 
 import nsysflow
 from nsysflow.agents.folder import Folder, Reports
@@ -132,12 +134,13 @@ def _run(
     words: list[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[Result | None, str | None]:
     try:
-        with _time_limit(), chdir(folder):
+        with _time_limit(), chdir(folder), warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # users would see it
             if words[0] == "mcp":
                 done = CliRunner().invoke(ask, words[1:], env=environment)
             else:
                 done = CliRunner().invoke(main, words, env=environment)
-    except TooLong as error:
+    except (TooLong, PanicException) as error:
         return None, "".join(traceback.format_exception(error)[-6:])
     if done.exc_info is not None and not isinstance(done.exception, SystemExit | None):
         return done, "".join(traceback.format_exception(*done.exc_info))
