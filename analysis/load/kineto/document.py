@@ -17,6 +17,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis.load.marks import decoded_or_none
+from nsysflow.analysis.schema import POSSIBLE_NS
 from nsysflow.runtime.protocol import KEY
 
 CALLS: Final = ("cuda_runtime", "cuda_driver")
@@ -246,11 +247,11 @@ def span_ns(event: Event) -> tuple[int, int]:
     """When an event starts and ends, in nanoseconds.
 
     Raises:
-        OddEvent: it has no time in microseconds.
+        OddEvent: it has no possible time in microseconds.
     """
     start_ns = time_ns(event.ts)
     end_ns = start_ns + time_ns(event.dur)
-    if end_ns >= 1 << 63:
+    if end_ns not in POSSIBLE_NS:
         raise OddEvent(_NO_TIME)
     return start_ns, end_ns
 
@@ -259,15 +260,15 @@ def time_ns(written: msgspec.Raw) -> int:
     """A time in microseconds, exactly as nanoseconds.
 
     Raises:
-        OddEvent: it is none.
+        OddEvent: it is none, or not a possible one.
     """
     whole, _, part = bytes(written).partition(b".")
     if len(part) == 3 and len(whole) <= 15 and part.isdigit() and whole.isdigit():
         return int(whole + part)  # as torch writes it: a third of the time of decoding
     try:
-        value = _TIME.decode(written)
-        if -(2**53) < value < 2**53:
-            return int(value * 1000)
+        value = _TIME.decode(written) * 1000
+        if POSSIBLE_NS[0] <= value <= POSSIBLE_NS[-1]:
+            return int(value)
     except (msgspec.DecodeError, ArithmeticError):  # NaN cannot be compared
         pass
     raise OddEvent(_NO_TIME)

@@ -176,6 +176,7 @@ COUNTER: Final[dict[str, Any]] = event("", "gpc__cycles_elapsed.avg.per_second")
         (call(1, 1, pid=[1]), "cuda_runtime (no pid or no tid)"),
         (kernel(device="zero"), "kernel (no GPU)"),
         (kernel(device=2**40), "kernel (no GPU)"),
+        (CHANGE | {"ts": 4.7e15}, "memory (no time in microseconds)"),
         (CHANGE | {"ts": None}, "memory (no time in microseconds)"),
         (COUNTER | {"ts": None}, "counter (no time in microseconds)"),
     ],
