@@ -1,0 +1,1 @@
+"""Programs whose idle time is made on purpose, recorded on a GPU: is it named as it was made?"""
