@@ -13,8 +13,8 @@ from typing import Final
 
 from tests.reports import PACKED, RULES
 
-SLOW_S: Final = 1.5
-"""A test function of which one case takes longer is slow (two cores, 2026-11-26)."""
+SLOW_S: Final = 1.0
+"""A test function of which one case takes longer is slow (two cores, 2026-11-28)."""
 
 ALWAYS: Final = (
     "tests/docs/test_pages.py::test_a_command_prints_what_is_shown",

@@ -4,10 +4,10 @@ from tests.reports import ROOT
 from tests.slowest import ALWAYS, slow_tests, slowest
 
 DURATIONS = """
-1.20s call     tests/a_test.py::test_one[x]@tests/a_test.py
+0.70s call     tests/a_test.py::test_one[x]@tests/a_test.py
 0.40s setup    tests/a_test.py::test_one[x]@tests/a_test.py
-1.40s call     tests/a_test.py::test_two[x]@tests/a_test.py
-1.40s call     tests/a_test.py::test_two[y]@tests/a_test.py
+0.90s call     tests/a_test.py::test_two[x]@tests/a_test.py
+0.90s call     tests/a_test.py::test_two[y]@tests/a_test.py
 9.00s call     tests/a_test.py::test_three[h200-jax]@h200-jax
 2.00s call     tests/a_test.py::test_three[h200-train]@h200-train
 """
