@@ -56,10 +56,7 @@ _PACKED_STACK_SQL: Final = (
 _PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
 _NAME_SQL: Final = "name(CAST(text AS BLOB))"
 _HISTORY_SQL: Final = "history(CAST(history AS BLOB))"
-_TEXT_SQL: Final = "mark(CAST(text AS BLOB))"
-_REGISTERED_TEXT_SQL: Final = (
-    "mark(CAST(coalesce(text, (SELECT value FROM src.StringIds WHERE id = textId)) AS BLOB))"
-)
+_REGISTERED_SQL: Final = "(SELECT value FROM src.StringIds WHERE id = textId)"
 _LOSS: Final = re.compile(rf"{IMPORT_ERRORS}|\b(lost|dropped|discarded|missing|not all)\b")
 _PATH: Final = re.compile(r"\S*[/\\]\S*")
 
@@ -147,7 +144,8 @@ def _copy(
     """
     where, exprs = "1", [quoted(name) for name in columns]
     if table.name == "NVTX_EVENTS":
-        _create(db, table, columns, "jsonText TEXT", "jsonTextId INTEGER")
+        of_marks = [*dict.fromkeys((*columns, "text"))]
+        _create(db, table, of_marks, "jsonText TEXT", "jsonTextId INTEGER")
         types = nvtx_event_types(raw.event_types)
         kept = (str(number) for name, number in types.items() if name != "NvtxMark")
         where = f"eventType IN ({', '.join(kept)})"
@@ -184,7 +182,9 @@ def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], 
     into = ", ".join(name for name in ("start", "globalTid", "domainId") if name in columns)
     stack = _PACKED_STACK_SQL if "jsonTextId" in columns else _STACK_SQL
     stack = stack if "jsonText" in columns else "NULL"
-    text = _REGISTERED_TEXT_SQL if "textId" in columns else _TEXT_SQL
+    text = "text" if "text" in columns else "NULL"
+    text = f"coalesce({text}, {_REGISTERED_SQL})" if "textId" in columns else text
+    ours = f"mark(CAST({text} AS BLOB))"
     calling = "SELECT globalTid FROM src.CUPTI_ACTIVITY_KIND_RUNTIME"
     calls = f"globalTid IN ({calling})" if "CUPTI_ACTIVITY_KIND_RUNTIME" in present else "0"
     if "domainId" in columns:
@@ -194,7 +194,7 @@ def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], 
     traced = f"domainId IN ({backtraces})" if "domainId" in columns else "0"
     db.execute(
         f"INSERT INTO main.NVTX_EVENTS (rowid, eventType, {into}, jsonTextId, text)"
-        f" SELECT * FROM (SELECT rowid, eventType, {into}, {stack} AS stack, {text} AS ours"
+        f" SELECT * FROM (SELECT rowid, eventType, {into}, {stack} AS stack, {ours} AS ours"
         f" FROM src.NVTX_EVENTS WHERE eventType = {mark} AND (NOT {sampled} OR {calls}))"
         f" WHERE stack NOT NULL OR ours NOT NULL OR {traced} OR {sampled} ORDER BY rowid"
     )

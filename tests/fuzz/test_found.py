@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import nsysflow
+from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
 from nsysflow.analysis.options import Options
@@ -20,7 +21,7 @@ from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.trace import NoteKind
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
-from tests.exports import write_export
+from tests.exports import change, write_export
 from tests.oracle.model import to_trace
 from tests.rocpd import FORMS, Database, Form, write_rocpd
 from tests.tiny import WORKER, analysis_of, call, kernel, launch, opened, plain_of
@@ -141,3 +142,19 @@ def test_an_event_at_an_impossible_time_is_left_out(tmp_path: Path, at: int) -> 
 def test_memory_without_steps_has_no_larger_batch(tmp_path: Path) -> None:
     report = write_export(tmp_path / "r.sqlite", nvtx=[mark(0, unix_ns=1_000)], tables=MEMORY)
     assert nsysflow.analyze(nsysflow.load(report)).larger_batch.is_empty()
+
+
+def test_an_export_without_texts_of_ranges_is_packed(tmp_path: Path) -> None:
+    report, out = tmp_path / "r.sqlite", tmp_path / "p.sqlite"
+    ours = mark(0, clock_ns=9, graph_ranges=[["layer", None, 5, 7, 1000]])
+    registered = [{**ours, "textId": ours["text"]}, {"textId": "step"}]
+    change(
+        write_export(report, kernels=[{}], calls=[{}], nvtx=registered),
+        "ALTER TABLE NVTX_EVENTS DROP COLUMN text",
+    )
+    pack(report, out)
+    before, after = nsysflow.load(report), nsysflow.load(out)
+    assert before.ranges["name"].to_list() == after.ranges["name"].to_list() == ["step"]
+    assert (
+        before.graph_ranges["name"].to_list() == after.graph_ranges["name"].to_list() == ["layer"]
+    )
