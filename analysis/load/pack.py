@@ -203,7 +203,10 @@ def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], 
 def _copy_strings(
     db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], stacks: _Stacks
 ) -> None:
-    """Copy the strings that the copied rows use, and the stacks; source files get short names."""
+    """Copy the strings that the copied rows use, and the stacks; source files get short names.
+
+    Of strings with one number the first counts, as in `load`.
+    """
     db.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
     db.execute("CREATE TEMP TABLE files (id INTEGER PRIMARY KEY, value TEXT)")
     for table, column in _string_ids(present):
@@ -220,10 +223,10 @@ def _copy_strings(
         db.execute(f"INSERT OR IGNORE INTO texts {ids}")
     db.execute("CREATE TABLE main.StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
     db.execute(
-        "INSERT INTO main.StringIds SELECT id, coalesce(files.value,"
+        "INSERT OR IGNORE INTO main.StringIds SELECT id, coalesce(files.value,"
         " CASE WHEN id IN texts THEN name(CAST(s.value AS BLOB)) END, s.value)"
         " FROM src.StringIds AS s LEFT JOIN files USING (id)"
-        " WHERE id IN named OR files.value NOT NULL ORDER BY id"
+        " WHERE id IN named OR files.value NOT NULL ORDER BY id, s.rowid"
     )
     last = f"SELECT coalesce(max(id), 0) FROM main.StringIds WHERE id < {1 << 31}"
     (last_id,) = db.execute(last).fetchone()

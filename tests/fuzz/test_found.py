@@ -158,3 +158,16 @@ def test_an_export_without_texts_of_ranges_is_packed(tmp_path: Path) -> None:
     assert (
         before.graph_ranges["name"].to_list() == after.graph_ranges["name"].to_list() == ["layer"]
     )
+
+
+def test_of_two_strings_with_one_number_the_first_is_packed(tmp_path: Path) -> None:
+    report, out = tmp_path / "r.sqlite", tmp_path / "p.sqlite"
+    change(
+        write_export(report, kernels=[{}], calls=[{}]),
+        "CREATE TABLE twice AS SELECT * FROM StringIds",
+        "INSERT INTO twice SELECT id, 'again' FROM StringIds",
+        "DROP TABLE StringIds",
+        "ALTER TABLE twice RENAME TO StringIds",
+    )
+    pack(report, out)
+    assert nsysflow.load(report).ops.equals(nsysflow.load(out).ops)
