@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from nsysflow.analysis.replay.changes import Removal
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.trace import NoteKind
+from nsysflow.base.names import CONTROLS
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import change, write_export
@@ -171,3 +173,10 @@ def test_of_two_strings_with_one_number_the_first_is_packed(tmp_path: Path) -> N
     )
     pack(report, out)
     assert nsysflow.load(report).ops.equals(nsysflow.load(out).ops)
+
+
+def test_a_name_does_not_control_the_terminal_of_whatif(tmp_path: Path) -> None:
+    report = write_export(tmp_path / "a\x7f\x9b.sqlite", kernels=[{}], calls=[{}])
+    said = run("whatif", report, "--remove", "all").output
+    assert "a·· replayed" in said
+    assert not re.search(CONTROLS, said)
