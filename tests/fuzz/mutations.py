@@ -192,10 +192,14 @@ def _fitting(draw: Random, *, numeric: bool) -> object:
     return mark(draw) if draw.random() < 0.2 else draw.choice(TEXTS)
 
 
+def _as_bytes(value: object) -> bytes:
+    return str(value).encode("utf-8", "surrogatepass")
+
+
 def _retype_column(draw: Random, tables: Tables, name: str) -> str:
     table = tables[name]
     at = _any_column(draw, table)
-    kind: Callable[[Any], object] = draw.choice((str, float, lambda each: str(each).encode()))
+    kind: Callable[[Any], object] = draw.choice((str, float, _as_bytes))
     for row in table.rows:
         if isinstance(row[at], int | float) or (row[at] is not None and kind is not float):
             row[at] = kind(row[at])

@@ -24,6 +24,7 @@ from nsysflow.base.names import CONTROLS
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import change, write_export
+from tests.fuzz.mutations import _as_bytes
 from tests.oracle.model import to_trace
 from tests.rocpd import FORMS, Database, Form, write_rocpd
 from tests.tiny import WORKER, analysis_of, call, kernel, launch, opened, plain_of
@@ -180,3 +181,8 @@ def test_a_name_does_not_control_the_terminal_of_whatif(tmp_path: Path) -> None:
     said = run("whatif", report, "--remove", "all").output
     assert "a·· replayed" in said
     assert not re.search(CONTROLS, said)
+
+
+@pytest.mark.parametrize("text", ["caf\udce9", "\ud800"])
+def test_a_text_that_is_no_utf8_becomes_bytes(text: str) -> None:
+    assert _as_bytes(text).decode("utf-8", "surrogatepass") == text
