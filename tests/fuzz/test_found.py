@@ -186,3 +186,20 @@ def test_a_name_does_not_control_the_terminal_of_whatif(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["caf\udce9", "\ud800"])
 def test_a_text_that_is_no_utf8_becomes_bytes(text: str) -> None:
     assert _as_bytes(text).decode("utf-8", "surrogatepass") == text
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("at", [1 - (1 << 63), (1 << 63) - 1])
+def test_an_event_of_rocpd_at_an_impossible_time_is_left_out(
+    tmp_path: Path, form: Form, at: int
+) -> None:
+    rocprof = Database(form)
+    for start, end in ((0, 10), (at, at)):
+        rocprof.call(start, end, 1)
+        rocprof.kernel(start, end, 1)
+    trace = nsysflow.load(write_rocpd(tmp_path / "1_results.db", rocprof))
+    assert trace.ops["start_ns"].to_list() == trace.calls["start_ns"].to_list() == [0]
+    assert [note.text[:20] for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS] == [
+        "1 calls and ranges w",
+        "1 rows were left out",
+    ]

@@ -90,10 +90,10 @@ class _Process:
 
     def _time(self, row: Row, side: str) -> int | None:
         """14: a time in the row, else in the table of times."""
-        if row.get(side) is not None:
-            return int(row[side])
-        time = self._row("rocpd_timestamp", row.get(f"{side}_id")).get("value")
-        return None if time is None else int(time)
+        time = row.get(side)
+        if time is None:
+            time = self._row("rocpd_timestamp", row.get(f"{side}_id")).get("value")
+        return None if time is None or abs(time) >= 1 << 62 else int(time)
 
     def _process(self, row: Row) -> int | None:
         """15."""

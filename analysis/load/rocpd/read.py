@@ -24,7 +24,7 @@ from nsysflow.analysis.load.rocpd.tables import (
     extra_value,
     read_tables,
 )
-from nsysflow.analysis.schema import ID_BITS, ID_MASK
+from nsysflow.analysis.schema import ID_BITS, ID_MASK, POSSIBLE_NS
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
 _KNOWN_SCHEMA: Final = 4
@@ -36,7 +36,7 @@ _CALL: Final = r"(?i)hip\w*api"
 _RCCL: Final = r"(?i)rccl"
 """Categories of regions: `HIP_RUNTIME_API_EXT`, `RCCL_API`."""
 
-_UNTIMED: Final = "{} calls and ranges were left out: they have no start or no end"
+_UNTIMED: Final = "{} calls and ranges were left out: they have no possible start or end"
 
 _ACROSS_THREADS: Final = r"(?i)process|RangeStart"
 """Operations of ROCTX whose ranges end on any thread."""
@@ -141,10 +141,16 @@ def _placed(rows: pl.DataFrame, raw: Frames) -> pl.DataFrame:
     process = raw["processes"].select("id", pl.col("pid").alias("os_pid"))
     placed = _looked_up(placed, "pid", process)
     return placed.with_columns(
-        pl.col("start").alias("start_ns"),
-        pl.col("end").alias("end_ns"),
+        _possible("start"),
+        _possible("end"),
         _process(pl.coalesce("os_pid", "pid")).alias("process"),
     )
+
+
+def _possible(side: str) -> pl.Expr:
+    """`start_ns` or `end_ns`; null where the time is impossible."""
+    time = pl.col(side)
+    return pl.when(time.is_between(POSSIBLE_NS[0], POSSIBLE_NS[-1])).then(time).alias(f"{side}_ns")
 
 
 def _on_threads(regions: pl.DataFrame, raw: Frames) -> pl.DataFrame:
@@ -397,5 +403,5 @@ def missing(trace: Trace, kind: str, *, unusable: int) -> Iterator[Note]:
     if unusable:
         yield Note(
             NoteKind.UNUSABLE_ROWS,
-            f"{unusable} rows were left out: they have no time, GPU or name",
+            f"{unusable} rows were left out: they have no possible time, no GPU or no name",
         )
