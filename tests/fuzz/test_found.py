@@ -203,3 +203,16 @@ def test_an_event_of_rocpd_at_an_impossible_time_is_left_out(
         "1 calls and ranges w",
         "1 rows were left out",
     ]
+
+
+def test_a_range_of_rocpd_on_an_unknown_track_is_left_out(tmp_path: Path) -> None:
+    rocprof = Database("tracks")
+    for at in (0, 100):
+        rocprof.call(at, at + 90, 0, "roctxRangePushA", "MARKER_CORE_RANGE_API", "step")
+        rocprof.call(at + 1, at + 9, at + 1)
+        rocprof.kernel(at + 12, at + 40, at + 1)
+    for region in rocprof.rows[f"rocpd_region{rocprof.suffix}"][2:]:
+        region["track_id"] += 10**9
+    trace = nsysflow.load(write_rocpd(tmp_path / "1_results.db", rocprof))
+    assert trace.ranges["start_ns"].to_list() == [0]
+    assert "1 calls and ranges were left out" in trace.notes[0].text

@@ -145,7 +145,7 @@ class _Process:
         for r in self._regions():
             rccl = bool(re.search("(?i)rccl", r.category))
             marker = bool(re.search("(?i)marker", r.category))
-            if rccl or (marker and r.message is not None):
+            if r.thread is not None and (rccl or (marker and r.message is not None)):
                 across = not rccl and re.search("(?i)process|RangeStart", r.name)
                 kind = "start_end" if across else "push_pop"
                 domain, name = ("NCCL", r.name) if rccl else (None, r.message)

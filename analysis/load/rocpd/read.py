@@ -36,7 +36,10 @@ _CALL: Final = r"(?i)hip\w*api"
 _RCCL: Final = r"(?i)rccl"
 """Categories of regions: `HIP_RUNTIME_API_EXT`, `RCCL_API`."""
 
-_UNTIMED: Final = "{} calls and ranges were left out: they have no possible start or end"
+_UNPLACED: Final = (
+    "{} calls and ranges were left out: they have no possible start or end, or are ranges of no"
+    " known thread"
+)
 
 _ACROSS_THREADS: Final = r"(?i)process|RangeStart"
 """Operations of ROCTX whose ranges end on any thread."""
@@ -65,7 +68,9 @@ def read_rocpd(path: Path, shown: str, report: str, scratch: Scratch | None = No
 def _trace_of(report: str, raw: Frames) -> Trace:
     """What one process did."""
     regions = _on_threads(_placed(raw["regions"], raw), raw).drop_nulls(["start_ns", "end_ns"])
-    untimed = len(raw["regions"]) - len(regions)
+    ranges = _ranges(regions, raw)
+    on_threads = ranges.drop_nulls("thread")
+    unplaced = len(raw["regions"]) - len(regions) + len(ranges) - len(on_threads)
     calls = _named(_of_categories(regions, raw, _CALL), raw)
     kernels = _kernels(raw, calls)
     copies = _copies(raw, calls)
@@ -77,12 +82,12 @@ def _trace_of(report: str, raw: Frames) -> Trace:
         shapes=kernels.select(_shape()).match_to_schema(schema.SHAPES),
         copy_details=copies.select(_copy_detail()).match_to_schema(schema.COPY_DETAILS),
         calls=_calls(calls),
-        ranges=_ranges(regions, raw),
+        ranges=on_threads,
         threads=_threads(raw),
         devices=_devices(raw["agents"], ops),
         collector="rocprof",
         source=f"rocprofv3 (rocpd), schema {version or 'unknown'}",
-        notes=(Note(NoteKind.UNUSABLE_ROWS, _UNTIMED.format(untimed)),) * bool(untimed),
+        notes=(Note(NoteKind.UNUSABLE_ROWS, _UNPLACED.format(unplaced)),) * bool(unplaced),
     )
 
 
