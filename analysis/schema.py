@@ -386,6 +386,9 @@ MEMORY: Final = Frame(
     },
 )
 
+POSSIBLE_HZ: Final = range(1 << 36)
+"""The clocks that a GPU can have: up to 69 GHz. Their sum over a day fits 64 bits."""
+
 POSSIBLE_NS: Final = range(1 - (1 << 62), 1 << 62)
 """The times that an event can have: 146 years each way. The difference of two fits 64 bits."""
 

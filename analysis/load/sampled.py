@@ -253,9 +253,9 @@ def sampled_clocks(raw: Raw) -> pl.DataFrame:
     """`schema.GPU_STATES`: the clock of SMs among nsys's counters."""
     if raw.gpu_samples.is_empty():
         return schema.GPU_STATES.to_frame()
-    value = pl.col("value")
+    value, most = pl.col("value"), schema.POSSIBLE_HZ.stop
     mhz = _whole(pl.when(value > _HZ).then(value / 1e6).otherwise(value))
-    clocks = _named_samples(raw).filter(pl.col("metric") == _SM_CLOCK)
+    clocks = _named_samples(raw).filter(pl.col("metric") == _SM_CLOCK, value < most)
     known = clocks.with_columns(mhz.alias(_SM_CLOCK)).filter(pl.col(_SM_CLOCK) >= 0)
     others = [
         pl.lit(None, dtype).alias(name)

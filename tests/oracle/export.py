@@ -328,7 +328,7 @@ def _sampled_clocks(export: _Export) -> Iterator[model.GpuState]:
         if row["metricName"] in names
     }
     for row in export.rows("GPU_METRICS"):
-        if (row["typeId"], row["metricId"]) in clocks:
+        if (row["typeId"], row["metricId"]) in clocks and row["value"] < 1 << 36:
             mhz = row["value"] / 1e6 if row["value"] > 100_000 else row["value"]
             yield model.GpuState(row["timestamp"], row["typeId"] % 256, floor(mhz + 0.5))
 

@@ -36,7 +36,6 @@ _CLOCKS: Final = {
 """CUPTI's names of clocks, in Hz."""
 
 _PROCESS: Final = re.compile(r"GPU (\d{1,5}) Counters")
-_MOST_HZ: Final = 1 << 36
 
 _VALUES: Final = msgspec.json.Decoder(dict[str, float])
 _BASE: Final = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)])
@@ -99,7 +98,7 @@ def _device(event: Event) -> int | None:
 def _value(event: Event) -> float | None:
     """The value in Hz; None if it has none, or several."""
     values = [*(decoded_or_none(_VALUES, event.args) or {}).values()]
-    return values[0] if len(values) == 1 and 0 <= values[0] < _MOST_HZ else None
+    return values[0] if len(values) == 1 and 0 <= values[0] < schema.POSSIBLE_HZ.stop else None
 
 
 def _row(event: Event, column: str, device: int, hz: float) -> tuple[int | None, ...]:
