@@ -94,22 +94,29 @@ def _with_predecessors(calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
 
 def _handing_over(calls: pl.DataFrame, threads: Threads) -> Iterator[tuple[int, int]]:
     """Pairs of threads of a process of which one goes on where the other stopped."""
-    counts = dict(calls.group_by("thread_no").len().rows())
-    about = threads.filter(pl.col("thread_no").is_in([*counts])).sort("thread_no")
+    order = calls.sort("start_ns", "node").select("thread_no").with_row_index("place")
+    places = {thread: rows["place"] for (thread,), rows in order.group_by("thread_no")}
+    about = threads.filter(pl.col("thread_no").is_in([*places])).sort("thread_no")
     kind = pl.when("autograd").then(1).when("main").then(2).otherwise(0).alias("kind")
     for _, group in about.group_by("process_no", maintain_order=True):
         kinds = dict(group.select("thread_no", kind).rows())
         for first, other in combinations(kinds, 2):
             backward = {kinds[first], kinds[other]} == {1, 2}
-            fewer = min(counts[first], counts[other])
-            if backward or _turns(calls, first, other) <= MOST_TURNS * fewer:
+            most = MOST_TURNS * min(len(places[first]), len(places[other]))
+            if backward or (most >= 1 and _turns(places[first], places[other]) <= most):
                 yield first, other
 
 
-def _turns(calls: pl.DataFrame, first: int, other: int) -> int:
-    """How often the calls of two threads, by start, change from one to the other."""
-    both = calls.filter(pl.col("thread_no").is_in([first, other])).sort("start_ns", "node")
-    return int((both["thread_no"] != both["thread_no"].shift(1)).sum())
+def _turns(first: pl.Series, other: pl.Series) -> int:
+    """How often the calls of two threads change from one to the other: at least once.
+
+    Args:
+        first: the places of the calls of one among all calls, by start.
+        other: those of the other one.
+    """
+    behind = other.search_sorted(first)
+    begins, ends = behind[0] > 0, behind[-1] < len(other)
+    return 2 * (behind.n_unique() - 1) + int(begins) + int(ends)
 
 
 def _after_the_later(calls: pl.DataFrame, mine: int, theirs: int) -> pl.DataFrame:

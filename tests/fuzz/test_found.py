@@ -15,7 +15,9 @@ from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.replay import calls as replay_calls
 from nsysflow.analysis.replay.apply import Names
+from nsysflow.analysis.replay.calls import _turns
 from nsysflow.analysis.replay.changes import Removal
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.selection.timeline import Timeline
@@ -216,3 +218,25 @@ def test_a_range_of_rocpd_on_an_unknown_track_is_left_out(tmp_path: Path) -> Non
     trace = nsysflow.load(write_rocpd(tmp_path / "1_results.db", rocprof))
     assert trace.ranges["start_ns"].to_list() == [0]
     assert "1 calls and ranges were left out" in trace.notes[0].text
+
+
+@pytest.mark.parametrize(("order", "turns"), [("ab", 1), ("aabb", 1), ("abab", 3), ("baab", 2)])
+def test_turns_of_two_threads_are_counted(order: str, turns: int) -> None:
+    first, other = (
+        pl.Series([at for at, thread in enumerate(order) if thread == one]) for one in "ab"
+    )
+    assert _turns(first, other) == turns
+
+
+def test_many_threads_of_few_calls_are_not_compared_in_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 250 threads there are 31,125 pairs."""
+    monkeypatch.setattr(replay_calls, "_turns", None)
+    threads = range(WORKER, WORKER + 9)
+    waits = (
+        call(at, at + 1, "cudaStreamSynchronize", thread=thread)
+        for thread in threads
+        for at in range(4)
+    )
+    recorded(Timeline(to_trace(plain_of(*waits, launch(9, 10, 1), kernel(11, 12, 1))), Options()))
