@@ -28,6 +28,7 @@ from tests.cli.running import run
 from tests.exports import change, write_export
 from tests.fuzz.mutations import _as_bytes
 from tests.oracle.model import to_trace
+from tests.pftrace import MAIN_TRACK, Rocprof
 from tests.rocpd import FORMS, Database, Form, write_rocpd
 from tests.tiny import WORKER, analysis_of, call, kernel, launch, opened, plain_of
 
@@ -240,3 +241,18 @@ def test_many_threads_of_few_calls_are_not_compared_in_pairs(
         for at in range(4)
     )
     recorded(Timeline(to_trace(plain_of(*waits, launch(9, 10, 1), kernel(11, 12, 1))), Options()))
+
+
+def test_a_range_of_rocprofv3_on_an_unknown_track_is_left_out(tmp_path: Path) -> None:
+    rocprof = Rocprof()
+    for at, track in ((0, MAIN_TRACK), (100, 77)):
+        rocprof.slice(track, at, at + 90, "step", "marker_api", {"corr_id": at + 2})
+        rocprof.slice(track, at + 1, at + 9, "hipLaunchKernel", "hip_api", {"corr_id": at + 1})
+        rocprof.kernel(at + 12, at + 40, at + 1)
+    report = tmp_path / "r.pftrace"
+    report.write_bytes(rocprof.out.content())
+    trace = nsysflow.load(report)
+    assert trace.ranges["start_ns"].to_list() == [0]
+    assert [note.text for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS] == [
+        "1 ranges were left out: their thread is unknown"
+    ]

@@ -210,6 +210,8 @@ def rocprof(content: bytes) -> dict[str, list[Row]]:
                 told["copies"].append((args.get("copy_bytes"), way))
         elif one.category == "hip_api" and one.name:
             told["calls"].append((start, end, *place, own or None, one.name))
+        elif one.category in ("rccl_api", "marker_api") and place[1] is None:
+            continue
         elif one.category == "rccl_api" and one.name:
             told["ranges"].append((start, end, *place, "NCCL", one.name))
         elif (

@@ -50,6 +50,8 @@ _STATED: Final = {
 _MARKER_CALL: Final = r"^roctx[A-Z]\w*$"
 """Calls of ROCTX that open no range."""
 
+_THREADLESS: Final = "{} ranges were left out: their thread is unknown"
+
 
 def read_rocprof(contents: Contents, report: str) -> Trace:
     """What a trace of rocprofv3 says."""
@@ -65,19 +67,23 @@ def read_rocprof(contents: Contents, report: str) -> Trace:
     copies = _copies(rows[_COPIES], calls, around)
     ops = pl.concat([_ops(kernels, "kernel"), _ops(copies, "memcpy")])
     unusable = len(rows[KERNELS]) + len(rows[_COPIES]) - len(ops)
+    ranges = _ranges(rows[_MARKERS], rows[_RCCL])
     trace = Trace(
         report=report,
         ops=ops,
         shapes=kernels.select(_shape()).match_to_schema(schema.SHAPES),
         copy_details=copies.select(_copy_detail()).match_to_schema(schema.COPY_DETAILS),
         calls=_calls(calls),
-        ranges=_ranges(rows[_MARKERS], rows[_RCCL]),
+        ranges=ranges.drop_nulls("thread"),
         threads=threads.named,
         devices=_devices(ops),
         collector="rocprof",
         source="rocprofv3 (Perfetto)",
     )
-    return replace(trace, notes=tuple(_notes(trace, unusable=unusable)))
+    notes = [*_notes(trace, unusable=unusable)]
+    if threadless := ranges["thread"].null_count():
+        notes.append(Note(NoteKind.UNUSABLE_ROWS, _THREADLESS.format(threadless)))
+    return replace(trace, notes=tuple(notes))
 
 
 def _with_arguments(contents: Contents) -> pl.DataFrame:
