@@ -8,6 +8,7 @@ from typing import Final
 
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.peaks import Unit
+from nsysflow.base.units import POSSIBLE_NS
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,6 @@ _COUNTED: Final = ("framework_gap_ns", "skip")
 """Options that cannot be negative."""
 
 _TIMES: Final = ("framework_gap_ns", "from_ns", "to_ns")
-_INT64: Final = range(-(2**63), 2**63)
-"""What fits into a column of times."""
 
 
 def require_valid(options: Options) -> None:
@@ -155,7 +154,7 @@ def _problems(options: Options) -> Iterator[tuple[str, str]]:
     """Each option with a value that it cannot have, and what is wrong with it."""
     values = asdict(options)
     for name in _TIMES:
-        if values[name] is not None and values[name] not in _INT64:
+        if values[name] is not None and values[name] not in POSSIBLE_NS:
             yield name, f"{values[name]} ns is no time in a report"
     for name in _COUNTED:
         if values[name] is not None and values[name] < 0:

@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.base.units import POSSIBLE_NS
 
 
 class Frame(pl.Schema):
@@ -389,9 +390,6 @@ MEMORY: Final = Frame(
 POSSIBLE_HZ: Final = range(1 << 36)
 """The clocks that a GPU can have: up to 69 GHz. Their sum over a day fits 64 bits."""
 
-POSSIBLE_NS: Final = range(1 - (1 << 62), 1 << 62)
-"""The times that an event can have: 146 years each way. The difference of two fits 64 bits."""
-
 BEFORE_NS: Final = -(1 << 62)
 """Times up to 2^61 ns later are of memory that was there before the recording began."""
 
@@ -450,6 +448,11 @@ ID_MASK: Final = (1 << ID_BITS) - 1
 def process_of(thread: pl.Expr) -> pl.Expr:
     """The process key of a thread key."""
     return thread & pl.lit(~ID_MASK, pl.Int64)
+
+
+def is_possible(time: pl.Expr) -> pl.Expr:
+    """Whether an event can have been at this time."""
+    return time.is_between(POSSIBLE_NS[0], POSSIBLE_NS[-1])
 
 
 def os_pid(process: pl.Expr) -> pl.Expr:

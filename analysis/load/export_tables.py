@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from nsysflow.analysis.schema import POSSIBLE_NS
+from nsysflow.analysis.schema import is_possible
 from nsysflow.base.errors import Incomplete, Remedy
 
 
@@ -430,12 +430,7 @@ def _usable(frame: pl.DataFrame, table: Table) -> pl.DataFrame:
     times = [name for name in _TIMES if name in table.columns]
     if times and any(frame[name].null_count() for name in table.required):
         frame = frame.drop_nulls(list(table.required))
-    if all(_is_possible(frame[name]) for name in times):
+    known = [is_possible(pl.col(name)).fill_null(value=True) for name in times]
+    if not known or (possible := frame.select(pl.all_horizontal(known)).to_series()).all():
         return frame
-    possible = pl.col(times).is_between(POSSIBLE_NS[0], POSSIBLE_NS[-1]).fill_null(value=True)
-    return frame.filter(pl.all_horizontal(possible))
-
-
-def _is_possible(times: pl.Series) -> bool:
-    known = [time for time in (times.min(), times.max()) if isinstance(time, int)]
-    return all(time in POSSIBLE_NS for time in known)
+    return frame.filter(possible)

@@ -41,10 +41,10 @@ from nsysflow.analysis.load.sqlite import (
     read_sqlite,
     sqlite_uri,
 )
-from nsysflow.analysis.load.unpacking import Export, pack_into, temporary_folder
+from nsysflow.analysis.load.unpacking import Export, export_of, pack_into, temporary_folder
 from nsysflow.analysis.trace import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
-from nsysflow.base.errors import NotAReport, OutputError
+from nsysflow.base.errors import Damaged, NotAReport, OutputError
 
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
@@ -299,7 +299,12 @@ def pack(report: Path, out: Path, *, export: Export | None = None) -> None:
         _require_export(source, shown)
 
         def write(slim: Path) -> None:
-            write_slim(source, slim, shown)
+            try:
+                write_slim(source, slim, shown)
+            except sqlite3.IntegrityError as error:  # a damaged table gives two rows one number
+                raise Damaged(
+                    f"{shown} is corrupt: SQLite says: {error}", *export_of(shown)
+                ) from error
 
         write_copy(shown, out, suffix.removeprefix(".sqlite"), write)
 

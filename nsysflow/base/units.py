@@ -1,5 +1,10 @@
 """Numbers as people read them. Everywhere else times are ns; only this module converts them."""
 
+from typing import Final
+
+POSSIBLE_NS: Final = range(1 - (1 << 62), 1 << 62)
+"""The times that an event can have: 146 years each way. The difference of two fits 64 bits."""
+
 _NS_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns"))
 _BYTE_UNITS = ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "B"))
 

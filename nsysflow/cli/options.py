@@ -10,6 +10,7 @@ import click
 from nsysflow.analysis.options import StepPart
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.peaks import UNITS
+from nsysflow.base.units import POSSIBLE_NS
 from nsysflow.cli import completion
 
 if TYPE_CHECKING:
@@ -111,10 +112,14 @@ def split_domains(domains: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str,
 def _scaled(typed: str, ns: int, unit: str) -> int:
     try:
         # Decimal: a float would lose the last ns of a long report's clock
-        return round(Decimal(typed) * ns)
+        time_ns = round(Decimal(typed) * ns)
     except (InvalidOperation, ValueError, OverflowError) as error:
         msg = f"{typed!r} is not a number of {unit}"
         raise click.BadParameter(msg) from error
+    if time_ns not in POSSIBLE_NS:
+        msg = f"{typed!r} {unit} are longer than any recording"
+        raise click.BadParameter(msg)
+    return time_ns
 
 
 def _flops(_ctx: click.Context, _param: click.Parameter, typed: float | None) -> float | None:

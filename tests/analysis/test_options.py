@@ -14,6 +14,7 @@ from nsysflow.base.errors import SelectionError
         ("device", "0", "expected `int | null`, got `str`"),
         ("from_ns", 1.5, "expected `int | null`, got `float`"),
         ("from_ns", 10**30, "is no time in a report"),
+        ("framework_gap_ns", 1 << 62, "is no time in a report"),
         ("steps", 3, "got `int`"),
         ("steps", (StepPart(3, 3),), "selects no step"),
         ("steps", (StepPart(-1),), "steps are counted from 0"),

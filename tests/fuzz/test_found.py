@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -177,6 +178,23 @@ def test_of_two_strings_with_one_number_the_first_is_packed(tmp_path: Path) -> N
     )
     pack(report, out)
     assert nsysflow.load(report).ops.equals(nsysflow.load(out).ops)
+
+
+def test_a_table_with_one_row_number_twice_is_not_packed(tmp_path: Path) -> None:
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}, {}], calls=[{}])
+    with sqlite3.connect(report) as db:
+        (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+        root = "SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'"
+        (page,) = db.execute(root).fetchone()
+    damaged = bytearray(report.read_bytes())
+    leaf = (page - 1) * page_bytes
+    second_row = leaf + int.from_bytes(damaged[leaf + 10 : leaf + 12], "big")
+    number_at = second_row + (2 if damaged[second_row] & 0x80 else 1)  # behind the row's length
+    assert damaged[number_at] == 2
+    damaged[number_at] = 1
+    report.write_bytes(damaged)
+    said = run("pack", report, "-o", tmp_path / "p.sqlite", code=1).output
+    assert "is corrupt: SQLite says: UNIQUE constraint failed" in said
 
 
 def test_a_name_does_not_control_the_terminal_of_whatif(tmp_path: Path) -> None:

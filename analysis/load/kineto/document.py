@@ -17,7 +17,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis.load.marks import decoded_or_none
-from nsysflow.analysis.schema import POSSIBLE_NS
+from nsysflow.base.units import POSSIBLE_NS
 from nsysflow.runtime.protocol import KEY
 
 CALLS: Final = ("cuda_runtime", "cuda_driver")

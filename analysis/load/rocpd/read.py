@@ -24,7 +24,7 @@ from nsysflow.analysis.load.rocpd.tables import (
     extra_value,
     read_tables,
 )
-from nsysflow.analysis.schema import ID_BITS, ID_MASK, POSSIBLE_NS
+from nsysflow.analysis.schema import ID_BITS, ID_MASK, is_possible
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
 _KNOWN_SCHEMA: Final = 4
@@ -155,7 +155,7 @@ def _placed(rows: pl.DataFrame, raw: Frames) -> pl.DataFrame:
 def _possible(side: str) -> pl.Expr:
     """`start_ns` or `end_ns`; null where the time is impossible."""
     time = pl.col(side)
-    return pl.when(time.is_between(POSSIBLE_NS[0], POSSIBLE_NS[-1])).then(time).alias(f"{side}_ns")
+    return pl.when(is_possible(time)).then(time).alias(f"{side}_ns")
 
 
 def _on_threads(regions: pl.DataFrame, raw: Frames) -> pl.DataFrame:
