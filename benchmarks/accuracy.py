@@ -84,16 +84,18 @@ GUIDE_CAUSES: Final = """
 
 40 random programs of PyTorch, each of which makes the GPU wait 120 times for known reasons, were
 recorded on H100s (`python -m benchmarks.constructed`, 2026-11-28, nsys 2025.3). What was made is
-told from operations, ranges and the times of calls alone. The last column is the share of which the
-place is right too: the range in which it was made.
+told from operations, ranges and the times of calls alone. The last two columns are shares of the
+idle time: those with the right cause, and those with the right range too.
 """
 
 GUIDE_CAUSES_REST: Final = """
-Of two causes, either counts: PyTorch copies pageable memory with a copy and a wait, and the GPU
-takes some us itself after a launch. The causes `profiler` and `unknown` cannot be made on purpose.
-Samples name the function in which Python was busy for 0.1 to 2 ms for 71 % of that time (three of
-the programs): a sample a ms is too few for the short ones, and where another thread is busy, for
-11 %, the one that waits for it is named."""
+Where two causes are given, either counts. PyTorch copies pageable memory with a copy and a wait.
+The GPU itself takes some us after a launch. The causes `profiler` and `unknown` cannot be made on
+purpose.
+
+Samples also name the function that Python runs. Of three programs, 71 % of the idle time in which
+Python was busy had the right function. One sample a ms is too few for what takes 0.1 ms. Another
+11 % was of a second thread: there the function that waits for this thread was named."""
 
 INTRODUCTION: Final = f"""\
 {LOG}

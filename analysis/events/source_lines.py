@@ -50,6 +50,11 @@ def with_sources(
     return calls.hstack([sources[column][row] for column in ("source", "via")])
 
 
+def without_line(line: pl.Expr) -> pl.Expr:
+    """`train.py in step` of `train.py:42 in step`: the same at each line of a function."""
+    return line.str.replace(r":\d+ in ", " in ")
+
+
 def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame:
     """`stack`, `source` and `via` of the stacks that have one of the two, sorted by stack.
 

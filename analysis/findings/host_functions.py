@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.source_lines import OWN, code_frames
+from nsysflow.analysis.events.source_lines import OWN, code_frames, without_line
 from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -111,7 +111,7 @@ def functions(host_stacks: pl.DataFrame, *by: str) -> pl.DataFrame:
     known = host_stacks.filter(pl.col("function") != NOT_SAMPLED)
     lines = known.group_by(*_CODE, *by).agg(pl.col("idle_ns").sum())
     most_first = lines.sort(-pl.col("idle_ns"), *_CODE, *by)
-    caller = pl.coalesce("via", "source").str.replace(r":\d+ in ", " in ").alias("caller")
+    caller = without_line(pl.coalesce("via", "source")).alias("caller")
     summed = most_first.group_by("function", caller, *by, maintain_order=True).agg(
         pl.col("source", "via").first(), pl.col("idle_ns").sum()
     )
@@ -200,8 +200,8 @@ def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
         return None
     wrapped = any(name in WRAPPERS for name in subject.frameworks.names)
     program = pl.lit(value=True) if wrapped else pl.col("kind") == OWN
-    frames = _code_frames(subject).filter(program).join(spent, on="stack")
-    function = pl.col("line").str.replace(r":\d+ in ", " in ").alias("called")
+    frames = frames_of_code(subject).filter(program).join(spent, on="stack")
+    function = without_line(pl.col("line")).alias("called")
     frames = frames.with_columns(function)
     outer = _mostly(frames, "line", known_ns)
     if outer is None:
@@ -252,7 +252,7 @@ def is_loop(subject: JudgedReport, function: str) -> bool:
     at = calls.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
     stacks = known["stack"][row.set(row < 0, None)].drop_nulls()
-    frames = _code_frames(subject)
+    frames = frames_of_code(subject)
     lines = [line for line in frames["line"].unique() if in_function(line) == function]
     inside = frames.filter(pl.col("line").is_in(lines))["stack"].unique()
     return int(stacks.is_in(inside.implode()).sum()) > LOOP_SHARE * len(stacks)
@@ -260,7 +260,7 @@ def is_loop(subject: JudgedReport, function: str) -> bool:
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:
     """Whether the spot's line also calls functions of the program; the spot is without those."""
-    frames = _code_frames(subject).filter(pl.col("kind") == OWN)
+    frames = frames_of_code(subject).filter(pl.col("kind") == OWN)
     calling = (pl.col("line") == spot.source) & (pl.col("stack") == pl.col("stack").shift(1))
     return bool(frames.select(calling.any()).item())
 
@@ -294,7 +294,7 @@ def _waits_in(subject: JudgedReport, stacks: pl.DataFrame) -> str:
     return str(sums.sort(-pl.col("ns"), "function")["function"][0])
 
 
-def _code_frames(subject: JudgedReport) -> pl.DataFrame:
+def frames_of_code(subject: JudgedReport) -> pl.DataFrame:
     """`code_frames` of the report, made once."""
     frames, own = subject.timeline.trace.frames, subject.timeline.options.own
     return kept_with(subject, "frames of code", lambda: code_frames(frames, own))

@@ -6,8 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.source_lines import OWN, code_frames
-from nsysflow.analysis.findings.host_functions import code_of
+from nsysflow.analysis.events.source_lines import OWN, without_line
+from nsysflow.analysis.findings.host_functions import code_of, frames_of_code
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.parallel import kept_with
@@ -81,11 +81,10 @@ def _time_by_function(subject: JudgedReport) -> pl.DataFrame:
     """`function` (`train.py in augment`), `line` (where it has most, `train.py:53 in augment`),
     `depth` (the least; 0 is the innermost) and `ns` per judged step, of the program's own."""
     spent = _time_by_stack(subject)
-    trace, options = subject.timeline.trace, subject.timeline.options
-    frames = code_frames(trace.frames, options.own).filter(pl.col("kind") == OWN)
-    function = pl.col("line").cast(pl.String).str.replace(r":\d+ in ", " in ")
     rows = (
-        frames.with_columns(pl.col("line").cast(pl.String), function.alias("function"))
+        frames_of_code(subject)
+        .filter(pl.col("kind") == OWN)
+        .with_columns(without_line(pl.col("line")).alias("function"))
         .unique(["stack", "function"], keep="first", maintain_order=True)
         .join(spent, on="stack")
     )

@@ -1,7 +1,8 @@
 """How much of the idle time that `program.py` makes on purpose nsysflow names as it was made.
 
-    nsysflow profile --record-all --no-analyze -o seed7 -- python program.py --seed 7
-    python -m benchmarks.constructed seed7.sqlite ...
+    nsysflow profile --record-all --no-analyze -o seed7 -- \\
+        python benchmarks/constructed/program.py --seed 7
+    python -m benchmarks.constructed seed7/report.sqlite
 
 The first table says how much idle time was made in each way, and which share of it nsysflow names
 so; the second what it calls the rest; the third which function samples name where Python was busy.
@@ -56,9 +57,9 @@ WORDS: Final = {
     "python": "Python, also asleep, also of another thread",
     "around": "PyTorch and the profiler around a call",
     "loop": "launches one after the other",
-    "held": "a kernel that waits for a value of the host",
+    "held": "a queued kernel that waits for the host",
     "sync": "a wait for the GPU",
-    "early_sync": "a wait for the GPU that hides Python",
+    "early_sync": "a wait before Python that would fit beside the kernel",
     "read_back": "`.item()`",
     "pageable_copy": "a copy from pageable memory",
     "allocate": "memory of the GPU, allocated",
@@ -255,15 +256,15 @@ CAUSES: Final = (
 )  # fmt: skip
 
 
-@click.command(help=__doc__)
+@click.command()
 @click.argument("reports", nargs=-1, required=True, type=Path)
 def main(reports: tuple[Path, ...]) -> None:
-    """Print the tables."""
+    """Print how much of the idle time that was made on purpose nsysflow names as it was made."""
     scores: defaultdict[str, Score] = defaultdict(Score)
     functions = Counter[str]()
     for path in reports:
         score(path, scores, functions)
-    click.echo("| what made the GPU wait | cause | times | idle, ms | so named | at its place |")
+    click.echo("| what made the GPU wait | cause | times | idle, ms | cause right | place right |")
     click.echo("| --- | --- | ---: | ---: | ---: | ---: |")
     for what, words in WORDS.items():
         one = scores[what]

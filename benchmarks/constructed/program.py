@@ -1,6 +1,6 @@
 """A random program that makes the GPU wait for known reasons. Needs torch and a GPU, not nsysflow.
 
-    python program.py --seed 7
+    python benchmarks/constructed/program.py --seed 7
 
 It is a sequence of *elements*. Each launches a kernel, does one thing that makes the GPU wait, and
 launches the next kernel. NVTX ranges say which element it is and when that thing began and ended:
@@ -172,16 +172,7 @@ class Program:
 
     def allocate(self) -> None:
         """Allocate memory of the GPU."""
-        spin(10)
-        size_bytes = self.random.randint(64, 1024) << 20
-        address = ctypes.c_uint64()
-        us = self.random.uniform(150, 600)
-        self._called(
-            lambda: self._driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size_bytes)),
-            us,
-        )
-        cuda.synchronize()
-        self._driver.cuMemFree_v2(address)
+        self._allocated("cuMemAlloc_v2", "cuMemFree_v2", self.random.randint(64, 1024))
 
     def free(self) -> None:
         """Free memory of the GPU."""
@@ -194,18 +185,16 @@ class Program:
 
     def pin(self) -> None:
         """Allocate pinned memory of the host."""
+        self._allocated("cuMemAllocHost_v2", "cuMemFreeHost", self.random.randint(1, 16))
+
+    def _allocated(self, allocate: str, free: str, size_mib: int) -> None:
+        """Allocate with a function of the driver, and free later."""
         spin(10)
-        size_bytes = self.random.randint(1, 16) << 20
-        address = ctypes.c_void_p()
+        address, size = ctypes.c_void_p(), ctypes.c_size_t(size_mib << 20)
         us = self.random.uniform(150, 600)
-        self._called(
-            lambda: self._driver.cuMemAllocHost_v2(
-                ctypes.byref(address), ctypes.c_size_t(size_bytes)
-            ),
-            us,
-        )
+        self._called(lambda: self._driver[allocate](ctypes.byref(address), size), us)
         cuda.synchronize()
-        self._driver.cuMemFreeHost(address)
+        self._driver[free](address)
 
     def load(self) -> None:
         """Load a module, which the driver compiles."""

@@ -173,7 +173,7 @@ def _straggler(
     about = late.get(row["report"])
     quiet_ns = about.undisturbed_ns if about else None
     if quiet_ns is not None and 2 * quiet_ns < row["lost_ns"]:
-        sentences.append(f"Without the profiler that is at most {duration(quiet_ns)} a step")
+        sentences.append(f"Without the profiler it costs at most {duration(quiet_ns)} a step")
     if 2 * row["lost_ns"] < row["cost_step_ns"]:
         sentences.append(
             f"The others wait {duration(row['cost_step_ns'])} a step for it, but most of that time"
@@ -182,7 +182,7 @@ def _straggler(
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
     if about and about.code:
-        sentences.append(f"Its host takes longer than the others' in {about.code}")
+        sentences.append(f"Its host spends more time in {about.code} than the others' hosts do")
     others = held_up.filter(pl.col("group") != row["group"])
     same = others.filter(of_rank | follows(*held_up.filter(of_rank)["group"]))
     sentences += _groups_that_wait(len(same), group_name(row))

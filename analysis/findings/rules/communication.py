@@ -295,8 +295,8 @@ def _where_longer(subject: JudgedReport, longer: LongerFunction | None) -> tuple
     if longer is None:
         return ()
     own = subject.spent(longer.own_ns)
-    others = duration(longer.others_ns) if longer.others_ns else "none"
-    return (f"its host spends {own} in {longer.code}, the others' hosts {others}",)
+    others = duration(longer.others_ns) if longer.others_ns else "no time"
+    return (f"its host spends {own} in {longer.code}; the others' hosts spend {others} there",)
 
 
 def _change_of_straggler(late: str, longer: LongerFunction | None) -> tuple[str, ...]:
