@@ -381,10 +381,14 @@ def _remarks(results: Results, slowed: WithoutProfiler | None, added_ns: int) ->
     yield from _framework_gap(results)
     yield from _without_steps(results)
     if results.steps_inferred:
-        yield (
-            "Steps are inferred from repeating kernels, as no range marks them: nsysflow profile"
-            " marks steps and phases by itself"
+        # `profile` marks steps where it can: if it recorded this, it could not
+        by_profile = bool(results.whole.origin.versions)
+        advice = (
+            "put the loop into nsysflow.steps"
+            if by_profile
+            else "nsysflow profile marks steps and phases by itself"
         )
+        yield f"Steps are inferred from repeating kernels, as no range marks them: {advice}"
 
 
 def _verdicts(results: Results, added_ns: int) -> tuple[Verdict, ...]:

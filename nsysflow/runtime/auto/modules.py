@@ -16,8 +16,10 @@ from nsysflow.runtime.process import THIS_PROCESS
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
 
-_NO_MODEL: Final = re.compile(r"Loss|Criterion|Metric|Transform|Augment")
-"""In the name of a class: a module that is no model, even where it has parameters."""
+_NO_MODEL: Final = re.compile(
+    r"(Loss|Criterion|Metrics?|Transforms?|Augment(er|ations?)?)(?![a-z])"  # no Transformer
+)
+"""Words in the name of a class: a module that is no model, even where it has parameters."""
 
 _NO_MODELS: Final = ("torch.nn.modules.loss", "torchmetrics.", "torchvision.transforms.")
 """Where modules that are no models are defined."""
@@ -38,13 +40,13 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
         if is_compiling() or here.busy or (THIS_PROCESS.recorded and steps.trains):
             return call(self, *args, **kwargs)
         here.busy = True
-        model, close = apart(names.open, self, args, kwargs)
+        of_step, close = apart(names.open, self, args, kwargs)
         try:
             result = call(self, *args, **kwargs)
         finally:
             apart(close)
             here.busy = False
-        if model:
+        if of_step:
             apart(steps.after_call, self)
         return result
 
@@ -72,7 +74,8 @@ class Names:
         self._own: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def open(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
-        """Open the range of a call: whether it is one of a model, and what closes the range."""
+        """Open the range of a call: whether it is one of a model that is not judged, and what
+        closes the range."""
         ranges = self._ranges
         own = self._own.get(module)
         if own is None:
@@ -82,8 +85,9 @@ class Names:
         ranges.steps.before_call()
         if ranges.here.tokens is not None:
             _next_token(ranges, ranges.here.tokens, _batch(args, kwargs))
-        judged = ranges.steps.stepped and not module.training
-        return True, ranges.open(EVAL if judged else FORWARD)
+        ranges.steps.training = module.training
+        judged = ranges.steps.learns and not module.training
+        return not judged, ranges.open(EVAL if judged else FORWARD)
 
 
 def _next_token(ranges: Ranges, tokens: list[Any], batch: tuple[int, int] | None) -> None:
@@ -161,12 +165,15 @@ def annotate_engine(torch: ModuleType, ranges: Ranges) -> None:
     all come to one function."""
     run = torch.autograd._engine_run_backward
     in_range = ranges.around("backward", run)
-    is_compiling, running = ranges.is_compiling, torch._C._current_graph_task_id
+    is_compiling, apart, steps = ranges.is_compiling, ranges.apart, ranges.steps
+    running = torch._C._current_graph_task_id
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
         if is_compiling() or running() != _NOT_RUNNING:
             return run(*args, **kwargs)
-        return in_range(*args, **kwargs)
+        result = in_range(*args, **kwargs)
+        apart(steps.after_backward)
+        return result
 
     torch.autograd._engine_run_backward = ranges.hide(_engine_run_backward)
 

@@ -49,12 +49,14 @@ class Steps:
 
     Attributes:
         trains: whether an optimizer was made.
-        stepped: whether an optimizer has stepped.
+        training: whether the model that was called last is in training mode.
+        learns: whether an optimizer has stepped, or such a model has got gradients.
     """
 
     def __init__(self, recording: Recording, collector: Collector | None) -> None:
         self.trains = False
-        self.stepped = False
+        self.training = False
+        self.learns = False
         self._recording = recording
         asked = os.environ.get(CAPTURE)
         self._pace = (
@@ -81,13 +83,17 @@ class Steps:
 
         Once that one is gone, the next that steps takes its place.
         """
-        self.stepped = True
+        self.learns = True
         leader = self._leader and self._leader()
         if leader is None:
             leader = optimizer
             self._leader = weakref.ref(optimizer)
         if leader is optimizer:
             self._end(STEP)
+
+    def after_backward(self) -> None:
+        """Gradients have come; without an optimizer, the program itself changes the weights."""
+        self.learns = self.learns or self.training
 
     def after_call(self, module: object) -> None:
         """A model was called: without optimizers, a step ends if no other was called as often.

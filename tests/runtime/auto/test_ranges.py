@@ -75,6 +75,19 @@ opt.step(closure=closure)
         "for _ in range(3): net(x)",
         "call" + 3 * " forward call",
     ),
+    "of a program that changes the weights itself, what is judged is no step": (
+        """
+for _ in range(2):
+    net(x).sum().backward()
+    net.eval()(x)
+    net.train()
+""",
+        "call" + 2 * " forward call backward eval",
+    ),
+    "a model in evaluation whose inputs get gradients makes steps": (
+        "y = x.clone().requires_grad_()\nfor _ in range(2): net.eval()(y).sum().backward()",
+        "call" + 2 * " forward call backward",
+    ),
     "of models that take turns the first makes the steps": (
         "other = nn.Linear(4, 4)\nfor _ in range(2): other(net(x))",
         "call" + 2 * " forward call forward",
@@ -89,6 +102,8 @@ for last in (
     nn.CrossEntropyLoss(),
     type("DiceLoss", (nn.Linear,), {})(4, 4),
     type("Mine", (nn.MSELoss,), {})(),
+    type("RandomTransform2d", (nn.Linear,), {})(4, 4),
+    type("Transformer", (nn.Linear,), {})(4, 4),
     nn.Softmax(-1),
     nn.Linear(4, 4),
 ):
@@ -96,7 +111,8 @@ for last in (
     last(net(x), x) if takes_two else last(net(x))
 """,
         "call forward call CrossEntropyLoss forward call DiceLoss forward call Mine"
-        " forward call Softmax forward call forward",
+        " forward call RandomTransform2d forward call forward forward call Softmax forward call"
+        " forward",
     ),
     "a model that is judged after training began is in eval": (
         f"{SGD}net.eval()(x)\nopt.step()\nnet(x)\nnet.train()(x)",
