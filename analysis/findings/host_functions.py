@@ -222,6 +222,24 @@ def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
     return Spot(source=source, waits_in=_waits_in(subject, here))
 
 
+def lines_of(
+    subject: JudgedReport, stacks: pl.DataFrame, least_pct: int
+) -> tuple[tuple[str, int], ...]:
+    """The innermost lines of the program, each with its whole percents of the time; largest first.
+
+    Args:
+        subject: the report.
+        stacks: as for `spot_of`.
+        least_pct: lines with less are left out.
+    """
+    own = frames_of_code(subject).filter(pl.col("kind") == OWN).sort("stack", "depth")
+    lines = own.unique("stack", keep="first").select("stack", "line")
+    spent = stacks.join(lines, on="stack").group_by("line").agg(pl.col("ns").sum())
+    percents = 100 * pl.col("ns") // max(1, int(stacks["ns"].sum()))
+    worth = spent.with_columns(percents.alias("pct")).filter(pl.col("pct") >= least_pct)
+    return tuple(worth.sort(-pl.col("ns"), "line").select("line", "pct").rows())
+
+
 def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
     """Whether Python collects garbage in at least half of this time.
 

@@ -12,13 +12,21 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
-from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, Spot, collects, spot_of
+from nsysflow.analysis.findings.host_functions import (
+    CHANGE_OF_WAIT,
+    FEW,
+    Spot,
+    code_of,
+    collects,
+    lines_of,
+    spot_of,
+)
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING, recompiling
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import PARTS, device_parts
 from nsysflow.analysis.selection.view import JudgedView, View
-from nsysflow.analysis.tables.run import PARTS_OF_STEPS, steps_of_rows
+from nsysflow.analysis.tables.run import PARTS_OF_STEPS, listed, steps_of_rows
 from nsysflow.base.units import duration, number
 
 GARBAGE: Final = "if Python collects garbage: gc.freeze() after start-up, and gc.collect() rarely"
@@ -98,7 +106,10 @@ class Excess:
 
     Attributes:
         parts: in ns a step, largest first; of `PARTS`, some taken together.
-        spot: where the program was while the GPU waited for the host; None where that is not known.
+        spot: where the program was while the GPU waited for the host; None where no line has half
+            of that.
+        lines: the program's lines at which the GPU waited for the host, and the share of that wait
+            in percent, largest first; only those that are worth a name.
         sampled: whether anything says what the host ran.
         collects: whether Python collected garbage there.
         copies: `to the host` or `to the GPU`, where most copies went; empty without any.
@@ -107,6 +118,7 @@ class Excess:
 
     parts: Mapping[str, int]
     spot: Spot | None
+    lines: tuple[tuple[str, int], ...]
     sampled: bool
     collects: bool
     copies: str
@@ -121,7 +133,8 @@ class Excess:
     def source(self) -> tuple[str, str]:
         """The program's line of the largest part, and the framework's."""
         if self.most == "host":
-            return (self.spot.source, "") if self.spot else ("", "")
+            most = self.lines[0][0] if self.lines else ""
+            return (self.spot.source if self.spot else most), ""
         return self.stall if self.most in STALLED else ("", "")
 
     def change(self, source: str) -> tuple[str, ...]:
@@ -178,18 +191,26 @@ def periodic_pause(subject: JudgedReport) -> Iterator[Finding]:
 
     Its cost is spread over all steps after start-up, as it may come back in a part of them only.
     """
-    recompiled_ns = sum(int(one.compiling["excess_ns"].sum()) for one in recompiling(subject))
-    for one in _long_steps(subject):
-        row = one.row
+    for long in _long_steps(subject):
+        row = long.row
         if row["part"] == "recurring":
             often = f"every {number(row['every'])} steps one takes longer"
-            yield _finding(subject, one, "periodic-pause", often)
-        elif 2 * recompiled_ns >= one.excess_ns:
-            continue  # `recompile` says why these are longer
-        elif row["count"] > 1 and 100 * one.excess_ns >= LONGER_PCT * row["all_ns"]:
-            count, of = number(row["count"]), number(row["all_steps"])
+            yield _finding(subject, long, "periodic-pause", often)
+            continue
+        one = _not_recompiling(subject, long)
+        if len(one.steps) > 1 and 100 * one.excess_ns >= LONGER_PCT * row["all_ns"]:
+            count, of = number(len(one.steps)), number(row["all_steps"])
             often = f"{count} of {of} steps take longer, {duration(one.excess_ns)} in all"
             yield _finding(subject, one, "longer-steps", often)
+
+
+def _not_recompiling(subject: JudgedReport, long: LongSteps) -> LongSteps:
+    """Without the steps of which `recompile` says why they are longer."""
+    compiling = [one.compiling.select("process", "device", "step") for one in recompiling(subject)]
+    if not compiling:
+        return long
+    steps = long.steps.join(pl.concat(compiling), on=["process", "device", "step"], how="anti")
+    return replace(long, steps=steps, excess_ns=int(steps["excess_ns"].sum()))
 
 
 def _long_steps(subject: JudgedReport) -> list[LongSteps]:
@@ -238,7 +259,8 @@ def _with_those_behind(long: list[LongSteps]) -> list[LongSteps]:
 def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> Finding:
     row = long.row
     spread_ns = round(long.excess_ns / row["all_steps"])
-    mean_ns = (long.excess_ns - long.behind_ns) // row["count"]
+    count = len(long.steps)
+    mean_ns = (long.excess_ns - long.behind_ns) // count
     excess = _excess(subject, long.steps)
     source, via = excess.source
     known = excess.most == row["cause"]
@@ -251,14 +273,14 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
         title=f"{often}: {_what(excess, culprit, row['phase'] or '', line(source, via))}",
         change=excess.change(source),
         evidence=(
-            f"steps {row['steps']} take {duration(mean_ns)} longer than those around them",
+            f"steps {_numbers(long.steps)} take {duration(mean_ns)} longer than those around them",
             f"more than in a typical step: {_more(excess)}",
-            *([f"the host was mostly at {excess.spot.code}"] if excess.spot else []),
+            *_places(excess),
             *([f"{behind} a step of it is in the steps behind them"] if long.behind_ns else []),
         ),
         table="run",
         size_ns=spread_ns,
-        steps=row["count"],
+        steps=count,
         at_most_ns=spread_ns,
         beside=True,
         process=row["process"],
@@ -271,14 +293,29 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
     )
 
 
+def _numbers(steps: pl.DataFrame) -> str:
+    """The steps in words: `0, 4 to 9`."""
+    return str(listed(steps.select("step", group=pl.lit(0)))["steps"][0])
+
+
 def _what(excess: Excess, culprit: str, phase: str, where: str) -> str:
     """What takes longer, and where."""
     if not excess.most:
         return f"GPU work{place(phase, where)}"
     large = [part for part, ns in excess.parts.items() if BESIDE * ns >= excess.parts[excess.most]]
     words = culprit or " and ".join(excess.label(part) for part in large[:2])
-    exact = excess.most == "host" and excess.spot
-    return f"{words}, {where}" if exact and where else f"{words}{place(phase, where)}"
+    if excess.most == "host" and where:
+        return f"{words}, {where}" if excess.spot else f"{words}, most at {where}"
+    return f"{words}{place(phase, where)}"
+
+
+def _places(excess: Excess) -> Iterator[str]:
+    """Where the program was meanwhile."""
+    if excess.spot:
+        yield f"the host was mostly at {excess.spot.code}"
+    elif excess.lines:
+        lines = (f"{code_of(line)} {share} %" for line, share in excess.lines)
+        yield f"while the GPU waited for the host, it was at {', '.join(lines)}"
 
 
 def _more(excess: Excess) -> str:
@@ -304,6 +341,7 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
     return Excess(
         parts=dict(sorted(more.items(), key=lambda part: -part[1])),
         spot=spot_of(subject, stacks),
+        lines=lines_of(subject, stacks, LEAST_PCT)[:FEW],
         sampled=view.host_stacks is not None,
         collects=collects(subject, stacks),
         copies=copies,

@@ -304,8 +304,15 @@ def test_the_advice_on_a_pause_is_about_the_largest_part_of_it(
 
 def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() -> None:
     excess = Excess(
-        parts={"host": 1}, spot=None, sampled=True, collects=False, copies="", stall=("", "")
+        parts={"host": 1},
+        spot=None,
+        lines=(("train.py:7 in write", 30), ("train.py:9 in save", 20)),
+        sampled=True,
+        collects=False,
+        copies="",
+        stall=("", ""),
     )
+    assert excess.source == ("train.py:7 in write", "")
     assert "on another thread" in excess.change("train.py:7 in write")[0]
     assert excess.change("train.py:7 in write")[-1] == excess.change("")[0] == GARBAGE
 

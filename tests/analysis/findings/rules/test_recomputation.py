@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.compilation import recompile
 from nsysflow.analysis.findings.rules.extra_kernels import recomputation, recomputed
+from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from tests import tiny
 from tests.analyses import EXAMPLES
 from tests.analysis.findings.subjects import (
@@ -104,23 +105,30 @@ KERNEL: Final = "k"
 
 
 def building_in(
-    slow: int | None, steps: int = 20, *, built: str = KERNEL, grid: int = 1
+    slow: int | None,
+    steps: int = 20,
+    *,
+    built: str = KERNEL,
+    grid: int = 1,
+    late_in: tuple[int, ...] = (),
 ) -> JudgedReport:
     """Steps of 2 ms with two kernels each; in one of them code is built and loaded between these,
-    which takes 50 ms. Its second kernel has another name or grid."""
+    which takes 50 ms. Its second kernel has another name or grid. In the steps `late_in` other host
+    code takes 30 ms there."""
 
     shape = Shape(grid_x=grid)
 
     def rows() -> Iterator[Row]:
         start = 0
         for i in range(steps):
-            late = 50_000 if i == slow else 0
+            builds = i == slow
+            late = 50_000 if builds else 30_000 if i in late_in else 0
             yield tiny.opened(start, start + (1_990 + late) * US, "step")
             yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=900 * US)
-            if late:
+            if builds:
                 yield tiny.call(start + 49_000 * US, start + 49_100 * US, "cuModuleLoadData")
             for row in launched(start, 100 * i + 2, at=late + 700, took=5, kernel_ns=900 * US):
-                if late and isinstance(row, Op):
+                if builds and isinstance(row, Op):
                     yield replace(row, name=built, short_name=built, shape=shape)
                 else:
                     yield row
@@ -147,6 +155,15 @@ def test_one_step_of_many_that_builds_code_is_a_finding_with_its_step() -> None:
 def test_new_kernels_and_new_shapes_are_named(built: str, grid: int, reason: str) -> None:
     (one,) = found(recompile, building_in(12, built=built, grid=grid))
     assert reason in one.evidence
+
+
+def test_other_long_steps_beside_one_that_builds_code_are_a_finding_of_their_own() -> None:
+    (one,) = found(periodic_pause, building_in(12, late_in=(5, 16)))
+    assert one.rule == "longer-steps"
+    assert one.title.startswith("2 of 19 steps take longer, 60.0 ms in all: host code")
+    assert one.evidence[0].startswith("steps 5, 16 take 30.0 ms longer")
+    assert one.size_ns == pytest.approx(60 * MS / 19, rel=0.01)
+    assert not found(periodic_pause, building_in(12, late_in=(5,)))
 
 
 def test_loops_that_build_nothing_compile_nothing() -> None:
