@@ -31,9 +31,9 @@ class Host:
             one), `start_ns`, `end_ns`, `pred` (the node after whose end it comes; null for the
             first), `before` (the one before it on its thread), `span_ns` (from the end of `pred` to
             its start; of the first one its start), `work_ns` (what of that the host works),
-            `batch_ns` (how long it waits in it for a batch that another process makes, and which
-            comes when it came in the recording; null if it does not), `cost_ns` (what the call
-            itself takes).
+            `batch_ns` (how long it waits in it for a batch that another process makes; null if it
+            does not), `paced` (whether that comes when it came in the recording, and not as long
+            after it was asked for), `cost_ns` (what the call itself takes).
         node_of_call: for each call of the events its node, that of the call around it, or null.
     """
 
@@ -88,6 +88,7 @@ def _with_predecessors(calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
         span_ns.alias("span_ns"),
         span_ns.alias("work_ns"),
         pl.lit(None, pl.Int64).alias("batch_ns"),
+        pl.lit(value=True).alias("paced"),
         _teams(pairs, len(threads))[calls["thread_no"]].alias("team"),
     )
 
@@ -147,9 +148,15 @@ LEAST_BATCH_NS: Final = 1_000_000
 """A shorter range in which data is loaded mostly takes a batch that is there."""
 
 
+IDLE_WORKERS: Final = 2
+"""If the workers of a process are busy for less than one part in so many of the time, they do not
+set the pace: a batch comes some time after it was asked for, whenever that is."""
+
+
 def with_batches(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     """`calls` with `batch_ns`: the ranges between a call and the one before it on its thread that
     load data and in which the host mostly waits for another thread or process. That is no work.
+    And with `paced`.
 
     Args:
         calls: of `Host`.
@@ -179,9 +186,23 @@ def with_batches(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     inside = alone & (behind["start_ns"] >= follows["start_ns"] - follows["span_ns"])
     batch = behind.filter(inside).group_by("node").agg(length.sum().alias("batch_ns"))
     batch_ns = calls["batch_ns"].scatter(batch["node"], batch["batch_ns"])
+    waits_at = events.threads.filter(pl.col("process").is_in(_unhurried(events).implode()))
     return calls.with_columns(
-        batch_ns, (pl.col("work_ns") - batch_ns.fill_null(0)).alias("work_ns")
+        batch_ns,
+        (pl.col("work_ns") - batch_ns.fill_null(0)).alias("work_ns"),
+        (~pl.col("thread_no").is_in(waits_at["thread_no"].implode())).alias("paced"),
     )
+
+
+def _unhurried(events: Events) -> pl.Series:
+    """The processes of which the workers of each loader are idle most of the time."""
+    batches = events.trace.loader_times.filter(pl.col("worker").is_not_null())
+    busy_ns = (pl.col("end_ns") - pl.col("start_ns")).sum()
+    whole_ns = pl.col("workers").max().clip(1) * (pl.col("end_ns").max() - pl.col("start_ns").min())
+    loaders = batches.group_by("process", "loader").agg(
+        (IDLE_WORKERS * busy_ns < whole_ns).fill_null(value=False).alias("idle")
+    )
+    return loaders.group_by("process").agg(pl.col("idle").all()).filter("idle")["process"]
 
 
 FREES: Final = r"^(?:cudaFree|cuMemFree|hip(?:Host)?Free)"

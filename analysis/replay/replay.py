@@ -192,19 +192,22 @@ def _nodes(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:
 
 def _call_nodes(calls: pl.DataFrame, returns: pl.Series) -> pl.DataFrame:
     """The starts of calls: each after the end of the call before it, and of the one before it on
-    its thread where that is another. One that waits for a batch starts no earlier than recorded."""
+    its thread where that is another. One that waits for a batch starts no earlier than recorded,
+    or so much later."""
     columns: dict[str, pl.Expr] = {}
     for side, pred in (("a", calls["pred"]), ("b", calls["before"])):
         ended = pl.lit(returns[pred])
         begun = pl.lit((pred + 1).cast(pl.UInt32))
         cost = pl.when(ended.is_null()).then(pl.lit(calls["cost_ns"][pred])).otherwise(0)
         columns |= {side: pl.coalesce(ended, begun), f"{side}_ns": cost}
-    other, waits = pl.col("before") != pl.col("pred"), pl.col("batch_ns").is_not_null()
+    other = pl.col("before") != pl.col("pred")
+    waits = pl.col("batch_ns").is_not_null() & pl.col("paced")
+    wait_ns = pl.when(~pl.col("paced")).then("batch_ns").fill_null(0)
     return _nodes(
         calls,
         key=_key(pl.col("start_ns"), _CALL),
         a=columns["a"],
-        a_ns=columns["a_ns"] + pl.col("work_ns"),
+        a_ns=columns["a_ns"] + pl.col("work_ns") + wait_ns,
         b=pl.when(waits).then(0).when(other).then(columns["b"]),
         b_ns=pl.when(waits).then("start_ns").otherwise(columns["b_ns"]),
         recorded_ns=pl.col("work_ns"),

@@ -14,7 +14,7 @@ from tests.oracle.accounting import communication
 from tests.oracle.calls import MEMCPY, Calls
 from tests.oracle.gpu_metrics import class_of
 from tests.oracle.host_stacks import HostStacks
-from tests.oracle.model import LOW_24_BITS, Frame, Op, PlainTrace
+from tests.oracle.model import LOW_24_BITS, Frame, LoaderTime, Op, PlainTrace
 from tests.oracle.report import Report
 
 FREE = re.compile(r"(cudaFree|cuMemFree|hipFree|hipHostFree).*")
@@ -359,6 +359,19 @@ class Replay:
                     if 2 * waited_ns >= end_ns - one.start_ns:
                         self.batch[c] = self.batch.get(c, 0) + end_ns - one.start_ns
 
+    def _paced(self, c: int) -> bool:
+        """Whether a call's batch comes when it came (rule 2)."""
+        loaders: dict[int, list[LoaderTime]] = {}
+        for time in self.trace.loader_times:
+            if time.worker is not None and time.process == self.calls[c].process:
+                loaders.setdefault(time.loader, []).append(time)
+        return not loaders or any(
+            2 * sum(time.end_ns - time.start_ns for time in mine)
+            >= max(max(time.workers or 0 for time in mine), 1)
+            * (max(time.end_ns for time in mine) - min(time.start_ns for time in mine))
+            for mine in loaders.values()
+        )
+
     def ends_undisturbed(self, less_ns: int) -> list[int]:
         """When each operation ends, with so much less of the host's time at each call (rule 15)."""
         return self.run(set(), {}, self.shares(less_ns))[1]
@@ -456,7 +469,7 @@ class Replay:
         pred, before = self.pred[c], self.before[c]
         if pred is None:
             return self.calls[c].start_ns - less_ns
-        if fed and c in self.batch:
+        if fed and c in self.batch and self._paced(c):
             return max(end[pred] + self._span(c) - self.batch[c] - less_ns, self.calls[c].start_ns)
         work = self.calls[c].start_ns - self.calls[pred].end_ns - less_ns
         return max(end[pred] + work, NEVER if before is None else end[before])

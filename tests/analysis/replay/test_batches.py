@@ -1,5 +1,6 @@
 """A loop that waits for batches of another process: they come when they came (spec §14.2)."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -7,10 +8,11 @@ import pytest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import LEAST_COST, MOST_COST, without_cost
-from nsysflow.analysis.replay.replay import recorded, replay
+from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.replay.replay import replay as replay_of
 from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
-from tests.oracle.model import to_trace
+from tests.oracle.model import LoaderTime, to_trace
 from tests.oracle.replay import Replay
 from tests.tiny import (
     AS_RECORDED,
@@ -71,14 +73,44 @@ def test_a_batch_comes_when_it_came(
     model = plain_of(*rows)
     timeline, oracle = Timeline(to_trace(model), Options()), Replay(model)
     program = recorded(timeline).program
-    assert replay(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
+    assert replay_of(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
     for cost in (LEAST_COST, MOST_COST):
-        quiet = replay(without_cost(program, cost, traced=False))
+        quiet = replay_of(without_cost(program, cost, traced=False))
         assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0)
     assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
     if without_ms is not None:
         after_ns = whatif(timeline, WITHOUT_DATA).after.step_ns
         assert after_ns == pytest.approx(without_ms * MS, rel=0.001)
+
+
+@pytest.mark.parametrize(("busy_ms", "plain_ms"), [(9, 18.48), (11, 20)])
+def test_a_batch_of_workers_that_are_idle_comes_when_it_is_asked_for(
+    busy_ms: int, plain_ms: float
+) -> None:
+    """One worker, which makes a batch in each step of 20 ms."""
+    model = plain_of(*loop("acquire"))
+    batches = tuple(
+        LoaderTime(
+            process=model.calls[0].process,
+            loader=0,
+            worker=0,
+            start_ns=end_ns - busy_ms * MS,
+            fetched_ns=None,
+            end_ns=end_ns,
+            workers=1,
+        )
+        for end_ns in range(11 * MS, STEPS * PERIOD, PERIOD)
+    )
+    model = replace(model, loader_times=batches)
+    timeline, oracle = Timeline(to_trace(model), Options()), Replay(model)
+    program = recorded(timeline).program
+    assert replay_of(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
+    for cost in (LEAST_COST, MOST_COST):
+        quiet = replay_of(without_cost(program, cost, traced=False))
+        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0)
+    assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
+    without = whatif(timeline, WITHOUT_DATA).after.step_ns
+    assert without == pytest.approx(9.48 * MS, rel=0.001)
 
 
 def test_a_graph_makes_no_batch_come_earlier() -> None:
