@@ -211,6 +211,10 @@ HOST_BOUND: Final = 0.9
 than this share of it."""
 
 
+MOST_SLOWED: Final = 2
+"""A step that is this many times as long as one that was not recorded has other reasons, too."""
+
+
 def recorded_pct(
     program: Program, unrecorded_step_ns: int, step_ns_of: Callable[[Program], int]
 ) -> int | None:
@@ -227,7 +231,10 @@ def recorded_pct(
         cost = RecordingCost(pct=pct, backtrace_ns=0)
         return step_ns_of(without_cost(program, cost, traced=False))
 
-    if step_ns(MOST_COST.pct) > HOST_BOUND * step_ns(0) or step_ns(MOST_PCT) > unrecorded_step_ns:
+    recorded_ns = step_ns(0)
+    if not unrecorded_step_ns < recorded_ns <= MOST_SLOWED * unrecorded_step_ns:
+        return None  # the program did other work, or the machine was slower then
+    if step_ns(MOST_COST.pct) > HOST_BOUND * recorded_ns or step_ns(MOST_PCT) > unrecorded_step_ns:
         return None
     return _smallest_pct(step_ns, unrecorded_step_ns)
 

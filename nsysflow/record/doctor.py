@@ -8,7 +8,7 @@ from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.nsys.program import LAST_NVTX, Nsys, misses_new_nvtx, records_nvtx, too_old_for
 from nsysflow.nsys.run import ImporterProblem
 from nsysflow.record.machine import CAP_PERFMON, CAP_SYS_ADMIN, Machine
-from nsysflow.runs.costs import Costs, range_of
+from nsysflow.runs.costs import LEAST_KEPT, Costs, range_of
 
 Status = Literal["ok", "note", "problem"]
 
@@ -314,15 +314,17 @@ def _disk(machine: Machine) -> Check:
 
 def _costs(costs: Costs) -> Iterator[Check]:
     """What recording takes of the host's time here, which estimates of plain steps are by."""
+    usual = "plain steps are estimated by what it usually costs"
     if not costs:
-        seen = "not known here: plain steps are estimated by what it usually costs"
-        yield _ok("recording", seen)
+        yield _ok("recording", f"not known here: {usual}")
     for kind, shares in costs.items():
-        known = range_of(shares)
+        known, runs = range_of(shares), len(shares)
         if known is not None:
-            count = f"{len(shares)} run{'s' if len(shares) > 1 else ''}"
             taken = f"takes {known[0]} to {known[1]} % of the host's time"
-            yield _ok("recording", f"{taken}, by {count} ({kind})")
+            yield _ok("recording", f"{taken}, by {runs} runs ({kind})")
+        else:
+            seen = f"not known yet, by {runs} of {LEAST_KEPT} runs ({kind})"
+            yield _ok("recording", f"{seen}: {usual}")
 
 
 def _dotted(version: tuple[int, ...] | None) -> str:

@@ -23,6 +23,10 @@ SCATTER_PCT: Final = 5
 """The same recording took 27 to 36 % of the host's time when it was made again (docs/facts.md,
 "Savings and plain runs"): no machine's cost is known more exactly."""
 
+LEAST_KEPT: Final = 3
+"""Programs differ by more than recordings of one do: fewer say nothing about another one. One alone
+made the plain step of 63 ms one of 104 ms (docs/facts.md)."""
+
 MOST_PCT: Final = 90
 """A host keeps some of its time."""
 
@@ -68,8 +72,8 @@ def usual_pct(manifest: Manifest) -> tuple[int, int] | None:
 
 
 def range_of(shares: tuple[int, ...]) -> tuple[int, int] | None:
-    """The least and the most that recording takes, by what it took; None without any."""
-    if not shares:
+    """The least and the most that recording takes, by what it took; None where too few say so."""
+    if len(shares) < LEAST_KEPT:
         return None
     return max(0, min(shares) - SCATTER_PCT), min(MOST_PCT, max(shares) + SCATTER_PCT)
 
