@@ -171,7 +171,8 @@ PASSES: Final = 10
 often, for example to read a value: then the wait has to go first."""
 
 MOST_PCT: Final = 75
-"""A step that is such a loop and little else is launch-bound as a whole."""
+"""A step that is such a loop and little else is launch-bound as a whole: a larger share of its
+kernels is a loop only if it launches `MANY_LAUNCHES` others, too."""
 
 SIMPLE_PCT: Final = 95
 """So many of the kernels must be simple ones. A loop with matmuls is a model, which needs other
@@ -241,7 +242,9 @@ def _loops(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
     stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
     for (phase,), rows in sorted(kernels.group_by("phase"), key=lambda group: str(group[0])):
         count = len(rows)
-        many = subject.per_step(count) >= MANY_LAUNCHES and 100 * count < MOST_PCT * len(kernels)
+        others = subject.per_step(len(kernels) - count) >= MANY_LAUNCHES
+        part = 100 * count < MOST_PCT * len(kernels) or others
+        many = subject.per_step(count) >= MANY_LAUNCHES and part
         same = rows["name"].n_unique() * PASSES <= subject.per_step(count)
         mostly_simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * count
         if many and same and mostly_simple and stalls.get(phase, 0) * PASSES < count:

@@ -90,11 +90,13 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
         f"{number(graphs)} CUDA graphs" if of_graphs else f"{number(_per_step(subject))} launches"
     )
     source, via = _lines(subject, phase)
+    ran = running(subject, phase)
+    where = f" in {ran.mostly}" if phase == OUTSIDE and ran.mostly else ""
     share = whole_percent(int(phases["ns"][-1]), int(phases["ns"].sum()))
     pauses = round(len(short) / subject.steps)
     yield Finding(
         rule="launch-bound",
-        title=f"{what} a step keep the GPU waiting, most{place(phase, line(source, via))}",
+        title=f"{what} a step keep the GPU waiting, most{where or place(phase, line(source, via))}",
         change=_change(subject),
         fits=_uses_graphs(subject),
         evidence=(
@@ -103,7 +105,7 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
             f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
             " launches find the GPU idle",
             *([] if of_graphs else _most_launched(subject)),
-            *running(subject, phase).evidence,
+            *ran.evidence,
         ),
         table="launches",
         size_ns=size_ns,
@@ -169,18 +171,17 @@ def _in_step(subject: JudgedReport) -> pl.Expr:
 
 def _launches(subject: JudgedReport, phase: str) -> tuple[int, int]:
     """How many launches a phase has, and how many of them find the GPU idle."""
-    if phase == OUTSIDE and not subject.steps_marked:
+    if phase == OUTSIDE:
         return launches_outside(subject.view)
     rows = subject.launches.filter(pl.col("path") == phase)
     return int(rows["launches"].sum()), int(rows["starved_launches"].sum())
 
 
 def _per_step(subject: JudgedReport) -> int:
-    if not subject.steps_marked:
-        return round(len(subject.view.launching) / subject.steps)
     steps = [prefix.removesuffix("/") for prefix in subject.step_prefixes]
-    paths = [path for step in steps for path in ([step] if step else _parts(subject, ""))]
-    return round(sum(_launches(subject, path)[0] for path in paths) / subject.steps)
+    if not subject.steps_marked or "" in steps:  # no range is around all of a step
+        return round(len(subject.view.launching) / subject.steps)
+    return round(sum(_launches(subject, path)[0] for path in steps) / subject.steps)
 
 
 def _parts(subject: JudgedReport, prefix: str) -> list[str]:

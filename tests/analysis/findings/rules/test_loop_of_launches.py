@@ -1,6 +1,7 @@
 """Launches one by one that keep the GPU waiting, and Python loops of small kernels."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import US, Row, asked, found, judged, launched, loop, named
@@ -32,13 +34,13 @@ def step(
 
     The host pauses once, after 21 of them. It waits for each kernel named READ.
     """
-    yield tiny.opened(start, start + 100 * US, "forward")
+    yield tiny.opened(start, start + 108 * US, "forward")
     for k in range(model):
         begin, number = start + (5 + k) * US, 1_000 * i + 500 + k
         yield tiny.launch(begin, begin + 500, number)
         yield named(tiny.kernel(begin + 600, begin + 1_500, number), names.PRODUCT)
     if inside:
-        yield tiny.opened(start + 101 * US, start + (110 + 20 * count) * US, inside)
+        yield tiny.opened(start + 109 * US, start + (110 + 20 * count) * US, inside)
     for k in range(count):
         begin = start + (110 + 20 * k + (pause_us if k > 20 else 0)) * US
         number = 1_000 * i + k + 1
@@ -57,14 +59,19 @@ def program(
     kinds: tuple[str, ...] = UPDATES,
     inside: str = "",
     marked: bool = False,
+    automatic: bool = False,
     pause_us: int = 0,
 ) -> JudgedReport:
-    """Eight steps of 4 ms: those of `forward`, or `marked` with a range of their own."""
+    """Eight steps of 4 ms or more: those of `forward`, `marked` with a range of their own, or with
+    an `automatic` range where each begins."""
     rows: list[Row] = []
+    every = max(EVERY_US, 25 * count) * US
     for i in range(8):
-        start = i * EVERY_US * US
+        start = i * every
         if marked:
-            rows.append(tiny.opened(start, start + EVERY_US * US - 1, "step"))
+            rows.append(tiny.opened(start, start + every - 1, "step"))
+        if automatic:
+            rows.append(replace(tiny.opened(start, start + 1, "step"), domain=AUTO_DOMAIN))
         rows += step(
             start,
             i,
@@ -122,6 +129,17 @@ def test_no_loop_of_launches_is(
 ) -> None:
     subject = program(count=count, model=model, kinds=kinds, inside=inside)
     assert not found(loop_of_launches, subject)
+
+
+def test_a_loop_may_be_most_of_a_step_that_launches_much_else() -> None:
+    (one,) = found(loop_of_launches, program(count=320, model=100))
+    assert one.title.startswith("a loop launches 320 small kernels a step")
+
+
+def test_launches_outside_all_ranges_count() -> None:
+    (one,) = found(launch_bound, program(count=50, model=60, automatic=True))
+    assert one.title.startswith("110 launches a step keep the GPU waiting, most outside any range")
+    assert "where 100 % of the launches find the GPU idle" in one.evidence[1]
 
 
 @pytest.mark.parametrize(("count", "said"), [(50, True), (120, False)])
