@@ -259,6 +259,9 @@ _HOST: Final = ("data-loading", "host-code")
 _STALLS: Final = ("sync-in-loop", "scalar-readback", "pageable-copy", "blocking-pinned-copy")
 
 ON_THE_GPU: Final = "do its work on the GPU, where the data is, and copy only the result"
+ALL_AT_ONCE: Final = (
+    "let one call do it for the whole batch instead of a loop, such as torchvision.ops.batched_nms"
+)
 RARELY: Final = "do it less often, or some steps later, or on another thread"
 
 
@@ -306,12 +309,14 @@ def _round_trip(
     most, code_ns = max(code, key=lambda one: one.size_ns), sum(one.size_ns for one in code)
     waits = [one for one in places if one.what in ("read", "sync")]
     calls = round(sum(one.calls for one in waits) / subject.steps)
-    counted = f"{number(calls)} waits{subject.a_step}" if calls >= MANY_CALLS else "waits"
+    many = calls >= MANY_CALLS
+    counted = f"{number(calls)} waits{subject.a_step}" if many else "waits"
     kinds = [*([counted] if waits else []), *(["copies"] if len(waits) < len(places) else [])]
     return Finding(
         rule=HOST_ROUND_TRIP,
         title=f"{', '.join(kinds)} and host code in {code_of(most.source)} hold the GPU up",
-        change=_change(single) if len(waits) == len(places) else (ON_THE_GPU, RARELY),
+        change=(ALL_AT_ONCE,) * many
+        + (_change(single) if len(waits) == len(places) else (ON_THE_GPU, RARELY)),
         evidence=(
             f"its {'waits' if waits else 'copies'} block the host for {subject.spent(blocked_ns)}"
             f" and cost {subject.idle(idle_ns)}",

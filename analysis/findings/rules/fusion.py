@@ -22,7 +22,7 @@ from nsysflow.analysis.findings.judged_report import (
 )
 from nsysflow.analysis.findings.kernels import MOST_GLUE, TINY_NS, covered, is_glue, run_of
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.units import duration, percent
+from nsysflow.base.units import duration, number, percent
 
 CHANGE_OF_ATTENTION: Final = (
     "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), in 16 bits",
@@ -232,6 +232,15 @@ CHANGE_OF_OPTIMIZER: Final = (
 )
 
 
+MANY_MATMULS: Final = 10
+"""So many a step in an optimizer's range: it computes with matrices, as Muon and Shampoo do."""
+
+CHANGE_OF_MATRICES: Final = (
+    "stack the matrices of one shape, and compute with all of them at once: torch.stack, torch.bmm",
+    CHANGE_OF_OPTIMIZER[-1],
+)
+
+
 def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
     """Elementwise kernels in an optimizer's range, or runs with AdamW's arithmetic tensor by tensor
     (`addcdiv`, `lerp`). `multi_tensor_apply` is foreach already."""
@@ -248,7 +257,20 @@ def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE_OF_OPTIMIZER,
         evidence=(in_words(subject, rows),),
     )
-    yield _with_launches(subject, finding)
+    finding = _with_launches(subject, finding)
+    matmuls = _matmuls_in(subject, finding.phase)
+    if matmuls >= MANY_MATMULS:
+        beside = f"it also multiplies matrices there, {number(matmuls)} times a step"
+        evidence = (*finding.evidence, beside)
+        finding = replace(finding, change=CHANGE_OF_MATRICES, evidence=evidence)
+    yield finding
+
+
+def _matmuls_in(subject: JudgedReport, phase: str) -> int:
+    """How many matmuls a step a phase has."""
+    phases = subject.view.attribution.name_of(subject.kernels["node"])
+    classes = subject.kernels["class"].cast(pl.String)
+    return subject.per_step(int(((phases == phase) & (classes == "matmul")).sum()))
 
 
 def _with_launches(subject: JudgedReport, finding: Finding) -> Finding:

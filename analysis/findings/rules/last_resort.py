@@ -233,7 +233,8 @@ def _finding(
     beside = Beside() if known else _beside(subject, int(first["device"]), cause)
     outside = first["phase"] in ("", OUTSIDE) and not first["culprit"]
     again = subject.timeline.options.recording("--sample-python 1000")
-    record = () if known else (RECORD.format(again),)
+    sampled = subject.view.host_stacks is not None  # once more would show no more
+    record = () if known or sampled else (RECORD.format(again),)
     pauses = subject.per_step(int(places["gaps"].sum()))
     dispatches = cause == "host" and pauses >= MANY_PAUSES and "jax" in subject.frameworks.names
     loads_once = cause == "module_load" and not subject.of_steps

@@ -328,6 +328,14 @@ def test_an_optimizer_is_known_and_launches_at_once_if_its_range_is(
     assert finding.changes.graphs == graphs
 
 
+def test_an_optimizer_that_multiplies_matrices_is_told_to_stack_them() -> None:
+    kernels = [(names.MUL, 2)] * 60 + [PRODUCT] * 20
+    finding = asked(optimizer_not_fused, subject_of(kernels, ranges=OPTIMIZER["ranges"]))
+    assert finding is not None
+    assert finding.change[0].startswith("stack the matrices of one shape")
+    assert finding.evidence[-1] == "it also multiplies matrices there, 20 times a step"
+
+
 class Sampled(Tables):
     """The tables of the judged part, with counters written by hand."""
 
