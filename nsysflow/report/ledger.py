@@ -93,7 +93,8 @@ _Key = tuple[str, int | None, int | None, str, int]
 
 
 def _key(row: Row) -> _Key:
-    return row["report"], row["process"], row["device"], row["phase"] or "", row["count"]
+    times = row["count"] if row["part"] == "recurring" else 0
+    return row["report"], row["process"], row["device"], row["phase"] or "", times
 
 
 def _lines_of_pauses(results: Results) -> dict[_Key, str]:
@@ -102,8 +103,10 @@ def _lines_of_pauses(results: Results) -> dict[_Key, str]:
     lines: dict[_Key, str] = {}
     for valued in results.found.valued:
         one = valued.finding
-        if one.table == "run":
-            key = valued.report, one.process, one.device, one.phase, one.steps
+        if one.rule in ("periodic-pause", "longer-steps"):
+            # the second may be without some of the row's steps (`recompile`)
+            times = one.steps if one.rule == "periodic-pause" else 0
+            key = valued.report, one.process, one.device, one.phase, times
             lines[key] = "" if key in lines else line(one.source, one.via)
     return lines
 

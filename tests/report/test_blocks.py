@@ -14,6 +14,7 @@ from nsysflow.report.blocks import COMPUTED, block_of
 from nsysflow.report.blocks.declared import DECLARED
 from nsysflow.report.fields import Limits
 from nsysflow.report.layout import Block
+from nsysflow.report.ledger import ledger_sentence
 from nsysflow.report.page import OF_RANKS, quality_lines, rows_shown
 from nsysflow.report.results import Origin, sorted_by_rank
 from nsysflow.report.results import Results as RealResults
@@ -27,6 +28,7 @@ from tests.report.handmade import (
     captured,
     device,
     found_of,
+    frame,
     handmade,
     metrics,
     results,
@@ -307,6 +309,16 @@ def test_the_best_step_not_recorded_stands_beside(origin: Origin, sentence: str)
     server = steady(0.5, steps=200, process=8, name="generate")
     both = steps_sentence(Results([TRAINER, server], origin=origin))
     assert "(before the window 12.0 ms); generate 500 us" in both  # it may be of either
+
+
+def test_the_line_of_long_steps_is_that_of_their_finding_even_if_that_is_on_some_of_them() -> None:
+    about: Row = {"table": "run", "steps": 2, "source": "b.py:7 in save", "process": 0, "device": 0}
+    named = valued(5 * MS, rule="longer-steps", **about)
+    steps = [row(part="typical", steps="0", count=9, time_ms=90), LONG | row(phase=None, count=5)]
+    tables = training().tables | {"run": frame("run", *steps)}
+    for found, line in ((found_of(named), "b.py:7"), (found_of(), "a.py:3")):
+        run = replace(training(), found=found, tables=tables)
+        assert f"5 longer steps 117 ms (57 %, {line})" in ledger_sentence(Results([run]))
 
 
 def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
