@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 import pytest
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 import nsysflow
 from nsysflow.analysis.load.pack import pack
@@ -23,13 +24,14 @@ from nsysflow.analysis.replay.changes import Removal
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.trace import NoteKind
+from nsysflow.base.errors import Damaged
 from nsysflow.base.names import CONTROLS
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import change, write_export
 from tests.fuzz.mutations import _as_bytes
 from tests.oracle.model import to_trace
-from tests.pftrace import MAIN_TRACK, Rocprof
+from tests.pftrace import INCREMENTAL, MAIN_TRACK, Rocprof
 from tests.rocpd import FORMS, Database, Form, write_rocpd
 from tests.tiny import WORKER, analysis_of, call, kernel, launch, opened, plain_of
 
@@ -259,6 +261,20 @@ def test_many_threads_of_few_calls_are_not_compared_in_pairs(
         for at in range(4)
     )
     recorded(Timeline(to_trace(plain_of(*waits, launch(9, 10, 1), kernel(11, 12, 1))), Options()))
+
+
+@pytest.mark.parametrize("clock", [{"timestamp": 1 << 63}, {"unit_multiplier_ns": 1 << 62}])
+def test_a_trace_whose_clock_stands_at_an_impossible_time_is_corrupt(
+    clock: dict[str, int], tmp_path: Path
+) -> None:
+    rocprof = Rocprof()
+    clocks = protos.ClockSnapshot()
+    clocks.clocks.add(clock_id=INCREMENTAL, is_incremental=True, **{"timestamp": 5} | clock)
+    rocprof.out.packet(clock_snapshot=clocks)
+    rocprof.kernel(12, 40, 1)
+    (tmp_path / "r.pftrace").write_bytes(rocprof.out.content())
+    with pytest.raises(Damaged, match="a clock at an impossible time"):
+        nsysflow.load(tmp_path / "r.pftrace")
 
 
 def test_a_range_of_rocprofv3_on_an_unknown_track_is_left_out(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.load.kineto.document import OddEvent
 from nsysflow.analysis.load.pftrace.wire import BYTES, Field, Malformed, fields_of
+from nsysflow.base.units import POSSIBLE_NS
 
 CATEGORIES: Final = 1
 EVENT_NAMES: Final = 2
@@ -145,15 +147,21 @@ class Names:
         )
 
     def _clock_snapshot(self, data: bytes, start: int, end: int, generation: int) -> None:
+        """Take in the clocks of a sequence.
+
+        Raises:
+            OddEvent: one stands at an impossible time: the times that count from it are lost.
+        """
         for entry in fields_of(data, start, end):
             if entry.number == 1 and entry.wire == BYTES:
                 parts = _parts(data, entry.value, entry.end)
                 clock = {number: part.value for number, part in parts.items()}
                 if clock.get(1, 0) >= _FIRST_CLOCK_OF_SEQUENCE:
+                    begun, unit_ns = clock.get(2, 0), clock.get(4) or 1
+                    if begun * unit_ns not in POSSIBLE_NS or unit_ns not in POSSIBLE_NS:
+                        raise OddEvent("a clock at an impossible time")
                     self.clocks[generation, clock[1]] = Clock(
-                        incremental=bool(clock.get(3)),
-                        start=clock.get(2, 0),
-                        unit_ns=clock.get(4) or 1,
+                        incremental=bool(clock.get(3)), start=begun, unit_ns=unit_ns
                     )
 
     def _defaults(self, data: bytes, start: int, end: int, generation: int) -> None:

@@ -28,15 +28,15 @@ def read_pftrace(path: Path, shown: str, report: str, scratch: Scratch | None = 
         NotAReport: it is a trace of another program, or of several reports.
         Damaged: it has no whole packet, or a number does not fit.
     """
-    with path.open("rb") as file:
-        contents = read_contents(file, _ARGUMENTS)
-    if not contents.packets:
-        raise Damaged(
-            f"{shown} is truncated: it has no whole packet of Perfetto",
-            "Copy it again, and compare its checksum with the original's",
-            f"sha256sum {quote(shown)}",
-        )
     try:
+        with path.open("rb") as file:
+            contents = read_contents(file, _ARGUMENTS)
+        if not contents.packets:
+            raise Damaged(
+                f"{shown} is truncated: it has no whole packet of Perfetto",
+                "Copy it again, and compare its checksum with the original's",
+                f"sha256sum {quote(shown)}",
+            )
         trace = _trace_of(contents, shown, report)
     except OddEvent as error:
         raise Damaged(
