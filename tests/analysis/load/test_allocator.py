@@ -12,6 +12,7 @@ import nsysflow
 from nsysflow.analysis.load import load
 from nsysflow.analysis.load.pack import pack
 from nsysflow.runtime.memory import compact
+from tests.analysis.load.frames import event, mark
 from tests.analysis.load.test_snapshot import (
     BEGUN_US,
     MIB,
@@ -44,12 +45,7 @@ def history(segments: list[Entry], *histories: list[Entry], **more: object) -> d
 def export(folder: Path, *histories: object, late_ns: tuple[int, ...] = (900, 7)) -> Path:
     """An export with these histories, and marks of the process's clock that were late."""
     marks = [
-        {
-            "start": at + late,
-            "end": None,
-            "eventType": 34,
-            "text": json.dumps({"nsysflow": {"unix_ns": BEGAN_NS + at}}),
-        }
+        event(mark(unix_ns=BEGAN_NS + at), start=at + late)
         for at, late in zip((0, 1000), late_ns, strict=False)
     ]
     rows = [{"pid": PID, "history": json.dumps(each)} for each in histories]

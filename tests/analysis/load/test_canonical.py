@@ -11,7 +11,14 @@ from nsysflow.analysis.load import load
 from nsysflow.analysis.load.kernel_names import GENERIC, short_kernel_name
 from nsysflow.analysis.trace import NoteKind
 from tests.analyses import every_report, loaded
-from tests.analysis.load.frames import DOMAINS, FRAMES, assert_schemas, loaded_and_packed, stack
+from tests.analysis.load.frames import (
+    DOMAINS,
+    FRAMES,
+    assert_schemas,
+    counters,
+    loaded_and_packed,
+    stack,
+)
 from tests.analysis.load.kineto.traces import kernel, write
 from tests.exports import PID, Row, change, note_kinds, process, thread, write_export
 
@@ -278,15 +285,6 @@ LATER = {
 """Columns that the published schema has, though not those nsys versions that made our reports."""
 
 
-def counter(name: str) -> dict[str, list[dict[str, Any]]]:
-    """The tables of an export with one GPU counter of that name."""
-    key = {"typeId": 1, "metricId": 9}
-    return {
-        "GPU_METRICS": [{"timestamp": 5, **key, "value": 99}],
-        "TARGET_INFO_GPU_METRICS": [{**key, "metricName": name}],
-    }
-
-
 HOST_FUNCTION: dict[str, Any] = {
     "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH": [
         {"start": 1, "end": 2, "deviceId": 0, "streamId": 7, "correlationId": 1}
@@ -313,7 +311,11 @@ HOST_FUNCTION: dict[str, Any] = {
             "nsys export --type sqlite --force-overwrite=true --include-json=true REPORT.nsys-rep",
         ),
         ({"tables": HOST_FUNCTION}, NoteKind.NOT_CARRIED, "cudaLaunchHostFunc"),
-        ({"tables": counter("GR Active")}, NoteKind.OTHER_COUNTERS, "--gpu-metrics-set"),
+        (
+            {"tables": counters({9: "GR Active"}, (5, 9, 99))},
+            NoteKind.OTHER_COUNTERS,
+            "--gpu-metrics-set",
+        ),
         (
             {"kernels": [{"correlationId": 0}, {"correlationId": None}, {}]},
             NoteKind.NO_CORRELATION,
@@ -348,7 +350,7 @@ def test_an_export_that_lacks_or_hides_something_has_a_note(
         {"memcpys": [{"copyKind": 11, "correlationId": 0}]},  # a page of managed memory
         {"nvtx": [{}, DOMAINS["backtrace"]]},
         {"nvtx": [{}, DOMAINS["backtrace"], BACKTRACE]},
-        {"tables": counter("SM Active")},
+        {"tables": counters({9: "SM Active"}, (5, 9, 99))},
         {"tables": {"META_DATA_EXPORT": [{"value": "9" * 5_000}]}},  # int() refuses it
         {"tables": {"ENUM_NSYS_EVENT_TYPE": [{"id": None, "name": "a", "label": "NvtxMark"}]}},
     ],

@@ -3,7 +3,6 @@
 import errno
 import gzip
 import json
-import lzma
 import pickle
 import shlex
 import shutil
@@ -288,11 +287,6 @@ def test_a_compressed_report_loads_the_same(content: bytes, tmp_path: Path, suff
         assert_frame_equal(load(path).ops, load(plain).ops)
 
 
-@each_suffix
-def test_packing_twice_gives_the_same_bytes(content: bytes, suffix: str) -> None:
-    assert packed(content, suffix) == packed.__wrapped__(content, suffix)
-
-
 @given(st.sampled_from(SUFFIXES), st.data())
 def test_a_compressed_report_without_its_last_bytes_is_refused(
     content: bytes, tmp_path_factory: pytest.TempPathFactory, suffix: str, data: st.DataObject
@@ -341,7 +335,7 @@ def test_no_temporary_files_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("suffix", [".xz", ".gz", ".zst"])
+@each_suffix
 def test_what_unpacks_to_far_more_than_a_report_is_refused(
     suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -378,8 +372,3 @@ def test_a_full_disk_says_where_to_find_room(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(OutputError) as caught:
         load(DATA / "synthetic-1.sqlite.xz")
     assert caught.value.command == "export TMPDIR=FOLDER"
-
-
-def test_other_programs_can_unpack_what_is_packed(content: bytes) -> None:
-    assert lzma.decompress(packed(content, ".xz")) == content
-    assert gzip.decompress(packed(content, ".gz")) == content

@@ -1,6 +1,5 @@
 """What reports say of memory: torch.profiler's instants, and what CUDA allocates in nsys's."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +8,7 @@ import pytest
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.pack import pack
+from tests.analysis.load.frames import loaded_and_packed
 from tests.analysis.load.kineto.traces import PID, event, write
 from tests.exports import process, write_export
 from tests.oracle.export import read_export
@@ -86,42 +85,28 @@ PLAIN: Final = [
 POOLED: Final = [_row(1, 50, 0), _pool(5, 30, 0, 64, 30), _pool(7, 10, 1, 64, 20)]
 
 
-def of_cuda(folder: Path, rows: list[dict[str, Any]]) -> Iterator[Path]:
-    """An export with these rows, and its packed copy."""
-    path = write_export(
-        folder / "r.sqlite", kernels=[{}], tables={"CUDA_GPU_MEMORY_USAGE_EVENTS": rows}
-    )
-    yield path
-    pack(path, folder / "packed.sqlite")
-    yield folder / "packed.sqlite"
+LEVELS: Final = ("time_ns", "device", "bytes", "allocated_bytes", "reserved_bytes", "correlation")
 
 
-LEVELS: Final = ("time_ns", "device", "bytes", "allocated_bytes", "reserved_bytes")
-
-
-def test_what_cuda_allocates_is_reserved_and_never_below_zero(tmp_path: Path) -> None:
-    for path in of_cuda(tmp_path, PLAIN):
-        trace = load(path)
-        assert trace.memory.select(LEVELS).rows() == [
-            (10, 0, 25, None, 50),
-            (30, 0, -40, None, 10),
-            (40, 1, 7, None, 7),
-            (60, 0, -10, None, 0),
-        ]
-        assert trace.memory["correlation"].to_list() == [3, 3, 3, None]
-        assert not trace.notes or all("unknown columns" not in str(note) for note in trace.notes)
-
-
-def test_a_pool_is_reserved_as_a_whole_and_allocated_as_far_as_it_is_used(tmp_path: Path) -> None:
-    for path in of_cuda(tmp_path, POOLED):
-        assert load(path).memory.select(LEVELS).rows() == [
-            (1, 0, 50, None, 50),
-            (5, 0, 30, 30, 114),
-            (7, 0, -10, 20, 114),
-        ]
-
-
-@pytest.mark.parametrize("rows", [PLAIN, POOLED, [_row(5, 3, 1)]])
-def test_the_oracle_reads_the_same_changes(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    path = next(of_cuda(tmp_path, rows))
-    assert {*from_trace(load(path)).memory} == {*read_export(path).memory}
+@pytest.mark.parametrize(
+    ("rows", "levels"),
+    [
+        # reserved, and never below zero
+        (PLAIN, [
+            (10, 0, 25, None, 50, 3), (30, 0, -40, None, 10, 3), (40, 1, 7, None, 7, 3),
+            (60, 0, -10, None, 0, None),
+        ]),
+        # a pool is reserved as a whole, and allocated as far as it is used
+        (POOLED, [(1, 0, 50, None, 50, 3), (5, 0, 30, 30, 114, 3), (7, 0, -10, 20, 114, 3)]),
+        ([_row(5, 3, 1)], [(5, 0, -3, None, 0, 3)]),
+    ],
+)  # fmt: skip
+def test_what_cuda_allocates_is_reserved(
+    tmp_path: Path, rows: list[dict[str, Any]], levels: list[tuple[Any, ...]]
+) -> None:
+    tables = {"CUDA_GPU_MEMORY_USAGE_EVENTS": rows}
+    path = write_export(tmp_path / "r.sqlite", kernels=[{}], tables=tables)
+    for trace in loaded_and_packed(path):
+        assert trace.memory.select(LEVELS).rows() == levels
+        assert all("unknown columns" not in str(note) for note in trace.notes)
+        assert {*from_trace(trace).memory} == {*read_export(path).memory}

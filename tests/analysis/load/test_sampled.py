@@ -22,9 +22,17 @@ from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.sampled import wanted_metrics
 from nsysflow.analysis.trace import NoteKind
 from tests.analyses import loaded
-from tests.analysis.load.frames import DOMAINS, Frame, loaded_and_packed, stack
+from tests.analysis.load.frames import (
+    DOMAINS,
+    Frame,
+    counters,
+    event,
+    loaded_and_packed,
+    mark,
+    stack,
+)
 from tests.analysis.load.kineto import traces
-from tests.exports import Row, change, note_kinds, process, thread, write_export
+from tests.exports import change, note_kinds, process, thread, write_export
 from tests.oracle.export import read_export
 
 STRINGS: Final = {500: "step", 501: "/home/me/train.py", 502: "&lt;module&gt;"}
@@ -140,24 +148,16 @@ def test_a_report_with_ranges_of_the_gil_alone_has_no_ranges(tmp_path: Path) -> 
 
 # --- counters -------------------------------------------------------------------------------------
 
-GPU_1 = 0x1000100000001
 
-
-def counters(path: Path, names: dict[int, str], *values: tuple[int, int, Any]) -> Path:
-    """An export with counters of one GPU: names by metric id, and (timestamp, metric, value)."""
-    named: list[Row] = [
-        {"typeId": GPU_1, "metricId": metric, "metricName": name} for metric, name in names.items()
-    ]
-    keys = ("timestamp", "metricId", "value")
-    rows: list[Row] = [{"typeId": GPU_1, **dict(zip(keys, of, strict=True))} for of in values]
-    tables = {"GPU_METRICS": rows, "TARGET_INFO_GPU_METRICS": named}
-    return write_export(path, kernels=[{}], calls=[{}], tables=tables)
+def counted(path: Path, names: dict[int, str], *values: tuple[int, int, Any]) -> Path:
+    """An export with these counters."""
+    return write_export(path, kernels=[{}], calls=[{}], tables=counters(names, *values))
 
 
 def test_a_sample_is_one_row_on_the_gpu_that_its_type_names(tmp_path: Path) -> None:
     names = {3: "SMs Active [Throughput %]", 4: "SM Issue [Throughput %]", 9: "GR Active"}
     values = [(5, 3, 90), (5, 4, 20), (5, 9, 99), (15, 3, 80)]
-    for trace in loaded_and_packed(counters(tmp_path / "r.sqlite", names, *values)):
+    for trace in loaded_and_packed(counted(tmp_path / "r.sqlite", names, *values)):
         assert trace.gpu_samples.rows() == [
             (5, 1, 90, 20, None, None, None),
             (15, 1, 80, None, None, None, None),
@@ -167,7 +167,7 @@ def test_a_sample_is_one_row_on_the_gpu_that_its_type_names(tmp_path: Path) -> N
 def test_a_counter_is_rounded_to_a_whole_number(tmp_path: Path) -> None:
     values = [20, 20.4, 20.5, 0.2, 100.0, float("inf"), None]
     rows = [(at, 3, value) for at, value in enumerate(values)]
-    path = counters(tmp_path / "r.sqlite", {3: "SMs Active"}, *rows)
+    path = counted(tmp_path / "r.sqlite", {3: "SMs Active"}, *rows)
     found = load(path).gpu_samples["sm_active_pct"].to_list()
     assert found == [20, 20, 21, 0, 100, None]  # a row without a value is left out
     change(path, "DELETE FROM GPU_METRICS WHERE timestamp > 4")
@@ -175,7 +175,7 @@ def test_a_counter_is_rounded_to_a_whole_number(tmp_path: Path) -> None:
 
 
 def test_a_counter_that_is_text_leaves_all_counters_out_with_a_note(tmp_path: Path) -> None:
-    path = counters(tmp_path / "r.sqlite", {3: "SMs Active"}, (5, 3, 20), (6, 3, "x"))
+    path = counted(tmp_path / "r.sqlite", {3: "SMs Active"}, (5, 3, 20), (6, 3, "x"))
     trace = load(path)
     assert trace.gpu_samples.is_empty()
     assert NoteKind.UNREAD_TABLES in note_kinds(trace)
@@ -204,16 +204,6 @@ def test_a_counter_is_known_by_any_of_its_names() -> None:
 
 WINDOW = {"capture": "3:2:5", "unprofiled_step_ns": 7}
 FLOPS = {"unit": "bf16", "phases": {"forward": 10**12, "backward": 2 * 10**12}}
-
-
-def mark(**content: Any) -> str:
-    """The text of a mark."""
-    return json.dumps({"nsysflow": content})
-
-
-def event(text: str | None, tid: int = thread(), **columns: Any) -> dict[str, Any]:
-    """A mark as an NVTX event."""
-    return {"eventType": 34, "text": text, "globalTid": tid, "end": None, **columns}
 
 
 def test_the_first_mark_of_each_process_has_its_window_and_flops(tmp_path: Path) -> None:
