@@ -97,7 +97,6 @@ FORWARD = opened(110, 180, "forward")
 BY_AUTOGRAD = made(150, 1, thread=AUTOGRAD), CLONE
 
 GRAPHS: dict[str, Picture] = {
-    "ranges of the capture inside those of the replay": captured(FORWARD, opened(120, 170, "norm")),
     "a range from before the capture": captured(opened(90, 300, "build"), FORWARD),
     "a range that is open at the replay too": captured(
         opened(110, 180, "replay"), opened(120, 170, "forward")
@@ -111,9 +110,6 @@ GRAPHS: dict[str, Picture] = {
     "a graph built by hand": [*REPLAY, FORWARD, made(150, 1), CLONE],
     "ranges that the window lists": before_the_window(
         opened(100, 190, "forward"), opened(110, 160, "norm"), opened(110, 140, "linear")
-    ),
-    "listed ranges around work of an autograd thread": before_the_window(
-        opened(100, 190, "backward"), nodes=BY_AUTOGRAD
     ),
     "two replays of a graph with two phases": [
         *captured(nodes=())[:2],
@@ -209,7 +205,6 @@ AUTOMATIC: dict[str, Picture] = {
     ],
     "warm-up for a loop of graphs": warm_up(replays=4),
     "graphs behind the steps that take no longer": warm_up(replays=3),
-    "no graphs behind the steps": warm_up(replays=0),
     "calls of models are steps": CALLS,
     "calls of models where an optimizer steps": [
         *(*CALLS, border(110), *work(120), border(200), *work(210), border(300))

@@ -47,9 +47,6 @@ def clock(at_ms: int, mhz: int | None, **more: Any) -> GpuState:
 TWO: Final = ((10, 10),) * 4
 
 PICTURES: Final[dict[str, Picture]] = {
-    "a reading holds until the next": steps(
-        *TWO, states=[clock(-5, 1980), clock(15, 1530), clock(25, 1755)]
-    ),
     "a reading holds a second": steps(
         (600, 600), (600, 600), (600, 600), states=[clock(-100, 1980), clock(1_100, 1530)]
     ),

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Any, Final
 
-import polars as pl
 import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from tests.agreement import Picture, assert_pictures_agree, tables_of_pictures
-from tests.oracle.model import PlainTrace, ProcessCpu, ThreadCpu, side_by_side, to_trace
+from tests.agreement import assert_pictures_agree
+from tests.oracle.model import PlainTrace, ProcessCpu, ThreadCpu, to_trace
 from tests.tiny import AUTOGRAD, MAIN, PROCESS, Row, call, kernel, launch, plain_of
 
 MS: Final = 1_000_000
@@ -46,65 +45,46 @@ def process(at: int, *values: Any) -> ProcessCpu:
 
 WHOLE: Final = read((0, 0, 0), (40, 30, 8))
 
-CASES: Final[dict[str, tuple[PlainTrace, list[float | None]]]] = {
-    "spread over all of the stretch": (waits(*IDLE, readings=WHOLE), [4]),
-    "none of it in syncs": (waits(*IDLE, SYNC, readings=WHOLE), [8 * 20 / 35 * 15 / 20]),
-    "no longer than the time outside syncs": (
-        waits(*IDLE, SYNC, readings=read((0, 0, 0), (40, 0, 40))),
-        [15],
-    ),
-    "each stretch has its own": (
-        waits(*IDLE, readings=read((0, 0, 0), (20, 20, 0), (40, 30, 10))),
-        [5],
-    ),
-    "none of it in short calls or between them": (
-        waits(
-            *IDLE,
-            *(call(at * 40_000, at * 40_000 + 20_000, "cudaMemcpyAsync") for at in range(1, 250)),
-            readings=WHOLE,
-        ),
-        [8 * 20 / (40 - 9.98)],
-    ),
-    "some of it in a long call": (
-        waits(
-            *IDLE,
-            call(5 * MS, 9 * MS, "cudaLaunchKernel"),
-            call(9 * MS, 10 * MS, "cuInit"),
-            readings=WHOLE,
-        ),
-        [4],
-    ),
-    "half of the gap is read": (waits(*IDLE, readings=read((20, 0, 0), (40, 0, 4))), [2]),
-    "in any order": (waits(*IDLE, readings=WHOLE[::-1]), [4]),
-    "before the recording": (waits(*IDLE, readings=read((-40, 0, 0), (40, 30, 8))), [2]),
-    "one reading": (waits(*IDLE, readings=WHOLE[:1]), [None]),
-    "two at one instant": (waits(*IDLE, readings=read((20, 0, 0), (20, 9, 9))), [None]),
-    "what it ran fell": (waits(*IDLE, readings=read((0, 9, 0), (40, 3, 8))), [None]),
-    "its wait fell": (waits(*IDLE, readings=read((0, 0, 9), (20, 3, 1), (40, 3, 3))), [1]),
-    "elsewhere": (waits(*IDLE, readings=read((0, 0, 0), (9, 1, 8))), [None]),
-    "another thread": (waits(*IDLE, readings=read((0, 0, 0), (40, 0, 8), thread=AUTOGRAD)), [None]),
-    "none": (waits(*IDLE, readings=()), [None]),
-    "no host code": (
-        waits(launch(0, 1, 1), launch(2, 3, 2), kernel(4, 9, 1), kernel(20, 30, 2), readings=WHOLE),
-        [None],
-    ),
-    "times that no clock has": (
-        waits(*IDLE, readings=(ThreadCpu(-(1 << 62), MAIN, 0, 0), *WHOLE[1:])),
-        [0],
-    ),
+READINGS: Final[dict[str, tuple[ThreadCpu, ...]]] = {
+    "each stretch has its own": read((0, 0, 0), (20, 20, 0), (40, 30, 10)),
+    "in any order": WHOLE[::-1],
+    "before the recording": read((-40, 0, 0), (40, 30, 8)),
+    "one reading": WHOLE[:1],
+    "two at one instant": read((20, 0, 0), (20, 9, 9)),
+    "what it ran fell": read((0, 9, 0), (40, 3, 8)),
+    "its wait fell": read((0, 0, 9), (20, 3, 1), (40, 3, 3)),
+    "elsewhere": read((0, 0, 0), (9, 1, 8)),
+    "another thread": read((0, 0, 0), (40, 0, 8), thread=AUTOGRAD),
+    "times that no clock has": (ThreadCpu(-(1 << 62), MAIN, 0, 0), *WHOLE[1:]),
 }
 
-PICTURES: Final[dict[str, Picture]] = {
-    **{name: trace for name, (trace, _) in CASES.items()},
+PICTURES: Final[dict[str, PlainTrace]] = {
+    **{name: waits(*IDLE, readings=readings) for name, readings in READINGS.items()},
+    "spread over all of the stretch": waits(*IDLE, readings=WHOLE),
+    "none of it in syncs": waits(*IDLE, SYNC, readings=WHOLE),
+    "no longer than the time outside syncs": waits(
+        *IDLE, SYNC, readings=read((0, 0, 0), (40, 0, 40))
+    ),
+    "none of it in short calls or between them": waits(
+        *IDLE,
+        *(call(at * 40_000, at * 40_000 + 20_000, "cudaMemcpyAsync") for at in range(1, 250)),
+        readings=WHOLE,
+    ),
+    "some of it in a long call": waits(
+        *IDLE,
+        call(5 * MS, 9 * MS, "cudaLaunchKernel"),
+        call(9 * MS, 10 * MS, "cuInit"),
+        readings=WHOLE,
+    ),
+    "no host code": waits(
+        launch(0, 1, 1), launch(2, 3, 2), kernel(4, 9, 1), kernel(20, 30, 2), readings=WHOLE
+    ),
     "two threads in one gap": waits(
         *IDLE[:2],
         call(15 * MS, 16 * MS, "cudaFuncGetAttributes", thread=AUTOGRAD),
         launch(30 * MS, 30 * MS + 1, 2, thread=AUTOGRAD),
         IDLE[3],
         readings=(*WHOLE, *read((0, 0, 0), (20, 5, 10), (40, 20, 10), thread=AUTOGRAD)),
-    ),
-    "two processes": side_by_side(
-        [waits(*IDLE, readings=WHOLE), waits(*IDLE, SYNC, readings=read((0, 0, 0), (40, 1, 39)))]
     ),
     "a process": waits(
         *IDLE,
@@ -132,28 +112,34 @@ def test_pictures_of_waits_agree_with_the_oracle() -> None:
     assert_pictures_agree(PICTURES)
 
 
-@pytest.fixture(scope="module")
-def gaps() -> pl.DataFrame:
-    """The gaps of all cases, side by side in one report."""
-    return tables_of_pictures({name: trace for name, (trace, _) in CASES.items()}, "gaps")["gaps"]
+def analysed(name: str, options: Options | None = None) -> nsysflow.Analysis:
+    return nsysflow.analyze(to_trace(PICTURES[name]), options)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_gap_has_its_share_of_what_the_thread_waited(name: str, gaps: pl.DataFrame) -> None:
-    found = gaps.filter(picture=name)["descheduled_ns"].to_list()
-    assert found == [None if ms is None else int(ms * MS) for ms in CASES[name][1]]
+@pytest.mark.parametrize(
+    ("name", "ms"),
+    [
+        ("spread over all of the stretch", 4),
+        ("none of it in syncs", 8 * 20 / 35 * 15 / 20),
+        ("no longer than the time outside syncs", 15),
+        ("none of it in short calls or between them", 8 * 20 / (40 - 9.98)),
+        ("one reading", None),
+    ],
+)
+def test_a_gap_has_its_share_of_what_the_thread_waited(name: str, ms: float | None) -> None:
+    found = analysed(name).gaps["descheduled_ns"].to_list()
+    assert found == [None if ms is None else int(ms * MS)]
 
 
 def test_a_gap_that_is_cut_keeps_its_share() -> None:
-    trace = to_trace(CASES["spread over all of the stretch"][0])
-    narrow = nsysflow.analyze(trace, Options(from_ns=20 * MS, to_ns=40 * MS))
+    narrow = analysed("spread over all of the stretch", Options(from_ns=20 * MS, to_ns=40 * MS))
     ((host_ns, ns),) = narrow.gaps.select("host_ns", "descheduled_ns").rows()
     assert ns == 4 * MS * host_ns // (20 * MS) == narrow.cpu["descheduled_ns"].item()
     assert narrow.cpu["waited_ns"].item() == 8 * MS
 
 
 def test_the_table_says_who_used_the_cpus() -> None:
-    (row,) = nsysflow.analyze(to_trace(PICTURES["a process"])).cpu.to_dicts()  # type: ignore[arg-type]
+    (row,) = analysed("a process").cpu.to_dicts()
     assert row == {
         "report": "plain",
         "process": 1,

@@ -44,7 +44,6 @@ PICTURES: Final[dict[str, Picture]] = {
     "two workers": steps(
         batch(0, 0, 8, 9), batch(1, 1, 7, 8), batch(0, 9, 18, 19), wait(0, 9), wait(15, 19)
     ),
-    "one sends while it fetches the next": steps(batch(0, 0, 5, 12), batch(0, 6, 11, 20)),
     "over the edges": steps(batch(0, -5, 3, 4), batch(1, 55, 58, 80), batch(0, -9, -8, -7)),
     "one holds another": steps(batch(0, 0, 30, 40), batch(0, 10, 12, 15), batch(0, 35, 41, 50)),
     "of no time": steps(batch(0, 5, 5, 5), batch(0, 60, 60, 60), batch(0, 0, 0, 0)),

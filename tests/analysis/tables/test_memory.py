@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.tables.index import TableHolder
@@ -187,11 +186,6 @@ def test_peaks_begins_ends_and_growth_are_those_of_the_phases(leak: int) -> None
     }
     ends = rows_by_phase(of_steps(leak), "end_bytes")
     assert ends[""] == (50 + 6 * leak,)
-
-
-def test_the_order_of_the_changes_is_not_that_of_the_rows() -> None:
-    trace = to_trace(of_steps(4))
-    assert_frame_equal(nsysflow.analyze(mixed(trace)).memory, nsysflow.analyze(trace).memory)
 
 
 def test_a_peak_has_its_phase_its_time_and_its_line() -> None:

@@ -357,14 +357,12 @@ GROWING: Final = [
 ALONE: Final = "step[DECODE bs=1]"
 
 PICTURES: Final[dict[str, Picture]] = {
-    "work": worked(*LENGTHS),
     "work on a GPU of no name": worked(*LENGTHS, gpu=None),
     "work of steps without context": worked((DECODE, 50, 70), (PREFILL, 900, 800), (DECODE, 0, 0)),
     "attention that grows with the context": worked(*GROWING),
     "two steps that tell no growth": worked(*GROWING[:2]),
     "work of an operator with a number": worked(*LENGTHS, attention=RAGGED),
     "attention that says its lengths": worked(*LENGTHS, attention=WHOLE),
-    "one step": engine((DECODE, 100)),
     "a step waits from the end of the one before": engine(
         (DECODE, 100), (DECODE, 200), (DECODE, 100)
     ),
@@ -381,9 +379,6 @@ PICTURES: Final[dict[str, Picture]] = {
         (PREFILL, 900), *[(DECODE, 100)] * 9, (MIXED, 700), (DECODE, 400), (DECODE, 100)
     ),
     "no sampler": engine((PREFILL, 50), (DECODE, 100), (DECODE, 90), sampler=False),
-    "all kinds": engine(
-        (PREFILL, 900), *[(DECODE, 100)] * 6, (NOTHING, 10), (MIXED, 70), (DECODE, 400), (DECODE, 9)
-    ),
     "two mixed without numbers": engine(*[("step[MIXED bs=2]", 40)] * 4),
     "one in the other": [
         *engine((DECODE, 100), (DECODE, 90)),
@@ -392,10 +387,8 @@ PICTURES: Final[dict[str, Picture]] = {
     ],
     "around others": [*engine(*[(DECODE, 100)] * 4), replace(opened(0, 600, "worker"), row=10**6)],
     "an engine's name by hand": engine(*[("engine step", 100)] * 4),
-    "generate": generated(4, 3, 5),
     "generate in a step": generated(4, 3, rollouts=True),
     "generate with calls": generated(4, 3, 5, called=(300, 0, 800)),
-    "generate with one call": generated(4, 3, 1, called=(300, 200, 800)),
     "generate that never ended": [
         *generated(4, 3, 1),
         replace(opened(3, None, "generate"), domain=AUTO_DOMAIN),
