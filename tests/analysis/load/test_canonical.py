@@ -310,6 +310,11 @@ HOST_FUNCTION: dict[str, Any] = {
             NoteKind.BACKTRACES_NOT_EXPORTED,
             "nsys export --type sqlite --force-overwrite=true --include-json=true REPORT.nsys-rep",
         ),
+        (
+            {"nvtx": [{}, DOMAINS["sample"], {**stack("sample", 0), "jsonText": None}]},
+            NoteKind.BACKTRACES_NOT_EXPORTED,
+            "Python samples were recorded, but not exported",
+        ),
         ({"tables": HOST_FUNCTION}, NoteKind.NOT_CARRIED, "cudaLaunchHostFunc"),
         (
             {"tables": counters({9: "GR Active"}, (5, 9, 99))},

@@ -256,6 +256,7 @@ def test_a_database_of_another_tool_is_named(tables: list[str], what: str, tmp_p
     with pytest.raises(NotAReport) as caught:
         load(path)
     assert caught.value.seen.startswith(f"{path} is {what}")
+    assert all((caught.value.advice, caught.value.command))
 
 
 # --- compressed reports ---------------------------------------------------------------------------

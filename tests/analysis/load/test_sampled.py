@@ -88,14 +88,6 @@ def test_samples_are_of_threads_that_call_cuda_each_stack_packed_once(tmp_path: 
         assert db.execute("SELECT count(*) FROM NVTX_EVENTS").fetchone() == (4,)
 
 
-def test_samples_that_were_not_exported_have_a_note(tmp_path: Path) -> None:
-    nvtx: list[dict[str, Any]] = [{}, DOMAINS["sample"], {**stack("sample", 0), "jsonText": None}]
-    trace = load(export(tmp_path / "r.sqlite", *nvtx))
-    assert trace.samples.is_empty()
-    (said,) = [note.text for note in trace.notes if note.kind.name == "BACKTRACES_NOT_EXPORTED"]
-    assert said.startswith("Python samples were recorded, but not exported")
-
-
 def test_a_real_report_has_a_sample_a_millisecond() -> None:
     trace = loaded("h200-host-split")
     apart = sorted(trace.samples["time_ns"].diff().drop_nulls())
