@@ -111,18 +111,6 @@ GRAPHS: dict[str, Picture] = {
     "ranges that the window lists": before_the_window(
         opened(100, 190, "forward"), opened(110, 160, "norm"), opened(110, 140, "linear")
     ),
-    "two replays of a graph with two phases": [
-        *captured(nodes=())[:2],
-        *(
-            opened(110, 140, "forward"),
-            opened(150, 180, "backward"),
-            opened(1_000, 3_100, "replay"),
-        ),
-        *(made(120, 1), made(160, 2), made(200, 11, original=1), made(201, 12, original=2)),
-        *(launch(at, at + 10, n, name="cudaGraphLaunch") for n, at in ((1, 1_010), (2, 2_010))),
-        *(kernel(at, at + 10, n, node=11) for n, at in ((1, 1_030), (2, 2_030))),
-        *(kernel(at, at + 15, n, node=12) for n, at in ((1, 1_045), (2, 2_045))),
-    ],
 }
 
 # --- automatic ranges -----------------------------------------------------------------------------
