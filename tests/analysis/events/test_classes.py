@@ -209,13 +209,8 @@ def test_rules_of_a_user_come_before_ours_and_after_communication(tmp_path: Path
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "[[class]]\nname = 'x'\n",
-            "class = 3\n",
-            "[[class\n",
-            "[[class]]\nname='x'\npattern='('\n",
-        ),
-        "[[class]]\nname = ['x']\npattern = 'y'\n",
+        *("class = 3\n", "[[class\n", "[[class]]\nname = 'x'\n"),
+        *("[[class]]\nname='x'\npattern='('\n", "[[class]]\nname = ['x']\npattern = 'y'\n"),
     ],
 )
 def test_a_file_without_usable_rules_is_named_with_their_form(tmp_path: Path, text: str) -> None:

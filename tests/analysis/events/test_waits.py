@@ -48,10 +48,10 @@ PICTURES: dict[str, Picture] = {
     ],
     "a collective that by its times is awaited": [*BEGAN, COMM, *BEHIND],
     "a collective that ended long before": [
-        *(*BEGAN, COMM, launch(40, 45, 3), kernel(10_151, 20_000, 3)),
+        *(*BEGAN, COMM, launch(40, 45, 3), kernel(10_151, 20_000, 3))
     ],
     "work that is launched after a collective": [
-        *(*BEGAN, COMM, launch(150, 155, 3), kernel(158, 200, 3)),
+        *(*BEGAN, COMM, launch(150, 155, 3), kernel(158, 200, 3))
     ],
     "an awaited collective": told(*BEGAN, COMM, *BEHIND, record=(12, 20), wait=(14, 7)),
     "a wait after the launch": told(*BEGAN, COMM, *BEHIND, record=(12, 20), wait=(50, 7)),

@@ -179,11 +179,7 @@ def test_an_export_without_strings_or_a_required_column_is_incomplete(export: Pa
 
 @pytest.mark.parametrize("value", ["'soon'", "1.5", "x'00ff'"])
 def test_text_where_numbers_belong_is_damage(export: Path, tmp_path: Path, value: str) -> None:
-    for table, column in (
-        (KERNELS, "start"),
-        (KERNELS, "gridX"),
-        (CALLS, "correlationId"),
-    ):
+    for table, column in ((KERNELS, "start"), (KERNELS, "gridX"), (CALLS, "correlationId")):
         path = Path(shutil.copy(export, tmp_path / "changed.sqlite"))
         change(path, f"UPDATE {table} SET {column} = {value}")
         assert "text where numbers belong" in error_of(path, Damaged).seen

@@ -73,10 +73,7 @@ PLACED = (
         "dispatch_p2p_R{}",
     ),
     *("diffulex.llada2.layer{}.attention.qkv_proj", "FSDP::all_gather (layers.{})"),
-    *(
-        "ssd_to_cpu_layer_{}",
-        "ulysses_launch_in_g{}",
-    ),
+    *("ssd_to_cpu_layer_{}", "ulysses_launch_in_g{}"),
     "gradient_allreduce::bucket::{}::cuda_1::pack",
 )
 """Names of places, which keep their numbers."""

@@ -187,10 +187,10 @@ def loops(random: Random) -> dict[str, Step]:
         "streams": on_streams,
         "reads now and then": lambda number: [*step, *[READ, WAIT] * (number % 10 == 9)],
         "a solver in each step": lambda _: [
-            *(*step, *kernels("whiten", *["geqr2", "larft"] * 20), READ),
+            *(*step, *kernels("whiten", *["geqr2", "larft"] * 20), READ)
         ],
         "two devices": lambda _: [
-            *(*step, *[replace(one, device=1) for one in step[: len(step) // 2]]),
+            *(*step, *[replace(one, device=1) for one in step[: len(step) // 2]])
         ],
     }
 

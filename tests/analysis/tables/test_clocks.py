@@ -14,14 +14,7 @@ from nsysflow.analysis.tables.operators import OPERATORS
 from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import rows_of
 from tests.oracle.clocks import drops
-from tests.oracle.model import (
-    Device,
-    GpuState,
-    Operator,
-    OperatorShape,
-    PlainTrace,
-    to_trace,
-)
+from tests.oracle.model import Device, GpuState, Operator, OperatorShape, PlainTrace, to_trace
 from tests.oracle.operators import operators
 from tests.oracle.report import Report
 from tests.tiny import PROCESS, Row, kernel, launch, opened, plain_of

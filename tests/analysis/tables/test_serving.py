@@ -298,9 +298,7 @@ WHOLE: Final = called("aten::_scaled_dot_product_flash_attention", *[BATCH] * 3,
 
 
 def worked(
-    *steps: tuple[str, int, int],
-    gpu: str | None = "NVIDIA H200",
-    attention: OperatorShape = PAGED,
+    *steps: tuple[str, int, int], gpu: str | None = "NVIDIA H200", attention: OperatorShape = PAGED
 ) -> PlainTrace:
     """Steps of an engine with a kernel of attention and one of a product, of so many ns each; 32
     queries of 64 heads of 64, 8 of which keys and values have."""
@@ -348,7 +346,7 @@ def test_work_follows_from_the_tokens_and_the_context_of_a_step() -> None:
 
 
 LENGTHS: Final = [
-    *((decoding(900), 50, 70), (decoding(1_500, 31), 80, 70), (decoding(2_000, 30), 95, 60)),
+    *((decoding(900), 50, 70), (decoding(1_500, 31), 80, 70), (decoding(2_000, 30), 95, 60))
 ]
 GROWING: Final = [
     (decoding(1_000 * n, 30 + n), 5_000 + 1_000 * n, 9_000 + n % 2) for n in range(1, 9)

@@ -17,15 +17,7 @@ from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import analysed, loaded, oracle_of, rows_of
 from tests.oracle.accounting import Keep
 from tests.oracle.mfu import mfu
-from tests.oracle.model import (
-    Flops,
-    GpuSample,
-    Message,
-    PlainTrace,
-    Range,
-    Shape,
-    to_trace,
-)
+from tests.oracle.model import Flops, GpuSample, Message, PlainTrace, Range, Shape, to_trace
 from tests.oracle.report import Report
 from tests.oracle.steps import steps_of
 from tests.tiny import (

@@ -166,10 +166,7 @@ CHECKED: dict[str, tuple[Sequence[Row], Check | None]] = {
     "twenty in a row": (STRETCH, Check.INCOMPLETE),
     "each a launch of two calls": ([*INNER, *STRETCH], Check.INCOMPLETE),
     "1 % of all": (pairs(range(1, 2001), lost=range(40, 60)), Check.INCOMPLETE),
-    "1 % of a step": (
-        [*STEPS, *pairs(range(1, 3001), lost=range(40, 60))],
-        Check.INCOMPLETE,
-    ),
+    "1 % of a step": ([*STEPS, *pairs(range(1, 3001), lost=range(40, 60))], Check.INCOMPLETE),
     "cut off at the begin": (pairs(range(1, 101), lost=range(1, 31)), Check.INCOMPLETE),
     "as many at the end as a GPU takes beforehand": (
         pairs(range(1, 1126), lost=range(102, 1126)),

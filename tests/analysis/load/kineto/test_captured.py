@@ -169,9 +169,7 @@ def test_a_capture_that_does_not_fit_gives_no_operators_and_a_note(
     st.randoms(use_true_random=False),
 )
 def test_no_kernel_gets_the_operator_of_another(
-    tmp_path_factory: pytest.TempPathFactory,
-    graph: list[tuple[str, int, int]],
-    random: Random,
+    tmp_path_factory: pytest.TempPathFactory, graph: list[tuple[str, int, int]], random: Random
 ) -> None:
     """Streams run side by side, each in the order of the capture."""
     folder = tmp_path_factory.mktemp("t")
