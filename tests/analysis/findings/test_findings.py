@@ -61,8 +61,7 @@ def test_nothing_is_left_of_a_wait_that_is_removed_and_all_without_a_change() ->
     gone = Changes(removed=(Removal(kind="sync", at="nan_check.py:125"),))
     then = largest_after(JudgedReport(of), of.found, gone)
     assert then is None or then.finding.rule != "sync-in-loop"
-    first = of.found.valued[0]
-    then = largest_after(JudgedReport(of), of.found, Changes())
+    first, then = of.found.valued[0], largest_after(JudgedReport(of), of.found, Changes())
     assert then is not None
     assert (then.finding, then.high_ns) == (first.finding, first.high_ns)
 
@@ -150,12 +149,10 @@ def test_a_saving_that_cannot_be_is_a_note_and_no_finding(monkeypatch: pytest.Mo
 
 def test_each_saving_that_cannot_be_is_told_from_those_that_can() -> None:
     (first, *_) = analysed("nan_check-sync").found.valued
-    left_ns = first.step_after_ns
+    left_ns, step_ns = first.step_after_ns, first.step_ns
     assert problem_of(first, None) == ""
     assert problem_of(replace(first, low_ns=-1), None) == "it is negative"
-    assert (
-        problem_of(replace(first, alone_ns=first.step_ns + 1), None) == "it is longer than the step"
-    )
+    assert problem_of(replace(first, alone_ns=step_ns + 1), None) == "it is longer than the step"
     assert problem_of(first, left_ns - 1) == "the step gets longer"
     busy = replace(first, busy_after_ns=left_ns + 1)
     assert problem_of(busy, None) == "the step gets shorter than the work in it"

@@ -166,15 +166,11 @@ def test_every_rule_is_explained() -> None:
     assert rules <= {*EXPLAINED}
 
 
-def test_explanations_are_complete_and_name_what_there_is() -> None:
+def test_explanations_are_complete_and_their_examples_short_python_that_changes_something() -> None:
     for rule, each in EXPLAINED.items():
         assert all((each.about, each.why, each.signs, each.leave, each.tables)), rule
         assert {*each.causes} <= {*CAUSES}, rule
         assert {*each.tables} <= {*ABOUT}, rule
-
-
-def test_examples_are_short_python_and_change_something() -> None:
-    for rule, each in EXPLAINED.items():
         assert each.before != each.after, rule
         for code in (each.before, each.after):
             compile(code, rule, "exec")

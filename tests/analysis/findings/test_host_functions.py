@@ -63,14 +63,11 @@ def busy(start: int, i: int, name: str, *stacks: Stack) -> Iterator[Row]:
 
 
 def sampled(name: str, *stacks: Stack) -> JudgedReport:
-    return loop(lambda start, i: busy(start, i, name, *stacks), every=4_000)
-
-
-def unsampled() -> JudgedReport:
-    """The same without samples."""
+    """Steps of that, with an empty stack without samples."""
 
     def rows(start: int, i: int) -> Iterator[Row]:
-        return (row for row in busy(start, i, "log", ONE) if not isinstance(row, Sample))
+        every = busy(start, i, name, *stacks)
+        return (row for row in every if not isinstance(row, Sample) or row.frames)
 
     return loop(rows, every=4_000)
 
@@ -85,8 +82,6 @@ def at(*stack: str) -> Stack:
 
 
 LIBRARY: Final = ("functional.py", "queue.py", "threading.py")
-
-
 ONE = at("tokenize train.py:1", "collate train.py:2")
 OTHER = at("pad train.py:1", "collate train.py:2")
 
@@ -94,10 +89,9 @@ OTHER = at("pad train.py:1", "collate train.py:2")
 def test_the_function_with_at_least_half_of_the_time_is_named_alone() -> None:
     ran = running(sampled("log", ONE, ONE, OTHER), "step/log")
     assert ran.mostly == "tokenize (train.py:1)"
-    (sentence,) = ran.evidence
-    assert sentence == (
+    assert ran.evidence == (
         "while the GPU waited for the host there, it ran tokenize (train.py:1) 66 % of the time,"
-        " pad (train.py:1) 34 %"
+        " pad (train.py:1) 34 %",
     )
 
 
@@ -147,15 +141,14 @@ def test_a_function_of_many_lines_that_is_not_the_loop_is_named() -> None:
 
 
 def test_a_line_that_calls_functions_and_takes_the_time_itself_is_told_from_them() -> None:
-    ran = running(
-        sampled("log", at("f a.py:1", "g a.py:9"), at("g a.py:9"), at("g a.py:9")), "step/log"
-    )
+    stacks = at("f a.py:1", "g a.py:9"), at("g a.py:9"), at("g a.py:9")
+    ran = running(sampled("log", *stacks), "step/log")
     assert ran.mostly == "g (a.py:9)"
     assert ran.evidence[-1] == AT_THE_LINE
 
 
 def test_without_samples_or_python_in_a_phase_nothing_is_said() -> None:
-    assert running(unsampled(), "step/log") == Running()
+    assert running(sampled("log", ()), "step/log") == Running()
     assert running(sampled("log", ONE), OUTSIDE) == Running()
 
 
@@ -174,7 +167,7 @@ def test_a_finding_on_host_code_names_the_function_and_its_rows() -> None:
 
 
 def test_a_finding_without_samples_says_how_to_get_them() -> None:
-    one = in_log(unsampled())
+    one = in_log(sampled("log", ()))
     assert one.title == "one piece of host code holds the GPU up in step/log"
     assert "--sample-python 1000" in one.change[-1]
     assert one.table == "gap_summary"
@@ -210,17 +203,12 @@ def test_a_finding_says_what_the_host_ran(rule: Rule, subject: JudgedReport, ran
 def test_on_a_real_report_the_loader_s_functions_have_their_shares() -> None:
     (one,) = found(data_loading, real("h200-host-split"))
     (sentence,) = (each for each in one.evidence if "it ran" in each)
-    assert re.findall(r"(\w+) \(\S+\) (\d+) %", sentence) == [
-        ("tokenize", "59"),
-        ("collate", "30"),
-        ("busy", "9"),
-    ]
+    shares = re.findall(r"(\w+) \(\S+\) (\d+) %", sentence)
+    assert shares == [("tokenize", "59"), ("collate", "30"), ("busy", "9")]
 
 
 TRAIN, METRIC = Frame("/me/t.py", 3, "train"), Frame("/me/t.py", 7, "add")
 LOOP: Final = Frame("/me/t.py", 7, "train")
-
-
 Behind = Callable[[int, int], Iterator[Row]]
 """What the GPU and the host do in the function, for its start and the number of a call."""
 

@@ -13,9 +13,9 @@ import nsysflow
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.findings import Findings, find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.late_rank import longer_function
 from nsysflow.analysis.findings.rules.communication import straggler
 from nsysflow.analysis.findings.run_saving import RunReplays, whatif_of_run
-from nsysflow.analysis.options import Options
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.joint_replay import RunChange
 from nsysflow.analysis.ranks.ranks import Ranks, rank_names
@@ -23,8 +23,7 @@ from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.disturbance import with_cheaper_host
 from nsysflow.analysis.replay.whatif import whatif
 from tests import tiny
-from tests.analyses import analysed
-from tests.analysis.findings.subjects import MS, US, Row, launched, real
+from tests.analysis.findings.subjects import MS, US, Row, launched, loop, real
 from tests.oracle.model import Call, Op, Range, Shape
 from tests.runs_of_ranks import NAMES, Simulated
 
@@ -86,13 +85,13 @@ def rows_of(*loops: Loop) -> list[list[tiny.Row]]:
             for own, loop, begin_us in zip(rows, loops, begins_us, strict=True)
         ]
         end_us = max(at for _, at in arrived) + TRANSFER_US
-        for rank, (own, loop) in enumerate(zip(rows, loops, strict=True)):
+        for rank, (own, each) in enumerate(zip(rows, loops, strict=True)):
             launched, at = arrived[rank]
-            number = first + loop.kernels
+            number = first + each.kernels
             own.append(tiny.launch(launched * US, (launched + 4) * US, number))
             own.append(tiny.kernel(at * US, end_us * US, number, name=NAMES[0]))
             done_us = launched + 5
-            if not loop.ahead:
+            if not each.ahead:
                 own.append(tiny.call(done_us * US, (end_us + 2) * US, "cudaDeviceSynchronize"))
                 done_us = end_us + 2
             own.append(tiny.opened((begins_us[rank] - 5) * US, done_us * US + 1, "step"))
@@ -245,8 +244,7 @@ def test_the_profiler_takes_as_much_of_each_call_of_all_ranks() -> None:
 def test_a_rank_that_begins_earlier_waits_for_the_others() -> None:
     """The host of one rank comes to its first kernel 40 ms late. Without that time, its kernels
     begin earlier; no step is longer for it."""
-    names = [f"ddp-no_overlap-rank{rank}" for rank in (0, 1)]
-    run = replays_of([JudgedReport(analysed(name)) for name in names])
+    run = replays_of([real(f"ddp-no_overlap-rank{rank}") for rank in (0, 1)])
     saved_ns = run.saving_ns(Changes(faster_host=(("step", 0.5),)))
     assert saved_ns is not None
     assert 0 <= saved_ns < 0.01 * run.before_ns
@@ -295,52 +293,27 @@ def test_ranks_in_one_report_have_the_savings_of_ranks_with_a_report_each() -> N
     assert savings[0][1][:2] == ("load-imbalance", 460_000)
 
 
-# --- stragglers -----------------------------------------------------------------------------------
-
 REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 
 
-def rank(name: str, computes_us: int, *, others_us: int) -> JudgedReport:
-    """Steps in which a rank computes, and then reduces until the slower one has come too."""
-    every = max(computes_us, others_us) + 300
-
-    def rows() -> Iterator[Row]:
-        for i in range(8):
-            start = i * every * US
-            yield tiny.opened(start, start + (every - 1) * US, "step")
-            yield from launched(start, 10 * i + 1, at=5, took=5, kernel_ns=computes_us * US)
-            yield tiny.launch(start + 15 * US, start + 20 * US, 10 * i + 2)
-            begin = start + (12 + computes_us + 2) * US
-            end = start + (14 + max(computes_us, others_us) + 200) * US
-            yield tiny.kernel(begin, end, 10 * i + 2, name=REDUCE)
-            yield tiny.call(start + 25 * US, end + 2 * US, "cudaDeviceSynchronize")
-
-    trace = replace(tiny.trace_of(*rows()), report=name)
-    return JudgedReport(nsysflow.analyze(trace, Options(skip=0)))
-
-
-FAST = rank("rank0", 1_000, others_us=2_000)
-SLOW = rank("rank1", 2_000, others_us=1_000)
+EVEN, LATE = Loop(20, 20, 50), Loop(20, 20, 100)
+"""The second one computes 1 ms longer in each step."""
 
 
 def test_the_rank_that_is_last_is_named_and_what_the_other_waits_is_the_saving() -> None:
-    ((subject, one),) = straggler(
-        [FAST, SLOW], Ranks.of([digest(each.whole) for each in (FAST, SLOW)])
-    )
-    assert subject is FAST
+    subjects = reports_of(EVEN, LATE)
+    ((subject, one),) = straggler(subjects, ranks_of(subjects))
+    assert subject is subjects[0]
     assert one.title == "straggler: rank1 holds up all ranks"
     assert one.evidence[2].startswith("it computes longer")
     assert 0.99 * MS < one.size_ns < 1.01 * MS
-
-
-def test_a_run_s_findings_hold_its_straggler_by_a_replay() -> None:
-    (one,) = (one for one in find_of_run([FAST, SLOW]).valued if one.finding.rule == "straggler")
-    assert 0.8 * MS < one.high_ns <= 1.01 * MS
-    assert one.low_ns == 0
+    (found,) = (one for one in plan_of(EVEN, LATE) if one.finding.rule == "straggler")
+    assert 0.8 * MS < found.high_ns <= 1.01 * MS
+    assert found.low_ns == 0
 
 
 def test_ranks_that_come_together_have_no_straggler() -> None:
-    ranks = [real(f"ddp-no_overlap-rank{i}") for i in range(2)]
+    ranks = [real(f"ddp-no_overlap-rank{rank}") for rank in (0, 1)]
     assert "straggler" not in {one.finding.rule for one in find_of_run(ranks).valued}
 
 
@@ -355,7 +328,7 @@ def test_a_straggler_is_named_with_its_group_but_not_those_that_it_makes_late() 
                 run.meet((2 * pair, 2 * pair + 1), REDUCE, communicator=1 + pair)
         for shard in (0, 1):
             run.meet((shard, shard + 2), REDUCE, communicator=8 + shard)
-    found = [one for _, one in straggler([FAST], Ranks.of(run.digests()))]
+    found = [one for _, one in straggler(reports_of(EVEN, LATE), Ranks.of(run.digests()))]
     assert [one.title for one in found] == ["straggler: rank1 holds up TP group 0,1"]
     assert found[0].size_ns == 6 * 300_000
     assert found[0].culprit == "rank1"
@@ -374,7 +347,7 @@ def test_the_finding_names_the_group_that_others_wait_for_though_another_costs_m
             run.meet((number, number + 4), REDUCE, communicator=8 + number)
     ranks = Ranks.of(run.digests())
     assert ranks.judged.rank_groups.select("rank", "members").row(0) == (1, "1,5")
-    found = [one for _, one in straggler([FAST], ranks)]
+    found = [one for _, one in straggler(reports_of(EVEN, LATE), ranks)]
     assert [one.title for one in found] == ["straggler: rank1 holds up TP group 0-3"]
 
 
@@ -391,3 +364,50 @@ def test_a_rank_is_called_what_tells_it_from_the_others(
 ) -> None:
     ranks = pl.DataFrame(places, schema=["report", "device"], orient="row")
     assert rank_names(ranks)(*places[-1]) == named
+
+
+Ran = tuple[int, tuple[str, ...]]
+"""For how many ms of a step which functions run, the innermost first."""
+
+
+def sampled(*stacks: Ran) -> JudgedReport:
+    """Steps of 10 ms with a sample in each ms; one kernel at the end of each."""
+
+    def body(start: int, i: int) -> Iterator[Row]:
+        ran = [functions for ms, functions in stacks for _ in range(ms)]
+        for ms, functions in enumerate(ran):
+            yield tiny.sample(start + MS // 2 + ms * MS, *functions)
+        yield from launched(start, i + 1, at=9_000, took=20, kernel_ns=500 * US)
+
+    return loop(body, every=10_000, steps=6)
+
+
+AUGMENT: Final[Ran] = (6, ("augment", "main"))
+
+
+@pytest.mark.parametrize(
+    ("late", "others", "late_ms", "code"),
+    [
+        # only the late rank runs it; the others wait for it in their loop
+        ([AUGMENT, (4, ("main",))], [(10, ("main",))], 6, "augment (train.py:1)"),
+        # all ranks read for as long
+        ([(3, ("read", "main")), (4, ("augment", "main")), (3, ("main",))],
+         [(3, ("read", "main")), (7, ("main",))], 4, "augment (train.py:1)"),
+        # the time is spent in the innermost one
+        ([(6, ("crop", "augment", "main")), (4, ("main",))], [(10, ("main",))], 6,
+         "crop (train.py:1)"),
+        # a small part of the delay
+        ([(1, ("augment", "main")), (9, ("main",))], [(10, ("main",))], 9, None),
+        # without samples
+        ([], [(10, ("main",))], 6, None),
+        ([AUGMENT, (4, ("main",))], [], 6, None),
+    ],
+)  # fmt: skip
+def test_the_function_that_a_late_rank_runs_longer_is_named(
+    late: list[Ran], others: list[Ran], late_ms: int, code: str | None
+) -> None:
+    one = longer_function(sampled(*late), [sampled(*others)] * 2, late_ms * MS)
+    assert (one and one.code) == code
+    if one is not None:
+        assert one.own_ns == pytest.approx(late_ms * MS, rel=0.02)
+        assert one.others_ns == 0

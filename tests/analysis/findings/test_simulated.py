@@ -19,7 +19,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.selection.timeline import Timeline
-from tests.analysis.replay.sites import CONTROLS
+from tests.analysis.replay.sites import CONTROLS, Site, is_hit, sites
 from tests.analysis.test_simulated import simulated
 
 # These tests share the findings of 44 programs, which take half a minute. In each run, small traces
@@ -37,19 +37,10 @@ HOST_RULES: Final = frozenset(
 """Rules about kernels are left out: those of simulated programs have neither shapes nor names."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Compared:
-    """A finding of a program, and the truth.
-
-    Attributes:
-        program: its name.
-        control: whether nothing is to be saved in it.
-        rank: its place among the findings about the host and copies; 0 is the first.
-        finding: with its predicted saving.
-        sites: which sites it is of.
-        saves_ns: what its change really saves; None where the truth does not know.
-        window_ns: the program's window.
-    """
+    """A finding of a program: its place among those about the host and copies, which sites it is
+    of, and what its change really saves; None where the truth does not know."""
 
     program: str
     control: bool
@@ -68,30 +59,15 @@ class Compared:
 
     @property
     def hit(self) -> bool:
-        """Whether it is within 10 % of the saving or 1 % of the window."""
+        """Whether that is what they cost."""
         assert self.saves_ns is not None
-        allowed = max(0.1 * abs(self.saves_ns), 0.01 * self.window_ns)
-        return abs(self.said_ns - self.saves_ns) <= allowed
+        return is_hit(self.said_ns, self.saves_ns, self.window_ns)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Worthy:
-    """A site that a finding should name: a stall or host code that takes a share of the window."""
-
-    program: str
-    name: str
-    saves_ns: int
-    window_ns: int
-
-
-def worthy_sites(share: float) -> list[Worthy]:
+def worthy_sites(share: float) -> list[Site]:
     """The sites of stalls that really save at least this share of their window."""
-    return [
-        Worthy(program=program, name=name, saves_ns=of["saving"], window_ns=about["window"])
-        for program, about in simulated()[1].items()
-        for name, of in about["sites"].items()
-        if of["kind"] == "stall" and of["saving"] >= share * about["window"]
-    ]
+    stalls = (site for site in sites() if site.kind == "stall")
+    return [site for site in stalls if site.saves_ns >= share * site.window_ns]
 
 
 @cache
@@ -112,16 +88,9 @@ def _compared(
     found = find(JudgedReport(analysis)).valued
     of_host = [one for one in found if one.finding.rule in HOST_RULES]
     for rank, valued in enumerate(of_host):
-        sites = tuple(_sites(analysis.timeline, valued, about))
-        yield Compared(
-            program=program,
-            control=about["class"] in CONTROLS,
-            rank=rank,
-            finding=valued,
-            sites=sites,
-            saves_ns=_really(sites, about),
-            window_ns=about["window"],
-        )
+        places = tuple(_sites(analysis.timeline, valued, about))
+        saves_ns, control = _really(places, about), about["class"] in CONTROLS
+        yield Compared(program, control, rank, valued, places, saves_ns, about["window"])
 
 
 def _sites(timeline: Timeline, valued: Valued, about: dict[str, Any]) -> Iterator[str]:
@@ -181,8 +150,6 @@ def test_waits_that_cost_a_twentieth_of_the_window_have_findings_and_others_cost
     worthy = worthy_sites(0.05)
     assert len(worthy) >= 20
     assert all((site.program, site.name) in found for site in worthy)
-    sites = worthy_sites(-1.0)
-    unnamed = [site for site in sites if (site.program, site.name) not in found]
-    costly = [site for site in unnamed if site.saves_ns > 0.01 * site.window_ns]
-    assert len(sites) == 99
-    assert len(costly) <= (1 - AIM) * len(sites)
+    costly = [site for site in worthy_sites(0.01) if (site.program, site.name) not in found]
+    assert len(worthy_sites(-1.0)) == 99
+    assert len(costly) <= (1 - AIM) * 99

@@ -30,9 +30,6 @@ Delay = Callable[[Simulated, int, int], None]
 """What one rank does in a step before a collective, by the step and the rank."""
 
 
-# --- written down ---------------------------------------------------------------------------------
-
-
 def of(number: int, start_ns: int, end_ns: int, name: str = NAMES[0]) -> Collective:
     """A collective of a rank that has a report of its own."""
     return Collective(number, f"rank{number}", 10 + number, number, 7, start_ns, end_ns, name)
@@ -51,11 +48,9 @@ def bucket(number: int, start_ns: int, end_ns: int, *, exposed_ns: int) -> Colle
 
 def longer(communicator: int | None) -> list[Collective]:
     """Two ranks, of which the second recorded two collectives more."""
-    return [
-        replace(rank(number, ahead_ns=1_000_000 * turn), communicator=communicator)
-        for number, count in enumerate((20, 22))
-        for turn in range(count)
-    ]
+    turns = ((number, turn) for number, count in enumerate((20, 22)) for turn in range(count))
+    every = (rank(number, ahead_ns=1_000_000 * turn) for number, turn in turns)
+    return [replace(each, communicator=communicator) for each in every]
 
 
 def pairs(slower_ns: int, ahead_ns: int) -> list[Collective]:
@@ -99,9 +94,6 @@ APART = [
     for at_ns in (turn * 1_000_000 + (turn == 2) * number * 28_000,)
 ]
 """The second report's clock is 28 us off at one of them, which takes 8 us."""
-
-
-# --- simulated ------------------------------------------------------------------------------------
 
 
 def nothing(run: Simulated, step: int, rank: int) -> None:
@@ -292,6 +284,7 @@ def test_a_rank_alone_has_no_slow_link_and_no_straggler() -> None:
     alone = ranks_of([each for each in both.kernels if each.report_no == 0], 1)
     assert alone.bandwidth["slow_ns"].to_list() == [None]
     assert alone.rank_groups.is_empty()
+    assert Ranks.of([]).ranks.is_empty()
 
 
 def test_a_real_run_reaches_half_of_nvlink_s_peak() -> None:
@@ -301,15 +294,9 @@ def test_a_real_run_reaches_half_of_nvlink_s_peak() -> None:
     assert 40 < row["peak_pct"] < 60
 
 
-def test_without_reports_there_are_no_ranks() -> None:
-    assert Ranks.of([]).ranks.is_empty()
-
-
 def test_members_are_written_as_short_as_they_can_be() -> None:
-    assert numbers([0, 1]) == "0,1"
-    assert numbers([4, 5, 6, 7]) == "4-7"
-    assert numbers([0, 8, 16, 24, 32]) == "0,8,…,32"
-    assert numbers([0, 3, 4]) == "0,3,4"
+    some = [0, 1], [4, 5, 6, 7], [0, 8, 16, 24, 32], [0, 3, 4]
+    assert [*map(numbers, some)] == ["0,1", "4-7", "0,8,…,32", "0,3,4"]
 
 
 def test_a_straggler_begins_where_most_other_groups_wait_even_if_another_loses_more() -> None:
@@ -357,22 +344,17 @@ def test_outliers_agree_with_the_oracle(steps: list[list[dict[str, int]]]) -> No
     each = [{part: [step[part] for step in own] for part in PARTS} for own in steps]
     found = with_steps(each).rank_outliers.select("rank", "part", "ns", "median_ns", "z")
     expected = outliers(dict(enumerate(each)), list(PARTS))
-    assert found.drop("z").to_dicts() == [
-        {name: value for name, value in row.items() if name != "z"} for row in expected
-    ]
-    for z, row in zip(found["z"], expected, strict=True):
-        assert (z is None) == (row["z"] is None)
-        assert abs((z or 0) - (row["z"] or 0)) < 1e-9
+    assert found.height == len(expected)
+    for row, wanted in zip(found.to_dicts(), expected, strict=True):
+        assert row == wanted | {"z": wanted["z"] and pytest.approx(wanted["z"], rel=0, abs=1e-9)}
 
 
 def test_the_one_rank_that_computes_longer_is_an_outlier_though_all_others_are_equal() -> None:
     found = with_steps(alike(8, compute=900_000, idle=100_000))
     assert found.rank_outliers.select("rank", "part", "ns", "median_ns", "z").rows() == [
-        (7, "compute", 900_000, 800_000, None),
-        (7, "idle", 100_000, 200_000, None),
+        *((7, "compute", 900_000, 800_000, None), (7, "idle", 100_000, 200_000, None)),
     ]
-    assert found.outlying == (7,)
-    assert found.typical == 0
+    assert (found.outlying, found.typical) == ((7,), 0)
 
 
 def test_less_than_a_hundredth_of_the_step_makes_no_outlier() -> None:

@@ -25,17 +25,8 @@ CONTROLS: Final = ("harmless_sync", "deep_queue")
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A site of a program.
-
-    Attributes:
-        program: its name.
-        name: the site's.
-        kind: `stall`, `host` or `graph`.
-        control: nothing is to be saved there.
-        saves_ns: what its removal really saves.
-        said_ns: what the replay says.
-        window_ns: the program's window.
-    """
+    """A site of a program, a `stall`, `host` or `graph`: what its removal really saves of the
+    program's window, which is nothing in a control, and what the replay says."""
 
     program: str
     name: str
@@ -47,9 +38,13 @@ class Site:
 
     @property
     def hit(self) -> bool:
-        """Whether it is within 10 % of the saving or 1 % of the window."""
-        allowed = max(0.1 * abs(self.saves_ns), 0.01 * self.window_ns)
-        return abs(self.said_ns - self.saves_ns) <= allowed
+        """Whether the replay says what is saved."""
+        return is_hit(self.said_ns, self.saves_ns, self.window_ns)
+
+
+def is_hit(said_ns: int, saves_ns: int, window_ns: int) -> bool:
+    """Whether it is within 10 % of the saving or 1 % of the window."""
+    return abs(said_ns - saves_ns) <= max(0.1 * abs(saves_ns), 0.01 * window_ns)
 
 
 @cache

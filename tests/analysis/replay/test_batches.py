@@ -14,16 +14,7 @@ from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
 from tests.oracle.model import LoaderTime, to_trace
 from tests.oracle.replay import Replay
-from tests.tiny import (
-    AS_RECORDED,
-    Row,
-    kernel,
-    launch,
-    opened,
-    plain_of,
-    sample,
-    timeline_of,
-)
+from tests.tiny import AS_RECORDED, Row, kernel, launch, opened, plain_of, sample, timeline_of
 
 MS = 1_000_000
 PERIOD = 20 * MS
@@ -115,6 +106,5 @@ def test_a_batch_of_workers_that_are_idle_comes_when_it_is_asked_for(
 
 def test_a_graph_makes_no_batch_come_earlier() -> None:
     timeline = timeline_of(*loop("acquire"), options=AS_RECORDED)
-    assert whatif(timeline, Changes(graphs=("step",))).after.step_ns == pytest.approx(
-        20 * MS, rel=0.1
-    )
+    after_ns = whatif(timeline, Changes(graphs=("step",))).after.step_ns
+    assert after_ns == pytest.approx(20 * MS, rel=0.1)

@@ -19,6 +19,7 @@ from tests.oracle.serving import token_waits
 from tests.tiny import AS_RECORDED, Row, copy, kernel, launch, opened, plain_of
 
 US = 1_000
+OVERLAPPED = Changes(overlapped=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +49,10 @@ class Engine:
             begun = max(clock + self.launch * US // 2 + 5 * US, gpu + US)
             gpu = begun + self.gpu * US
             end = clock + self.launch * US
+            launched = clock + self.launch * US // 2
             rows += [
                 opened(clock, end, f"execute_context_0(0)_generation_{number + 1}({number + 1})"),
-                launch(
-                    clock + self.launch * US // 2,
-                    end - US,
-                    first + 1,
-                    name="cudaGraphLaunch",
-                ),
+                launch(launched, end - US, first + 1, name="cudaGraphLaunch"),
                 kernel(begun, gpu, first + 1),
             ]
             copied = max(gpu + US, end + 6 * US)
@@ -93,9 +90,6 @@ def step_us(engine: Engine, changes: Changes | None = None) -> float:
     found = whatif(timeline_of(plain_of(*engine.rows())), changes or Changes())
     assert found.after.step_ns is not None
     return found.after.step_ns / US
-
-
-OVERLAPPED = Changes(overlapped=True)
 
 
 @pytest.mark.parametrize("pageable", [False, True])

@@ -1,7 +1,6 @@
 """What calls and operations wait for, and what changes do to a recorded program: small ones."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -45,32 +44,22 @@ def slower(factor: float, kernel: str = "k") -> Changes:
     return Changes(scaled=((kernel, factor),))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A program and a change: when its calls end, or its operations start, in us.
+class Case(NamedTuple):
+    """A program and a change: when its operations start or its last calls end, in us."""
 
-    Attributes:
-        change: what is changed.
-        rows: the program.
-        ends: of the calls by thread and start, or of the last ones.
-        starts: of the operations.
-    """
-
+    times: list[float]
     change: Changes
     rows: tuple[Row, ...]
-    ends: list[float] | None = None
-    starts: list[float] | None = None
+    of_calls: bool
 
 
 def end(times: list[float], change: Changes, *rows: Row) -> Case:
-    return Case(change=change, rows=rows, ends=times)
+    return Case(times, change, rows, of_calls=True)
 
 
 def start(times: list[float], change: Changes, *rows: Row) -> Case:
-    return Case(change=change, rows=rows, starts=times)
+    return Case(times, change, rows, of_calls=False)
 
-
-# --- what an operation waits for ------------------------------------------------------------------
 
 SLOW: Final = slower(2.0, "slow")
 ONE: Final = launch(0, 5, 1)
@@ -81,7 +70,7 @@ FAR: Final = *FAR_LAUNCHES, kernel(10, 20, 1, name="slow"), kernel(110, 120, 2)
 LATE: Final = launch(118, 120, 2), kernel(128, 150, 2, stream=13)
 DATA: Final = opened(11, 99, "data"), call(5, 11, SYNC), launch(101, 106, 2), kernel(104, 109, 2)
 
-OPERATIONS: Final = {
+OPERATIONS: Final = {  # what an operation waits for
     # the second kernel waits for its launch, 90 us after the first kernel: if that takes twelve
     # times as long, 1 us lies between them, as in any queue
     "the bound that is reached last is exact": start([10, 110], SLOW, *FAR),
@@ -98,15 +87,13 @@ OPERATIONS: Final = {
     "never before its launch": start([3, 16], faster("data"), ONE, kernel(3, 9, 1), *DATA),
 }
 
-# --- what a call waits for ------------------------------------------------------------------------
-
 
 def behind(time: float, *rows: Row) -> Case:
     """When the last call ends behind a kernel of 100 us that takes twice as long."""
     return end([time], slower(2.0), ONE, kernel(10, 110, 1), *rows)
 
 
-CALLS: Final = {
+CALLS: Final = {  # what a call waits for
     # the wait takes nothing from 30 on; 10 us of work later the launch begins, and takes 5
     #  main      0--5                           160--165
     #  autograd        20--25   30--------150
@@ -138,8 +125,6 @@ CALLS: Final = {
         230, launch(6, 130, 2, name=COPY), upload(112, 125, 2, source="pageable")
     ),
 }
-
-# --- a phase as one graph -------------------------------------------------------------------------
 
 GRAPH: Final = Changes(graphs=("forward",))
 
@@ -191,8 +176,6 @@ GRAPHS: Final = {
     ),
 }
 
-# --- the host -------------------------------------------------------------------------------------
-
 # outside: 100 us, step itself: 60 us, step/log: 40 us of Python before the launches
 PLACES: Final = (
     *(ONE, kernel(7, 10, 1), opened(105, 300, "step"), opened(165, 205, "log")),
@@ -235,8 +218,6 @@ HOST: Final = {
     ),
     **{f"time in {at}": start([7, us], faster(at), *PLACES) for at, us in FASTER_AT.items()},
 }
-
-# --- waits and copies -----------------------------------------------------------------------------
 
 #  launch 0--5  sync 5----115  launch 120--125
 #  kernel 10--------110        kernel 130--230
@@ -292,12 +273,9 @@ EVERY: Final = {**OPERATIONS, **CALLS, **GRAPHS, **HOST, **WAITS}
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_changed_program_runs(name: str) -> None:
-    case = EVERY[name]
-    timeline = timeline_of(*case.rows)
-    if case.ends is not None:
-        assert call_ends(timeline, case.change)[-len(case.ends) :] == case.ends
-    if case.starts is not None:
-        assert kernel_starts(timeline, case.change) == case.starts
+    times, change, rows, of_calls = EVERY[name]
+    found = (call_ends if of_calls else kernel_starts)(timeline_of(*rows), change)
+    assert (found[-len(times) :] if of_calls else found) == times
 
 
 def test_an_operation_and_a_call_wait_for_the_event_that_they_name() -> None:
@@ -331,8 +309,6 @@ def test_an_operation_waits_for_the_later_of_two_events() -> None:
     )
     assert kernel_starts(timeline, SLOW) == [10, 20, 230]
 
-
-# --- on which thread a call goes on ---------------------------------------------------------------
 
 IN_TURNS: Final = [launch(20 * i, 20 * i + 5, i, thread=(MAIN, WORKER)[i % 2]) for i in range(10)]
 FEW_TURNS: Final = [
@@ -376,8 +352,6 @@ def test_other_calls_are_the_host_s_work() -> None:
 
 WORK: Final = 200
 LAUNCHES: Final = 1056
-
-
 STARTS: Final = [i * (WORK + 1) for i in range(LAUNCHES)]
 
 

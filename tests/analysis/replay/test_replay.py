@@ -13,7 +13,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.saving import PlainEstimate, Replays
+from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import KINDS, LOOP, Changes
 from nsysflow.analysis.replay.disturbance import (
@@ -86,13 +86,10 @@ SAMPLES = ("nan_check-sync", "alloc_churn-empty_cache", "h2d-pageable", "overlap
 """Without recorded events, and small: the oracle takes the square of their size."""
 
 PROGRAMS = (
-    "alloc-009",
-    "queue_full-018",
-    "two_streams-015",
-    "two_threads-014",
-    "autograd-035",
+    *("alloc-009", "queue_full-018", "two_streams-015", "two_threads-014", "autograd-035"),
     "mixture-034",
 )
+every_program = pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
 
 
 @cache
@@ -112,7 +109,7 @@ def both(name: str) -> tuple[Timeline, Replay]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
+@every_program
 def test_the_oracle_agrees(name: str, kind: str) -> None:
     timeline, oracle = both(name)
     ends = replayed(timeline, without(kind)).ops["end_ns"].to_list()
@@ -134,19 +131,16 @@ AIM: Final = 0.95
 def test_what_a_removal_saves_is_within_a_tenth_or_a_hundredth_of_the_window(
     kind: str, count: int, aim: float
 ) -> None:
-    of_kind = [site for site in sites() if site.kind == kind]
-    assert len(of_kind) == count
-    assert sum(site.hit for site in of_kind) >= aim * count
+    hits = [site.hit for site in sites() if site.kind == kind]
+    assert len(hits) == count
+    assert sum(hits) >= aim * count
 
 
 def test_waits_that_hurt_nobody_save_nothing() -> None:
-    controls = [site for site in sites() if site.control]
-    quiet = sum(site.said_ns <= 0.005 * site.window_ns for site in controls)
-    assert len(controls) == 48
-    assert quiet >= AIM * len(controls)
+    quiet = [site.said_ns <= 0.005 * site.window_ns for site in sites() if site.control]
+    assert len(quiet) == 48
+    assert sum(quiet) >= AIM * 48
 
-
-# --- without the profiler's share -----------------------------------------------------------------
 
 US: Final = 1_000
 STEPS: Final = 12
@@ -154,7 +148,7 @@ LAUNCHES: Final = 10
 
 
 @pytest.mark.parametrize("less_ns", [0, 700, 6_000])
-@pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
+@every_program
 def test_a_cheaper_host_is_that_of_the_oracle(name: str, less_ns: int) -> None:
     timeline, oracle = both(name)
     quiet = with_cheaper_host(recorded(timeline).program, less_ns)
@@ -162,7 +156,7 @@ def test_a_cheaper_host_is_that_of_the_oracle(name: str, less_ns: int) -> None:
 
 
 @pytest.mark.parametrize("cost", [LEAST_COST, MOST_COST])
-@pytest.mark.parametrize("name", [*SAMPLES, *PROGRAMS])
+@every_program
 def test_the_oracle_takes_the_same_cost_of_recording(name: str, cost: RecordingCost) -> None:
     timeline, oracle = both(name)
     for traced in (False, True):
@@ -214,8 +208,8 @@ def test_a_host_bound_step_and_its_savings_are_the_plain_ones() -> None:
     assert step_of(rows, 100, wholly) == near(step_of(plain_rows, changes=wholly))
 
 
-def estimate_of(rows: list[Row], **options: Any) -> PlainEstimate | None:
-    return Replays(JudgedReport(analysis_of(*rows, options=Options(**options)))).plain_estimate
+def replays_of(rows: list[Row], **options: Any) -> Replays:
+    return Replays(JudgedReport(analysis_of(*rows, options=Options(**options))))
 
 
 @pytest.mark.parametrize(
@@ -231,11 +225,11 @@ def test_a_plain_step_that_nobody_timed_lies_within_what_recording_costs(
 ) -> None:
     """Steps of 10 launches at 17 us each, of which the profiler takes 7."""
     rows = loop(share_us=7, kernel_us=kernel_us)
-    found = estimate_of(rows, **options)
+    found = replays_of(rows, **options).plain_estimate
     assert found is not None
     assert (found.low_ns, found.high_ns) == (near(low_us * US), near(high_us * US))
     assert found.source == source
-    assert estimate_of(rows, unrecorded_step_ns=100 * US) is None
+    assert replays_of(rows, unrecorded_step_ns=100 * US).plain_estimate is None
 
 
 @pytest.mark.parametrize(
@@ -274,9 +268,8 @@ def test_a_plain_step_is_no_longer_than_one_before_the_window(
     ],
 )
 def test_a_timed_step_shows_what_recording_took_of_the_host(share_us: int, pct: int | None) -> None:
-    rows, options = loop(share_us=share_us, kernel_us=2), Options(unrecorded_step_ns=100 * US)
-    found = Replays(JudgedReport(analysis_of(*rows, options=options))).recorded_pct
-    assert found == (None if pct is None else pytest.approx(pct, abs=1))
+    replays = replays_of(loop(share_us=share_us, kernel_us=2), unrecorded_step_ns=100 * US)
+    assert replays.recorded_pct == (None if pct is None else pytest.approx(pct, abs=1))
 
 
 def test_what_the_gpu_takes_is_left() -> None:
@@ -297,9 +290,7 @@ def test_a_faster_host_shows_what_faster_kernels_save_at_most() -> None:
 def test_a_step_that_hardly_waits_for_its_host_does_not_show_how_fast_that_is() -> None:
     """Launched every 40 us, kernels of 38 us: the plain step is 5 us shorter, whatever the host
     takes without the profiler."""
-    options = Options(unrecorded_step_ns=395 * US)
-    rows = loop(share_us=30, kernel_us=38)
-    replays = Replays(JudgedReport(analysis_of(*rows, options=options)))
+    replays = replays_of(loop(share_us=30, kernel_us=38), unrecorded_step_ns=395 * US)
     assert replays.before_ns == near(395 * US)
     half = Changes(scaled=(("k", 0.5),))
     assert replays.most_saved_ns(half, Changes()) == pytest.approx(190 * US, abs=10 * US)

@@ -1,6 +1,5 @@
 """What bounds phases, steps and views."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -85,32 +84,17 @@ def late(*between: Row) -> PlainTrace:
     return two_kernels(*between, launched_ns=2_000 * US, starts_ns=2_000 * US + 1)
 
 
-def copied() -> PlainTrace:
-    moved = copy(101, 900 * US, 3, "HtoD", "pinned", "device")
-    return two_kernels(
-        launch(5, 10, 3, name="cudaMemcpyAsync"), moved, launched_ns=50, starts_ns=900 * US + 1
-    )
-
-
-def communicated() -> PlainTrace:
-    rows = (
-        opened(0, 10_000 * US, "phase"),
-        launch(0, 5, 1),
-        kernel(10, 100, 1),
-        launch(5, 10, 3),
-        on_stream(kernel(20, 900 * US, 3, name=NCCL), 20),
-        launch(45, 50, 2),
-        kernel(900 * US + 1, 900 * US + 10, 2),
-    )
-    return told(*rows, record=(12, 20), wait=(14, 7))
-
-
+COPY = launch(5, 10, 3, name="cudaMemcpyAsync"), copy(101, 900 * US, 3, "HtoD", "pinned", "device")
+COMMUNICATED = (
+    *(opened(0, 10_000 * US, "phase"), launch(0, 5, 1), kernel(10, 100, 1), launch(5, 10, 3)),
+    *(on_stream(kernel(20, 900 * US, 3, name=NCCL), 20), launch(45, 50, 2)),
+    kernel(900 * US + 1, 900 * US + 10, 2),
+)
 PAUSED = (101, 1_999 * US)
-
 CONSTRUCTED = {
     "compute": two_kernels(launched_ns=20, starts_ns=101),
-    "communication": communicated(),
-    "copies": copied(),
+    "communication": told(*COMMUNICATED, record=(12, 20), wait=(14, 7)),
+    "copies": two_kernels(*COPY, launched_ns=50, starts_ns=900 * US + 1),
     "host": late(),
     "launch": two_kernels(launched_ns=20 * US, starts_ns=20 * US + 1),
     "sync": late(call(*PAUSED, "cudaStreamSynchronize")),
@@ -125,11 +109,8 @@ CONSTRUCTED = {
 """`unknown` is missing: work without a launch has no phase."""
 
 
-def test_each_bound_of_a_phase_is_constructed() -> None:
+def test_a_constructed_bottleneck_of_each_kind_is_the_bound_of_its_phase() -> None:
     assert {*CONSTRUCTED} == {"compute", "communication", "copies", *CAUSES} - {"unknown"}
-
-
-def test_a_constructed_bottleneck_is_the_bound_of_its_phase() -> None:
     analysis = nsysflow.analyze(to_trace(side_by_side(CONSTRUCTED.values())))
     assert analysis.phases.sort("process")["bound"].to_list() == [*CONSTRUCTED]
 
@@ -144,20 +125,13 @@ def with_a_copy_in_a_graph() -> PlainTrace:
     in `later/pause`. Without it there is no `replay/inside`."""
     moved = replace(copy(30 * US, 900 * US, 2, "DtoH", "device", "pinned"), graph_node=10)
     return plain_of(
-        opened(1 * US, 9 * US, "norm"),
-        call(2 * US, 3 * US, "cudaStreamBeginCapture"),
-        opened(4 * US, 6 * US, "inside"),
-        made(5 * US, 10),
-        call(7 * US, 8 * US, "cudaStreamEndCapture"),
-        opened(10 * US, 40 * US, "replay"),
-        launch(20 * US, 21 * US, 1),
-        kernel(22 * US, 30 * US, 1),
-        launch(25 * US, 26 * US, 2, name="cudaGraphLaunch"),
-        on_stream(moved, 20),
-        opened(50 * US, 950 * US, "later"),
-        opened(60 * US, 940 * US, "pause"),
-        launch(920 * US, 921 * US, 3),
-        kernel(922 * US, 930 * US, 3),
+        *(opened(1 * US, 9 * US, "norm"), call(2 * US, 3 * US, "cudaStreamBeginCapture")),
+        *(opened(4 * US, 6 * US, "inside"), made(5 * US, 10)),
+        *(call(7 * US, 8 * US, "cudaStreamEndCapture"), opened(10 * US, 40 * US, "replay")),
+        *(launch(20 * US, 21 * US, 1), kernel(22 * US, 30 * US, 1)),
+        *(launch(25 * US, 26 * US, 2, name="cudaGraphLaunch"), on_stream(moved, 20)),
+        *(opened(50 * US, 950 * US, "later"), opened(60 * US, 940 * US, "pause")),
+        *(launch(920 * US, 921 * US, 3), kernel(922 * US, 930 * US, 3)),
     )
 
 
@@ -217,26 +191,20 @@ def test_parts_bound_by_their_size(parts: dict[str, int], bound: tuple[str, floa
     assert bounds(pl.DataFrame([times]).clear()).is_empty()
 
 
-def sent(i: int) -> Iterator[Row]:
-    """One of many collectives back to back, each launched when the one before it is over."""
-    yield launch(i * 1_000 * US, i * 1_000 * US + 5, i)
-    yield on_stream(kernel(i * 1_000 * US + 5, (i + 1) * 1_000 * US, i, name=NCCL), 20)
+BACK_TO_BACK: Final = [*enumerate(range(0, 20_000 * US, 1_000 * US))]
+"""Each of these is launched when the one before it is over."""
 
 
 def test_a_gpu_that_only_communicates_is_bound_by_communication() -> None:
-    found = analysis_of(*(row for i in range(20) for row in sent(i)))
+    calls = (launch(at, at + 5, i) for i, at in BACK_TO_BACK)
+    ops = (kernel(at + 5, at + 1_000 * US, i, name=NCCL) for i, at in BACK_TO_BACK)
+    found = analysis_of(*calls, *(on_stream(op, 20) for op in ops))
     assert found.bound.names == ("communication",)
     assert not [one for one in found.found.valued if one.finding.rule != "exposed-communication"]
     assert found.waited["kind"].unique().to_list() == ["communication", "unresolved"]
 
 
 def test_a_gpu_that_only_copies_is_bound_by_copies() -> None:
-    rows = [
-        row
-        for i in range(20)
-        for row in (
-            launch(i * 1_000 * US, i * 1_000 * US + 5, i, name="cudaMemcpyAsync"),
-            copy(i * 1_000 * US + 5, (i + 1) * 1_000 * US, i, "HtoD", "pinned", "device"),
-        )
-    ]
-    assert analysis_of(*rows).bound.names == ("copies",)
+    calls = (launch(at, at + 5, i, name="cudaMemcpyAsync") for i, at in BACK_TO_BACK)
+    ops = (copy(at + 5, at + 1_000 * US, i, "HtoD", "pinned", "device") for i, at in BACK_TO_BACK)
+    assert analysis_of(*calls, *ops).bound.names == ("copies",)

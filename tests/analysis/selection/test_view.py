@@ -28,7 +28,7 @@ from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.run import judged
 from tests.oracle.strategies import several, traces
-from tests.tiny import Row, analysis_of, call, kernel, launch, opened, trace_of
+from tests.tiny import Row, analysis_of, call, kernel, launch, opened
 
 COLUMNS = ["device", "start_ns", "end_ns", "window_ns", *PARTS, *CAUSE_COLUMNS]
 
@@ -122,11 +122,10 @@ def test_of_a_report_without_steps_none_can_be_chosen() -> None:
         _ = analysis_of(launch(0, 5, 1), kernel(7, 9, 1), options=options).accounting
 
 
-@given(
-    several(traces()),
-    st.sampled_from((None, {0}, {1, 2}, {0, 3})),
-    st.sampled_from((None, "step", "a")),
-)
+TAKEN = st.sampled_from((None, {0}, {1, 2}, {0, 3}))
+
+
+@given(several(traces()), TAKEN, st.sampled_from((None, "step", "a")))
 @settings(max_examples=EXAMPLES // 2, suppress_health_check=list(HealthCheck))
 def test_what_is_judged_of_any_trace_is_what_the_oracle_judges(
     model: PlainTrace, taken: set[int] | None, step: str | None
@@ -152,9 +151,8 @@ def annotations(kind: type) -> Iterator[tuple[str, Any]]:
         yield from get_type_hints(kind, include_extras=True).items()
     for name in dir(kind):
         piece = getattr(kind, name)
-        compute = (
-            piece.compute if isinstance(piece, computed_once) else getattr(piece, "fget", None)
-        )
+        once = isinstance(piece, computed_once)
+        compute = piece.compute if once else getattr(piece, "fget", None)
         if compute is not None:
             yield name, get_type_hints(compute, include_extras=True)["return"]
 
@@ -222,23 +220,21 @@ def test_a_loop_inside_the_steps_of_a_report_is_as_if_it_was_named() -> None:
 def test_each_loop_that_run_names_is_judged_by_that_name() -> None:
     """Those are judged whose names are written otherwise in a path or a command; else all are
     alike."""
-    whole = nsysflow.analyze(trace_of(*many_loops()))
+    whole = analysis_of(*many_loops())
     loops = whole.run.filter(whole.run["part"] == "loop")["phase"].to_list()
     assert {whole.step_name, *loops} == {*NAMES}
     for step in ("roll/out", "sample a batch"):
         found = whole.of_loop(step)
         assert found.step_name == step
         assert found.judged.view.of_steps
-        alone = nsysflow.analyze(trace_of(*many_loops()), replace(whole.options, step=step))
-        assert_alike(found, alone)
+        options = replace(whole.options, step=step)
+        assert_alike(found, analysis_of(*many_loops(), options=options))
 
 
 def test_what_does_not_depend_on_steps_is_not_computed_again() -> None:
-    whole = nsysflow.analyze(trace_of(*many_loops()))
-    timeline = whole.of_loop("eval").timeline
-    assert timeline.attribution is whole.timeline.attribution
-    assert timeline.gap_causes is whole.timeline.gap_causes
-    assert timeline.events is whole.timeline.events
+    whole = analysis_of(*many_loops())
+    for name in ("attribution", "gap_causes", "events"):
+        assert getattr(whole.of_loop("eval").timeline, name) is getattr(whole.timeline, name)
 
 
 def test_a_range_that_is_not_there_is_refused() -> None:
@@ -247,11 +243,8 @@ def test_a_range_that_is_not_there_is_refused() -> None:
 
 
 STALL = (
-    launch(0, 10, 1),
-    kernel(10, 1_000, 1),
-    call(20, 5_000, "cudaDeviceSynchronize"),
-    launch(5_100, 5_200, 2),
-    kernel(5_300, 6_000, 2),
+    *(launch(0, 10, 1), kernel(10, 1_000, 1), call(20, 5_000, "cudaDeviceSynchronize")),
+    *(launch(5_100, 5_200, 2), kernel(5_300, 6_000, 2)),
 )
 
 
@@ -264,8 +257,7 @@ def test_a_trace_without_rows_has_no_lanes_and_a_kernel_without_a_name_has_a_cla
 
 
 def test_what_is_selected_does_not_change_the_picture() -> None:
-    whole, part = (
-        analysis_of(*STALL, options=options).tracks for options in (None, Options(to_ns=1_500))
-    )
+    some = Options(), Options(to_ns=1_500)
+    whole, part = (analysis_of(*STALL, options=options).tracks for options in some)
     assert whole.gaps.equals(part.gaps)
     assert whole.operations.equals(part.operations)

@@ -1,6 +1,6 @@
 """`clock-drop`: what a lower clock costs, and why it is lower."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -11,9 +11,8 @@ from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from tests import tiny
+from tests.analysis.findings.subjects import MS
 from tests.oracle.model import Device, GpuState, PlainTrace, to_trace
-
-MS: Final = 1_000_000
 
 STEPS: Final = 30
 
@@ -23,8 +22,7 @@ Clock = Callable[[int], int]
 def run(clock: Clock, *, limit: str = "none", memory_bound: bool = False) -> PlainTrace:
     """Steps that compute 50 ms at 1980 MHz, and wait for it; the clock is read once in each."""
     rows: list[tiny.Row] = []
-    states = []
-    at = 0
+    states, at = [], 0
     for step in range(STEPS):
         mhz = clock(step)
         compute = 50 * MS if memory_bound else 50 * MS * 1980 // mhz
@@ -46,12 +44,9 @@ def held(step: int) -> int:
     return 1530
 
 
-def subject(trace: PlainTrace) -> JudgedReport:
-    return JudgedReport(nsysflow.analyze(to_trace(trace), replace(tiny.AS_RECORDED, skip=0)))
-
-
 def asked(trace: PlainTrace) -> Finding | None:
-    return next(clock_drop(subject(trace)), None)
+    analysis = nsysflow.analyze(to_trace(trace), replace(tiny.AS_RECORDED, skip=0))
+    return next(clock_drop(JudgedReport(analysis)), None)
 
 
 def planned(trace: PlainTrace) -> Valued:
@@ -145,10 +140,7 @@ def test_a_clock_that_reads_0_is_no_finding(clock: Clock) -> None:
 
 
 def test_windows_without_steps_may_be_held_down_too() -> None:
-    states: Sequence[GpuState] = (GpuState(0, 0, 1980), GpuState(1, 0, 1530, limit="thermal"))
+    states = GpuState(0, 0, 1980), GpuState(1, 0, 1530, limit="thermal")
     ran = tiny.plain_of(tiny.launch(0, 1, 1), tiny.kernel(2, 500 * MS, 1))
-    trace = replace(ran, gpu_states=(*states,), devices=DEVICES)
+    trace = replace(ran, gpu_states=states, devices=(Device(0, "NVIDIA H200", None, 132, None),))
     assert planned(trace).finding.title == "heat holds the GPU's clock at 1530 of 1980 MHz"
-
-
-DEVICES: Final = (Device(0, "NVIDIA H200", "GPU-0", 132, 4_814_304_000_000),)

@@ -11,10 +11,8 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.explanation import explanations
-from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.compilation import code_loading
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.last_resort import IDLE_PCT, idle_gpu
@@ -51,8 +49,7 @@ def building(start: int, i: int) -> Iterator[Row]:
 def test_what_builds_the_code_counts_with_what_loads_it() -> None:
     subject = loop(building, every=4_000)
     (one,) = found(code_loading, subject)
-    assert one.culprit == "cuLibraryLoadData"
-    assert one.steps == 7  # the last one lacks its tail
+    assert (one.culprit, one.steps) == ("cuLibraryLoadData", 7)  # the last one lacks its tail
     assert one.at_most_ns > 2.9 * MS
     assert not found(host_code, subject)
 
@@ -70,26 +67,18 @@ def test_loading_that_ends_with_the_recording_is_not_to_be_changed(
     assert found_rules & {"code-loading", "host-code", "idle-gpu"} == rules
 
 
-@pytest.mark.parametrize(
-    ("path", "loads"),
-    [
-        ("/data", True),
-        ("/next_batch", True),
-        ("/get_data", True),
-        ("/wait_for_batch", True),
-        ("/enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", True),
-        ("/loader/decode", True),
-        ("/tokenize", True),
-        ("/forward", False),
-        ("/batch_norm", False),
-        ("/h2d", False),
-        ("/load_checkpoint", False),
-        ("/metadata", False),
-        ("/input_projection", False),
-    ],
+LOADING: Final = (
+    *("/data", "/next_batch", "/get_data", "/wait_for_batch", "/loader/decode", "/tokenize"),
+    "/enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
 )
-def test_a_phase_loads_data_by_its_name(path: str, loads: bool) -> None:
-    assert pl.select(pl.lit(path).str.contains(LOADS_DATA)).item() == loads
+OTHERS: Final = (
+    *("/forward", "/batch_norm", "/h2d", "/load_checkpoint", "/metadata", "/input_projection"),
+)
+
+
+def test_a_phase_loads_data_by_its_name() -> None:
+    paths = pl.Series([*LOADING, *OTHERS])
+    assert paths.filter(paths.str.contains(LOADS_DATA)).to_list() == [*LOADING]
 
 
 def between(start: int, i: int) -> Iterator[Row]:
@@ -175,33 +164,19 @@ def test_the_host_s_time_in_the_phases_inside_is_not_taken_with_it() -> None:
     assert options_of(one) == "--faster-host step/log/.=0"
 
 
-def short(start: int, i: int) -> Iterator[Row]:
-    """A kernel 60 us into a step."""
-    return launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
+@pytest.mark.parametrize("name", ["step", "batch"])
+def test_short_steps_have_no_host_code(name: str) -> None:
+    def short(start: int, i: int) -> Iterator[Row]:
+        return launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
+
+    assert not found(data_loading, loop(short, every=100, name=name))
 
 
-def start_up() -> JudgedReport:
-    """No steps are marked, and the second kernel comes late."""
-    rows = [*launched(0, 1, at=10, took=5, kernel_ns=100 * US)]
-    rows += launched(0, 2, at=90_000, took=5, kernel_ns=100 * US)
-    return JudgedReport(tiny.analysis_of(*rows))
-
-
-QUIET: Final[dict[str, tuple[Rule, Callable[[], JudgedReport]]]] = {
-    "short steps": (data_loading, lambda: loop(short, every=100)),
-    "short steps called batch": (data_loading, lambda: loop(short, every=100, name="batch")),
-    "a piece in a third of the steps": (
-        host_code,
-        lambda: loop(lambda start, i: logging(start, i, 3), steps=9, every=4_000),
-    ),
-    "start-up": (host_code, start_up),
-}
-
-
-@pytest.mark.parametrize("what", QUIET)
-def test_no_host_code_is_found_in(what: str) -> None:
-    rule, subject = QUIET[what]
-    assert not found(rule, subject())
+def test_neither_a_piece_in_a_third_of_the_steps_nor_start_up_is_host_code() -> None:
+    third = loop(lambda start, i: logging(start, i, 3), steps=9, every=4_000)
+    first, late = (launched(0, at, at=at, took=5, kernel_ns=100 * US) for at in (10, 90_000))
+    for subject in (third, JudgedReport(tiny.analysis_of(*first, *late))):
+        assert not found(host_code, subject)
 
 
 def flushing(start: int, i: int) -> Iterator[Row]:
@@ -334,9 +309,6 @@ def test_a_step_right_behind_each_pause_is_part_of_the_pause() -> None:
     assert one.evidence[-1].endswith("is in the steps behind them")
 
 
-# --- a last resort --------------------------------------------------------------------------------
-
-
 def bare(name: str) -> nsysflow.Trace:
     """A report without ranges and without stacks, as other tools record it."""
     trace = loaded(name)
@@ -380,11 +352,6 @@ def is_explained(analysis: nsysflow.Analysis, idle_ns: int, window_ns: int) -> b
     return 2 * left_ns <= idle_ns and not (of_host and 100 * left_ns >= IDLE_PCT * window_ns)
 
 
-def says_what_to_record(finding: Finding) -> bool:
-    """Whether what to record comes first in its advice."""
-    return "--sample-python" in finding.change[0]
-
-
 @reports_of_rules
 def test_much_idle_time_has_findings_that_explain_it_or_a_last_resort(name: str) -> None:
     assert_explained(analysed(name))
@@ -413,18 +380,11 @@ def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> 
     place = "mostly host code, the largest part between _draw and _select_copy"
     assert one.title == f"the GPU idles 98 % of the time, {place}"
     assert "--sample-python" in one.change[-1]
-    rows = (
-        row
-        for number in range(12)
-        for row in (
-            tiny.launch(10**6 * number, 10**6 * number + 9_000, number + 1),
-            tiny.kernel(10**6 * number + 10_000, 10**6 * number + 20_000, number + 1),
-        )
-    )
-    alike = tiny.analysis_of(*rows)
-    found = [v.finding for v in alike.found.valued if v.finding.rule == "idle-gpu"]
-    assert [says_what_to_record(each) for each in found] == [True]
-    assert "between" not in found[0].title
+    launches = (launched(MS * n, n, at=0, took=9, kernel_ns=10 * US) for n in range(12))
+    alike = tiny.analysis_of(*(row for each in launches for row in each))
+    (one,) = (v.finding for v in alike.found.valued if v.finding.rule == "idle-gpu")
+    assert "--sample-python" in one.change[0]  # first comes what to record
+    assert "between" not in one.title
 
 
 RECORD: Final = "record what the host runs meanwhile"

@@ -368,9 +368,7 @@ def check(subject: JudgedReport) -> None:
     kernel_ns = int(subject.kernels["ns"].sum())
     for rule in (*GPU_RULES, LAST_RESORT):
         for finding in rule(subject):
-            assert finding.title
-            assert finding.change
-            assert finding.evidence
+            assert all((finding.title, finding.change, finding.evidence))
             assert 1 <= finding.steps <= subject.steps
             for name, factor in finding.changes.scaled if finding.changes else ():
                 assert name
@@ -381,7 +379,11 @@ def check(subject: JudgedReport) -> None:
 
 @few_reports
 def test_rules_take_off_no_more_than_there_is(name: str) -> None:
+    """And lanes hold one kernel after the other."""
     check(real(name))
+    kernels = real(name).kernels
+    assert kernels["lane"].is_sorted()
+    assert all(lane["start_ns"].is_sorted() for _, lane in kernels.group_by("lane"))
 
 
 @any_trace
@@ -393,14 +395,6 @@ def test_rules_take_off_no_more_than_there_is_in_any_trace(model: PlainTrace) ->
     check(JudgedReport(nsysflow.analyze(to_trace(replace(model, ops=tuple(ops))))))
 
 
-@few_reports
-def test_lanes_hold_one_kernel_after_the_other(name: str) -> None:
-    kernels = real(name).kernels
-    for _, lane in kernels.group_by("lane"):
-        assert lane["start_ns"].is_sorted()
-    assert kernels["lane"].is_sorted()
-
-
 def product(left: list[int], right: list[int], strides: str | None = None) -> OperatorShape:
     types = json.dumps(["c10::BFloat16"] * 2)
     return OperatorShape("aten::mm", json.dumps([left, right]), types, strides)
@@ -409,10 +403,7 @@ def product(left: list[int], right: list[int], strides: str | None = None) -> Op
 @pytest.mark.parametrize(
     ("operator", "change"),
     [
-        (
-            product([64, 768], [768, 50_257]),
-            "pad 50257 to 50304 in aten::mm 64x768, 768x50257",
-        ),
+        (product([64, 768], [768, 50_257]), "pad 50257 to 50304 in aten::mm 64x768, 768x50257"),
         # the gradient of its weight: rows are as long as the batch, which is stored transposed
         (
             product([768, 63], [63, 100], "[[1, 768], [100, 1]]"),

@@ -50,14 +50,12 @@ def finding(
         while at < STEPS * STEP_NS:
             slow = slow_ms and at // STEP_NS % 4 == worker
             took = round((slow_ms if slow else batch_ms) * MS)
-            times.append(
-                LoaderTime(tiny.PROCESS, 0, worker, at, at + took - 9, at + took, **settings)
-            )
+            made = LoaderTime(tiny.PROCESS, 0, worker, at, at + took - 9, at + took, **settings)
+            times.append(made)
             at += max(took, workers * STEP_NS)
     plain = tiny.plain_of(*rows(wait_ms * MS, kernel_ms * MS))
     trace = to_trace(replace(plain, loader_times=tuple(times)))
-    subject = JudgedReport(nsysflow.analyze(trace))
-    return tuple(found(data_loading, subject))
+    return tuple(found(data_loading, JudgedReport(nsysflow.analyze(trace))))
 
 
 @pytest.mark.parametrize(

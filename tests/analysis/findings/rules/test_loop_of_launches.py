@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,20 +21,26 @@ READ = f"{names.ADD} of a value that is read"
 
 
 def step(
-    start: int,
     i: int,
     *,
-    count: int,
-    model: int,
-    kinds: tuple[str, ...],
-    inside: str,
-    pause_us: int,
+    count: int = 120,
+    model: int = 60,
+    kinds: tuple[str, ...] = UPDATES,
+    inside: str = "",
+    marked: bool = False,
+    automatic: bool = False,
+    pause_us: int = 0,
 ) -> Iterator[Row]:
-    """A model of `model` matmuls, then `count` small kernels, 20 us apart, in the range `inside` or
-    in none.
-
-    The host pauses once, after 21 of them. It waits for each kernel named READ.
-    """
+    """A step of 4 ms or more, that of `forward`, `marked` with a range of its own, or with an
+    `automatic` range where it begins: a model of `model` matmuls, then `count` small kernels, 20 us
+    apart, in the range `inside` or in none. The host pauses once, after 21 of them. It waits for
+    each kernel named READ."""
+    every = max(EVERY_US, 25 * count) * US
+    start = i * every
+    if marked:
+        yield tiny.opened(start, start + every - 1, "step")
+    if automatic:
+        yield replace(tiny.opened(start, start + 1, "step"), domain=AUTO_DOMAIN)
     yield tiny.opened(start, start + 108 * US, "forward")
     for k in range(model):
         begin, number = start + (5 + k) * US, 1_000 * i + 500 + k
@@ -52,36 +59,9 @@ def step(
             yield tiny.call(begin + 7 * US, begin + 12 * US, "cudaStreamSynchronize")
 
 
-def program(
-    *,
-    count: int = 120,
-    model: int = 60,
-    kinds: tuple[str, ...] = UPDATES,
-    inside: str = "",
-    marked: bool = False,
-    automatic: bool = False,
-    pause_us: int = 0,
-) -> JudgedReport:
-    """Eight steps of 4 ms or more: those of `forward`, `marked` with a range of their own, or with
-    an `automatic` range where each begins."""
-    rows: list[Row] = []
-    every = max(EVERY_US, 25 * count) * US
-    for i in range(8):
-        start = i * every
-        if marked:
-            rows.append(tiny.opened(start, start + every - 1, "step"))
-        if automatic:
-            rows.append(replace(tiny.opened(start, start + 1, "step"), domain=AUTO_DOMAIN))
-        rows += step(
-            start,
-            i,
-            count=count,
-            model=model,
-            kinds=kinds,
-            inside=inside,
-            pause_us=pause_us,
-        )
-    return judged(*rows)
+def program(**of: Any) -> JudgedReport:
+    """Eight such steps."""
+    return judged(*(row for i in range(8) for row in step(i, **of)))
 
 
 @pytest.mark.parametrize(
@@ -92,43 +72,34 @@ def program(
         ("ema", True, "step/ema", "in step/ema"),
     ],
 )
-def test_a_loop_is_found_where_it_runs(
-    inside: str, *, marked: bool, graph: str, where: str
+def test_a_loop_is_found_where_it_runs_and_its_launches_become_one_before_a_graph_of_the_step(
+    inside: str, marked: bool, graph: str, where: str
 ) -> None:
-    (one,) = found(loop_of_launches, program(inside=inside, marked=marked))
+    subject = program(inside=inside, marked=marked)
+    (one,), first = found(loop_of_launches, subject), find(subject).valued[0]
     assert one.title == f"a loop launches 120 small kernels a step {where}"
     assert one.changes is not None
     assert one.changes.graphs == (graph,)
     assert {round(factor, 2) for _, factor in one.changes.scaled} == {0.2}
-
-
-@pytest.mark.parametrize(("inside", "marked"), [("", False), ("", True), ("ema", True)])
-def test_its_launches_become_one_and_come_before_a_graph_of_the_step(
-    inside: str, *, marked: bool
-) -> None:
-    first = find(program(inside=inside, marked=marked)).valued[0]
     assert (first.finding.rule, first.finding.method) == ("loop-of-launches", "bound")
     # 119 pauses of 18 us behind the first launch, and most of 240 us of kernels
     assert first.high_ns == pytest.approx(119 * 18 * US + 0.8 * 240 * US, rel=0.05)
 
 
 @pytest.mark.parametrize(
-    ("count", "model", "kinds", "inside"),
+    "of",
     [
-        (90, 60, UPDATES, ""),
-        (120, 10, UPDATES, ""),
-        (120, 60, (names.PRODUCT, names.ADD), ""),
-        (120, 60, tuple(f"{names.ADD}#{k}" for k in range(20)), ""),
-        (120, 60, UPDATES, "backward"),
-        (120, 60, (names.MUL, READ), ""),
+        {"count": 90},
+        {"model": 10},
+        {"kinds": (names.PRODUCT, names.ADD)},
+        {"kinds": tuple(f"{names.ADD}#{k}" for k in range(20))},
+        {"inside": "backward"},
+        {"kinds": (names.MUL, READ)},
     ],
     ids=["few", "the whole step", "a model", "many different ones", "of autograd", "of reads"],
 )
-def test_no_loop_of_launches_is(
-    count: int, model: int, kinds: tuple[str, ...], inside: str
-) -> None:
-    subject = program(count=count, model=model, kinds=kinds, inside=inside)
-    assert not found(loop_of_launches, subject)
+def test_no_loop_of_launches_is(of: dict[str, Any]) -> None:
+    assert not found(loop_of_launches, program(**of))
 
 
 def test_a_loop_may_be_most_of_a_step_that_launches_much_else() -> None:
@@ -174,9 +145,8 @@ def test_neither_a_step_that_is_one_graph_nor_one_long_piece_of_python_is_launch
 
 
 def test_without_steps_the_starved_windows_are_the_bound() -> None:
-    rows: list[Row] = []
-    for k in range(40):
-        rows += launched(30 * k * US, k, at=0, took=10, kernel_ns=2 * US)
+    launches = (launched(30 * k * US, k, at=0, took=10, kernel_ns=2 * US) for k in range(40))
+    rows = (row for each in launches for row in each)
     (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0

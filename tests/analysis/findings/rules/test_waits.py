@@ -1,6 +1,6 @@
 """Waits of the host, and of streams for each other."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,8 +16,6 @@ from tests.analysis.findings.subjects import US, Row, asked, found, launched, lo
 from tests.analysis.replay.test_overlapped import Engine, step_us
 from tests.oracle.model import Op, to_trace
 from tests.tiny import AS_RECORDED, plain_of
-
-Body = Callable[[int, int], Iterator[Row]]
 
 
 def waiting(start: int, i: int, *phases: str) -> Iterator[Row]:
@@ -40,15 +38,12 @@ def test_a_wait_without_a_line_is_found_by_its_phase() -> None:
     assert one.evidence[0].startswith("one call a step blocks the host for 97.0 us")
 
 
-def in_a_notebook(start: int, i: int) -> Iterator[Row]:
-    """The same wait in a notebook's cell, as samples show it."""
-    yield from waiting(start, i, "log")
-    yield tiny.sample(start + 30 * US, "<cell line: 0>")
-    yield tiny.sample(start + 110 * US, "<cell line: 0>")
-
-
 def test_a_wait_in_a_notebook_is_found_and_removed_by_its_line() -> None:
-    subject = loop(in_a_notebook, every=300)
+    def in_a_cell(start: int, i: int) -> Iterator[Row]:
+        yield from waiting(start, i, "log")
+        yield from (tiny.sample(start + at * US, "<cell line: 0>") for at in (30, 110))
+
+    subject = loop(in_a_cell, every=300)
     (one,) = (each for each in find(subject).valued if each.finding.rule == "sync-in-loop")
     assert one.finding.source == "train.py:1 in <cell line: 0>"
     assert options_of(one.finding) == "--remove sync@train.py:1"
@@ -75,19 +70,16 @@ def both(start: int, i: int) -> Iterator[Row]:
 
 
 def test_waits_that_hide_each_other_are_one_finding_together() -> None:
-    subject = loop(both, steps=12, every=820)
-    found_there = find(subject)
-    first = found_there.valued[0]
+    first, *others = find(loop(both, steps=12, every=820)).valued
     assert first.finding.joint
     assert first.high_ns > 250 * US
-    assert all(one.high_ns < 150 * US for one in found_there.valued[1:] if one.finding.waits)
+    assert all(one.high_ns < 150 * US for one in others if one.finding.waits)
 
 
 def delayed(start: int, i: int) -> Iterator[Row]:
     """A kernel, and one launched right behind it that begins 300 us after the first has ended."""
     yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
-    yield tiny.launch(start + 20 * US, start + 25 * US, 100 * i + 2)
-    yield tiny.kernel(start + 420 * US, start + 500 * US, 100 * i + 2)
+    yield from launched(start, 100 * i + 2, at=20, took=5, kernel_ns=80 * US, queued=395)
 
 
 def test_idle_time_long_after_a_launch_is_a_wait_for_another_stream() -> None:
@@ -171,17 +163,14 @@ def test_a_batch_copied_from_pageable_memory_saves_at_most_what_copying_ahead_do
     assert not any(each.finding.joint for each in find(report).valued)
 
 
-def results(start: int, i: int) -> Iterator[Row]:
-    """Such a batch, whose result of 300 kB is fetched to pageable memory."""
-    for row in batches(start, i):
-        read = row.copy if isinstance(row, Op) and row.kind == "memcpy" else None
-        if isinstance(row, Op) and read and read.direction == "DtoH":
-            yield replace(row, copy=replace(read, target_memory="pageable", bytes=300_000))
-        else:
+def test_a_copy_to_the_host_takes_no_copies_to_the_gpu_with_it() -> None:
+    def results(start: int, i: int) -> Iterator[Row]:
+        for row in batches(start, i):
+            if isinstance(row, Op) and row.copy and row.copy.direction == "DtoH":
+                fetched = replace(row.copy, target_memory="pageable", bytes=300_000)
+                row = replace(row, copy=fetched)
             yield row
 
-
-def test_a_copy_to_the_host_takes_no_copies_to_the_gpu_with_it() -> None:
     fetch, batch = found(blocking_copies, loop(results, every=1_440))
     assert fetch.title.startswith("copy to pageable memory")
     assert batch.title.startswith("HtoD copy of pageable memory")
@@ -248,33 +237,24 @@ def test_kernels_that_wait_for_pages_are_not_told_to_compute_less() -> None:
     assert set(rules) == {"managed-memory"}
 
 
-def prefetched(start: int, i: int) -> Iterator[Row]:
-    """The same pages, in pieces as large as a prefetch makes."""
-    for row in pages(start, i):
-        if isinstance(row, Op) and row.copy:
-            yield replace(row, copy=replace(row.copy, bytes=2 << 20))
-        else:
+def test_a_few_pages_and_those_as_large_as_a_prefetch_makes_are_none() -> None:
+    def prefetched(start: int, i: int) -> Iterator[Row]:
+        for row in pages(start, i):
+            if isinstance(row, Op) and row.copy:
+                row = replace(row, copy=replace(row.copy, bytes=2 << 20))
             yield row
 
-
-@pytest.mark.parametrize(
-    ("rows", "every"),
-    [(prefetched, 2_000), (lambda start, i: pages(start, i, 1), 10_000)],
-)
-def test_a_few_pages_and_prefetched_ones_are_none(rows: Body, every: int) -> None:
-    assert not found(managed_memory, loop(rows, every=every))
-
-
-def read_by_the_host(start: int, i: int, way: str) -> Iterator[Row]:
-    """A wait for a kernel, and a page that then moves."""
-    yield from waiting(start, i, "log")
-    yield tiny.copy(start + 130 * US, start + 131 * US, None, way, "managed", "managed")
+    assert not found(managed_memory, loop(prefetched, every=2_000))
+    assert not found(managed_memory, loop(lambda start, i: pages(start, i, 1), every=10_000))
 
 
 @pytest.mark.parametrize(("way", "rules"), [("UVM DtoH", []), ("UVM HtoD", ["sync-in-loop"])])
 def test_who_reads_managed_memory_needs_to_wait_for_the_gpu(way: str, rules: list[str]) -> None:
-    subject = loop(lambda start, i: read_by_the_host(start, i, way), every=400)
-    assert [one.rule for one in found(waits, subject)] == rules
+    def read_by_the_host(start: int, i: int) -> Iterator[Row]:
+        yield from waiting(start, i, "log")
+        yield tiny.copy(start + 130 * US, start + 131 * US, None, way, "managed", "managed")
+
+    assert [one.rule for one in found(waits, loop(read_by_the_host, every=400))] == rules
 
 
 SERIAL = "serial-scheduling"

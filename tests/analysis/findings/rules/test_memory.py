@@ -1,0 +1,115 @@
+"""Memory that grows from step to step, or only seems to; and how many times the batch fits."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+import nsysflow
+from tests.analysis.findings.subjects import MS, US, launched
+from tests.analysis.tables.test_memory import STEPS as SOME_STEPS
+from tests.oracle.model import (
+    Frame,
+    GpuMemory,
+    MemoryChange,
+    PlainTrace,
+    Running,
+    to_trace,
+)
+from tests.tiny import MAIN, PROCESS, opened, plain_of
+
+STEPS: Final = 10
+MB: Final = 1 << 20
+GB: Final = 10**9
+
+
+def changes(*changed: tuple[int, int, int]) -> tuple[MemoryChange, ...]:
+    """Allocations and what frees them: of each time, address and bytes."""
+    level, rows = 0, []
+    for row, (time_ns, address, size) in enumerate(sorted(changed)):
+        level += size
+        of = (time_ns, row, 0, PROCESS, "allocator", size, level, 10 * GB)
+        rows.append(MemoryChange(*of, thread=MAIN, address=address))
+    return tuple(rows)
+
+
+def program(kept: list[int]) -> PlainTrace:
+    """Steps of 1 ms that all compute; step i allocates `kept[i]` bytes in a phase, and no later one
+    frees them."""
+    starts = range(0, STEPS * MS, MS)
+    rows = [
+        row
+        for number, at in enumerate(starts, start=1)
+        for row in (
+            opened(at, at + MS - 1000, "step"),
+            opened(at + 10_000, at + 90_000, "metrics"),
+            *launched(at, number, at=1, took=1, queued=1, kernel_ns=997 * US),
+        )
+    ]
+    made = ((at + 20_000, i, size) for i, (at, size) in enumerate(zip(starts, kept, strict=True)))
+    memory = changes(*(each for each in made if each[2]))
+    stack = (Frame(None, None, "aten::cat"), Frame("/home/me/train.py", 40, "log"))
+    running = tuple(Running(at + 15_000, at + 25_000, MAIN, stack) for at in starts)
+    return replace(plain_of(*rows), memory=memory, running=running)
+
+
+LEAK: Final = (
+    *("GPU memory grows by 3.15 MB a step in step/metrics, train.py:40 in log", "step/metrics"),
+    *("train.py:40 in log", 0),  # it saves no time
+)
+
+
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        ([3 * MB] * STEPS, [LEAK]),
+        ([3 * MB, 3 * MB] + [0] * (STEPS - 2), []),  # only while it warms up
+        ([1000] * STEPS, []),
+        ([3 * MB if step % 2 else 0 for step in range(STEPS)], []),  # not in every step
+    ],
+    ids=["a leak", "warm-up", "little", "not in every step"],
+)
+def test_only_memory_that_grows_in_each_step_is_a_leak(
+    kept: list[int], found: list[tuple[object, ...]]
+) -> None:
+    rows = nsysflow.analyze(to_trace(program(kept))).findings.filter(rule="memory-growth")
+    assert rows.select("title", "phase", "source", "saving_high_ns").rows() == found
+
+
+def of_training(weight: int, activation: int) -> tuple[MemoryChange, ...]:
+    """Two weights of a size; each step makes two activations, then gradients as it frees these,
+    and one that is as large as a weight, before the largest of the others."""
+    steps = [
+        change
+        for at in range(0, 600, 100)
+        for change in (
+            *((at + 20, 3, weight), (at + 30, 4, activation), (at + 40, 5, activation)),
+            *((at + 50, 6, weight), (at + 55, 5, -activation), (at + 60, 4, -activation)),
+            *((at + 62, 3, -weight), (at + 65, 7, weight), (at + 90, 6, -weight)),
+            (at + 91, 7, -weight),
+        )
+    ]
+    return changes((-9, 1, weight), (-8, 2, weight), *steps)
+
+
+@pytest.mark.parametrize(
+    ("usable", "times", "title"),
+    [
+        # 2 + 1 GB do not grow, 1 + 2 · 3 do
+        (80 * GB, 11.0, "memory for 9.8 times the batch: 10.0 GB of 80.0 GB are used"),
+        (20 * GB, 17 / 7, "memory for 2.1 times the batch: 10.0 GB of 20.0 GB are used"),
+        (14 * GB, 11 / 7, None),
+    ],
+)
+def test_what_is_no_gradient_grows_with_the_batch(
+    usable: int, times: float, title: str | None
+) -> None:
+    """Spec §26.15."""
+    limit = (GpuMemory(PROCESS, 0, usable),)
+    model = replace(SOME_STEPS, memory=of_training(GB, 3 * GB), gpu_memory=limit)
+    analysis = nsysflow.analyze(to_trace(model)).judged
+    (row,) = analysis.larger_batch.rows(named=True)
+    assert (row["peak_bytes"], row["growing_bytes"]) == (10 * GB, 7 * GB)
+    assert row["times"] == pytest.approx(times)
+    titles = [v.finding.title for v in analysis.found.valued if v.finding.rule == "larger-batch"]
+    assert titles == ([] if title is None else [title])
