@@ -47,9 +47,8 @@ def test_waits_say_where_they_are_and_were() -> None:
         for line, ns in ((42, 50_000), (45, 10_000))
     )
     where = "train.py:45 in step (was train.py:42 in step), step/forward"
-    assert cells(compared([base], [new]), "Waits") == [
-        ("-40.0 us", "shorter", "waiting in a sync: cudaFree", where)
-    ]
+    shorter = ("-40.0 us", "shorter", "waiting in a sync: cudaFree", where)
+    assert cells(compared([base], [new]), "Waits") == [shorter]
 
 
 def test_a_screen_shows_a_few_rows_and_says_how_many_there_are() -> None:
@@ -69,13 +68,11 @@ SLOW = [each * 5 // 4 for each in FAST]
 
 def found(base: Sequence[Sequence[int]], new: Sequence[Sequence[int]]) -> Comparison:
     """Sides of such steps, a capture each."""
-    sides = ("a", base), ("b", new)
-    return compared(
-        *(
-            [capture(row(*ns), name=f"{name}{at}") for at, ns in enumerate(side)]
-            for name, side in sides
-        )
+    first, second = (
+        [capture(row(*ns), name=f"{name}{at}") for at, ns in enumerate(side)]
+        for name, side in (("a", base), ("b", new))
     )
+    return compared(first, second)
 
 
 def runs(steps: Sequence[int]) -> list[list[int]]:

@@ -17,43 +17,49 @@ from nsysflow.report.step_times import COMPARED, steps_sentence
 from tests.analyses import PARTS, analysed, any_trace, few_reports, loaded, run_of
 from tests.analysis.steps.programs import trace_of_program, training_step
 from tests.oracle.model import PlainTrace, to_trace
-from tests.report.handmade import MS, Results, captured, found_of, results, training, valued
+from tests.report.handmade import (
+    MS,
+    Handmade,
+    Results,
+    captured,
+    found_of,
+    results,
+    training,
+    valued,
+)
 from tests.report.test_ranks import run_with
 from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 
-def document() -> dict[str, Any]:
-    """report.json of the hand-made training run."""
-    found: dict[str, Any] = json.loads(report_json(Results([training()])))
+def document(*analyses: nsysflow.Analysis | Handmade) -> dict[str, Any]:
+    """report.json of a run."""
+    found: dict[str, Any] = json.loads(report_json(Results(analyses)))
     return found
 
 
 def test_its_last_keys_are_the_declared_tables_in_their_order() -> None:
     declared = [table.json_key for table in declarations() if table.json_key is not None]
-    assert [*document()][-len(declared) :] == declared
+    assert [*document(training())][-len(declared) :] == declared
 
 
 def test_a_plain_step_is_estimated_where_none_was_timed() -> None:
-    found = json.loads(report_json(RealResults([analysed("nan_check-sync")])))["time"]
+    found = document(analysed("nan_check-sync"))["time"]
     assert found["plain_step_ns"] is None
     assert found["plain_low_ns"] < found["plain_high_ns"] < found["step_ns"]
     timed = nsysflow.analyze(loaded("nan_check-sync"), Options(unrecorded_step_ns=MS))
-    assert json.loads(report_json(RealResults([timed])))["time"]["plain_estimate"] is None
+    assert document(timed)["time"]["plain_estimate"] is None
 
 
 def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:
     ranks = range(DEAREST + 5)
-    rows = [
-        {"rank": rank, "step": 0, "duration_ns": MS, "cost_ns": 1 + rank % 7 if rank > 4 else 0}
-        for rank in ranks
-    ]
+    costs = [(rank, 1 + rank % 7 if rank > 4 else 0) for rank in ranks]
+    rows = [{"rank": rank, "duration_ns": MS, "cost_ns": cost} for rank, cost in costs]
     found = json.loads(report_json(run_with(rank_steps=rows)))["rank_steps"]
     assert [row["rank"] for row in found] == [*ranks][5:]
 
 
 def test_the_steps_carry_what_each_process_says_of_its_window() -> None:
-    run = captured(training(), (7, 36 * MS), (9, 38 * MS), (11, None))
-    steps = json.loads(report_json(Results([run])))["steps"]
+    steps = document(captured(training(), (7, 36 * MS), (9, 38 * MS), (11, None)))["steps"]
     assert steps["unprofiled_step_ns"] == 37 * MS
     each = [(row["process"], row["unprofiled_step_ns"]) for row in steps["captures"]]
     assert each == [(7, 36 * MS), (9, 38 * MS), (11, None)]
@@ -70,14 +76,13 @@ def test_what_is_not_a_number_is_null_and_an_empty_report_a_document_too() -> No
 
 def test_the_verdict_names_the_place_of_the_first_finding() -> None:
     run = replace(training(), found=found_of(valued(phase="step/loss", source="a.py:3 in f")))
-    verdict = json.loads(report_json(Results([run])))["verdict"]
+    verdict = document(run)["verdict"]
     assert (verdict["phase"], verdict["source"]) == ("step/loss", "a.py:3 in f")
 
 
 def test_the_verdict_of_an_invalid_recording_has_its_reason() -> None:
     failed = FailedCheck(check=Check.UNSTAMPED, count=1, of=9)
-    run = replace(training(), failed_checks=(failed,))
-    found = json.loads(report_json(Results([run])))["verdict"]
+    found = document(replace(training(), failed_checks=(failed,)))["verdict"]
     assert (found["valid"], found["why"], found["bound"]) == (False, "unstamped-operations", None)
     assert found["text"].startswith("Incomplete capture: 1 of 9 operations")
 
@@ -96,11 +101,11 @@ def test_the_parts_of_several_gpus_sum_up_to_their_windows() -> None:
 
 
 def test_outer_phases_and_steps_sum_up_to_what_is_judged() -> None:
-    document = judged("nan_check-sync")
-    found = document["judged"]
+    whole = judged("nan_check-sync")
+    found = whole["judged"]
     (device,) = found["devices"]
     outer = [phase["time_ns"] for phase in found["phases"] if len(phase["names"]) == 1]
-    lengths = [row["duration_ns"] for row in document["steps"]["rows"] if row["steady"]]
+    lengths = [row["duration_ns"] for row in whole["steps"]["rows"] if row["steady"]]
     assert sum(outer) == sum(lengths) == device["window_ns"] == found["window_ns"]
     assert found["of_steps"]
     assert device["steps"] == found["steps"] == len(lengths)
@@ -108,20 +113,17 @@ def test_outer_phases_and_steps_sum_up_to_what_is_judged() -> None:
 
 
 def test_without_steps_the_whole_window_is_judged() -> None:
-    rows = launch(0, 5, 1), kernel(10, 20, 1), launch(30, 35, 2)
-    document = json.loads(report_json(Results([analysis_of(*rows, kernel(40, 50, 2))])))
-    judged = document["judged"]
+    rows = launch(0, 5, 1), kernel(10, 20, 1), launch(30, 35, 2), kernel(40, 50, 2)
+    whole = document(analysis_of(*rows))
+    judged = whole["judged"]
     assert (judged["of_steps"], judged["steps"]) == (False, 1)
-    assert judged["devices"] == [{**device, "steps": 1} for device in document["devices"]]
-
-
-STEPS = 7
+    assert judged["devices"] == [{**device, "steps": 1} for device in whole["devices"]]
 
 
 def steps(*rows: Row, phase: str = "work", name: str = "k") -> nsysflow.Analysis:
     """Steps of 1 ms with a kernel of 100 us each, from 0 to 7 ms; two are start-up."""
     found: list[Row] = [*rows]
-    for number in range(STEPS):
+    for number in range(7):
         at = 1_000_000 * number
         found += [opened(at, at + 900_000, "step"), opened(at + 1, at + 800_000, phase)]
         found += [launch(at + 10, at + 20, number + 1)]
@@ -233,11 +235,9 @@ def test_the_document_for_a_comparison_has_the_same_series() -> None:
 
 
 def test_inferred_steps_are_said_to_be_inferred() -> None:
-    found = Results([nsysflow.analyze(to_trace(trace_of_program(training_step() * 8)))])
-    steps = json.loads(report_json(found))["steps"]
+    found = nsysflow.analyze(to_trace(trace_of_program(training_step() * 8)))
+    steps = document(found)["steps"]
     assert (steps["inferred"], steps["name"], len(steps["rows"])) == (True, "step", 8)
     assert all(row["inferred"] for row in steps["rows"])
-    assert steps_sentence(found).endswith("; steps inferred from repeating kernels")
-    assert (
-        json.loads(report_json(Results([analysed("nan_check-sync")])))["steps"]["inferred"] is False
-    )
+    assert steps_sentence(Results([found])).endswith("; steps inferred from repeating kernels")
+    assert document(analysed("nan_check-sync"))["steps"]["inferred"] is False

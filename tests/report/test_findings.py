@@ -29,6 +29,7 @@ from tests.report.handmade import (
 
 IN_TURN: Final = "per step, each after those above"
 ESTIMATE: Final = PlainEstimate(low_ns=20 * MS, high_ns=30 * MS, calibrated=False)
+LINE: Final = "x.py:1 in f"
 
 
 def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() -> None:
@@ -49,32 +50,27 @@ def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() 
 def test_the_caption_says_of_which_step_savings_are(
     estimate: PlainEstimate | None, undisturbed_ms: int, said: str
 ) -> None:
-    found = replace(
-        found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS, plain_estimate=estimate
-    )
-    assert suggestions(Results([stepped(found)]), 1).caption == said
+    found = replace(found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS)
+    run = stepped(replace(found, plain_estimate=estimate))
+    assert suggestions(Results([run]), 1).caption == said
 
 
 @pytest.mark.parametrize(
-    ("plain_ms", "said"),
+    ("of", "said"),
     [
-        (None, "save 5.00 ms (10 %)"),
-        ((4, 5), "save 5.00 ms (10 %)"),
-        ((1, 6), "save about 5.00 ms (10 %)"),
+        # what depends much on what recording costs is rough
+        ({"plain_ns": None}, "save 5.00 ms (10 %)"),
+        ({"plain_ns": (4 * MS, 5 * MS)}, "save 5.00 ms (10 %)"),
+        ({"plain_ns": (MS, 6 * MS)}, "save about 5.00 ms (10 %)"),
+        # two ends are a range
+        ({"low_ns": MS}, "save 1.00 to 5.00 ms (2.0 to 10 %)"),
+        ({"low_ns": 0}, "save up to 5.00 ms (10 %)"),
+        ({"low_ns": 5 * MS}, "save 5.00 ms (10 %)"),
     ],
 )
-def test_a_saving_that_depends_much_on_what_recording_costs_is_rough(
-    plain_ms: tuple[int, int] | None, said: str
-) -> None:
-    ends = None if plain_ms is None else (plain_ms[0] * MS, plain_ms[1] * MS)
-    assert saving_of(replace(valued(5 * MS), plain_ns=ends)) == said
-
-
-def test_a_saving_with_two_ends_is_printed_as_a_range() -> None:
-    one = valued(5 * MS, sure=Changes())
-    assert saving_of(replace(one, low_ns=1 * MS)) == "save 1.00 to 5.00 ms (2.0 to 10 %)"
-    assert saving_of(replace(one, low_ns=0)) == "save up to 5.00 ms (10 %)"
-    assert saving_of(replace(one, low_ns=5 * MS)) == "save 5.00 ms (10 %)"
+def test_a_saving_is_a_figure_or_a_range(of: dict[str, Any], said: str) -> None:
+    sure = Changes() if "low_ns" in of else None
+    assert saving_of(replace(valued(5 * MS, sure=sure), **of)) == said
 
 
 def explained(run: Handmade, *typed: str) -> str:
@@ -137,9 +133,6 @@ def gaps(one: Finding, *slices: pl.DataFrame, causes: tuple[str, ...] = ("sync",
     return [*gaps_behind({1: (one, causes)}, slices).values()]
 
 
-LINE: Final = "x.py:1 in f"
-
-
 def gap(us: int, **fields: Any) -> dict[str, Any]:
     at = {"start_ns": 0, "duration_ns": 1000 * us, "cause": "sync", "phase": "step", "device": 0}
     return at | {"prev_op": "a", "next_op": "b", "source": LINE} | fields
@@ -171,16 +164,13 @@ def test_gaps_of_all_slices_come_largest_first_and_the_rest_is_counted() -> None
 def test_gaps_of_another_place_or_cause_are_not_behind_it(
     fields: dict[str, Any], causes: tuple[str, ...], shown: list[str]
 ) -> None:
-    table = frame(
-        "gaps",
-        gap(1),
-        gap(2, cause="host"),
-        gap(3, source="x.py:2 in f", phase="step_2"),
-        gap(4, device=1, phase="step_2"),
-        gap(5, phase="step/data"),
+    some = (
+        *(gap(1), gap(2, cause="host"), gap(3, source="x.py:2 in f", phase="step_2")),
+        *(gap(4, device=1, phase="step_2"), gap(5, phase="step/data")),
         gap(6, cause="host", phase="step_2"),
     )
-    assert lengths(*gaps(finding(**fields), table, causes=causes)) == shown
+    found = gaps(finding(**fields), frame("gaps", *some), causes=causes)
+    assert lengths(*found) == shown
 
 
 STEP: Final = {"phase": "step", "source": LINE}

@@ -17,7 +17,7 @@ from nsysflow.base.errors import SelectionError
 from nsysflow.report.flamegraph import ROW, SCHEMA, Heading, boxes, draw, speedscope, svg
 from tests import tiny
 from tests.analyses import run_of
-from tests.report.handmade import MS, Handmade, Results, frame, renamed
+from tests.report.handmade import Handmade, Results, frame, renamed
 from tests.report.sight import contrast
 from tests.reports import DATA
 
@@ -56,9 +56,9 @@ SVG: Final = "{http://www.w3.org/2000/svg}"
 
 def idle_stacks(*rows: Row, report: str = "run.sqlite") -> pl.DataFrame:
     """IDLE_STACKS of these rows."""
-    columns = ("report", "phase", "cause", "stack", "idle_ns")
-    filled = ((report, phase, cause, [*stack], ms * MS) for phase, cause, stack, ms in rows)
-    return frame("idle_stacks", *(dict(zip(columns, row, strict=True)) for row in filled))
+    of = ("phase", "cause", "stack", "idle_ms")
+    named = (dict(zip(of, row, strict=True)) for row in rows)
+    return frame("idle_stacks", *(row | {"report": report} for row in named))
 
 
 STACKS: Final = pl.concat(
@@ -145,10 +145,8 @@ def test_the_boxes_of_a_level_lie_beside_each_other_below_their_callers() -> Non
 
 
 def test_a_narrow_box_has_a_shortened_name_and_a_hair_is_left_out() -> None:
-    rows = [
-        ("step", "host", (f"f (a.py:{line})", f"g{line} (a.py:1)"), ms)
-        for line, ms in ((1, 9_900), (2, 99), (3, 1))
-    ]
+    lines = (1, 9_900), (2, 99), (3, 1)
+    rows = (("step", "host", (f"f (a.py:{at})", f"g{at} (a.py:1)"), ms) for at, ms in lines)
     labels = {each.name: each.label for each in drawn(svg(idle_stacks(*rows), OWN, HEADING))}
     assert (labels["g1 (a.py:1)"], labels["g2 (a.py:1)"]) == ("g1 (a.py:1)", "")
     assert "g3 (a.py:1)" not in labels
@@ -160,8 +158,7 @@ def test_hostile_names_stay_text() -> None:
     assert found == set(stacks["stack"].list.last())
     text = svg(stacks, OWN, Heading(about=HOSTILE[0], steps=None))
     assert len([*ElementTree.fromstring(text).iter(f"{SVG}script")]) == text.count("<script") == 1
-    assert "\u202e" not in text
-    assert "\x1b" not in text
+    assert not {"\u202e", "\x1b"} & {*text}
     boxes = drawn(text)
     assert {HOSTILE[0], HOSTILE[3], "\u05e9\u05dc\u05d5\u05dd", "·evil·"} <= {b.name for b in boxes}
     assert all(len(each.label) < 250 for each in boxes)
@@ -204,13 +201,10 @@ def test_the_time_is_that_of_a_judged_step_and_ranks_are_drawn_together() -> Non
     assert ">run.sqlite\n100 ms, 50 %<" in both
 
 
-def test_a_report_without_samples_names_how_to_record_them() -> None:
+def test_without_samples_or_waits_for_the_host_there_is_nothing_to_draw() -> None:
     with pytest.raises(SelectionError, match="has no Python samples") as raised:
         draw(Results([Handmade(tables={})]), Path("idle.svg"))
     assert raised.value.command == "nsysflow profile --sample-python 1000 -- COMMAND"
-
-
-def test_a_gpu_that_never_waits_for_the_host_leaves_nothing_to_draw() -> None:
     trace = tiny.trace_of(tiny.sample(5, "main"))
     with pytest.raises(SelectionError, match="no GPU waits for host code or launches"):
         draw(Results([Handmade(tables={}, trace=trace)]), Path("idle.svg"))
@@ -221,10 +215,6 @@ def run(name: str) -> Any:
     if name != "h200-kineto":
         return run_of(name)
     return Results([nsysflow.analyze(nsysflow.load(DATA / "h200-kineto.pt.trace.json.gz"))])
-
-
-def boxes_of(name: str) -> list[Drawn]:
-    return drawn(draw(run(name), Path("idle.svg")))
 
 
 @pytest.mark.parametrize("name", ["h200-hf-trainer", "h200-host-split", "h200-kineto"])
@@ -243,8 +233,7 @@ def test_all_idle_time_of_host_code_and_launches_is_there_and_no_folder(name: st
 
 
 def test_code_of_the_program_differs_from_that_of_libraries() -> None:
-    boxes = boxes_of("h200-hf-trainer")
+    boxes = drawn(draw(run("h200-hf-trainer"), Path("idle.svg")))
     kinds = {box.name.rpartition("(")[2].partition(":")[0]: box.kind for box in boxes}
-    assert kinds["hf_trainer.py"] == "own"
-    assert kinds["transformers/trainer.py"] == "library"
-    assert kinds["torch/nn/modules/module.py"] == "library"
+    files = "hf_trainer.py", "transformers/trainer.py", "torch/nn/modules/module.py"
+    assert [kinds[file] for file in files] == ["own", "library", "library"]

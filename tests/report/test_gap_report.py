@@ -103,12 +103,9 @@ def compute(step: int | None, ns: int) -> dict[str, Any]:
 
 
 def one_report(*parts: dict[str, Any], steady: Sequence[bool] = ()) -> list[Track]:
-    steps = [
-        {"process": 7, "device": 0, "step": step, "steady": each}
-        for step, each in enumerate(steady)
-    ]
-    gpus = [{"device": 0, "name": "NVIDIA H200"}]
-    run = handmade(step_parts=[*parts], steps=steps, accounting=gpus)
+    kinds = [{"process": 7, "step": step, "steady": each} for step, each in enumerate(steady)]
+    gpus = [{"name": "NVIDIA H200"}]
+    run = handmade(step_parts=[*parts], steps=kinds, accounting=gpus)
     return tracks_of(Results([run]))
 
 
@@ -142,8 +139,7 @@ def test_a_row_is_of_a_phase_a_cause_and_a_function(kinds: Sequence[str], place:
 
 
 def test_a_share_in_the_middle_of_two_figures_takes_the_larger() -> None:
-    assert rounded_pct(10, 100, (5, 20)) == 20
-    assert rounded_pct(9.5, 100, (5, 20)) == 5
+    assert [rounded_pct(ns, 100, (5, 20)) for ns in (9.5, 10)] == [5, 20]
 
 
 @given(st.integers(0, 10**12), st.integers(1, 10**12), st.sampled_from([SCALE, COARSE_SCALE]))
@@ -181,9 +177,8 @@ def test_a_name_stays_one_cell() -> None:
 def test_without_steps_the_markdown_speaks_of_the_window_and_gives_no_interval() -> None:
     window = replace(track([100 * MS], loss=[20 * MS]), has_steps=False)
     launching = {("launch", ""): [MS], ("host", ""): [3 * MS]}
-    page = as_markdown(
-        gap_report([replace(window, idle_ns={**window.idle_ns, FORWARD: launching})])
-    )
+    both = replace(window, idle_ns={**window.idle_ns, FORWARD: launching})
+    page = as_markdown(gap_report([both]))
     assert page.startswith("# NVIDIA H200: idle 24 % of a window of 100 ms\n\nNo steps are known")
     assert "| 4.00 ms |  | 4.0 % | 5 % |" in page
     assert "a step" not in page.split("To compare")[0]

@@ -1,6 +1,7 @@
 from base64 import b64decode
 from io import BytesIO
-from typing import Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 import pytest
 from PIL import Image
@@ -13,7 +14,25 @@ from nsysflow.report.pictures import ALL
 from tests.analyses import analysed, few_reports, loaded, run_of
 from tests.report.figures.drawn import some_reports
 from tests.report.handmade import MS, device, results
-from tests.report.notebook_html import boxes, tree, words
+
+
+def tree(html: str) -> Element:
+    """The HTML as a tree. Each tag that is not closed is an error."""
+    return ElementTree.fromstring(html.replace("<br>", "<br/>"))
+
+
+def words(html: str) -> str:
+    """All that can be read, without styles."""
+    root = tree(html)
+    for style in root.iter("style"):
+        style.text = ""
+    return " ".join(" ".join(root.itertext()).split())
+
+
+def boxes(html: str) -> list[Element]:
+    """The boxes of pictures, without those of legends."""
+    every = tree(f"<div>{html}</div>").iter("svg")
+    return [box for each in every if each.get("role") == "img" for box in each.iter("rect")]
 
 
 @few_reports
@@ -32,12 +51,9 @@ def test_bars_are_as_wide_as_the_parts_of_the_accounting(name: str) -> None:
     assert found == pytest.approx(wanted, abs=0.01)
 
 
-UNTRUSTED: Final = '<script>alert("x")</script> & \N{HEBREW LETTER ALEF} ' + "x" * 5000
-
-
 def test_names_from_the_program_are_text() -> None:
-    run = results(accounting=[device(9 * MS, name=UNTRUSTED, host_ns=MS)])
-    html = notebook_html(run)
+    untrusted = '<script>alert("x")</script> & \N{HEBREW LETTER ALEF} ' + "x" * 5000
+    html = notebook_html(results(accounting=[device(9 * MS, name=untrusted, host_ns=MS)]))
     assert "<script" not in html
     assert '<script>alert("x")</script> &' in words(html)
 

@@ -15,12 +15,11 @@ from tests.report.handmade import (
     MS,
     Results,
     device,
-    found_of,
     handmade,
     results,
-    stepped,
     training,
     valued,
+    with_findings,
 )
 from tests.report.test_ranks import group, many, ranks, run_with, steps
 
@@ -74,9 +73,6 @@ def test_where_nobody_holds_the_others_up_the_dearest_group_still_comes_first() 
     assert [row[0] for row in block.rows] == ["TP 8-15", "TP 16-23", "TP 0-7"]
 
 
-TYPED = "--device 1 --steps 2: --steps '!7'"
-
-
 def test_the_tables_of_a_run_are_of_all_its_reports() -> None:
     both = Results([analysed(f"h200-ddp-rank{number}") for number in (0, 1)])
     assert both.table("arrivals").height == 30
@@ -94,7 +90,7 @@ def test_one_rank_has_the_tables_of_ranks_that_its_digest_gives(name: str) -> No
 
 
 def test_the_judged_part_has_the_findings_of_the_run() -> None:
-    run = Results([stepped(found_of(valued()))])
+    run = with_findings(valued())
     assert len(run.findings) == 1
     assert run.judged.findings.equals(run.findings)
 
@@ -103,12 +99,13 @@ def test_the_judged_part_has_the_findings_of_the_run() -> None:
     ("options", "typed"),
     [
         (Options(), ""),
-        (Options(device=1, steps=(StepPart(2), StepPart(7, 8, out=True))), TYPED),
+        (Options(device=1, steps=(StepPart(2), StepPart(7, 8, out=True))),
+         "--device 1 --steps 2: --steps '!7'"),
         (Options(range="my range", from_ns=1_500_000_000), "--range 'my range' --from 1.5"),
         (Options(step="my step", skip=0), "--step 'my step' --skip 0"),
         (Options(whole=True), "--whole"),
     ],
-)
+)  # fmt: skip
 def test_a_run_is_typed_again_with_its_selection(options: Options, typed: str) -> None:
     run = Results([replace(handmade(), options=options)])
     assert run.again == f"run.sqlite {typed}".strip()
@@ -136,10 +133,8 @@ def test_a_name_with_a_slash_stays_one_name_and_nests_as_deep_as_it_likes() -> N
 
 def test_idle_time_before_work_without_a_launch_is_apart() -> None:
     found, _ = phase_tree(results(accounting=[device(9 * MS, host_ns=2 * MS, unknown_ns=MS)]), 10)
-    assert [(phase.names, phase.idle_ns // MS) for phase in found] == [
-        (("(outside ranges)",), 2),
-        (("(not recorded)",), 1),
-    ]
+    idle = [(*phase.names, phase.idle_ns // MS) for phase in found]
+    assert idle == [("(outside ranges)", 2), ("(not recorded)", 1)]
 
 
 def test_phases_busy_at_the_same_time_leave_no_negative_rest() -> None:

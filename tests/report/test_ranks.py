@@ -198,8 +198,7 @@ def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> Non
 
 
 def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
-    link = {"group": 1, "kind": "TP", "operation": "ncclAllReduce", "slow_ns": 4 * MS}
-    slow = tp(1, "8-15", cost_step_ns=0)
-    found = said(slow, dp(2, 1), bandwidth=[link | {"bus_bytes_per_s": None}])
+    link = {"group": 1, "kind": "TP", "slow_ns": 4 * MS, "bus_bytes_per_s": None}
+    found = said(tp(1, "8-15", cost_step_ns=0), dp(2, 1), bandwidth=[link])
     assert found.first.startswith("The link of TP 8-15 is slow")
     assert found.more == ("1 more group waits for TP 8-15",)

@@ -46,10 +46,10 @@ from tests.report.handmade import (
     two_ranks,
     valued,
 )
-from tests.report.notebook_html import words
 from tests.report.perfetto.reader import read_results
 from tests.report.test_diff import FOUND
 from tests.report.test_flamegraph import OWN, STACKS
+from tests.report.test_notebook import words
 from tests.report.test_ranks import many
 from tests.tiny import analysis_of, kernel, launch, opened
 
@@ -67,8 +67,6 @@ VALIDATED: Final = {
 }  # fmt: skip
 RAN: Final = {"function": "tokenize", "cause": "host", "idle_ms": 900, "source": "a.py:8 in f"}
 COMM: Final = {"name": "ncclDevKernel", "busy_ms": 9, "exposed_ms": 6, "hidden_pct": 33, "count": 4}
-
-
 NO_IDLE: Final = dict.fromkeys(CAUSES, 0)
 
 

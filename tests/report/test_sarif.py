@@ -71,10 +71,6 @@ def place_of(one: Valued, **where: Any) -> Json:
     return place
 
 
-def uri_of(one: Valued, **where: Any) -> str:
-    return str(place_of(one, **where)["artifactLocation"]["uri"])
-
-
 @pytest.mark.parametrize(
     ("pct", "level"), [(4.9, "note"), (5.0, "warning"), (90.0, "warning"), (0.0, "note")]
 )
@@ -104,11 +100,11 @@ def test_a_line_of_the_program_is_found_in_the_working_tree(
 
 @pytest.mark.parametrize("source", ["", "<stdin>:3 in step"])
 def test_a_finding_without_a_file_is_at_the_report(source: str) -> None:
-    one = valued(source=source)
-    assert uri_of(one, path="runs/rank0.sqlite") == "rank0.sqlite"
-    inside = str(Path("runs/rank0.sqlite").absolute())
-    there = {inside: "runs/rank0.sqlite"}.get
-    assert uri_of(one, path="runs/rank0.sqlite", find=there) == "runs/rank0.sqlite"
+    path = "runs/rank0.sqlite"
+    there = {str(Path(path).absolute()): path}
+    for found, uri in (({}, "rank0.sqlite"), (there, path)):
+        place = place_of(valued(source=source), path=path, find=found.get)
+        assert place["artifactLocation"]["uri"] == uri
 
 
 def test_the_line_of_a_framework_is_related_and_not_the_place() -> None:
@@ -177,6 +173,5 @@ def test_a_recording_that_cannot_be_judged_says_so() -> None:
     note = Note(NoteKind.LEFT_OUT, "rank1 is left out: it has no step")
     failed = FailedCheck(check=Check.NO_KERNELS, count=10, of=0)
     run = sarif(Results([Handmade(tables={}, notes=(note,), failed_checks=(failed,))]))
-    (invocation,) = run["invocations"]
-    levels = {each["level"] for each in invocation["toolExecutionNotifications"]}
-    assert levels == {"warning", "note"}
+    (said,) = (each["toolExecutionNotifications"] for each in run["invocations"])
+    assert {each["level"] for each in said} == {"warning", "note"}

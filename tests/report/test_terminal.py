@@ -55,12 +55,6 @@ def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
     ]
 
 
-def titled(caption: str, rest: str = "", width: int | None = 40) -> list[str]:
-    """The lines above the columns of a block."""
-    block = Block(title="Phases", caption=caption, rest=rest, columns=(words("a"),), rows=(("b",),))
-    return [line.plain for line in set_block(block, width)][1:-2]
-
-
 REST = "3 more: --table phases"
 
 
@@ -82,7 +76,8 @@ REST = "3 more: --table phases"
 def test_caption_and_rest_stand_beside_the_title_where_there_is_room(
     caption: str, rest: str, width: int | None, shown: list[str]
 ) -> None:
-    assert titled(caption, rest, width) == shown
+    block = Block(title="Phases", caption=caption, rest=rest, columns=(words("a"),), rows=(("b",),))
+    assert [line.plain for line in set_block(block, width)][1:-2] == shown
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -160,8 +155,7 @@ def test_a_shortened_text_never_takes_more_cells_than_it_may(text: str, width: i
 
 
 def test_a_name_cannot_break_the_line_or_drive_the_terminal() -> None:
-    (_, line) = set_in_columns([words("phase")], [("step\n\x1b[31mred",)], 40)
-    assert line == "step··[31mred"
+    assert set_in_columns([words("phase")], [("step\n\x1b[31mred",)], 40)[1] == "step··[31mred"
 
 
 def test_a_column_whose_cells_are_all_empty_goes_and_no_other_does() -> None:

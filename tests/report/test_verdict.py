@@ -134,9 +134,8 @@ def test_kernels_that_wait_for_managed_memory_do_not_compute(
 
 
 def test_the_class_is_that_of_the_gpus_of_the_verdict() -> None:
-    norm = {"class": "norm", "total_ns": 1}
-    softmax = {"class": "softmax", "total_ns": 9, "device": 1}
-    _, found = judged(gpu(), gpu(1, host_ms=60), kernels=[norm, softmax])
+    some = [*kernels(norm=1), {"class": "softmax", "total_ns": 9, "device": 1}]
+    _, found = judged(gpu(), gpu(1, host_ms=60), kernels=some)
     assert found.what.endswith("mostly norm")
 
 
@@ -176,10 +175,6 @@ def slowed(recorded_ms: float) -> Handmade:
     rows = [{"process": 7, "duration_ns": int(recorded_ms * MS), "steady": True}]
     run = handmade(accounting=[device(9 * MS)], step_name="step", steps=rows)
     return captured(run, (7, 10 * MS))
-
-
-def slower(share: str, others: str) -> str:
-    return f"Recorded steps are {share} slower than {others}: host and launch shares are inflated"
 
 
 def without(share: str, others: str) -> str:
@@ -233,7 +228,8 @@ def test_a_headline_is_without_the_profiler_where_a_step_was_timed_without_it(
 
 def test_a_profiler_that_slows_the_steps_is_said_below_the_headline() -> None:
     run = Results([slowed(15.9)])
-    remark = slower("59 %", "those before the window")
+    than = "59 % slower than those before the window"
+    remark = f"Recorded steps are {than}: host and launch shares are inflated"
     assert judge(run).remarks == (remark,)
     assert judge(run).valid
     assert judge(run).text.endswith(f". {remark}")
@@ -351,8 +347,7 @@ def test_names_tell_ranks_from_runs(names: tuple[str, ...], ranks: bool) -> None
 def without_import(run: Handmade) -> Handmade:
     """The run, with backtraces, of which nsys could not import all."""
     backtraces = pl.DataFrame([(1, 2, 3)], schema=BACKTRACES, orient="row")
-    text = "Cannot find string for an exterior index"
-    diagnostics = pl.DataFrame({"text": [text]})
+    diagnostics = pl.DataFrame({"text": ["Cannot find string for an exterior index"]})
     return replace(run, trace=replace(run.trace, backtraces=backtraces, diagnostics=diagnostics))
 
 

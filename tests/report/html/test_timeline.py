@@ -16,6 +16,7 @@ from nsysflow.report.html.timeline import places_of
 from nsysflow.report.pictures import clocks_of
 from tests import tiny
 from tests.analyses import KINDS, analysed, loaded, run_of
+from tests.analysis.events.test_waits import NCCL
 from tests.report.html.made import made
 from tests.report.html.unpacked import Page, page_of, run_of_these
 from tests.tiny import analysis_of, kernel, launch, opened
@@ -107,13 +108,11 @@ def test_a_lane_is_a_slice_of_the_table_of_its_kind(drawn: Drawn) -> None:
     page, analysis = drawn
     lanes = page.reports[0]["lanes"]
     assert [lane["title"] for lane in lanes] == analysis.tracks.lanes["title"].to_list()
-    streams = [lane for lane in lanes if lane["kind"] == "stream"]
+    streams = {number: lane for number, lane in enumerate(lanes) if lane["kind"] == "stream"}
     rows = analysis.tracks.operations["lane"].to_list()
-    numbers = {lane["title"]: number for number, lane in enumerate(lanes)}
-    for lane in streams:
-        mine = rows[lane["first"] : lane["first"] + lane["count"]]
-        assert set(mine) == {numbers[lane["title"]]}
-    assert sum(lane["count"] for lane in streams) == len(rows)
+    for number, lane in streams.items():
+        assert {*rows[lane["first"] : lane["first"] + lane["count"]]} == {number}
+    assert sum(lane["count"] for lane in streams.values()) == len(rows)
 
 
 def test_ranks_lie_on_the_first_ones_clock(tmp_path: Path) -> None:
@@ -177,7 +176,6 @@ def test_a_page_of_nothing_has_no_lanes(tmp_path: Path) -> None:
     assert page.about["timeline"]["end_ns"] == 0
 
 
-REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 SLICES = ("gaps", "operations", "ranges", "steps")
 
 
@@ -210,7 +208,7 @@ def rank(name: str, computes: list[int]) -> nsysflow.Analysis:
             yield tiny.launch(start + 1_000, start + 2_000, 2 * at)
             yield tiny.kernel(start + 3_000, start + 3_000 + ns, 2 * at)
             yield tiny.launch(start + 2_000, start + 3_000, 2 * at + 1)
-            yield tiny.kernel(start + 4_000 + ns, end, 2 * at + 1, name=REDUCE)
+            yield tiny.kernel(start + 4_000 + ns, end, 2 * at + 1, name=NCCL)
             yield tiny.call(start + 4_000, end + 1_000, "cudaDeviceSynchronize")
 
     trace = replace(tiny.trace_of(*rows()), report=name)

@@ -48,16 +48,16 @@ class Shown:
         (found,) = (at for path, at in self.read.counters.items() if path[-1] == title)
         return found
 
-
-def shown_of(name: str) -> Shown:
-    (shift_ns,) = shifts_ns(run_of(name))
-    return Shown(analysed(name), read_results(run_of(name)), shift_ns)
+    def flows_to(self, track: str) -> list[tuple[Slice, Slice]]:
+        """The arrows to tracks with this in their names."""
+        return [flow for flow in self.read.flows if track in flow[1].path[-1]]
 
 
 @pytest.fixture(scope="module", params=EVERY)
 def shown(request: pytest.FixtureRequest) -> Shown:
     """A report of each kind; all tests of one come together: one trace at a time is in memory."""
-    return shown_of(request.param)
+    run = run_of(request.param)
+    return Shown(analysed(request.param), read_results(run), *shifts_ns(run))
 
 
 def test_operations_of_each_stream_have_their_number_and_their_time(shown: Shown) -> None:
@@ -106,12 +106,9 @@ def test_an_arrow_leads_from_each_launch_to_each_of_its_operations(shown: Shown)
     called = tracks.calls["start_ns"].gather(tracks.operations["call"]).alias("call_ns")
     launched = tracks.operations.with_columns(called)
     forward = launched.filter(pl.col("call_ns") <= pl.col("start_ns"))
-    found = [
-        (source.start_ns, target.start_ns)
-        for source, target in shown.read.flows
-        if ": stream " in target.path[-1]
-    ]
-    assert Counter(found) == Counter(shown.moved(forward, "call_ns", "start_ns"))
+    flows = shown.flows_to(": stream ")
+    found = Counter((source.start_ns, target.start_ns) for source, target in flows)
+    assert found == Counter(shown.moved(forward, "call_ns", "start_ns"))
 
 
 def test_an_arrow_leads_to_each_gap_from_what_is_to_blame(shown: Shown) -> None:
@@ -123,12 +120,9 @@ def test_an_arrow_leads_to_each_gap_from_what_is_to_blame(shown: Shown) -> None:
     )
     named = gaps.with_columns(pl.select(blamed.alias("blamed_ns")).to_series())
     forward = named.filter(pl.col("blamed_ns") <= pl.col("end_ns"))
-    found = [
-        (source.start_ns, target.end_ns)
-        for source, target in shown.read.flows
-        if ": idle: " in target.path[-1]
-    ]
-    assert Counter(found) == Counter(shown.moved(forward, "blamed_ns", "end_ns"))
+    flows = shown.flows_to(": idle: ")
+    found = Counter((source.start_ns, target.end_ns) for source, target in flows)
+    assert found == Counter(shown.moved(forward, "blamed_ns", "end_ns"))
 
 
 def test_sampled_counters_have_their_values(shown: Shown) -> None:
