@@ -121,7 +121,6 @@ class Drawn(NamedTuple):
 
 
 def drawn(text: str) -> list[Drawn]:
-    """The boxes of a picture."""
     every = ElementTree.fromstring(text).iter(f"{SVG}svg")
     return [_box(each) for each in every if "x" in each.attrib]
 

@@ -30,14 +30,12 @@ SHOWN_LINES: Final = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def shared() -> Iterator[None]:
-    """Commands share analyses."""
     with shared_analyses():
         yield
 
 
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths are typed from the repository's root."""
     monkeypatch.chdir(ROOT)
 
 
@@ -68,13 +66,11 @@ def run(command: str) -> Result:
 
 
 def shows(command: str) -> None:
-    """A command runs and shows something."""
     assert len(run(command).stdout.splitlines()) >= SHOWN_LINES, command
 
 
 @cache
 def explained(name: str, number: int) -> str:
-    """The page on a finding."""
     return run(f"nsysflow explain {number} {typed(name)}").stdout
 
 

@@ -11,15 +11,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from tests import tiny
 from tests.analyses import analysed
-from tests.oracle.model import (
-    Device,
-    Op,
-    Operator,
-    OperatorShape,
-    Range,
-    Shape,
-    to_trace,
-)
+from tests.oracle.model import Device, Op, Operator, OperatorShape, Range, Shape, to_trace
 from tests.tiny import Row as Row
 
 US: Final = 1_000
@@ -39,12 +31,10 @@ def real(name: str) -> JudgedReport:
 
 
 def valued(name: str) -> tuple[Valued, ...]:
-    """The findings of a real report."""
     return analysed(name).found.valued
 
 
 def found(rule: Rule, subject: JudgedReport) -> list[Finding]:
-    """What a rule finds."""
     return list(rule(subject))
 
 

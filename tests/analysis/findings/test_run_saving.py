@@ -75,7 +75,6 @@ def _of_rank(row: tiny.Row, rank: int) -> tiny.Row:
 
 
 def rows_of(*loops: Loop) -> list[list[tiny.Row]]:
-    """The rows of each rank."""
     rows: list[list[tiny.Row]] = [[] for _ in loops]
     begins_us, end_us = [100] * len(loops), 0
     for step in range(STEPS):

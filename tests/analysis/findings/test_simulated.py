@@ -78,7 +78,6 @@ def findings_of(program: str) -> tuple[Compared, ...]:
 
 
 def findings_of_programs() -> tuple[Compared, ...]:
-    """All findings of all programs."""
     return tuple(one for name in simulated()[1] for one in findings_of(name))
 
 

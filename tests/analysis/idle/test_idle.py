@@ -67,9 +67,7 @@ CAUSES: dict[str, Picture] = {
         copy(11, 16, 3, "HtoD", "pageable", "device"),
     ],  # found by make hunt on 2026-11-22
     "a page of managed memory, which no call moves": until(
-        200 * US,
-        wait(20, 60),
-        copy(100 * US, 101 * US, None, "UVM DtoH", "managed", "managed"),
+        200 * US, wait(20, 60), copy(100 * US, 101 * US, None, "UVM DtoH", "managed", "managed")
     ),
     "the profiler before the call that it interrupts": until(
         200 * US, wait(100, 200, QUERY), flush(90, 150)

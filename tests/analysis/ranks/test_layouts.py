@@ -352,7 +352,7 @@ def test_outliers_agree_with_the_oracle(steps: list[list[dict[str, int]]]) -> No
 def test_the_one_rank_that_computes_longer_is_an_outlier_though_all_others_are_equal() -> None:
     found = with_steps(alike(8, compute=900_000, idle=100_000))
     assert found.rank_outliers.select("rank", "part", "ns", "median_ns", "z").rows() == [
-        *((7, "compute", 900_000, 800_000, None), (7, "idle", 100_000, 200_000, None)),
+        *((7, "compute", 900_000, 800_000, None), (7, "idle", 100_000, 200_000, None))
     ]
     assert (found.outlying, found.typical) == ((7,), 0)
 

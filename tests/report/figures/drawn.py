@@ -23,7 +23,6 @@ RANKS = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
 
 
 def ranks() -> Results:
-    """A run of two ranks."""
     return Results([analysed(name) for name in RANKS])
 
 

@@ -60,7 +60,6 @@ def comparison() -> Comparison:
 
 @cache
 def page_of_comparison() -> Path:
-    """The page of `comparison`."""
     file = Path(mkdtemp()) / "diff.html"
     file.write_text(diff_html(comparison()), encoding="utf-8")
     return file
@@ -102,7 +101,6 @@ def figures(page: Any) -> list[dict[str, str]]:
 
 
 def value_at(document: Any, pointer: str) -> Any:
-    """The value at a JSON pointer."""
     for key in pointer.split("/")[1:]:
         document = document[int(key) if isinstance(document, list) else key]
     return document

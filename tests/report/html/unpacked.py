@@ -31,16 +31,13 @@ class Page:
 
     @cached_property
     def reports(self) -> list[dict[str, Any]]:
-        """Its reports, as the timeline has them."""
         found: list[dict[str, Any]] = self.about["timeline"]["reports"]
         return found
 
     def inflated(self, blob: str) -> bytes:
-        """The bytes of a blob."""
         return zlib.decompress(b64decode(self.scripts[blob]))
 
     def texts(self, blob: str) -> list[Any]:
-        """A list of texts."""
         found: list[Any] = json.loads(self.inflated(blob))
         return found
 
@@ -74,7 +71,6 @@ def run_of_these(*analyses: Analysis) -> Results:
 
 
 def page_of(results: Results, folder: Path) -> Page:
-    """The page of a run."""
     file = folder / "report.html"
     write_html(results, file)
     return Page(file.read_text(encoding="utf-8"))

@@ -60,7 +60,6 @@ class Read:
 
 
 def read_results(results: Results) -> Read:
-    """The trace of a run."""
     out = BytesIO()
     written = write_trace(results, out)
     read = read_trace(out.getvalue())

@@ -50,7 +50,6 @@ def asked(trace: PlainTrace) -> Finding | None:
 
 
 def planned(trace: PlainTrace) -> Valued:
-    """The finding of the rule in a whole plan."""
     found = nsysflow.analyze(to_trace(trace), tiny.AS_RECORDED).found
     (one,) = (each for each in found.valued if each.finding.rule == "clock-drop")
     return one

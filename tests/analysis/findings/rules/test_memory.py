@@ -8,14 +8,7 @@ import pytest
 import nsysflow
 from tests.analysis.findings.subjects import MS, US, launched
 from tests.analysis.tables.test_memory import STEPS as SOME_STEPS
-from tests.oracle.model import (
-    Frame,
-    GpuMemory,
-    MemoryChange,
-    PlainTrace,
-    Running,
-    to_trace,
-)
+from tests.oracle.model import Frame, GpuMemory, MemoryChange, PlainTrace, Running, to_trace
 from tests.tiny import MAIN, PROCESS, opened, plain_of
 
 STEPS: Final = 10

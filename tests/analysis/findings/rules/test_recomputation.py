@@ -68,7 +68,7 @@ def test_what_is_computed_again_is_what_the_oracle_says(
 
 
 LAYER: Final[Kernels] = [
-    *(("layer_norm", 5), ("sm90_gemm", 20), ("gelu_kernel", 5), ("sm80_gemm", 20)),
+    *(("layer_norm", 5), ("sm90_gemm", 20), ("gelu_kernel", 5), ("sm80_gemm", 20))
 ]
 GRADIENT: Final[Kernels] = [("layer_norm_backward", 10), ("sm90_gemm_nt", 40)]
 
