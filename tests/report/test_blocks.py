@@ -1,7 +1,7 @@
 """Tables as people read them: what `everything.txt` and `training.txt` do not show."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -242,7 +242,6 @@ def test_the_caption_says_how_far_the_ranks_collectives_agree() -> None:
     assert sorted(row[1:] for row in fewer.rows) == [("0 of 26",), ("0 of 30",)]
 
 
-@dataclass(frozen=True)
 class PartlyJudged(Handmade):
     """`training`, of which the second step is judged."""
 
@@ -250,11 +249,11 @@ class PartlyJudged(Handmade):
     def judged(self) -> Handmade:
         rows = self.tables["steps"].filter(pl.col("step") == 1)
         tables = self.tables | {"steps": rows}
-        return Handmade(**vars(self) | {"tables": tables, "step_counts": {("run.sqlite", 0): 1}})
+        return replace(training(), tables=tables, step_counts={("run.sqlite", 0): 1})
 
     @property
     def run_steps(self) -> Handmade:
-        return Handmade(**vars(self) | {"step_counts": {("run.sqlite", 0): 2}})
+        return stepped()
 
 
 def steady(step_ms: float, steps: int = 5, process: int = 7, name: str = "step") -> Handmade:

@@ -127,67 +127,40 @@ UNITS: Final = {
 }
 
 
-@pytest.mark.parametrize("name", [*UNITS, *ODD, MUL, FLASH])
-def test_a_name_tells_the_unit_and_to_how_many_elements_it_aligns(name: str) -> None:
+DOUBLES: Final = (
+    *(DOUBLE, DOUBLE_PRODUCT, "volta_dgemm_64x64_nn"),
+    "sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_tensor8x8x4_kernel",
+)
+GENERATIONS: Final = {
+    "cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1": 75,
+    "sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x128x32_execute_kernel": 80,
+    "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT": 90,
+    "cutlass3x_sm100_tensorop_s128x256": 100,
+    "turing_fp16_s1688gemm_fp16_128x128_ldg8_nn": 75,
+    "triton_poi_fused_add_0": None,
+}
+WORK: Final = {
+    **dict.fromkeys((DOWN, UP, FROM_INT8), "cast"),
+    **dict.fromkeys((STRIDED, TO_NHWC), "layout"),
+    SOFTMAX: "softmax",
+    ADDCDIV: "update",
+}
+OTHERS: Final = (
+    DOUBLE_SCALARS,  # a float32 optimizer takes its numbers as doubles
+    *(ADD, MUL, FLASH, LOG_SOFTMAX, FOREACH),
+)
+EVERY: Final = dict.fromkeys((*UNITS, *ODD, *DOUBLES, *GENERATIONS, *WORK, *OTHERS))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_name_tells_its_unit_alignment_generation_and_work(name: str) -> None:
     found = traits_of(name)
+    assert found["double"] == (name in DOUBLES)
+    work = [trait for trait in ("cast", "layout", "softmax", "update") if found[trait]]
+    assert work == ([WORK[name]] if name in WORK else [])
     assert found["simt"] == (name in FP32)  # off the tensor cores
     assert name not in UNITS or found["unit"] == UNITS[name]
+    assert name not in GENERATIONS or found["generation"] == GENERATIONS[name]
+    assert name not in ODD or found["aligned_to"] == ODD[name]
     # align1 of a float32 kernel is no misalignment
-    assert (
-        found["aligned_to"] == ODD[name]
-        if name in ODD
-        else name not in FP32 or not found["aligned_to"]
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "double"),
-    [
-        (DOUBLE, True),
-        (DOUBLE_PRODUCT, True),
-        ("sm80_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x64x16_stage4_tensor8x8x4_kernel", True),
-        ("volta_dgemm_64x64_nn", True),
-        # a float32 optimizer takes its numbers as doubles
-        (DOUBLE_SCALARS, False),
-        *((name, False) for name in (*FP32, *BF16, *TF32, ADD, MUL, SOFTMAX, FLASH)),
-    ],
-)
-def test_a_name_tells_whether_its_tensors_are_float64(name: str, *, double: bool) -> None:
-    assert traits_of(name)["double"] == double
-
-
-@pytest.mark.parametrize(
-    ("name", "generation"),
-    [
-        ("cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1", 75),
-        ("sm80_xmma_gemm_f16f16_f16f32_f32_nn_n_tilesize64x128x32_execute_kernel", 80),
-        ("nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT", 90),
-        ("cutlass3x_sm100_tensorop_s128x256", 100),
-        ("turing_fp16_s1688gemm_fp16_128x128_ldg8_nn", 75),
-        ("triton_poi_fused_add_0", None),
-    ],
-)
-def test_a_name_tells_for_which_generation_it_was_made(name: str, generation: int | None) -> None:
-    assert traits_of(name)["generation"] == generation
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        (DOWN, "cast"),
-        (UP, "cast"),
-        (FROM_INT8, "cast"),
-        (STRIDED, "layout"),
-        (TO_NHWC, "layout"),
-        (SOFTMAX, "softmax"),
-        (ADDCDIV, "update"),
-        (ADD, None),
-        (LOG_SOFTMAX, None),
-        (FOREACH, None),
-    ],
-)
-def test_names_tell_casts_layouts_softmaxes_and_updates_apart(name: str, told: str | None) -> None:
-    found = traits_of(name)
-    assert [trait for trait in ("cast", "layout", "softmax", "update") if found[trait]] == (
-        [told] if told else []
-    )
+    assert name not in FP32 or not found["aligned_to"]

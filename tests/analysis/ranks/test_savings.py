@@ -41,16 +41,14 @@ def a_rank(number: int, *, late: bool, host_is_late: bool) -> nsysflow.Analysis:
     begin = 400
     for step in range(8):
         launched = begin - 20 if host_is_late else 10 + 30 * step
-        rows += [
-            opened(launched, launched + 19, "step"),
-            launch(launched + 2, launched + 7, 2 * step + 1),
-            launch(launched + 10, launched + 15, 2 * step + 2),
-        ]
         computed = begin + WORK_US + LATE_US * late
         over = begin + WORK_US + LATE_US + 11
+        first, second = 2 * step + 1, 2 * step + 2
         rows += [
-            kernel(begin, computed, 2 * step + 1),
-            kernel(computed + 1, over, 2 * step + 2, name=NAMES[0]),
+            opened(launched, launched + 19, "step"),
+            *(launch(launched + 2, launched + 7, first), kernel(begin, computed, first)),
+            launch(launched + 10, launched + 15, second),
+            kernel(computed + 1, over, second, name=NAMES[0]),
         ]
         begin = begin + MORE_US if host_is_late else over + 1
     return nsysflow.analyze(to_trace(replace(plain_of(*rows), report=f"rank{number}")))

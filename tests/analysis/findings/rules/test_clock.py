@@ -81,23 +81,29 @@ def test_steps_that_are_slower_at_a_lower_clock_cost_what_they_lost(
     assert "700 W, 80 °C" in finding.evidence[1]
 
 
-@pytest.mark.parametrize(
-    ("clock", "more"),
-    [
-        (lambda step: 1980, {}),
-        (lambda step: 1980 - 15 * (step % 2), {}),
-        (falls, {"memory_bound": True}),
-        (lambda step: 1200 + 26 * min(step, 30), {"memory_bound": True}),
-        (held, {"limit": "power_cap"}),
-    ],
-)
-def test_a_clock_that_slows_no_step_is_no_finding(clock: Clock, more: dict[str, object]) -> None:
-    assert asked(run(clock, **more)) is None  # type: ignore[arg-type]
-
-
 def with_peak(trace: PlainTrace) -> PlainTrace:
     """The same, once seen at 1980 MHz before its first step."""
     return replace(trace, gpu_states=(GpuState(-5_000 * MS, 0, 1980), *trace.gpu_states))
+
+
+def reads_0(trace: PlainTrace) -> PlainTrace:
+    asleep = (replace(state, sm_clock_mhz=0) for state in trace.gpu_states)
+    return with_peak(replace(trace, gpu_states=tuple(asleep)))
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        run(lambda step: 1980),
+        run(lambda step: 1980 - 15 * (step % 2)),
+        run(falls, memory_bound=True),
+        run(lambda step: 1200 + 26 * min(step, 30), memory_bound=True),
+        run(held, limit="power_cap"),
+        *(reads_0(run(clock, limit="thermal")) for clock in (held, falls)),
+    ],
+)
+def test_a_clock_that_slows_no_step_or_reads_0_is_no_finding(trace: PlainTrace) -> None:
+    assert asked(trace) is None
 
 
 @pytest.mark.parametrize(
@@ -129,13 +135,6 @@ def test_in_a_plan_it_is_a_bound(trace: PlainTrace, lost_ns: float, off: float) 
     valued = planned(trace)
     assert (valued.low_ns, valued.finding.method) == (0, "bound")
     assert valued.high_ns == pytest.approx(lost_ns, rel=off)
-
-
-@pytest.mark.parametrize("clock", [held, falls])
-def test_a_clock_that_reads_0_is_no_finding(clock: Clock) -> None:
-    trace = run(clock, limit="thermal")
-    asleep = tuple(replace(state, sm_clock_mhz=0) for state in trace.gpu_states)
-    assert asked(with_peak(replace(trace, gpu_states=asleep))) is None
 
 
 def test_windows_without_steps_may_be_held_down_too() -> None:
