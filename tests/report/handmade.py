@@ -28,6 +28,17 @@ Row = dict[str, Any]
 MS: Final = 1_000_000
 """ns in a ms."""
 
+HOSTILE: Final = (
+    *("<script>alert(1)</script>", "</script><script>alert(1)</script>", "<!-- <script>"),
+    *(
+        "</title></svg>",
+        "\"quoted\" and 'quotes' & \\ <![CDATA[ ]]> {data} {script} %s",
+        "x" * 5_000,
+    ),
+    *("\u202eevil\u202c", "\u05e9\u05dc\u05d5\u05dd", "two\nlines \u2028 \x00\x1b[31m"),
+)
+"""Names that a program may choose for its functions, kernels, ranges and files."""
+
 NOTHING_FOUND: Final = Findings(
     undisturbed_step_ns=0,
     valued=(),

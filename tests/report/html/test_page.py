@@ -20,21 +20,12 @@ from nsysflow.report.html.diff import DIFF
 from nsysflow.report.html.document import STYLES, PageKind, around
 from nsysflow.report.html.page import PAGE
 from tests.analyses import run_of
+from tests.report.handmade import HOSTILE
 from tests.report.html.unpacked import Page, page_of, run_of_these, values_of
 from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 SVG = "http://www.w3.org/2000/svg"
 """The name of what browsers draw: nothing is asked of it."""
-
-HOSTILE = (
-    "</script><script>alert(1)</script>",
-    "<!-- <script>",
-    "\"quoted\" and 'quoted' & \\ back",
-    "x" * 5_000,
-    "\u202eright to left\u202c \u05e9\u05dc\u05d5\u05dd",
-    "line\nbreak \u2028 \x00 \x1b[31m",
-    "]]> {data} {script}",
-)
 
 
 def test_hostile_names_are_text_and_nothing_else(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from nsysflow.report.perfetto.packets import PacketColumns, Packets
 from nsysflow.report.perfetto.trace import bin_ns, busy_share, gap_parts, run_ahead, shifts_ns
 from nsysflow.report.results import Results
 from tests.analyses import analysed, few_reports, run_of
+from tests.report.handmade import HOSTILE
 from tests.report.perfetto.reader import Read, Slice, read_results, read_trace
 
 EVERY: Final = (
@@ -238,12 +239,6 @@ def test_the_parts_of_a_gap_follow_each_other(
     assert gap_parts(rows).rows() == parts
 
 
-ODD_NAMES = (
-    *("<script>alert('1')</script>", '"quoted" \\ {0} %s', "שלום עולם"),
-    *("x" * 5_000, "line\nbreak", ""),
-)
-
-
 @given(
     st.integers(0, 2**40),
     st.integers(1, 2**32 - 1),
@@ -281,11 +276,12 @@ def read_back(*names: str | None, track: str = "track") -> tuple[bytes, list[Sli
 
 
 def test_names_are_shown_as_they_are() -> None:
-    _, found = read_back(*ODD_NAMES, track=ODD_NAMES[0])
-    assert tuple(each.name for each in found) == ODD_NAMES
-    assert tuple(each.arguments["source"] for each in found) == ODD_NAMES
+    names = [*HOSTILE, ""]
+    _, found = read_back(*names, track=names[0])
+    assert [each.name for each in found] == names
+    assert [each.arguments["source"] for each in found] == names
     assert [(each.start_ns, each.ns) for each in found] == [(at, 0) for at in range(len(found))]
-    assert found[0].path == (ODD_NAMES[0],)
+    assert found[0].path == (names[0],)
 
 
 def test_a_name_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
