@@ -11,7 +11,7 @@ from tests.analysis.tables.test_memory import STEPS as SOME_STEPS
 from tests.oracle.model import Frame, GpuMemory, MemoryChange, PlainTrace, Running, to_trace
 from tests.tiny import MAIN, PROCESS, opened, plain_of
 
-STEPS: Final = 10
+STEPS: Final = 14
 MB: Final = 1 << 20
 GB: Final = 10**9
 
@@ -26,9 +26,9 @@ def changes(*changed: tuple[int, int, int]) -> tuple[MemoryChange, ...]:
     return tuple(rows)
 
 
-def program(kept: list[int]) -> PlainTrace:
+def program(kept: list[int], lines: int) -> PlainTrace:
     """Steps of 1 ms that all compute; step i allocates `kept[i]` bytes in a phase, and no later one
-    frees them."""
+    frees them. So many lines of the program allocate in turn."""
     starts = range(0, STEPS * MS, MS)
     rows = [
         row
@@ -41,8 +41,11 @@ def program(kept: list[int]) -> PlainTrace:
     ]
     made = ((at + 20_000, i, size) for i, (at, size) in enumerate(zip(starts, kept, strict=True)))
     memory = changes(*(each for each in made if each[2]))
-    stack = (Frame(None, None, "aten::cat"), Frame("/home/me/train.py", 40, "log"))
-    running = tuple(Running(at + 15_000, at + 25_000, MAIN, stack) for at in starts)
+    called = [Frame("/home/me/train.py", 40 + i % lines, "log") for i in range(STEPS)]
+    running = tuple(
+        Running(at + 15_000, at + 25_000, MAIN, (Frame(None, None, "aten::cat"), line))
+        for at, line in zip(starts, called, strict=True)
+    )
     return replace(plain_of(*rows), memory=memory, running=running)
 
 
@@ -53,19 +56,20 @@ LEAK: Final = (
 
 
 @pytest.mark.parametrize(
-    ("kept", "found"),
+    ("kept", "lines", "found"),
     [
-        ([3 * MB] * STEPS, [LEAK]),
-        ([3 * MB, 3 * MB] + [0] * (STEPS - 2), []),  # only while it warms up
-        ([1000] * STEPS, []),
-        ([3 * MB if step % 2 else 0 for step in range(STEPS)], []),  # not in every step
+        ([3 * MB] * STEPS, 1, [LEAK]),
+        ([3 * MB, 3 * MB] + [0] * (STEPS - 2), 1, []),  # only while it warms up
+        ([1000] * STEPS, 1, []),
+        ([3 * MB if step % 2 else 0 for step in range(STEPS)], 1, []),
+        ([3 * MB] * STEPS, 2, []),
     ],
-    ids=["a leak", "warm-up", "little", "not in every step"],
+    ids=["a leak", "warm-up", "little", "not in every step", "two lines in turn"],
 )
-def test_only_memory_that_grows_in_each_step_is_a_leak(
-    kept: list[int], found: list[tuple[object, ...]]
+def test_only_memory_that_a_line_keeps_in_each_step_is_a_leak(
+    kept: list[int], lines: int, found: list[tuple[object, ...]]
 ) -> None:
-    rows = nsysflow.analyze(to_trace(program(kept))).findings.filter(rule="memory-growth")
+    rows = nsysflow.analyze(to_trace(program(kept, lines))).findings.filter(rule="memory-growth")
     assert rows.select("title", "phase", "source", "saving_high_ns").rows() == found
 
 
