@@ -194,22 +194,25 @@ def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
     assert one.high_ns > 150 * US
 
 
-def pausing(every: int, pause: Pause | None = None, *, until: int = 40) -> JudgedReport:
-    """40 steps of 1 ms; each so many of the first takes 5 ms longer, in a range that saves, with
-    the rows of `pause` from 500 us of the step on."""
+def pausing(
+    every: int, pause: Pause | None = None, *, until: int = 40, behind_us: int = 0
+) -> JudgedReport:
+    """41 steps of 1 ms; each so many of the first takes 5 ms longer, in a range that saves, with
+    the rows of `pause` from 500 us of the step on; the step behind it takes so much longer."""
 
     def rows() -> Iterator[Row]:
         start = 0
-        for i in range(40):
+        for i in range(41):
             slow = 5_000 if i % every == every - 1 and i < until else 0
-            yield tiny.opened(start, start + (990 + slow) * US, "step")
+            more = slow or (behind_us if i and i % every == 0 else 0)
+            yield tiny.opened(start, start + (990 + more) * US, "step")
             yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=400 * US)
-            yield tiny.opened(start + 30 * US, start + (420 + slow) * US, "save")
+            phase = "forward" if behind_us and not slow else "save"
+            yield tiny.opened(start + 30 * US, start + (420 + more) * US, phase)
             if pause and slow:
                 yield from pause(start + 500 * US, 10 * i + 3)
-            begin = start + (420 + slow) * US
-            yield from launched(begin, 10 * i + 2, at=5, took=5, kernel_ns=500 * US)
-            start += (1_000 + slow) * US
+            yield from launched(start, 10 * i + 2, at=425 + more, took=5, kernel_ns=500 * US)
+            start += (1_000 + more) * US
 
     return judged(*rows())
 
@@ -293,18 +296,7 @@ def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() ->
 
 
 def test_a_step_right_behind_each_pause_is_part_of_the_pause() -> None:
-    def rows() -> Iterator[Row]:
-        start = 0
-        for i in range(41):
-            slow = {7: 5_000, 0: 1_000}.get(i % 8, 0) if i else 0
-            yield tiny.opened(start, start + (990 + slow) * US, "step")
-            yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=400 * US)
-            phase = "save" if i % 8 == 7 else "forward"
-            yield tiny.opened(start + 30 * US, start + (520 + slow) * US, phase)
-            yield from launched(start, 10 * i + 2, at=420 + slow, took=5, kernel_ns=400 * US)
-            start += (1_000 + slow) * US
-
-    (one,) = found(periodic_pause, judged(*rows()))
+    (one,) = found(periodic_pause, pausing(8, behind_us=1_000))
     assert one.size_ns == pytest.approx(6 * MS / 8, rel=0.1)
     assert one.evidence[-1].endswith("is in the steps behind them")
 
