@@ -98,9 +98,6 @@ class Handmade(TablesOfReport):
     def judged(self) -> "Handmade":
         return self
 
-    def of_loop(self, step: str) -> "Handmade":
-        raise AttributeError(step)
-
     @property
     def parts(self) -> pl.DataFrame:
         """Of accounting: exposed communication and copies were waited for."""
@@ -142,15 +139,7 @@ class Handmade(TablesOfReport):
         return self.steps.select("report", "process", "device", "step")
 
     def table(self, name: str) -> pl.DataFrame:
-        """The table of that name; `induced` is that of `syncs`, on the first GPU."""
-        if name == "induced":
-            return self._induced()
         return self.tables.get(name, declaration(name).schema.to_frame())
-
-    def _induced(self) -> pl.DataFrame:
-        numbered = pl.int_range(pl.len(), dtype=pl.UInt32).alias("call")
-        waits = self.syncs.filter(pl.col("induced_idle_ns") > 0)
-        return waits.with_columns(pl.lit(0, pl.Int32).alias("device"), numbered)
 
     def longest_gaps(self, limit: int, at_least_ns: int) -> pl.DataFrame:
         return next(self.gap_slices(at_least_ns)).top_k(limit, by="duration_ns")

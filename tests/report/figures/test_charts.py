@@ -50,9 +50,6 @@ PARTS = {palette.CLASSES["compute"].light: "busy"} | {
 def test_bars_are_as_wide_as_the_tree_of_phases_says(name: str) -> None:
     judged = run_of(name).judged
     tree, _ = phase_tree(judged, PHASES)
-    if not any(phase.instances and phase.time_ns for phase in tree):
-        assert draw_phases(run_of(name)) is None
-        return
     (axes,) = drawn(draw_phases, run_of(name)).axes
     parts = [{"busy": phase.busy_ns, **phase.causes_ns} for phase in tree if phase.time_ns]
     found = lengths(axes, PARTS, upright=False).values()
@@ -84,9 +81,6 @@ def test_bars_are_as_wide_as_the_classes_in_kernels(name: str) -> None:
 @some_reports
 def test_bars_are_as_high_as_the_table_says(name: str) -> None:
     judged = run_of(name).judged
-    if judged.gap_histogram.is_empty():
-        assert draw_gap_histogram(run_of(name)) is None
-        return
     bins = [*(label for _, label in LENGTHS), LONGER]
     figure = drawn(draw_gap_histogram, run_of(name))
     for axes, column in zip(figure.axes, ("gaps", "idle_ns"), strict=True):
@@ -112,9 +106,6 @@ def test_bars_are_as_high_as_the_causes_in_steps(name: str) -> None:
     run = run_of(name)
     rows = [row for row in run.steps.rows(named=True) if row["kind"] not in UNUSUAL]
     gpus = dict.fromkeys((row["process"], row["device"]) for row in rows)
-    if not rows:
-        assert draw_idle_over_steps(run) is None
-        return
     every = drawn(draw_idle_over_steps, run).axes
     for gpu, axes in zip(gpus, every, strict=True):
         wanted = {
