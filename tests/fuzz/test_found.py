@@ -263,6 +263,17 @@ def test_many_threads_of_few_calls_are_not_compared_in_pairs(
     recorded(Timeline(to_trace(plain_of(*waits, launch(9, 10, 1), kernel(11, 12, 1))), Options()))
 
 
+def test_slices_of_rocprofv3_at_impossible_times_are_left_out(tmp_path: Path) -> None:
+    rocprof = Rocprof()
+    for start, end in ((12, 40), (1 << 62, (1 << 62) + 9), (50, 1 << 62)):
+        rocprof.call(1, 9, 1)
+        rocprof.kernel(start, end, 1)
+    (tmp_path / "r.pftrace").write_bytes(rocprof.out.content())
+    trace = nsysflow.load(tmp_path / "r.pftrace")
+    assert trace.ops["end_ns"].to_list() == [40]
+    assert any("2 " in note.text for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS)
+
+
 @pytest.mark.parametrize("clock", [{"timestamp": 1 << 63}, {"unit_multiplier_ns": 1 << 62}])
 def test_a_trace_whose_clock_stands_at_an_impossible_time_is_corrupt(
     clock: dict[str, int], tmp_path: Path

@@ -17,7 +17,7 @@ from nsysflow.analysis.load.kineto.document import OddEvent, frame_of
 from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
-from nsysflow.analysis.load.pftrace.slices import slices_of
+from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
 from nsysflow.analysis.trace import Collector, Note, NoteKind, Trace
 from nsysflow.base.errors import NotAReport
 
@@ -144,9 +144,11 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
     slices = slices_of(contents.events)
     slices = slices.hstack(contents.arguments_of(slices["row"], _NUMBERS, _WORDS))
     slices = slices.with_columns(pl.col("start_ns", "end_ns") - of.shift_ns)
-    drawn = _with_lanes(slices, of.lanes)
+    possible = at_possible_times(slices)
+    drawn = _with_lanes(possible, of.lanes)
     ops, calls = (drawn.filter(pl.col("lane") == lane) for lane in ("stream", "calls"))
-    notes = [*(Note(*note) for note in of.notes), *_notes(ops, calls)]
+    impossible = len(slices) - len(possible)
+    notes = [*(Note(*note) for note in of.notes), *_notes(ops, calls, impossible)]
     ops, calls = (rows.drop_nulls(["end_ns", "name"]) for rows in (ops, calls))
     kinds = ops.with_columns(_kind().alias("kind"))
     parts = [kinds.filter(pl.col("kind") == kind) for kind in schema.OP_KIND.categories]
@@ -262,7 +264,10 @@ def _copy_details(copies: pl.DataFrame) -> pl.DataFrame:
     ).match_to_schema(schema.COPY_DETAILS)
 
 
-def _notes(ops: pl.DataFrame, calls: pl.DataFrame) -> Iterator[Note]:
+def _notes(ops: pl.DataFrame, calls: pl.DataFrame, impossible: int) -> Iterator[Note]:
+    if impossible:
+        text = f"{impossible} slices were left out: their times are impossible"
+        yield Note(NoteKind.UNUSABLE_ROWS, text)
     unended = sum(int(rows["end_ns"].null_count()) for rows in (ops, calls))
     if unended:
         yield Note(

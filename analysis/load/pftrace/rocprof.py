@@ -15,7 +15,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
 from nsysflow.analysis.load.marks import NCCL, with_auto_domain
 from nsysflow.analysis.load.pftrace.contents import Contents
-from nsysflow.analysis.load.pftrace.slices import slices_of
+from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
 from nsysflow.analysis.load.pftrace.threads import threads_of
 from nsysflow.analysis.load.rocpd.read import missing, sizes_along
 from nsysflow.analysis.load.unpacking import ROCPROF
@@ -55,7 +55,8 @@ _THREADLESS: Final = "{} ranges were left out: their thread is unknown"
 
 def read_rocprof(contents: Contents, report: str) -> Trace:
     """What a trace of rocprofv3 says."""
-    slices = _with_arguments(contents)
+    recorded = _with_arguments(contents)
+    slices = at_possible_times(recorded)
     threads = threads_of(contents.names.tracks)
     slices = slices.with_columns(threads.placed(slices["track"], slices["tid"]))
     groups = slices.group_by("category", maintain_order=True)
@@ -66,7 +67,7 @@ def read_rocprof(contents: Contents, report: str) -> Trace:
     kernels = _kernels(rows[KERNELS], calls, around)
     copies = _copies(rows[_COPIES], calls, around)
     ops = pl.concat([_ops(kernels, "kernel"), _ops(copies, "memcpy")])
-    unusable = len(rows[KERNELS]) + len(rows[_COPIES]) - len(ops)
+    unusable = len(rows[KERNELS]) + len(rows[_COPIES]) - len(ops) + len(recorded) - len(slices)
     ranges = _ranges(rows[_MARKERS], rows[_RCCL])
     trace = Trace(
         report=report,

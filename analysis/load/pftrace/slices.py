@@ -15,6 +15,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.columns import repeated, scatter_table
 from nsysflow.analysis.load.pftrace.contents import BEGIN, END
+from nsysflow.analysis.schema import is_possible
 
 SLICES: Final = pl.Schema(
     {
@@ -46,6 +47,12 @@ def slices_of(events: pl.DataFrame) -> pl.DataFrame:
     end_ns = scatter_table(len(edges), pairs["begin"], edges["time_ns"][pairs["end"]])
     slices = edges.with_columns(end_ns.alias("end_ns")).filter("begins")
     return slices.rename({"time_ns": "start_ns"}).select(SLICES.names())
+
+
+def at_possible_times(slices: pl.DataFrame) -> pl.DataFrame:
+    """Those of `slices` (`start_ns`, `end_ns`) whose times a trace can have; an end may be null."""
+    ended = is_possible(pl.col("end_ns")).fill_null(value=True)
+    return slices.filter(is_possible(pl.col("start_ns")), ended)
 
 
 def _in_order(edges: pl.DataFrame) -> pl.DataFrame:
