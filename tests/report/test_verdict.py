@@ -254,6 +254,21 @@ LOST = FailedCheck(
 )
 
 
+@pytest.mark.parametrize(
+    ("versions", "advice"),
+    [
+        ({}, "nsysflow profile marks steps and phases by itself"),
+        ({"nsysflow": "0.1.0"}, "put the loop into nsysflow.steps"),  # profile could not mark them
+    ],
+)
+def test_what_marks_inferred_steps_depends_on_who_recorded_them(
+    versions: dict[str, str], advice: str
+) -> None:
+    run = replace(training(), steps_inferred=True)
+    (remark,) = judge(Results([run], origin=Origin(versions=versions))).remarks
+    assert remark.endswith(f"as no range marks them: {advice}")
+
+
 def failing(failed: FailedCheck, report: str = "run.sqlite", source: str = "by hand") -> Handmade:
     run = renamed(replace(handmade(), failed_checks=(failed,)), report)
     return replace(run, trace=replace(run.trace, source=source))

@@ -372,11 +372,19 @@ def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> 
     place = "mostly host code, the largest part between _draw and _select_copy"
     assert one.title == f"the GPU idles 98 % of the time, {place}"
     assert "--sample-python" in one.change[-1]
-    launches = (launched(MS * n, n, at=0, took=9, kernel_ns=10 * US) for n in range(12))
-    alike = tiny.analysis_of(*(row for each in launches for row in each))
+
+    def launches() -> Iterator[Iterator[Row]]:
+        return (launched(MS * n, n, at=0, took=9, kernel_ns=10 * US) for n in range(12))
+
+    alike = tiny.analysis_of(*(row for each in launches() for row in each))
     (one,) = (v.finding for v in alike.found.valued if v.finding.rule == "idle-gpu")
     assert "--sample-python" in one.change[0]  # first comes what to record
     assert "between" not in one.title
+    # what is sampled and has no sample there, such as backward, would have none again
+    asleep = tiny.sample(500, "wait")
+    sampled = JudgedReport(tiny.analysis_of(asleep, *(row for each in launches() for row in each)))
+    (one,) = idle_gpu(sampled, 0, {})
+    assert "--sample-python" not in str(one.change)
 
 
 RECORD: Final = "record what the host runs meanwhile"
