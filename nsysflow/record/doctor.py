@@ -314,7 +314,7 @@ def _disk(machine: Machine) -> Check:
 
 def _costs(costs: Costs) -> Iterator[Check]:
     """What recording takes of the host's time here, which estimates of plain steps are by."""
-    usual = "plain steps are estimated by what it usually costs"
+    usual = "plain steps are estimated by what recording usually costs"
     if not costs:
         yield _ok("recording", f"not known here: {usual}")
     for kind, shares in costs.items():
@@ -323,8 +323,8 @@ def _costs(costs: Costs) -> Iterator[Check]:
             taken = f"takes {known[0]} to {known[1]} % of the host's time"
             yield _ok("recording", f"{taken}, by {runs} runs ({kind})")
         else:
-            seen = f"not known yet, by {runs} of {LEAST_KEPT} runs ({kind})"
-            yield _ok("recording", f"{seen}: {usual}")
+            seen = f"known after {LEAST_KEPT} runs, {runs} so far ({kind})"
+            yield _ok("recording", f"{seen}: until then {usual}")
 
 
 def _dotted(version: tuple[int, ...] | None) -> str:

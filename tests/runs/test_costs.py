@@ -80,7 +80,7 @@ def test_nothing_is_kept_where_the_cache_is_off(monkeypatch: pytest.MonkeyPatch)
 
 def test_doctor_says_what_is_known_and_how_many_runs_are_missing() -> None:
     few, enough = _costs({"one": (30,), "another": (30, 36, 41)})
-    assert few.seen.startswith("not known yet, by 1 of 3 runs (one): plain steps are estimated")
+    assert few.seen.startswith("known after 3 runs, 1 so far (one): until then plain steps are")
     assert enough.seen == "takes 25 to 46 % of the host's time, by 3 runs (another)"
     (none,) = _costs({})
     assert none.seen.startswith("not known here")

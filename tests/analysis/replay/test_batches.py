@@ -8,11 +8,10 @@ import pytest
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import LEAST_COST, MOST_COST, without_cost
-from nsysflow.analysis.replay.replay import recorded
-from nsysflow.analysis.replay.replay import replay as replay_of
+from nsysflow.analysis.replay.replay import recorded, replay
 from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
-from tests.oracle.model import LoaderTime, to_trace
+from tests.oracle.model import LoaderTime, PlainTrace, to_trace
 from tests.oracle.replay import Replay
 from tests.tiny import AS_RECORDED, Row, kernel, launch, opened, plain_of, sample, timeline_of
 
@@ -44,6 +43,17 @@ def loop(*innermost: str, name: str = "data", batch_ms: int = 9) -> list[Row]:
 WITHOUT_DATA = Changes(faster_host=(("step/data", 0.0),))
 
 
+def agreed(model: PlainTrace) -> Timeline:
+    """The trace. Its replays, as recorded and without what recording costs, are the oracle's."""
+    timeline, oracle = Timeline(to_trace(model), Options()), Replay(model)
+    program = recorded(timeline).program
+    assert replay(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
+    for cost in (LEAST_COST, MOST_COST):
+        quiet = replay(without_cost(program, cost, traced=False))
+        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0)
+    return timeline
+
+
 @pytest.mark.parametrize(
     ("rows", "plain_ms", "without_ms"),
     [
@@ -61,13 +71,7 @@ def test_a_batch_comes_when_it_came(
 ) -> None:
     """The loop's host is made faster by what recording costs: with batches of another process, the
     step takes as long as before."""
-    model = plain_of(*rows)
-    timeline, oracle = Timeline(to_trace(model), Options()), Replay(model)
-    program = recorded(timeline).program
-    assert replay_of(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
-    for cost in (LEAST_COST, MOST_COST):
-        quiet = replay_of(without_cost(program, cost, traced=False))
-        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0)
+    timeline = agreed(plain_of(*rows))
     assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
     if without_ms is not None:
         after_ns = whatif(timeline, WITHOUT_DATA).after.step_ns
@@ -92,13 +96,7 @@ def test_a_batch_of_workers_that_are_idle_comes_when_it_is_asked_for(
         )
         for end_ns in range(11 * MS, STEPS * PERIOD, PERIOD)
     )
-    model = replace(model, loader_times=batches)
-    timeline, oracle = Timeline(to_trace(model), Options()), Replay(model)
-    program = recorded(timeline).program
-    assert replay_of(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
-    for cost in (LEAST_COST, MOST_COST):
-        quiet = replay_of(without_cost(program, cost, traced=False))
-        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0)
+    timeline = agreed(replace(model, loader_times=batches))
     assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
     without = whatif(timeline, WITHOUT_DATA).after.step_ns
     assert without == pytest.approx(9.48 * MS, rel=0.001)
