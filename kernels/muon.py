@@ -13,12 +13,15 @@
 X, G and b G + c G G are bf16, each rounded once from a float32 sum. Everything else is float32.
 
 A matrix of 384 x 128 takes 5 x (2 x 2 x 128 x 128 x 384 + 2 x 128^3) = 147 MFLOP, 25 us at the 6
-TFLOP/s that large products reach on one SM. To share it, SMs would have to exchange G, 64 KiB, in
-each step. So each matrix has one program, and all programs run at once. Registers hold G and one
-tile of X, 128 x 128. The program replaces a tile and adds its part of the next G while the next
-tile is copied to shared memory, so X goes to L2 and back once per step, 96 KiB each way. (With X in
-registers, in three tiles, the compiler spilled 2.5 KiB per thread.) Before that, 16 programs per
-matrix sum the squares of the gradients.
+TFLOP/s that large products reach on one SM. On GPUs with clusters eight SMs share it
+(`csrc/muon.cu`): each has 48 columns of X. In each step they exchange, through shared memory, their
+parts of G (36 KiB from each SM, only five of eight squares in a row as G is symmetric) and its sums
+and factors (18 KiB each). On an H200 a step takes 4.3 us: 1.3 the products, 2.9 the exchange, of
+which 1.4 are parts of G on their way (2026-11-28, clock stamps in the kernel). Loading and
+dividing before the steps takes 4.3 us, the weights 2.
+
+Elsewhere, and where too many matrices wait for clusters, one program steps each matrix
+(`muon_kernels.py`).
 
 Matrices of 128 x 96, 384 x 128 and 5 x 128 with float32 gradients and no copies are 1.5 MB, all in
 L2.
@@ -30,211 +33,39 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
+from nsysflow.kernels import nvrtc
 from nsysflow.kernels.arguments import (
     FLOATS,
     TRITON_TYPES,
+    Backend,
+    backend_for,
     cdiv,
     next_power_of_2,
     require,
     require_current,
 )
-
-TRIPLES: Final = (
-    (4.0848, -6.8946, 2.9270),
-    (3.9505, -6.3029, 2.6377),
-    (3.7418, -5.5913, 2.3037),
-    (2.8769, -3.1427, 1.2046),
-    (2.8366, -3.0525, 1.2012),
-)
-"""a, b and c of each of the five steps."""
-
-COLS: Final = 128
-"""Width of a tile of X: 8 warps can hold its product with G without spilling."""
-
-PARTS: Final = 16
-"""Programs that square one gradient: of 65 536 elements, 4096 each."""
-
-_TRIPLES = tl.constexpr(TRIPLES)
-_STEPS = tl.constexpr(len(TRIPLES))
-_COLS = tl.constexpr(COLS)
-_PARTS = tl.constexpr(PARTS)
-
-
-@triton.jit
-def muon_squares(
-    entries_ptr, squares_ptr, TYPE: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr
-):
-    """Sum the squares of each gradient in PARTS parts."""
-    entry = entries_ptr + 7 * tl.program_id(0)
-    gradient_ptr = _pointer(tl.load(entry + 1), TYPE, ALIGNED)
-    size = tl.load(entry + 4).to(tl.int32) * _columns(entry, ALIGNED)
-    part = tl.program_id(1)
-    total = tl.zeros([BLOCK], tl.float32)
-    for start in range(part * BLOCK, size, _PARTS * BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        gradient = tl.load(gradient_ptr + at, mask=at < size, other=0.0).to(tl.float32)
-        total += gradient * gradient
-    tl.store(squares_ptr + tl.program_id(0) * _PARTS + part, tl.sum(total))
-
-
-@triton.jit
-def muon_step(
-    entries_ptr, squares_ptr, tiles_ptr, lr_ptr, mu, decay, max_norm,
-    ROWS: tl.constexpr, TYPE: tl.constexpr, OPERAND: tl.constexpr,
-    WORKING: tl.constexpr, ALIGNED: tl.constexpr,
-):  # fmt: skip
-    """Do the rest of the step, one program per matrix."""
-    entry = entries_ptr + 7 * tl.program_id(0)
-    rows = tl.load(entry + 4).to(tl.int32)
-    cols = _columns(entry, ALIGNED)
-    tiles = tl.cdiv(tl.maximum(rows, cols), _COLS)
-    x_ptr = tiles_ptr + tl.load(entry + 6) * ROWS * _COLS
-    in_x = tl.arange(0, ROWS)[:, None] * _COLS + tl.arange(0, _COLS)[None, :]
-
-    gradient_ptr = _pointer(tl.load(entry + 1), TYPE, ALIGNED)
-    momentum_ptr = _pointer(tl.load(entry + 2), tl.float32, ALIGNED)
-    scale = _clip_scale(squares_ptr, tl.num_programs(0) * _PARTS, max_norm)
-    square = 0.0
-    for tile in range(tiles):
-        if rows > cols:
-            x = _with_momentum(gradient_ptr, momentum_ptr, tile, rows, cols, scale, mu, ROWS, True)
-        else:
-            x = _with_momentum(gradient_ptr, momentum_ptr, tile, rows, cols, scale, mu, ROWS, False)
-        x = _rounded(x, OPERAND)
-        tl.store(x_ptr + tile * ROWS * _COLS + in_x, x)
-        square += tl.sum(x.to(tl.float32) * x.to(tl.float32))
-    tl.debug_barrier()  # here and below: other threads load the tiles than stored them
-
-    norm = tl.maximum(tl.sqrt(square), 1e-7, propagate_nan=tl.PropagateNan.ALL)
-    _orthogonalise(x_ptr, tiles, norm, ROWS, OPERAND)
-
-    # loaded here, some for the second time: kept during the products they would spill
-    rows = tl.load(entry + 4).to(tl.int32)
-    cols = _columns(entry, ALIGNED)
-    weight_ptr = _pointer(tl.load(entry), tl.float32, ALIGNED)
-    copy_ptr = _pointer(tl.load(entry + 3), tl.bfloat16, ALIGNED)
-    lr = tl.load(lr_ptr)
-    for tile in range(tiles):
-        x = tl.load(x_ptr + tile * ROWS * _COLS + in_x).to(OPERAND)
-        if rows > cols:
-            _write(weight_ptr, copy_ptr, tile, rows, cols, x, lr, decay, ROWS, WORKING, True)
-        else:
-            _write(weight_ptr, copy_ptr, tile, rows, cols, x, lr, decay, ROWS, WORKING, False)
-
-
-@triton.jit
-def _orthogonalise(x_ptr, tiles, norm, ROWS: tl.constexpr, OPERAND: tl.constexpr):
-    """Divide the matrix at x_ptr by its norm and do the five steps, in place."""
-    in_x = tl.arange(0, ROWS)[:, None] * _COLS + tl.arange(0, _COLS)[None, :]
-    gram = tl.zeros([ROWS, ROWS], tl.float32)
-    for tile in tl.range(0, tiles, num_stages=2):
-        x = tl.load(x_ptr + tile * ROWS * _COLS + in_x).to(tl.float32)
-        x = _rounded(x / norm, OPERAND)
-        tl.store(x_ptr + tile * ROWS * _COLS + in_x, x)
-        gram = tl.dot(x, tl.trans(x), gram)
-    for k in tl.static_range(_STEPS):
-        g = _rounded(gram, OPERAND)
-        g = _rounded(_TRIPLES[k][1] * g.to(tl.float32) + _TRIPLES[k][2] * tl.dot(g, g), OPERAND)
-        gram = tl.zeros([ROWS, ROWS], tl.float32)
-        tl.debug_barrier()
-        for tile in tl.range(0, tiles, num_stages=2):
-            x = tl.load(x_ptr + tile * ROWS * _COLS + in_x).to(OPERAND)
-            x = _rounded(_TRIPLES[k][0] * x.to(tl.float32) + tl.dot(g, x), OPERAND)
-            tl.store(x_ptr + tile * ROWS * _COLS + in_x, x)
-            if k < _STEPS - 1:
-                gram = tl.dot(x, tl.trans(x), gram)
-    tl.debug_barrier()
-
-
-@triton.jit
-def _clip_scale(squares_ptr, count, max_norm):
-    total = tl.zeros([256], tl.float32)
-    for start in range(0, count, 256):
-        at = start + tl.arange(0, 256)
-        total += tl.load(squares_ptr + at, mask=at < count, other=0.0)
-    norm = tl.sqrt(tl.sum(total))
-    return tl.minimum(1.0, max_norm / (norm + 1e-6), propagate_nan=tl.PropagateNan.ALL)
-
-
-@triton.jit
-def _with_momentum(
-    gradient_ptr, momentum_ptr, tile, rows, cols, scale, mu, ROWS: tl.constexpr, TALL: tl.constexpr
-):
-    """Step a tile of the momentum and return the resulting tile of X, (ROWS, COLS)."""
-    at, mask = _in_matrix(tile, rows, cols, ROWS, TALL)
-    gradient = scale * tl.load(gradient_ptr + at, mask=mask, other=0.0).to(tl.float32)
-    momentum = mu * tl.load(momentum_ptr + at, mask=mask, other=0.0) + gradient
-    tl.store(momentum_ptr + at, momentum, mask=mask)
-    u = gradient + mu * momentum
-    return tl.trans(u) if TALL else u
-
-
-@triton.jit
-def _write(
-    weight_ptr, copy_ptr, tile, rows, cols, x, lr, decay,
-    ROWS: tl.constexpr, WORKING: tl.constexpr, TALL: tl.constexpr,
-):  # fmt: skip
-    """Step a tile of the weights by a tile of X and write its working copy."""
-    at, mask = _in_matrix(tile, rows, cols, ROWS, TALL)
-    u = x.to(tl.float32)
-    weight = tl.load(weight_ptr + at, mask=mask, other=0.0) * (1 - lr * decay)
-    if TALL:
-        weight -= lr * tl.sqrt(rows.to(tl.float32) / cols.to(tl.float32)) * tl.trans(u)
-    else:
-        weight -= lr * u
-    tl.store(weight_ptr + at, weight, mask=mask)
-    if WORKING:
-        tl.store(copy_ptr + at, _rounded(weight, x.dtype), mask=mask)
-
-
-@triton.jit
-def _in_matrix(tile, rows, cols, ROWS: tl.constexpr, TALL: tl.constexpr):
-    """Offsets of a tile and whether each is inside: (COLS, ROWS) if TALL, else (ROWS, COLS)."""
-    if TALL:
-        row = tile * _COLS + tl.arange(0, _COLS)[:, None]
-        col = tl.arange(0, ROWS)[None, :]
-    else:
-        row = tl.arange(0, ROWS)[:, None]
-        col = tile * _COLS + tl.arange(0, _COLS)[None, :]
-    return row * cols + col, (row < rows) & (col < cols)
-
-
-@triton.jit
-def _rounded(x, OPERAND: tl.constexpr):
-    """x rounded to bf16, as OPERAND."""
-    if OPERAND.is_fp32():  # the interpreter truncates instead of rounding
-        bits = x.to(tl.uint32, bitcast=True)
-        bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-        return bits.to(tl.float32, bitcast=True)
-    else:
-        return x.to(OPERAND)
-
-
-@triton.jit
-def _pointer(address, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
-    pointer = address.to(tl.pointer_type(TYPE))
-    if ALIGNED:
-        pointer = tl.multiple_of(pointer, 16)
-    return pointer
-
-
-@triton.jit
-def _columns(entry, ALIGNED: tl.constexpr):
-    columns = tl.load(entry + 5).to(tl.int32)
-    if ALIGNED:
-        columns = tl.multiple_of(columns, 8)
-    return columns
-
+from nsysflow.kernels.muon_kernels import COLS, PARTS, TRIPLES, muon_squares, muon_step
 
 SHORT_MAX: Final = 128
 """Limit of the shorter side: G of 128 x 128 in float32 is a quarter of an SM's registers."""
 
 LONG_MAX: Final = 65_536
 """Limit of the longer side: offsets stay below 2**31. It takes 85 times as long as 384."""
+
+
+BLOCKS: Final = 8
+"""Blocks of a cluster, the most that every GPU with clusters allows."""
+
+CLUSTER_MAX: Final = 1536
+"""Limit of the longer side for clusters: X, twice, and G fill the shared memory of their blocks."""
+
+
+SHARED_MIN: Final = 16_384
+"""Elements of a matrix, its shorter side padded, from which clusters are faster. On an H200, three
+of 64 x 256 took 29.6 us by clusters and 30.9 by programs, three of 64 x 64 took 26.8 and 17.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,6 +91,10 @@ class MuonTable:
     """(16 matrices,) float32, scratch: sums of squares of parts of the gradients."""
     aligned: bool
     """Whether addresses and rows are multiples of 16 bytes, so that loads can be 16 bytes."""
+    width: int
+    """Columns of X that a block of a cluster keeps; 0 if clusters cannot step these matrices."""
+    faster_by_clusters: bool
+    """Whether all clusters run at once, and a matrix is large enough to be shared."""
 
 
 def muon_table(
@@ -322,6 +157,14 @@ def _table(
         tiles += cdiv(max(weight.shape), COLS)
     short = max((min(weight.shape) for weight in weights), default=1)
     rows = max(16, next_power_of_2(short))  # 16: the smallest side of a product
+    # 8 columns are 16 bytes of the smallest type
+    aligned = all(
+        cols % 8 == 0 and all(address % 16 == 0 for address in addresses)
+        for *addresses, _, cols, _ in entries
+    )
+    long = max((max(weight.shape) for weight in weights), default=1)
+    width = 16 * cdiv(long, 16 * BLOCKS) if aligned and long <= CLUSTER_MAX else 0
+    at_once = _clusters_at_once(device)
     return MuonTable(
         weights=weights,
         gradients=gradients,
@@ -330,12 +173,20 @@ def _table(
         entries=torch.tensor(entries, dtype=torch.int64, device=device).view(-1, 7),
         tiles=torch.empty(tiles, rows, COLS, dtype=torch.bfloat16, device=device),
         squares=torch.empty(len(entries) * PARTS, dtype=torch.float32, device=device),
-        # 8 columns are 16 bytes of the smallest type
-        aligned=all(
-            cols % 8 == 0 and all(address % 16 == 0 for address in addresses)
-            for *addresses, _, cols, _ in entries
-        ),
+        aligned=aligned,
+        width=width if at_once else 0,
+        faster_by_clusters=len(entries) <= at_once and rows * long >= SHARED_MIN,
     )
+
+
+def _clusters_at_once(device: torch.device) -> int:
+    """How many clusters a GPU runs at a time; 0 if it has none."""
+    if device.type != "cuda" or torch.version.hip:
+        return 0
+    if torch.cuda.get_device_capability(device) < (9, 0):
+        return 0
+    # some SMs remain of each group: on an H200, 14 matrices took 36 us and 16 took 64
+    return torch.cuda.get_device_properties(device).multi_processor_count // (BLOCKS + 1)
 
 
 def muon(
@@ -345,6 +196,7 @@ def muon(
     momentum: float = 0.9,
     weight_decay: float = 0.0,
     max_norm: float = 0.5,
+    backend: Backend = "auto",
 ) -> None:
     """Step momenta, weights and working copies in place. Two launches.
 
@@ -358,13 +210,18 @@ def muon(
         momentum: mu.
         weight_decay: wd.
         max_norm: the norm of all gradients together is clipped to this.
+        backend: "cuda" steps each matrix by a cluster of blocks, if the GPU has those (compute
+            capability 9.0 or later), rows are multiples of 16 bytes and no side is longer than
+            `CLUSTER_MAX`. "auto" takes it where it is faster.
 
     Raises:
-        ValueError: `lr` is not such a tensor, or the table is not on the current GPU.
+        ValueError: `lr` is not such a tensor, the table is not on the current GPU, or the backend
+            is unknown or cannot run there.
     """
     device = table.entries.device
     require_current("table", device)
     require("lr", lr, (1,) if lr.dim() else (), dtypes=(torch.float32,), device=device)
+    by_clusters = _by_clusters(table, backend)
     matrices = len(table.entries)
     if matrices == 0:
         return
@@ -372,17 +229,68 @@ def muon(
     muon_squares[(matrices, PARTS)](
         table.entries, table.squares, TYPE=kind, BLOCK=4096, ALIGNED=table.aligned, num_warps=4
     )
-    muon_step[(matrices,)](
+    if by_clusters:
+        _step_by_clusters(table, lr, momentum, weight_decay, max_norm)
+    else:
+        _step_by_programs(table, lr, momentum, weight_decay, max_norm)
+    torch.autograd.graph.increment_version(table.weights + table.working)
+
+
+def _by_clusters(table: MuonTable, backend: Backend) -> bool:
+    """Whether clusters step the table.
+
+    Raises:
+        ValueError: they should and cannot, or there is no such backend.
+    """
+    device = table.entries.device
+    if backend_for(backend, device) == "cuda" and not table.width:
+        raise ValueError(
+            "backend cuda needs a GPU of compute capability 9.0 or later, rows of a multiple of 16"
+            f" bytes and sides of at most {CLUSTER_MAX}: use backend triton, or auto"
+        )
+    if backend != "auto":
+        return backend == "cuda"
+    return table.width > 0 and table.faster_by_clusters and nvrtc.can_compile()
+
+
+def _step_by_clusters(
+    table: MuonTable, lr: Tensor, momentum: float, weight_decay: float, max_norm: float
+) -> None:
+    shared_bytes = _shared_bytes(table.width)
+    rates = (nvrtc.float_bits(rate) for rate in (momentum, weight_decay, max_norm))
+    nvrtc.launch(
+        "muon",
+        {
+            "ELEMENT": nvrtc.C_TYPES[table.gradients[0].dtype],
+            "WIDTH": table.width,
+            "COPIES": int(len(table.working) > 0),
+            "SHARED_BYTES": shared_bytes,
+        },
+        blocks=BLOCKS * len(table.entries),
+        threads=256,
+        shared_bytes=shared_bytes,
+        arguments=(table.entries, table.squares, lr, len(table.squares), *rates),
+    )
+
+
+def _shared_bytes(width: int) -> int:
+    """Shared memory of a block: parts of G out and in, G, b G + c G G, X twice, the rest."""
+    return 2 * 40_960 + 2 * 20_480 + 2 * 2 * SHORT_MAX * (width + 8) + 128
+
+
+def _step_by_programs(
+    table: MuonTable, lr: Tensor, momentum: float, weight_decay: float, max_norm: float
+) -> None:
+    muon_step[(len(table.entries),)](
         table.entries, table.squares, table.tiles, lr, momentum, weight_decay, max_norm,
         ROWS=table.tiles.shape[1],
-        TYPE=kind,
+        TYPE=TRITON_TYPES[table.gradients[0].dtype],
         # the interpreter multiplies the bits of bf16 as integers
-        OPERAND=tl.bfloat16 if device.type == "cuda" else tl.float32,
+        OPERAND=tl.bfloat16 if lr.device.type == "cuda" else tl.float32,
         WORKING=len(table.working) > 0,
         ALIGNED=table.aligned,
         num_warps=8,
     )  # fmt: skip
-    torch.autograd.graph.increment_version(table.weights + table.working)
 
 
 def muon_ref(

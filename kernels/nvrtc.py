@@ -2,16 +2,17 @@
 
 torch includes NVRTC, so a `.cu` file needs no build step and no host compiler: `torch.cuda`
 compiles the source for the current device and loads it. Element types, lanes and factors are passed
-as -D constants. The compiler can fold them, and no argument's C type is left to torch, which passes
-a Python float as float in some versions and as double in others.
+as -D constants, which the compiler can fold. No argument is a float, which torch passes as float in
+some versions and as double in others: numbers that change from call to call are passed as bits.
 
 `torch.cuda._compile_kernel` is private. Around versions 2.11 to 2.13 some of its parameters
 disappeared and its result changed from PTX to machine code; only the names used here stayed.
 """
 
 import ctypes
+import struct
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,15 +65,33 @@ def _load_nvrtc() -> None:
 
 
 @cache
-def _kernel(name: str, options: tuple[str, ...], device: int) -> Callable[..., None]:
+def can_compile() -> bool:
+    """Whether this torch compiles kernels and finds a CUDA toolkit, whose headers it passes on."""
+    from torch.utils.cpp_extension import CUDA_HOME  # takes a tenth of a second to import
+
+    return hasattr(torch.cuda, "_compile_kernel") and CUDA_HOME is not None
+
+
+def float_bits(number: float) -> int:
+    """A number as float32, for a parameter that is a C int (see above for why)."""
+    bits: int = struct.unpack("i", struct.pack("f", number))[0]
+    return bits
+
+
+@cache
+def _kernel(
+    name: str, options: tuple[str, ...], shared_bytes: int, device: int
+) -> Callable[..., None]:
     """Kernel `name` of `csrc/name.cu`, for the current device."""
     del device  # only a key of the cache: a loaded module belongs to one device
     _load_nvrtc()
     source = (SOURCES / f"{name}.cu").read_text()
-    kernel: Callable[..., None] = torch.cuda._compile_kernel(
+    kernel: Any = torch.cuda._compile_kernel(
         kernel_source=source, kernel_name=name, nvcc_options=list(options)
     )
-    return kernel
+    if shared_bytes:
+        kernel.set_shared_memory_config(shared_bytes)
+    return partial(kernel, shared_mem=shared_bytes)
 
 
 def launch(
@@ -81,6 +100,7 @@ def launch(
     *,
     blocks: int,
     threads: int,
+    shared_bytes: int = 0,
     arguments: Sequence[Tensor | int],
 ) -> None:
     """Launch `extern "C"` kernel `name` of `csrc/name.cu` on torch's current stream.
@@ -93,6 +113,7 @@ def launch(
         constants: macros to define; each set of values is compiled once per device.
         blocks: blocks in the grid, along x.
         threads: threads in a block, along x.
+        shared_bytes: shared memory of a block beside what the source declares.
         arguments: tensors on one CUDA device, passed as pointers, and ints, passed as C int.
 
     Raises:
@@ -103,5 +124,5 @@ def launch(
     tensors: list[Any] = [argument for argument in arguments if isinstance(argument, Tensor)]
     device = tensors[0].device
     with torch.cuda.device(device):
-        kernel = _kernel(name, flags(constants), device.index)
+        kernel = _kernel(name, flags(constants), shared_bytes, device.index)
         kernel(grid=(blocks, 1, 1), block=(threads, 1, 1), args=list(arguments))

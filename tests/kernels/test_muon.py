@@ -1,6 +1,7 @@
 """muon matches its definition: in float32 with the roundings to bf16, and in float64 without."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ import triton.language as tl
 from torch import Tensor
 
 from nsysflow.kernels import muon as module
+from nsysflow.kernels import muon_kernels
+from nsysflow.kernels.arguments import Backend
 from nsysflow.kernels.muon import muon, muon_ref, muon_table
 from tests.kernels.comparing import same
 from tests.kernels.hopper import compiled_for_hopper, shaped
@@ -17,6 +20,8 @@ ALIGNED = MODEL if torch.cuda.is_available() else [(16, 24), (264, 40), (5, 32)]
 """Rows of 16 bytes, smaller for the interpreter; the second matrix has three tiles."""
 ODD = [(7, 3), (3, 7), (1, 1), (130, 9), (9, 260), (17, 17)]
 FEW = ODD[:2]
+CLUSTERED = [*MODEL, (64, 1536), (1536, 128), (96, 248), (8, 40)]
+HAS_CLUSTERS = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 LR = 0.0025
 
 
@@ -37,7 +42,7 @@ def few_parts(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Square a gradient in few programs: the interpreter's time depends on their number."""
     if device.type == "cpu":
         monkeypatch.setattr(module, "PARTS", 2)
-        monkeypatch.setattr(module, "_PARTS", tl.constexpr(2))
+        monkeypatch.setattr(muon_kernels, "_PARTS", tl.constexpr(2))
 
 
 @pytest.fixture
@@ -61,6 +66,27 @@ def relative_error(given: Tensor, wanted: Tensor) -> float:
 def test_two_steps_match_the_definition(
     shapes: list[tuple[int, int]], dtype: torch.dtype, lr: Tensor, device: torch.device
 ) -> None:
+    check_two_steps("triton", shapes, dtype, lr, device)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_CLUSTERS, reason="needs a GPU with clusters")
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.half])
+@pytest.mark.parametrize("shapes", [MODEL, CLUSTERED, 40 * MODEL], ids=["model", "all", "many"])
+def test_two_steps_by_clusters_match_the_definition(
+    shapes: list[tuple[int, int]], dtype: torch.dtype, lr: Tensor, device: torch.device
+) -> None:
+    check_two_steps("cuda", shapes, dtype, lr, device)
+
+
+def check_two_steps(
+    backend: Backend,
+    shapes: list[tuple[int, int]],
+    dtype: torch.dtype,
+    lr: Tensor,
+    device: torch.device,
+) -> None:
     weights = randn(shapes, device)
     gradients = [tensor.to(dtype) for tensor in randn(shapes, device)]
     working = [torch.full_like(weight, torch.nan, dtype=torch.bfloat16) for weight in weights]
@@ -71,7 +97,7 @@ def test_two_steps_match_the_definition(
         before, given = clones(weights), clones(gradients)
         wanted, momenta = muon_ref(before, gradients, momenta, rate)
         exact, momenta64 = muon_ref([t.double() for t in before], gradients, momenta64, rate)
-        muon(table, lr)
+        muon(table, lr, backend=backend)
         assert same(gradients, given)
         for number, old in enumerate(before):
             moved = weights[number] - old
@@ -103,7 +129,7 @@ def test_all_rates_have_their_effect(max_norm: float, device: torch.device) -> N
     table = muon_table(weights, gradients)
     for held, momentum in zip(table.momenta, momenta, strict=True):
         held.copy_(momentum)
-    rates = {"momentum": 0.7, "weight_decay": 0.4, "max_norm": max_norm}
+    rates: dict[str, Any] = {"momentum": 0.7, "weight_decay": 0.4, "max_norm": max_norm}
     wanted, moved = muon_ref(before, gradients, momenta, 0.5, **rates)
     muon(table, torch.tensor(0.5, device=device), **rates)
     for number in range(len(ODD)):

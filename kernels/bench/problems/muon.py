@@ -1,10 +1,12 @@
 """How `muon` is benchmarked: from zero weights and momenta, so the weights are the step."""
 
+from collections.abc import Callable
 from typing import Final
 
 import torch
 from torch import Tensor
 
+from nsysflow.kernels.arguments import Backend
 from nsysflow.kernels.bench.problem import (
     Benchmark,
     Cost,
@@ -38,9 +40,12 @@ def make(shape: Shape, random: Random) -> Problem:
         copies = [weight if exact else weight.bfloat16() for weight in stepped] if working else []
         return (*stepped, *momenta, *copies)
 
-    def kernel(*_: Tensor) -> Outputs:
-        muon(table, lr)
-        return (*table.weights, *table.momenta, *table.working)
+    def kernel(backend: Backend) -> Callable[..., Outputs]:
+        def step(*_: Tensor) -> Outputs:
+            muon(table, lr, backend=backend)
+            return (*table.weights, *table.momenta, *table.working)
+
+        return step
 
     elements = sum(weight.numel() for weight in weights)
     # and about 10 per element: its square, clip, momentum, u, norm and update
@@ -48,7 +53,7 @@ def make(shape: Shape, random: Random) -> Problem:
     return Problem(
         inputs=tuple(gradients),
         reference=reference,
-        kernels={"triton": kernel},
+        kernels={"triton": kernel("triton"), "cuda": kernel("cuda")},
         # float64 has none of the definition's roundings to bf16. In float32 they are 0.6 % of the
         # step as a root mean square, and 4.7 % for the worst of 66 000 elements
         tolerance=Tolerance(relative=0.0, absolute=0.1),
