@@ -93,16 +93,12 @@ def _suggestion_lines(found: Suggestion, savings: int, width: int) -> Iterator[T
         marks = chain([f"  {found.number}  "], repeat(_CHANGE))
         yield from map(Text, map(add, marks, wrapped(found.saving, width - len(_CHANGE))))
         head = _CHANGE
-    titles = wrapped(printable(found.title), width - len(head))
+    title = f"{found.title}, {found.steps}" if found.steps else found.title
+    titles = wrapped(printable(title), width - len(head))
     yield Text(head).append(titles[0], style="bold")
     yield from (Text(" " * len(head)).append(line, style="bold") for line in titles[1:])
-    *changes, last = wrapped(printable(found.change), width - len(_CHANGE))
+    changes = wrapped(printable(found.change), width - len(_CHANGE))
     yield from (Text(f"{_CHANGE}{line}", style="dim") for line in changes)
-    room = width - len(_CHANGE) - len(last)
-    if found.steps and len(found.steps) + len(_GAP) > room:
-        yield Text(f"{_CHANGE}{last}", style="dim")
-        last, room = "", width - len(_CHANGE)
-    yield Text(f"{_CHANGE}{last}{found.steps:>{room}}".rstrip(), style="dim")
 
 
 def set_block(block: Block, width: int | None) -> Iterator[Text]:
