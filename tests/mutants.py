@@ -13,11 +13,12 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from importlib.util import cache_from_source
 from itertools import islice
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
+from queue import Queue
 from shutil import copytree, ignore_patterns
 from subprocess import PIPE, run
 from tempfile import TemporaryDirectory
@@ -159,13 +160,21 @@ def main(count: int, seed: int, stages: int, results: str) -> None:
     random.Random(seed).shuffle(mutants)
     written = Path(results)
     rows = json.loads(written.read_text()) if written.exists() else []
-    with TemporaryDirectory(prefix="mutants-") as folder:
-        project = Path(folder) / "project"
-        copytree(ROOT, project, symlinks=True, ignore=ignore_patterns(".*", "__pycache__"))
-        for row, text in mutants[len(rows) : count]:
-            begin_s = sum(getrusage(RUSAGE_CHILDREN)[:2])
+    jobs = os.cpu_count() or 1
+    with TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+        projects: Queue[Path] = Queue()
+        for number in range(jobs):
+            projects.put(Path(folder, str(number)))
+
+        def tested(mutant: tuple[dict[str, Any], str]) -> dict[str, Any]:
+            (row, text), project = mutant, projects.get()
+            if not project.exists():
+                copytree(ROOT, project, symlinks=True, ignore=ignore_patterns(".*", "__pycache__"))
             row["killed_by"] = killer(project, row["file"], text, stages)
-            row["cpu_s"] = round(sum(getrusage(RUSAGE_CHILDREN)[:2]) - begin_s, 1)
+            projects.put(project)
+            return row
+
+        for row in pool.map(tested, mutants[len(rows) : count]):
             rows.append(row)
             written.write_text(json.dumps(rows, indent=1))
             click.echo("{file}:{line} {killed_by}".format_map(row), err=True)
