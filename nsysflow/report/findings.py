@@ -12,6 +12,10 @@ from nsysflow.base.units import between, duration, number, percent
 from nsysflow.report.ranks import LateRank
 from nsysflow.report.results import Results
 
+OTHERS_SHARE: Final = 0.9
+"""Steps that were not recorded are named beside those without the profiler if they take less than
+this share of them: more is shorter about them than the profiler explains."""
+
 WORTH_SAYING: Final = 0.99
 """Steps that are not recorded and hardly shorter save as much."""
 
@@ -116,7 +120,7 @@ def _caption(results: Results) -> str:
     """The caption of the plan: which step its savings are of, and what they add up to."""
     findings = results.found
     whole = "per step, each after those above" if findings.of_steps else "of the whole window"
-    parts = [whole, *_step_of_savings(findings)]
+    parts = [whole, *_step_of_savings(findings, results.unrecorded_step_ns)]
     if findings.ranks_alone:
         parts.append("each rank by itself: their collectives cannot be replayed together")
     return "; ".join(parts)
@@ -140,13 +144,17 @@ def late_ranks(findings: Findings) -> dict[str, LateRank]:
     }
 
 
-def _step_of_savings(findings: Findings) -> list[str]:
-    """The step before and after all changes, and whether it is without the profiler."""
+def _step_of_savings(findings: Findings, unrecorded_ns: int | None) -> list[str]:
+    """The step before and after all changes, and whether it is without the profiler; with what
+    other steps take where these do more than the profiler explains."""
     step_ns, quiet_ns = findings.step_ns, findings.undisturbed_step_ns
     slowed = _is_slowed(findings)
     estimated = findings.plain_estimate is not None  # the first line has the recorded step
     about = "about " * (slowed and estimated)
-    recorded = "" if estimated else f" (recorded {duration(step_ns)})"
+    others = ""
+    if unrecorded_ns and unrecorded_ns <= OTHERS_SHARE * quiet_ns:
+        others = f", others took {duration(unrecorded_ns)}"
+    recorded = "" if estimated else f" (recorded {duration(step_ns)}{others})"
     without = f" without the profiler{recorded}" * slowed
     if findings.together_ns is not None:
         times = f"{duration(quiet_ns)} → {duration(quiet_ns - findings.together_ns)}"

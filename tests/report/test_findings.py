@@ -40,19 +40,22 @@ def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() 
 
 
 @pytest.mark.parametrize(
-    ("estimate", "undisturbed_ms", "said"),
+    ("estimate", "undisturbed_ms", "later_ms", "said"),
     [
-        (None, 50, IN_TURN),
-        (None, 25, f"{IN_TURN}; of 25.0 ms without the profiler (recorded 50.0 ms)"),
-        (ESTIMATE, 25, f"{IN_TURN}; of about 25.0 ms without the profiler"),
+        (None, 50, None, ""),
+        (None, 25, None, "; of 25.0 ms without the profiler (recorded 50.0 ms)"),
+        (None, 25, 24, "; of 25.0 ms without the profiler (recorded 50.0 ms)"),
+        (None, 25, 8, "; of 25.0 ms without the profiler (recorded 50.0 ms, others took 8.00 ms)"),
+        (ESTIMATE, 25, None, "; of about 25.0 ms without the profiler"),
     ],
 )
 def test_the_caption_says_of_which_step_savings_are(
-    estimate: PlainEstimate | None, undisturbed_ms: int, said: str
+    estimate: PlainEstimate | None, undisturbed_ms: int, later_ms: int | None, said: str
 ) -> None:
     found = replace(found_of(valued()), undisturbed_step_ns=undisturbed_ms * MS)
     run = stepped(replace(found, plain_estimate=estimate))
-    assert suggestions(Results([run]), 1).caption == said
+    origin = Origin(later_step_ns=later_ms and later_ms * MS)
+    assert suggestions(Results([run], origin=origin), 1).caption == f"{IN_TURN}{said}"
 
 
 @pytest.mark.parametrize(
