@@ -59,10 +59,6 @@ LONG_MAX: Final = 65_536
 BLOCKS: Final = 8
 """Blocks of a cluster, the most that every GPU with clusters allows."""
 
-CLUSTER_MAX: Final = 1536
-"""Limit of the longer side for clusters: X, twice, and G fill the shared memory of their blocks."""
-
-
 SHARED_MIN: Final = 16_384
 """Elements of a matrix, its shorter side padded, from which clusters are faster. On an H200, three
 of 64 x 256 took 29.6 us by clusters and 30.9 by programs, three of 64 x 64 took 26.8 and 17.5."""
@@ -163,8 +159,8 @@ def _table(
         for *addresses, _, cols, _ in entries
     )
     long = max((max(weight.shape) for weight in weights), default=1)
-    width = 16 * cdiv(long, 16 * BLOCKS) if aligned and long <= CLUSTER_MAX else 0
-    at_once = _clusters_at_once(device)
+    width = 16 * cdiv(long, 16 * BLOCKS)
+    at_once = _clusters_at_once(device, width) if aligned else 0
     return MuonTable(
         weights=weights,
         gradients=gradients,
@@ -179,14 +175,16 @@ def _table(
     )
 
 
-def _clusters_at_once(device: torch.device) -> int:
-    """How many clusters a GPU runs at a time; 0 if it has none."""
+def _clusters_at_once(device: torch.device, width: int) -> int:
+    """How many clusters whose blocks keep `width` columns a GPU runs at a time; 0 if it cannot."""
     if device.type != "cuda" or torch.version.hip:
         return 0
-    if torch.cuda.get_device_capability(device) < (9, 0):
+    properties = torch.cuda.get_device_properties(device)
+    shared_bytes = getattr(properties, "shared_memory_per_block_optin", 0)
+    if properties.major < 9 or _shared_bytes(width) > shared_bytes:
         return 0
     # some SMs remain of each group: on an H200, 14 matrices took 36 us and 16 took 64
-    return torch.cuda.get_device_properties(device).multi_processor_count // (BLOCKS + 1)
+    return properties.multi_processor_count // (BLOCKS + 1)
 
 
 def muon(
@@ -211,8 +209,8 @@ def muon(
         weight_decay: wd.
         max_norm: the norm of all gradients together is clipped to this.
         backend: "cuda" steps each matrix by a cluster of blocks, if the GPU has those (compute
-            capability 9.0 or later), rows are multiples of 16 bytes and no side is longer than
-            `CLUSTER_MAX`. "auto" takes it where it is faster.
+            capability 9.0 or later), rows are multiples of 16 bytes, and X fits into their shared
+            memory: 1536 columns on an H100. "auto" takes it where it is faster.
 
     Raises:
         ValueError: `lr` is not such a tensor, the table is not on the current GPU, or the backend
@@ -246,7 +244,7 @@ def _by_clusters(table: MuonTable, backend: Backend) -> bool:
     if backend_for(backend, device) == "cuda" and not table.width:
         raise ValueError(
             "backend cuda needs a GPU of compute capability 9.0 or later, rows of a multiple of 16"
-            f" bytes and sides of at most {CLUSTER_MAX}: use backend triton, or auto"
+            " bytes and matrices that fit into its shared memory: use backend triton, or auto"
         )
     if backend != "auto":
         return backend == "cuda"
