@@ -26,7 +26,7 @@ from nsysflow.cli.options import (
     worker_options,
 )
 from nsysflow.cli.settings import configured
-from nsysflow.runs.memory import use_one_thread_for
+from nsysflow.runs.memory import use_one_core_for
 
 if TYPE_CHECKING:
     from nsysflow.report.results import Results
@@ -193,7 +193,7 @@ def analyze(**typed: Any) -> None:
     """
     command = AnalyzeCommand.of(typed)
     printed, exports, look = command.printed, command.exports, command.look
-    use_one_thread_for(command.reports)  # before anything imports polars
+    use_one_core_for(command.reports)  # before anything imports polars
     command.check()
     from nsysflow.cli.answers import ReportAnswers, likely_answers
     from nsysflow.runs.paths import is_pattern

@@ -13,6 +13,7 @@ from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
+from nsysflow.runs.memory import use_one_core_for
 
 if TYPE_CHECKING:
     from nsysflow.cli.output import Printout
@@ -88,6 +89,7 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: AnalyzeOption
     Raises:
         UnknownName: it has no finding of that number.
     """
+    use_one_core_for(reports)  # before anything imports polars
     from nsysflow.cli.answers import ReportAnswers, finding_name
     from nsysflow.runs.sources import newest_run
 

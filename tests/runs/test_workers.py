@@ -1,5 +1,7 @@
 """Threads and processes that do the work, how many of them fit, and their memory."""
 
+import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from operator import add
@@ -21,6 +23,7 @@ from nsysflow.runs.memory import (
     needed_bytes,
     room_bytes,
     scratch_for,
+    use_one_core_for,
 )
 from nsysflow.runs.workers import Engine, Part, all_joined, in_pairs, part_of
 from tests.runs.works import Once, bug, killed, killed_once, named
@@ -210,6 +213,29 @@ def test_a_large_report_uses_the_disk(tmp_path: Path, monkeypatch: pytest.Monkey
     assert scratch.folder.is_relative_to(tmp_path / "cache")
     assert scratch.folder.is_dir()
     assert scratch.room_bytes == room_bytes(8 * GB)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_small_reports_are_analysed_on_one_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: chosen.append(cores))
+    monkeypatch.setattr(memory, "_most_cores_idle", lambda: True)
+    monkeypatch.delitem(sys.modules, "polars", raising=False)
+    monkeypatch.setenv("POLARS_MAX_THREADS", "3")
+    small, large = sized(tmp_path / "a.sqlite", 1000), sized(tmp_path / "b.sqlite", GB)
+    use_one_core_for([small])  # the user chose
+    assert os.environ["POLARS_MAX_THREADS"] == "3"
+    monkeypatch.delenv("POLARS_MAX_THREADS")
+    for others in ([], [large], [small, large], [tmp_path / "rank*.sqlite"]):
+        use_one_core_for(others)
+    assert "POLARS_MAX_THREADS" not in os.environ
+    assert not chosen
+    use_one_core_for([small])
+    assert os.environ["POLARS_MAX_THREADS"] == "1"
+    assert len(chosen) == 1
+    assert chosen[0] <= os.sched_getaffinity(0)
 
 
 @pytest.mark.parametrize(("free", "room"), [(0, 0), (12 * GB, 2 * GB), (60 * GB, 7 * GB // 2)])
