@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from nsysflow.analysis.findings.explanation import Effort, effort_of
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.names import IN_FUNCTION, SourceLine
+from nsysflow.base.names import IN_FUNCTION, OUTSIDE, SourceLine
 
 Method = Literal["replay", "bound", "least"]
 """How a saving was reckoned: by replaying the change, as the most that it can be, or as the part of

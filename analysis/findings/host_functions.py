@@ -12,8 +12,8 @@ from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.idle.samples import WAITS, cells
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import whole_percent
 
 _CODE: Final = ("function", "source", "via")

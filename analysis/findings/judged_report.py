@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.kernels import kernels_in_order, largest_operato
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.phases.names import LOADS_DATA, OUTSIDE
+from nsysflow.analysis.phases.names import LOADS_DATA
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import GRID, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
@@ -25,6 +25,7 @@ from nsysflow.analysis.tables.launches import launch_counts
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.run import PARTS_OF_STEPS
 from nsysflow.analysis.tables.syncs import without_inner
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, percent
 
 LONG_NS: Final = 2_000_000

@@ -15,10 +15,10 @@ from nsysflow.analysis.findings.finding import Finding, in_function, line, place
 from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, code_of, is_loop
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
 from nsysflow.analysis.replay.read_loops import FEWEST_READS, acting_calls, read_loops
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import number
 
 What = Literal["read", "fetch", "pageable", "pinned", "sync", "alloc"]

@@ -1,4 +1,7 @@
-"""The loader for a path, chosen by the content of the file."""
+"""The loader for a path, chosen by the content of the file.
+
+Loaders, and polars with them, are imported once a report is read: a kept answer needs none.
+"""
 
 import re
 from collections.abc import Iterator
@@ -6,30 +9,27 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from nsysflow.analysis.frames.scratch import Scratch
-from nsysflow.analysis.load.canonical import trace_of
-from nsysflow.analysis.load.export_tables import Shapes
-from nsysflow.analysis.load.folders import folder_export, read_folder
-from nsysflow.analysis.load.other_formats import not_a_report
-from nsysflow.analysis.load.pftrace.wire import is_pftrace
-from nsysflow.analysis.load.rocpd.tables import is_rocpd
-from nsysflow.analysis.load.snapshot import is_snapshot, read_snapshot
-from nsysflow.analysis.load.sqlite import MAGIC, read_sqlite
 from nsysflow.analysis.load.unpacking import (
     MAGICS,
     NSYS_SUFFIXES,
     PERFETTO_SUFFIXES,
     ROCPD_SUFFIX,
+    SQLITE_MAGIC,
     Export,
     export_of,
     exported,
     unpacked,
 )
-from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, Remedy, ReportError, record_again
 from nsysflow.base.names import report_name
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.frames.scratch import Scratch
+    from nsysflow.analysis.load.export_tables import Shapes
+    from nsysflow.analysis.load.folders import FolderExport
+    from nsysflow.analysis.trace import Trace
 
 _PACKED: Final = tuple(MAGICS.values())
 _JSON: Final = re.compile(r"\.json(\.xz|\.gz|\.zst)?$")
@@ -59,9 +59,9 @@ def load(
     path: str | Path,
     *,
     export: Export | None = None,
-    shapes: Shapes = True,
-    scratch: Scratch | None = None,
-) -> Trace:
+    shapes: "Shapes" = True,
+    scratch: "Scratch | None" = None,
+) -> "Trace":
     """A report as canonical frames, whatever kind of report it is.
 
     Args:
@@ -83,15 +83,18 @@ def load(
         ReportError: it cannot be read, or not exported.
         OutputError: no space is left to unpack it.
     """
+    from nsysflow.analysis.load.export_tables import asked_shapes
+
     path = Path(path)
     with opened(path, export) as (plain, shown):
         trace = _load(plain, shown, report_name(path), shapes=shapes, scratch=scratch)
+        trace = replace(trace, shapes=asked_shapes(trace.shapes, shapes))
         return trace if scratch is None else replace(scratch.kept(trace), scratch=scratch)
 
 
 def is_report(folder: Path) -> bool:
     """Whether a folder is read as one report: an export of nsys, or the folder of a run."""
-    return folder_export(folder) is not None or any((folder / name).is_file() for name in _IN_A_RUN)
+    return _export_in(folder) is not None or any((folder / name).is_file() for name in _IN_A_RUN)
 
 
 def is_json(head: bytes) -> bool:
@@ -130,9 +133,18 @@ def report_at(path: Path) -> Path:
     Raises:
         NotAReport: it is a folder of something else.
     """
-    if path.is_dir() and folder_export(path) is None:
+    if path.is_dir() and _export_in(path) is None:
         return _report_in(path)
     return path
+
+
+def _export_in(folder: Path) -> "FolderExport | None":
+    """The kind of nsys's export in a folder; None for a file or another folder."""
+    if not folder.is_dir():
+        return None
+    from nsysflow.analysis.load.folders import folder_export
+
+    return folder_export(folder)
 
 
 def _report_in(folder: Path) -> Path:
@@ -162,28 +174,48 @@ def _plain(path: Path, shown: str, export: Export | None, temporary: ExitStack) 
     for magic, suffix in MAGICS.items():
         if head.startswith(magic) or (shown.endswith(suffix) and magic.startswith(head)):
             return temporary.enter_context(unpacked(path, suffix, shown))
-    if shown.endswith(NSYS_SUFFIXES) and not head.startswith(MAGIC):
+    if shown.endswith(NSYS_SUFFIXES) and not head.startswith(SQLITE_MAGIC):
         return temporary.enter_context(exported(path, shown, export))
     return path
 
 
-def _load(path: Path, shown: str, report: str, *, shapes: Shapes, scratch: Scratch | None) -> Trace:
-    export = folder_export(path)
+def _load(
+    path: Path, shown: str, report: str, *, shapes: "Shapes", scratch: "Scratch | None"
+) -> "Trace":
+    from nsysflow.analysis.load.canonical import trace_of
+
+    export = _export_in(path)
     if export is not None:
+        from nsysflow.analysis.load.folders import read_folder
+
         return trace_of(read_folder(path, export, shown), report)
     head = _head(path, shown)
-    if head.startswith(MAGIC) or MAGIC.startswith(head):
-        if is_rocpd(path, shown):
-            from nsysflow.analysis.load.rocpd.read import read_rocpd  # most reports are of nsys
+    if not (head.startswith(SQLITE_MAGIC) or SQLITE_MAGIC.startswith(head)):
+        return _load_other(path, shown, report, head, scratch)
+    from nsysflow.analysis.load.rocpd.tables import is_rocpd
+    from nsysflow.analysis.load.sqlite import read_sqlite
 
-            return read_rocpd(path, shown, report, scratch)
-        return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
+    if is_rocpd(path, shown):
+        from nsysflow.analysis.load.rocpd.read import read_rocpd
+
+        return read_rocpd(path, shown, report, scratch)
+    return trace_of(read_sqlite(path, shown, shapes=shapes, scratch=scratch), report, scratch)
+
+
+def _load_other(
+    path: Path, shown: str, report: str, head: bytes, scratch: "Scratch | None"
+) -> "Trace":
+    """A file that begins with `head` and is no database."""
+    from nsysflow.analysis.load.other_formats import not_a_report
+    from nsysflow.analysis.load.pftrace.wire import is_pftrace
+    from nsysflow.analysis.load.snapshot import is_snapshot, read_snapshot
+
     if is_pftrace(head):
-        from nsysflow.analysis.load.pftrace.read import read_pftrace  # most reports are of nsys
+        from nsysflow.analysis.load.pftrace.read import read_pftrace
 
         return read_pftrace(path, shown, report, scratch)
     if is_json(head):
-        from nsysflow.analysis.load.kineto.read import read_kineto  # most reports are of nsys
+        from nsysflow.analysis.load.kineto.read import read_kineto
 
         return read_kineto(path, shown, report, Path(shown).parent)
     if is_snapshot(head):

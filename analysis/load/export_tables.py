@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from nsysflow.analysis.schema import is_possible
+from nsysflow.analysis.schema import SHAPES, is_possible
 from nsysflow.base.errors import Incomplete, Remedy
 
 
@@ -309,6 +309,18 @@ _UNREAD: Final = """
 UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 """Columns of those tables that we know and do not need: schema 3.20 has them, or (from
 clusterSchedulingPolicy on) NVIDIA's exporter guide of a later version. Others get a note."""
+
+
+_GRID: Final = ("grid_x", "grid_y", "grid_z")
+
+
+def asked_shapes(frame: pl.DataFrame, asked: Shapes) -> pl.DataFrame:
+    """SHAPES with null in the columns that were not asked for: some loaders cannot leave them
+    out."""
+    wanted = {True: tuple(SHAPES), "grid": _GRID, False: ()}[asked]
+    return frame.with_columns(
+        pl.lit(None, dtype).alias(name) for name, dtype in SHAPES.items() if name not in wanted
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,14 +34,19 @@ from nsysflow.analysis.load.sampled import (
     wanted_metrics,
 )
 from nsysflow.analysis.load.sqlite import (
-    MAGIC,
     as_report_errors,
     describe,
     quoted,
     read_sqlite,
     sqlite_uri,
 )
-from nsysflow.analysis.load.unpacking import Export, export_of, pack_into, temporary_folder
+from nsysflow.analysis.load.unpacking import (
+    SQLITE_MAGIC,
+    Export,
+    export_of,
+    pack_into,
+    temporary_folder,
+)
 from nsysflow.analysis.trace import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, NotAReport, OutputError
@@ -346,7 +351,7 @@ def _require_export(source: Path, shown: str) -> None:
         what = "a trace of torch.profiler"
     elif is_pftrace(begins):
         what = "a trace in Perfetto's format"
-    elif begins.startswith(MAGIC) and is_rocpd(source, shown):
+    elif begins.startswith(SQLITE_MAGIC) and is_rocpd(source, shown):
         what = "a database of rocprofv3"
     if what is not None:
         raise NotAReport(
@@ -354,7 +359,7 @@ def _require_export(source: Path, shown: str) -> None:
             "Pack it in Perfetto's format, which nsysflow reads too",
             f"nsysflow pack {quote(shown)} -o packed.pftrace.xz",
         )
-    if not begins.startswith(MAGIC):
+    if not begins.startswith(SQLITE_MAGIC):
         raise NotAReport(
             f"{shown} is not an SQLite export, and only those can be packed",
             "Export a report",

@@ -37,7 +37,6 @@ from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.base.errors import Busy, Damaged, ReportError
 
-MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _HOT_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
 

@@ -155,6 +155,7 @@ def pack_into(plain: IO[bytes], packed: IO[bytes], suffix: str) -> None:
         shutil.copyfileobj(plain, target, _CHUNK)
 
 
+SQLITE_MAGIC: Final = b"SQLite format 3\0"
 NSYS_SUFFIXES: Final = (".nsys-rep", ".qdrep")
 
 Export = Callable[[Path, Path], None]

@@ -166,13 +166,6 @@ def _without_ids(names: pl.Series) -> pl.Series:
     return marked.str.replace_all(_JOINED, "")
 
 
-OUTSIDE: Final = "(outside ranges)"
-"""The name of the place where no range is open."""
-
-NOT_RECORDED: Final = "(not recorded)"
-"""The place of idle time with the cause `unknown`."""
-
-
 def group_names(raw: pl.Series) -> pl.Series:
     """Raw names of ranges, normalised: equal operators and all steps get one name.
 

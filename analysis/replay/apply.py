@@ -9,7 +9,6 @@ import polars as pl
 from nsysflow.analysis.frames.intervals import Cover, between, merge, on_axis, overlaps
 from nsysflow.analysis.frames.parallel import computed_once, once_for_each
 from nsysflow.analysis.phases.automatic import step_at
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import (
     KINDS,
     LOOP,
@@ -36,7 +35,7 @@ from nsysflow.analysis.steps.ranges import (
     paths_named,
 )
 from nsysflow.base.errors import UnknownName, near_or_all
-from nsysflow.base.names import IN_FUNCTION
+from nsysflow.base.names import IN_FUNCTION, OUTSIDE
 
 ITSELF: Final = "/."
 """`step/.` is the phase `step` without the phases inside it."""

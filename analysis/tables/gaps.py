@@ -10,11 +10,11 @@ from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.columns import percent, repeated, scatter_table, whole_ns
 from nsysflow.analysis.idle.run_ahead import Gaps
 from nsysflow.analysis.phases.attribution import Attribution
-from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import CAUSE
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import RowParts
 from nsysflow.analysis.tables.table import CAUSE_COLUMNS, Column, Table, TableSchema, shared
+from nsysflow.base.names import NOT_RECORDED
 
 GAP_SUMMARY: Final = TableSchema(
     """One row per place, cause, culprit and line. A gap with three causes counts in three rows.

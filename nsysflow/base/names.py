@@ -8,6 +8,12 @@ from typing import Final, NamedTuple, Self
 NAMELESS: Final = "(nameless)"
 """What is shown of a range, call or function that a report does not name."""
 
+OUTSIDE: Final = "(outside ranges)"
+"""The name of the place where no range is open."""
+
+NOT_RECORDED: Final = "(not recorded)"
+"""The place of idle time with the cause `unknown`."""
+
 FOLDER_ENDING: Final = ".nsysflow"
 """`analyze` adds it to a report's file name, for the folder that it writes."""
 

@@ -1,5 +1,7 @@
 """Numbers as people read them. Everywhere else times are ns; only this module converts them."""
 
+import re
+from textwrap import wrap
 from typing import Final
 
 POSSIBLE_NS: Final = range(1 - (1 << 62), 1 << 62)
@@ -91,6 +93,16 @@ def significant(value: float) -> str:
     if size >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}"
+
+
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines; a number stays on one line with its unit."""
+    joined = re.sub(r"(?<=\d) (?=(?:%|[num]?s\b))", _NO_BREAK, text)
+    lines = wrap(joined, width, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def _scaled(value: int, units: tuple[tuple[int, str], ...]) -> str:

@@ -57,8 +57,6 @@ class AnalyzeOptions:
             click.UsageError: the window ends before it starts.
             SettingsError: the file of kernel classes is wrong.
         """
-        from nsysflow.analysis.events.kernel_classes import read_kernel_classes
-
         added, removed = split_domains(self.domains)
         try:
             return Options(
@@ -76,10 +74,18 @@ class AnalyzeOptions:
                 flops_per_step=self.flops_per_step,
                 flops_dtype=self.flops_dtype,
                 own=self.own,
-                kernel_classes=() if self.classes is None else read_kernel_classes(self.classes),
+                kernel_classes=self._kernel_classes(),
             )
         except SelectionError as error:
             raise click.UsageError(str(error)) from error
+
+    def _kernel_classes(self) -> tuple[tuple[str, str], ...]:
+        """Those of the file, if one is named."""
+        if self.classes is None:
+            return ()
+        from nsysflow.analysis.events.kernel_classes import read_kernel_classes  # imports polars
+
+        return read_kernel_classes(self.classes)
 
 
 def analyze_with_options(

@@ -14,19 +14,19 @@ import click
 
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.catalog.options import OneOf
-from nsysflow.cli.options import Decorated, add_options, option
+from nsysflow.cli.options import Decorated, Form, Style, add_options, option, style_of
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from nsysflow.base.screen import Printout
     from nsysflow.cli.analyze_options import AnalyzeOptions
-    from nsysflow.cli.output import Form, Printout, Style
     from nsysflow.report.results import Results
     from nsysflow.runs.cache import Answer
 
 
-WORTH_S: Final = 1.0
-"""An answer that takes less is not kept."""
+WORTH_S: Final = 0.2
+"""An answer that takes less is not kept: to print a kept one takes nearly as long."""
 
 PAGE: Final = "page"
 """The name of the page of one screen."""
@@ -64,7 +64,7 @@ class ReportAnswers:
         if kept is None:
             self._show_new(name, make())
             return
-        from nsysflow.cli.output import Printout
+        from nsysflow.base.screen import Printout
 
         Printout(lines=kept.texts, remarks=kept.remarks).show()
 
@@ -77,7 +77,7 @@ class ReportAnswers:
             self._store.keep(self._key, self._reports, make())
 
     def _show_new(self, name: str, printout: "Printout") -> None:
-        from nsysflow.cli.output import Printout
+        from nsysflow.base.screen import Printout
         from nsysflow.runs.cache import Answer
 
         lines: list[Text] = []
@@ -115,7 +115,7 @@ def likely_answers(results: "Results", look: "AnalyzeOptions") -> "dict[str, Ans
     full, and each table but that with a row per gap."""
     from nsysflow.analysis.tables.index import ABOUT, declarations
     from nsysflow.base.screen import line_width
-    from nsysflow.cli.output import Style, page_printout, table_printout
+    from nsysflow.cli.output import page_printout, table_printout
     from nsysflow.report.explain.finding import explain_findings
     from nsysflow.report.explain.pages import set_explained
     from nsysflow.runs.cache import MOST_LINES, Answer
@@ -232,7 +232,7 @@ class Printed:
     table: str | None
     columns: str | None
     wide: bool
-    form: "Form | None"
+    form: Form | None
     as_json: bool
     gaps_csv: Path | None
     flamegraph: Path | None
@@ -315,9 +315,7 @@ class Printed:
             return "gap_summary"
         return self.table
 
-    def _style(self, table: str, *, top: int | None) -> "Style":
-        from nsysflow.cli.output import style_of
-
+    def _style(self, table: str, *, top: int | None) -> Style:
         return style_of(table, columns=self.columns, wide=self.wide, form=self.form, top=top)
 
 

@@ -212,7 +212,6 @@ def _show_over_time(stages: "Sequence[Stage]", form: "Form | None") -> None:
 
 def _print(lines: "Callable[[int], Iterable[Text]]") -> None:
     """Lines that are made for a width, on the screen."""
-    from nsysflow.base.screen import console, line_width
-    from nsysflow.cli.output import print_lines
+    from nsysflow.base.screen import console, line_width, print_lines
 
     print_lines(console(), lines(line_width()))

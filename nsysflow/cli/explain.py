@@ -16,7 +16,7 @@ from nsysflow.cli.options import Command, flops_options, own_option, window_opti
 from nsysflow.runs.memory import use_one_core_for
 
 if TYPE_CHECKING:
-    from nsysflow.cli.output import Printout
+    from nsysflow.base.screen import Printout
     from nsysflow.report.explain.pages import Explained
 
 _PATH: Final = click.Path(path_type=Path, readable=False)  # the loader says it better: exit code 1
@@ -111,8 +111,7 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: AnalyzeOption
 def _printout(explained: "Iterable[Explained]") -> "Printout":
     from rich.text import Text
 
-    from nsysflow.base.screen import line_width
-    from nsysflow.cli.output import Printout
+    from nsysflow.base.screen import Printout, line_width
     from nsysflow.report.explain.pages import set_explained
 
     lines: list[Text] = []

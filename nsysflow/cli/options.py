@@ -1,14 +1,15 @@
-"""Options as they are typed and as the help page groups them: times, steps, domains, workers."""
+"""Options as they are typed and as the help page groups them: times, steps, tables, workers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 
 from nsysflow.analysis.options import StepPart
-from nsysflow.base.errors import SelectionError
+from nsysflow.analysis.tables.index import declaration
+from nsysflow.base.errors import SelectionError, near_or_all
 from nsysflow.base.peaks import UNITS
 from nsysflow.base.units import POSSIBLE_NS
 from nsysflow.cli import completion
@@ -338,3 +339,55 @@ class Workers:
 def worker_options(command: Decorated) -> Decorated:
     """Add the options that say who analyses many reports."""
     return add_options(_OPTIONS, command)
+
+
+Form = Literal["table", "csv", "md", "parquet"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Style:
+    """How a table is printed.
+
+    Attributes:
+        form: for people (`table`, `md`) or for programs.
+        columns: the columns to print; None for those that matter most.
+        wide: all columns, and no name shortened.
+        top: how many rows; None for a screen of them on a terminal, elsewhere all.
+    """
+
+    form: Form = "table"
+    columns: tuple[str, ...] | None = None
+    wide: bool = False
+    top: int | None = None
+
+    @property
+    def for_people(self) -> bool:
+        """Whether it is printed as text, and not as a file for programs."""
+        return self.form in ("table", "md")
+
+
+def style_of(
+    table: str, *, columns: str | None, wide: bool, form: Form | None, top: int | None
+) -> Style:
+    """What was typed, as a `Style`.
+
+    Raises:
+        click.UsageError: the table has no such column.
+    """
+    chosen = None if columns is None else _columns_of(table, columns)
+    return Style(form=form or "table", columns=chosen, wide=wide, top=top)
+
+
+def _columns_of(name: str, typed: str) -> tuple[str, ...] | None:
+    """The columns of a table in a list such as `gaps,total_ns`; None where the list is empty.
+
+    Raises:
+        click.UsageError: the table has no such column.
+    """
+    known = [*declaration(name).schema]
+    wanted = tuple(word.strip() for word in typed.split(",") if word.strip())
+    for word in wanted:
+        if word not in known:
+            msg = f"{name} has no column {word!r}. {near_or_all(word, known, where='--wide')}"
+            raise click.UsageError(msg)
+    return wanted or None

@@ -1,48 +1,23 @@
-"""Print to stdout: the page, report.json, the gaps, or one table, of which rows and columns are
-chosen.
+"""What is printed of an analysis: the page, report.json, the gaps, or one table, of which rows and
+columns are chosen.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from errno import EPIPE
+from collections.abc import Iterator, Sequence
 from io import BytesIO
-from os import strerror
-from typing import BinaryIO, Final, Literal
+from typing import Final
 
 import click
 import polars as pl
-from rich.console import Console
 from rich.text import Text
 
 from nsysflow.analysis.tables.index import declaration
-from nsysflow.base.errors import OutputError, near_or_all
-from nsysflow.base.names import uncontrolled
-from nsysflow.base.screen import console, line_width
+from nsysflow.base.screen import Printout, console, line_width, stdout
+from nsysflow.cli.options import Style
 from nsysflow.report.one_table import columns_that_fit, columns_with_values, readable_block
 from nsysflow.report.page import Length
 from nsysflow.report.results import Results, sorted_by_rank
-from nsysflow.report.text import page_lines, set_block, table_lines, wrapped
-
-
-@dataclass(frozen=True, kw_only=True)
-class Printout:
-    """What a command prints.
-
-    Attributes:
-        lines: to stdout.
-        remarks: on them, to stderr, when they are printed.
-    """
-
-    lines: Iterable[Text]
-    remarks: tuple[str, ...] = ()
-
-    def show(self) -> None:
-        """Print it."""
-        print_lines(console(), self.lines)
-        for remark in self.remarks:
-            click.echo("\n  ".join(wrapped(remark, line_width() - 2)), err=True)
+from nsysflow.report.text import page_lines, set_block, table_lines
 
 
 def page_printout(results: Results, *, full: bool, top: int | None, at_least_ns: int) -> Printout:
@@ -68,91 +43,7 @@ def show_gaps(results: Results, *, at_least_ns: int) -> None:
         write_gaps_csv(results, out, at_least_ns=at_least_ns)
 
 
-@contextmanager
-def stdout() -> Iterator[BinaryIO]:
-    """Standard output, here for bytes.
-
-    Raises:
-        BrokenPipeError: the reader left.
-        OutputError: it cannot be written otherwise, e.g. to a file on a full disk.
-    """
-    try:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-    except OSError as error:
-        # polars names the error only in its text
-        if error.errno == EPIPE or f"(os error {EPIPE})" in str(error):
-            raise BrokenPipeError(EPIPE, strerror(EPIPE)) from error
-        msg = f"cannot write to standard output: {error.strerror or error}"
-        raise OutputError(msg) from error
-
-
-def print_lines(screen: Console, lines: Iterable[Text]) -> None:
-    """Print the lines, without what controls a terminal: they hold names, and commands with these.
-
-    Raises:
-        BrokenPipeError: the reader left.
-        OutputError: they cannot be written otherwise.
-    """
-    with stdout():
-        for line in lines:
-            line.plain = uncontrolled(line.plain)  # as long as it was, so it keeps its styles
-            screen.print(line)
-        screen.file.flush()
-
-
-Form = Literal["table", "csv", "md", "parquet"]
-
 _ROWS_OF_A_SCREEN: Final = 40
-
-
-@dataclass(frozen=True, kw_only=True)
-class Style:
-    """How a table is printed.
-
-    Attributes:
-        form: for people (`table`, `md`) or for programs.
-        columns: the columns to print; None for those that matter most.
-        wide: all columns, and no name shortened.
-        top: how many rows; None for a screen of them on a terminal, elsewhere all.
-    """
-
-    form: Form = "table"
-    columns: tuple[str, ...] | None = None
-    wide: bool = False
-    top: int | None = None
-
-    @property
-    def for_people(self) -> bool:
-        """Whether it is printed as text, and not as a file for programs."""
-        return self.form in ("table", "md")
-
-
-def style_of(
-    table: str, *, columns: str | None, wide: bool, form: Form | None, top: int | None
-) -> Style:
-    """What was typed, as a `Style`.
-
-    Raises:
-        click.UsageError: the table has no such column.
-    """
-    chosen = None if columns is None else _columns_of(table, columns)
-    return Style(form=form or "table", columns=chosen, wide=wide, top=top)
-
-
-def _columns_of(name: str, typed: str) -> tuple[str, ...] | None:
-    """The columns of a table in a list such as `gaps,total_ns`; None where the list is empty.
-
-    Raises:
-        click.UsageError: the table has no such column.
-    """
-    known = [*declaration(name).schema]
-    wanted = tuple(word.strip() for word in typed.split(",") if word.strip())
-    for word in wanted:
-        if word not in known:
-            msg = f"{name} has no column {word!r}. {near_or_all(word, known, where='--wide')}"
-            raise click.UsageError(msg)
-    return wanted or None
 
 
 def table_printout(results: Results, name: str, style: Style, *, at_least_ns: int) -> Printout:

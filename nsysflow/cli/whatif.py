@@ -208,6 +208,6 @@ def whatif(
 def _wrapped(line: str) -> str:
     from nsysflow.base.names import printable
     from nsysflow.base.screen import line_width
-    from nsysflow.report.text import wrapped
+    from nsysflow.base.units import wrapped
 
     return "\n  ".join(wrapped(printable(line), line_width() - 2))

@@ -7,9 +7,8 @@ from typing import Any, Final
 from rich.text import Text
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.base.errors import SelectionError
-from nsysflow.base.names import printable
+from nsysflow.base.names import OUTSIDE, printable
 from nsysflow.base.units import duration, percent, signed, significant
 from nsysflow.compare.bridge import Delta, Item, Part
 from nsysflow.compare.captures import Capture

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, share
 from nsysflow.report.layout import Block, Column, figure, without_empty_columns, words
 from nsysflow.report.results import RunTables, gpu_name

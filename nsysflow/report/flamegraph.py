@@ -16,10 +16,9 @@ import nsysflow
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.frames.source_files import is_own, shown_frames
 from nsysflow.analysis.idle.samples import has_host_stacks
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.errors import SelectionError
-from nsysflow.base.names import printable, printable_json
+from nsysflow.base.names import OUTSIDE, printable, printable_json
 from nsysflow.base.units import duration, share
 from nsysflow.report.fields import gpus_together
 from nsysflow.report.results import Results

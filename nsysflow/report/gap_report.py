@@ -14,8 +14,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, DECLARED
 from nsysflow.analysis.findings.finding import in_function
-from nsysflow.analysis.phases.names import OUTSIDE
-from nsysflow.base.names import csv_text
+from nsysflow.base.names import OUTSIDE, csv_text
 from nsysflow.base.units import duration, percent
 from nsysflow.compare.change import median_step
 from nsysflow.report.layout import Block, figure, words

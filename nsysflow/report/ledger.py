@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
 from nsysflow.analysis.findings.other_loop import AFTER_START_UP
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.results import Results
 

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.phases.names import NOT_RECORDED, OUTSIDE
+from nsysflow.base.names import NOT_RECORDED, OUTSIDE
 from nsysflow.report.results import RunTables
 
 _Key = tuple[str, int]

@@ -14,13 +14,13 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.other_loop import largest_loop, with_other_loop
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.options import typed_steps
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.index import TablesOfRun, declaration
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.trace import Displayable, Note, facts_of
+from nsysflow.base.names import OUTSIDE
 
 
 def or_outside(path: str) -> pl.Expr:

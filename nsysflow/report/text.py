@@ -4,25 +4,31 @@ import re
 from collections.abc import Iterator
 from itertools import chain, repeat
 from operator import add
-from textwrap import wrap
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from nsysflow.base.names import printable
-from nsysflow.report.findings import Suggestion, Suggestions
+from nsysflow.base.units import wrapped
 from nsysflow.report.layout import Block, set_in_columns, shorten, without_bars
-from nsysflow.report.page import Length, Page, compose
-from nsysflow.report.ranks import RankSummary
-from nsysflow.report.results import Results
 
-_NO_BREAK = "\N{NO-BREAK SPACE}"
+if TYPE_CHECKING:
+    from nsysflow.report.findings import Suggestion, Suggestions
+    from nsysflow.report.page import Length, Page
+    from nsysflow.report.ranks import RankSummary
+    from nsysflow.report.results import Results
+
 _GAP = "  "
 _BAR_STYLES = {"█+": "green", "▓+": "magenta", "▒+": "cyan", "░+": "red"}
 
 
 def page_lines(
-    results: Results, *, width: int, length: Length = "page", top: int | None, at_least_ns: int = 0
+    results: "Results",
+    *,
+    width: int,
+    length: "Length" = "page",
+    top: int | None,
+    at_least_ns: int = 0,
 ) -> Iterator[Text]:
     """The page of a run, line by line.
 
@@ -33,10 +39,12 @@ def page_lines(
         top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
+    from nsysflow.report.page import compose  # blocks alone need no analysis
+
     return set_page(compose(results, length, top=top, at_least_ns=at_least_ns), width)
 
 
-def set_page(page_lines: Page, width: int) -> Iterator[Text]:
+def set_page(page_lines: "Page", width: int) -> Iterator[Text]:
     """A page as lines."""
     only = f"only {page_lines.selection}" if page_lines.selection else ""
     titles = [page_lines.reports, page_lines.gpus, only, page_lines.steps]
@@ -60,7 +68,7 @@ def set_page(page_lines: Page, width: int) -> Iterator[Text]:
         yield from sentence_lines(f"note: {printable(note)}", width)
 
 
-def told_lines(told: RankSummary, width: int) -> Iterator[Text]:
+def told_lines(told: "RankSummary", width: int) -> Iterator[Text]:
     """What the ranks tell; nothing where that is nothing."""
     if told.first:
         yield from sentence_lines(told.first, width, style="bold")
@@ -68,7 +76,7 @@ def told_lines(told: RankSummary, width: int) -> Iterator[Text]:
         yield from (Text("  ") + line for line in sentence_lines(sentence, width - 2))
 
 
-def suggestion_lines(found: Suggestions, width: int) -> Iterator[Text]:
+def suggestion_lines(found: "Suggestions", width: int) -> Iterator[Text]:
     """The findings in two lines each; none where there are none."""
     if not found.rows:
         return
@@ -86,7 +94,7 @@ _LONGEST_SAVING = 30
 _CHANGE = "     "
 
 
-def _suggestion_lines(found: Suggestion, savings: int, width: int) -> Iterator[Text]:
+def _suggestion_lines(found: "Suggestion", savings: int, width: int) -> Iterator[Text]:
     """The saving, beside or above the title, and below them the change."""
     head = f"  {found.number}  {found.saving:<{savings}}  "
     if len(found.saving) > _LONGEST_SAVING or width < 2 * len(head):
@@ -147,13 +155,6 @@ def sentence_lines(text: str, width: int, style: str = "") -> Iterator[Text]:
         yield Text(f"  {line}" if index else line, style=style)
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines; a number stays on one line with its unit."""
-    joined = re.sub(r"(?<=\d) (?=(?:%|[num]?s\b))", _NO_BREAK, text)
-    lines = wrap(joined, width, break_on_hyphens=False)
-    return [line.replace(_NO_BREAK, " ") for line in lines]
-
-
 def _coloured(line: str) -> Text:
     text = Text(line)
     for letters, style in _BAR_STYLES.items():
@@ -171,7 +172,7 @@ _LONGEST_NAME: Final = 2_000
 """C++ templates stay whole; a name of 100 kB on every line would make the page unreadable."""
 
 
-def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -> str:
+def summary(results: "Results", *, top: int | None = None, at_least_ns: int = 0) -> str:
     """The page of a run.
 
     Args:
@@ -179,10 +180,12 @@ def summary(results: Results, *, top: int | None = None, at_least_ns: int = 0) -
         top: rows of each block; None for each block's own number.
         at_least_ns: the shortest gap to show.
     """
+    from nsysflow.report.page import compose
+
     return markdown_page(compose(results, "full", top=top, at_least_ns=at_least_ns))
 
 
-def markdown_page(page: Page) -> str:
+def markdown_page(page: "Page") -> str:
     """A page as Markdown: what matters in a few lines, the rest folded."""
     lines = [f"# {escaped(page.reports)}", "", *_headlines(page)]
     body = [*_suggestion_table(page.suggestions)]
@@ -196,7 +199,7 @@ def markdown_page(page: Page) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _headlines(page: Page) -> Iterator[str]:
+def _headlines(page: "Page") -> Iterator[str]:
     """What the ranks tell, the verdict, what ran, how long a step takes, and what to change
     first."""
     if page.told.first:
@@ -217,12 +220,12 @@ def _headlines(page: Page) -> Iterator[str]:
         yield from (f"First: {escaped(f'{first.saving}: {first.title}')}  ", "")
 
 
-def _what_is_folded(page: Page) -> str:
+def _what_is_folded(page: "Page") -> str:
     titles = ["Findings"] if page.suggestions.rows else []
     return ", ".join([*titles, *(block.title for block in page.blocks)]) or "Notes"
 
 
-def _suggestion_table(found: Suggestions) -> Iterator[str]:
+def _suggestion_table(found: "Suggestions") -> Iterator[str]:
     """The findings as a table; nothing without."""
     if not found.rows:
         return

@@ -1,25 +1,24 @@
-"""Which reports are meant by the paths that were given, and how one is read."""
+"""Which reports are meant by the paths that were given, and how one is read. It imports no polars
+before that, so that a kept answer is printed at once."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import join, quote
-from typing import Final
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from nsysflow.analysis import schema
-from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.load import dispatch
 from nsysflow.analysis.load.dispatch import ENDINGS, is_report
-from nsysflow.analysis.load.export_tables import Shapes
 from nsysflow.analysis.load.unpacking import MAGICS, PERFETTO_SUFFIXES
-from nsysflow.analysis.trace import Trace
 from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.base.names import distinct_names, printable, report_name
-from nsysflow.nsys.run import exporter
 from nsysflow.runs.manifest import FILE, LOG, Manifest, is_run, read_manifest
 from nsysflow.runs.paths import in_natural_order, matched
+
+if TYPE_CHECKING:
+    from nsysflow.analysis.frames.scratch import Scratch
+    from nsysflow.analysis.load.export_tables import Shapes
+    from nsysflow.analysis.trace import Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,16 +150,13 @@ def _likeliest_first(path: Path) -> int:
     return next(place for place, end in enumerate(ENDINGS) if path.name.endswith(end))
 
 
-_GRID: Final = ("grid_x", "grid_y", "grid_z")
-
-
 def load(
     path: str | Path,
     *,
     nsys: str | Path | None = None,
-    shapes: Shapes = True,
-    scratch: Scratch | None = None,
-) -> Trace:
+    shapes: "Shapes" = True,
+    scratch: "Scratch | None" = None,
+) -> "Trace":
     """A report as canonical frames, whatever kind of report it is.
 
     Args:
@@ -181,19 +177,7 @@ def load(
         OutputError: no space is left to unpack or export it.
         CaptureError: the nsys asked for does not start.
     """
+    from nsysflow.nsys.run import exporter  # imports polars
+
     export = exporter(Path(nsys) if nsys is not None else None)
-    trace = dispatch.load(Path(path), export=export, shapes=shapes, scratch=scratch)
-    return replace(trace, shapes=_without_shapes(trace.shapes, shapes))
-
-
-def _without_shapes(frame: pl.DataFrame, asked: Shapes) -> pl.DataFrame:
-    """SHAPES with null in the columns that were not asked for: some loaders cannot leave them
-    out."""
-    return frame.with_columns(
-        pl.lit(None, schema.SHAPES[name]).alias(name) for name in _not_asked(asked)
-    )
-
-
-def _not_asked(asked: Shapes) -> Collection[str]:
-    wanted = {True: tuple(schema.SHAPES), "grid": _GRID, False: ()}[asked]
-    return [name for name in schema.SHAPES if name not in wanted]
+    return dispatch.load(Path(path), export=export, shapes=shapes, scratch=scratch)

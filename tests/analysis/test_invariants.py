@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.causes import CAUSES, STALLS
-from nsysflow.analysis.phases.names import NOT_RECORDED
 from nsysflow.analysis.schema import os_pid
+from nsysflow.base.names import NOT_RECORDED
 from tests.analyses import (
     CAUSE_COLUMNS,
     OF_REPORT,

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -103,6 +105,20 @@ def test_an_answer_that_is_made_fast_is_not_kept(
     page(report)
     page(report)
     assert analyses.call_count == 3
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["analyze", "--no-files"], ["analyze", "--table", "gaps"], ["explain", "1"]],
+    ids=" ".join,
+)
+def test_a_kept_answer_is_printed_without_polars(words: list[str], report: str) -> None:
+    first = said(*words, report)
+    code = "from nsysflow.cli.main import main; main()"
+    again = [sys.executable, "-X", "importtime", "-c", code, *words, report]
+    done = subprocess.run(again, capture_output=True, text=True, check=True)
+    assert done.stdout == first[0]
+    assert "polars" not in done.stderr
 
 
 def test_the_cache_lists_what_was_used_last(report: str, monkeypatch: pytest.MonkeyPatch) -> None:

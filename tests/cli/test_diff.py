@@ -1,6 +1,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,13 @@ def test_the_change_leads_the_bridge(before: str, after: str, part: str, kind: s
     assert (first["part"], first["kind"]) == (part, kind)
     assert first["change_ns"] < 0 > bridge["change_ns"]
     assert found["change"]["shift_pct"] < 0
+
+
+def test_two_report_json_are_compared_without_polars(document: Path) -> None:
+    code = "from nsysflow.cli.main import main; main()"
+    words = ["-X", "importtime", "-c", code, "diff", str(document), str(document)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    assert "polars" not in done.stderr
 
 
 def test_a_report_against_its_report_json_is_all_zero(document: Path) -> None:

@@ -19,9 +19,9 @@ from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.schema import grid_as_text
 from nsysflow.analysis.steps.kinds import steps_of_run
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number
 
 CHANGE_OF_LOADING: Final = (

@@ -18,8 +18,8 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.stall_findings import stalls_of
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import number, size
 
 PAGEABLE: Final = (

@@ -30,9 +30,9 @@ from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, percent
 
 CHANGE_OF_HOST_CODE: Final = (

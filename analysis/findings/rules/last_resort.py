@@ -19,7 +19,7 @@ from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.rules.waits import WAIT
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, percent, whole_percent
 
 GPU_BOUND_PCT: Final = 50.0

@@ -14,9 +14,9 @@ from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.columns import matching
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.tables.launches import launches_outside
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, whole_percent
 
 WORTH_PCT: Final = 5

@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, flops, number, percent, share, whole_percent
 from nsysflow.report.fields import (
     Field,

@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.kernel_classes import OTHER
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.blocks.clocks import CLOCKS
 from nsysflow.report.blocks.cpu import CPU

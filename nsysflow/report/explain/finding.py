@@ -12,10 +12,10 @@ from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import LOOP, Changes
 from nsysflow.analysis.tables.index import TableHolder, declaration
 from nsysflow.base.errors import UnknownName, nearest
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import between, duration, percent
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.explain.pages import (

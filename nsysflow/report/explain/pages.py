@@ -11,9 +11,10 @@ from nsysflow.analysis.concepts import Concept, bounds_in_full, causes_in_full, 
 from nsysflow.analysis.findings.explanation import Explanation, explanations
 from nsysflow.analysis.tables.index import ABOUT, NAMES, declaration, declarations
 from nsysflow.base.names import printable
+from nsysflow.base.units import wrapped
 from nsysflow.report.explain.names import names_by_kind
 from nsysflow.report.layout import Block
-from nsysflow.report.text import set_block, wrapped
+from nsysflow.report.text import set_block
 from nsysflow.report.verdict import LOSSES, WORDS
 
 WIDTH_MAX: Final = 100

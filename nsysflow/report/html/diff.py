@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from nsysflow.compare.captures import Capture
 from nsysflow.compare.comparison import Comparison
 from nsysflow.report.diff import label, title

@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.compilation import code_loading
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
-from nsysflow.analysis.phases.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, real
 from tests.oracle.model import Call, Frame, Sample

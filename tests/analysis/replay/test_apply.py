@@ -7,13 +7,13 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.changes import MOST_PRINTED, CallKey, Changes
 from nsysflow.analysis.replay.read_loops import acting_calls, read_loops
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.replay.whatif import lengths_after, whatif
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import UnknownName
+from nsysflow.base.names import OUTSIDE
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, loaded, sums
 from tests.analysis.replay.replays import (
     Row,

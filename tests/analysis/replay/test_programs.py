@@ -4,12 +4,12 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from nsysflow.analysis.phases.names import OUTSIDE
 from nsysflow.analysis.replay.calls import host_calls
 from nsysflow.analysis.replay.changes import CallKey, Changes
 from nsysflow.analysis.replay.operations import USUAL_LAG_NS
 from nsysflow.analysis.replay.replay import recorded
 from nsysflow.analysis.selection.timeline import Timeline
+from nsysflow.base.names import OUTSIDE
 from tests import tiny
 from tests.analysis.replay.replays import (
     AUTOGRAD,
