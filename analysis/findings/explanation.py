@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 Effort = Literal["argument", "line", "lines", "restructure", "other"]
 """What a change takes: an argument or a line of the program, some lines, another structure; `other`
@@ -42,27 +42,20 @@ class Explanation:
     advice: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-@cache
-def effort_of(rule: str) -> Effort:
-    """What the change of a rule takes."""
-    file = files("nsysflow.analysis.findings") / "rules" / f"{rule}.toml"
-    return _read(file.read_text(encoding="utf-8")).effort
+_RULES: Final = files("nsysflow.analysis.findings") / "rules"
 
 
-@cache
 def explanations() -> dict[str, Explanation]:
     """All rules that are explained, by name."""
-    here = files("nsysflow.analysis.findings") / "rules"
-    texts = {file.name: file for file in here.iterdir() if file.name.endswith(".toml")}
-    return {
-        name.removesuffix(".toml"): _read(texts[name].read_text(encoding="utf-8"))
-        for name in sorted(texts)
-    }
+    names = (file.name for file in _RULES.iterdir() if file.name.endswith(".toml"))
+    rules = sorted(name.removesuffix(".toml") for name in names)
+    return {rule: explanation_of(rule) for rule in rules}
 
 
-def _read(text: str) -> Explanation:
-    """An entry; its paragraph without the line breaks of the file."""
-    fields: dict[str, Any] = tomllib.loads(text)
+@cache
+def explanation_of(rule: str) -> Explanation:
+    """A rule; its paragraph without the line breaks of the file."""
+    fields: dict[str, Any] = tomllib.loads((_RULES / f"{rule}.toml").read_text(encoding="utf-8"))
     fields |= {name: tuple(fields[name]) for name in ("signs", "leave", "causes", "tables")}
     fields["advice"] = {key: tuple(lines) for key, lines in fields.get("advice", {}).items()}
     return Explanation(**fields | {"why": " ".join(fields["why"].split())})

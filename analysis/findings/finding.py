@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from nsysflow.analysis.findings.explanation import Effort, effort_of
+from nsysflow.analysis.findings.explanation import Effort, explanation_of
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import IN_FUNCTION, OUTSIDE, SourceLine
 
@@ -181,7 +181,7 @@ class Valued:
     @property
     def worth(self) -> float:
         """What findings of a plan are sorted by: their saving, by what the change takes."""
-        return self.rank_ns / EFFORTS[effort_of(self.finding.rule)]
+        return self.rank_ns / EFFORTS[explanation_of(self.finding.rule).effort]
 
 
 def line(source: str, via: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.engine_names import ENGINE_FORMS
-from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.selection.timeline import Timeline
 
@@ -117,14 +117,17 @@ def frameworks_of(timeline: Timeline) -> Frameworks:
 
 
 def _seen(names: pl.Series, patterns: dict[str, str]) -> Iterator[str]:
-    yield from (
-        framework for framework, pattern in patterns.items() if names.str.contains(pattern).any()
+    """The frameworks that these names tell of."""
+    name = pl.col(names.name)
+    seen = names.to_frame().select(
+        name.str.contains(pattern).any().alias(framework) for framework, pattern in patterns.items()
     )
+    yield from (framework for framework in patterns if seen[framework][0])
 
 
 def advised(finding: Finding, frameworks: Frameworks) -> Finding:
     """A finding with the advice that fits these frameworks, and whom it is for."""
-    advice = explanations()[finding.rule].advice
+    advice = explanation_of(finding.rule).advice
     known = (advice[key] for key in frameworks.advice_keys if key in advice)
     lines = finding.change if finding.fits else next(known, finding.change)
     first = [line for name in WRAPPERS if name in frameworks.names for line in advice.get(name, ())]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -250,7 +250,7 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
-        if explanations()[finding.rule].causes and not finding.beside:
+        if explanation_of(finding.rule).causes and not finding.beside:
             saved_ns = round(replays.idle_left * saved_ns)
         saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None, sure=None, ends=None)
@@ -314,7 +314,7 @@ def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     explained_ns = 0
     of_causes: dict[str, int] = {}
     for one in plan:
-        causes = () if one.finding.beside else explanations()[one.finding.rule].causes
+        causes = () if one.finding.beside else explanation_of(one.finding.rule).causes
         recorded_ns = round(one.alone_ns / left) if causes else 0
         explained_ns += recorded_ns
         if len(causes) == 1:

@@ -51,6 +51,8 @@ def stretches(trace: Trace) -> Stretches:
 
     In 128 bits, since the times of a damaged report may be anything.
     """
+    if trace.thread_cpu.is_empty():
+        return STRETCHES.to_frame()
     earlier = [
         pl.col(name).shift(1).over("thread").alias(f"{name}_before")
         for name in ("time_ns", "ran_ns", "waited_ns")

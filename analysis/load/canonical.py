@@ -211,6 +211,8 @@ def _generic_kernels(raw: Raw) -> pl.Series:
 def _with_physical_gpu(ops: pl.DataFrame, cuda_devices: pl.DataFrame) -> pl.DataFrame:
     """`ops`, or other rows of devices, with `device` as the physical GPU: "device 0" may be another
     GPU in each process."""
+    if ops.is_empty():
+        return ops
     numbered = cuda_devices.drop_nulls().unique(
         ["pid", "cudaId"], keep="first", maintain_order=True
     )
@@ -376,6 +378,8 @@ _OF_PROCESS: Final = ["process", "device"]
 
 def _memory(raw: Raw, process: int | None) -> pl.DataFrame:
     """`schema.MEMORY` of what CUDA allocated and freed (spec §26.2)."""
+    if raw.memory.is_empty():
+        return schema.MEMORY.to_frame()
     pool = pl.col("localMemoryPoolAddress")
     rows = raw.memory.with_row_index("row").select(
         pl.col("start").alias("time_ns"),

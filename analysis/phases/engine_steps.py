@@ -52,6 +52,8 @@ def generated_steps(ranges: pl.DataFrame, raw: pl.DataFrame) -> EngineSteps:
         token_ns="start_ns",
         token_end_ns=pl.when("ended").then("end_ns"),
     )
+    if tokens.is_empty():
+        return ENGINE_STEPS.to_frame()
     tokens = _with_call(tokens.sort("start_ns"), raw.filter(pl.col("name") == _CALL))
     steps = ranges.select("range", "process", "end_ns", begun_ns="start_ns").sort("begun_ns")
     inside = (

@@ -159,6 +159,8 @@ def _candidates(
         .join(attribution.paths[["path", "name"]], on="path")
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
     )
+    if repeating.is_empty():
+        return INSTANCES.to_frame()
     times = _spans(ranges).with_columns(ranges["range"], models.alias("automatic"))
     known = (
         repeating.join(nodes[[*_PATH, "range"]].unique(), on=_PATH, maintain_order="left")

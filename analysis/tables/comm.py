@@ -61,6 +61,8 @@ COLLECTIVES: Final = TableSchema(
 
 def comm_table(view: View) -> pl.DataFrame:
     """The COMM table, most exposed time first."""
+    if view.communication.is_empty():
+        return COMM.to_frame()
     key = ["process", "device", "phase", "name", "operation"]
     here = pl.col("counted").fill_null(value=False)
     ns = (pl.col("end_ns") - pl.col("start_ns")).filter(here)

@@ -180,6 +180,8 @@ def kernels_of_steps(view: View) -> pl.DataFrame:
 def serving(view: View) -> pl.DataFrame:
     """The SERVING table."""
     steps = serving_steps(view)
+    if steps.is_empty():
+        return SERVING.to_frame()
     kinds = SERVING["kind"]
     known = steps.drop_nulls("kind").with_columns(pl.col("kind").cast(kinds))
     both = pl.concat([known, steps.with_columns(pl.lit("all", kinds).alias("kind"))])

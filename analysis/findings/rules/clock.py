@@ -41,6 +41,8 @@ CHANGES: Final[Mapping[str | None, tuple[str, ...]]] = {
 def clock_drop(subject: JudgedReport) -> Iterator[Finding]:
     """Steps that compute longer at a lower clock; else kernels of a GPU that a fault holds down."""
     clocks = subject.tables.clocks
+    if clocks.is_empty():
+        return
     drops = clock_drops(clocks).sort("lost_ns", descending=True, maintain_order=True)
     means = clock_means(clocks)
     if not drops.is_empty():

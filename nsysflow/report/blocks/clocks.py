@@ -17,6 +17,8 @@ CLOCK_WORTH_PCT: Final = 95
 def _clocks(results: RunTables, _: Limits) -> Rows:
     """Each GPU with its clock, and what a lower one costs its steps."""
     clocks = results.table("clocks")
+    if clocks.is_empty():
+        return Rows(clocks, 0)
     key = ["report", "process", "device"]
     rows = (
         clock_means(clocks)

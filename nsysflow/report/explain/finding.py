@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.frameworks import PYTORCH
@@ -170,7 +170,7 @@ def explain_findings(
     gaps: dict[int, Block] = {}
     for analysis in results.analyses:
         asked = {
-            number: (one.finding, explanations()[one.finding.rule].causes)
+            number: (one.finding, explanation_of(one.finding.rule).causes)
             for number, one in chosen.items()
             if one.report == analysis.trace.report
         }
@@ -183,7 +183,7 @@ def _explained(results: Results, number: int, gaps: Block | None, width: int) ->
     found = results.found
     valued = found.valued[number - 1]
     finding, analysis = valued.finding, _analysis_of(valued, results)
-    explanation = explanations()[finding.rule]
+    explanation = explanation_of(finding.rule)
     return Explained(
         kind=f"finding {number} of {len(found.valued)} in {valued.report} · {finding.rule}",
         title=finding.title,
@@ -337,7 +337,7 @@ def _where(finding: Finding) -> str:
 def _commands(valued: Valued, results: Results) -> Iterator[str]:
     """What shows the numbers, as it is typed."""
     finding, report = valued.finding, str(results.origin.paths[valued.report])
-    explanation, analysis = explanations()[finding.rule], _analysis_of(valued, results)
+    explanation, analysis = explanation_of(finding.rule), _analysis_of(valued, results)
     choice = split(results.choice)
     of_run = declaration(finding.table).scope == "run"
     asked = [str(each) for each in results.origin.typed] if of_run else [report]

@@ -13,7 +13,7 @@ import polars as pl
 from nsysflow.analysis.analyze import Analysis, Tables
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.concepts import causes_in_full
-from nsysflow.analysis.findings.explanation import explanations
+from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.schema import STEP_KIND, os_pid
@@ -168,11 +168,11 @@ def _longest_gaps(results: Results) -> dict[int, _Span]:
     for analysis in results.analyses:
         for beside in (False, True):
             wanted = [
-                (number, one.finding, explanations()[one.finding.rule].causes)
+                (number, one.finding, explanation_of(one.finding.rule).causes)
                 for number, one in enumerate(results.found.valued)
                 if one.report == analysis.trace.report
                 and one.finding.beside == beside
-                and explanations()[one.finding.rule].causes
+                and explanation_of(one.finding.rule).causes
             ]
             for gaps in _tables(analysis, beside=beside).gap_slices(0) if wanted else ():
                 for number, finding, causes in wanted:
