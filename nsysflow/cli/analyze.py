@@ -203,6 +203,7 @@ def analyze(**typed: Any) -> None:
     reports = command.reports
     if not reports:
         reports = (newest_run(Path()),)
+        use_one_core_for(reports)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
     if command.writes and command.folder is None and (len(reports) > 1 or is_pattern(reports[0])):
         msg = "several reports need -o DIR for the files, or --no-files"

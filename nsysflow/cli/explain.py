@@ -89,13 +89,13 @@ def _explain_finding(reports: tuple[Path, ...], number: int, look: AnalyzeOption
     Raises:
         UnknownName: it has no finding of that number.
     """
-    use_one_core_for(reports)  # before anything imports polars
     from nsysflow.cli.answers import ReportAnswers, finding_name
     from nsysflow.runs.sources import newest_run
 
     if not reports:
         reports = (newest_run(Path()),)
         click.echo(f"analysing {reports[0].absolute().name}, the newest run here", err=True)
+    use_one_core_for(reports)  # before anything imports polars
 
     def explained() -> "Printout":
         from nsysflow.base.screen import line_width

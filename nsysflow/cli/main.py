@@ -16,7 +16,7 @@ import nsysflow
 from nsysflow.base.endings import in_one_message
 from nsysflow.base.errors import ExitCode, near_or_all
 from nsysflow.base.progress import progress
-from nsysflow.runs.memory import keep_memory
+from nsysflow.runs.memory import keep_memory, use_one_core_for
 
 _HANDLER: Final = "nsysflow.plain"
 
@@ -150,6 +150,7 @@ def demo() -> None:
     Example:
         nsysflow demo
     """
+    use_one_core_for([Path(nsysflow.__file__).with_name("samples")])  # before polars is imported
     from nsysflow.cli.output import page_printout
     from nsysflow.runs.analyze import analyze_demo
 
