@@ -1,4 +1,4 @@
-"""CUDA C++ without a GPU: a kernel's source is compiled for the host and run warp by warp."""
+"""CUDA C++ without a GPU: a kernel's source is compiled for the host and runs on the CPU."""
 
 import ctypes
 import shutil
@@ -15,6 +15,9 @@ from torch import Tensor
 from nsysflow.kernels.nvrtc import SOURCES, flags
 
 HERE = Path(__file__).parent
+OPTIONS = ("-std=c++20", "-w", "-shared", "-fPIC", "-fno-strict-aliasing", "-U_FORTIFY_SOURCE")
+CHECKED = ("-O1", "-fsanitize=alignment,bounds", "-fno-sanitize-recover=all")
+"""For clusters, which run long enough to be worth the longer compilation."""
 
 
 def launch_on_host(monkeypatch: pytest.MonkeyPatch, driver: str) -> None:
@@ -32,9 +35,14 @@ def _launch(
     *,
     blocks: int,
     threads: int,
+    shared_bytes: int = 0,
     arguments: list[Tensor | int],
 ) -> None:
-    _library(name, flags(constants), driver).run(
+    header = "host_cluster.h" if shared_bytes else "host_warp.h"
+    library = _library(name, flags(constants), header, driver)
+    fault = (ctypes.c_char * 200).in_dll(library, "host_fault")
+    fault.value = b""
+    library.run(
         blocks,
         threads,
         *(
@@ -42,17 +50,18 @@ def _launch(
             for each in arguments
         ),
     )
+    assert not fault.value, fault.value.decode()
 
 
 @cache
-def _library(name: str, options: tuple[str, ...], driver: str) -> ctypes.CDLL:
+def _library(name: str, options: tuple[str, ...], header: str, driver: str) -> ctypes.CDLL:
     compiler = shutil.which("g++")
     if compiler is None:
         pytest.skip("needs g++")
-    source = f'#include "{HERE / "host_warp.h"}"\n#include "{SOURCES / name}.cu"\n{driver}'
-    shared = ("-std=c++20", "-pthread", "-shared", "-fPIC", "-w")
+    source = f'#include "{HERE / header}"\n#include "{SOURCES / name}.cu"\n{driver}'
+    checked = CHECKED if header == "host_cluster.h" else ()
+    argv = [compiler, *OPTIONS, *checked, *options, "-x", "c++", "-", "-o"]
     with TemporaryDirectory() as folder:
         built = f"{folder}/{name}.so"
-        argv = [compiler, *shared, *options, "-o", built, "-x", "c++", "-"]
-        subprocess.run(argv, input=source.encode(), check=True)
+        subprocess.run([*argv, built], input=source.encode(), check=True)
         return ctypes.CDLL(built)

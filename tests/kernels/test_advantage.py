@@ -17,7 +17,7 @@ from tests.kernels.host_cuda import launch_on_host
 DRIVER = """
 extern "C" void run(int blocks, int threads, const VALUES* values, const REWARDS* rewards,
                     const DONE* done, const RATIO* ratio, float* out, int rows, int steps) {
-    on_warps(blocks, threads, [=] { advantage(values, rewards, done, ratio, out, rows, steps); });
+    on_blocks(blocks, threads, [=] { advantage(values, rewards, done, ratio, out, rows, steps); });
 }
 """
 Run = Callable[..., Tensor]

@@ -1,5 +1,6 @@
 """muon matches its definition: in float32 with the roundings to bf16, and in float64 without."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ from nsysflow.kernels import muon as module
 from nsysflow.kernels import muon_kernels
 from nsysflow.kernels.arguments import Backend
 from nsysflow.kernels.muon import muon, muon_ref, muon_table
+from nsysflow.kernels.nvrtc import SOURCES
 from tests.kernels.comparing import same
 from tests.kernels.hopper import compiled_for_hopper, shaped
+from tests.kernels.host_cuda import launch_on_host
 
 MODEL = [(128, 96), (384, 128), (5, 128)]
 ALIGNED = MODEL if torch.cuda.is_available() else [(16, 24), (264, 40), (5, 32)]
@@ -23,6 +26,15 @@ FEW = ODD[:2]
 CLUSTERED = [*MODEL, (64, 1536), (1536, 128), (96, 248), (8, 40)]
 HAS_CLUSTERS = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 LR = 0.0025
+
+DRIVER = """
+extern "C" void run(int blocks, int threads, const Entry* entries, const float* squares,
+                    const float* lr, int count, int momentum, int weight_decay, int max_norm) {
+    on_clusters(BLOCKS, blocks, threads, SHARED_BYTES, [=] {
+        muon(entries, squares, lr, count, momentum, weight_decay, max_norm);
+    });
+}
+"""
 
 
 def randn(shapes: Sequence[tuple[int, ...]], device: torch.device) -> list[Tensor]:
@@ -80,6 +92,29 @@ def test_two_steps_by_clusters_match_the_definition(
     check_two_steps("cuda", shapes, dtype, lr, device)
 
 
+@pytest.fixture
+def clusters_on_host(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let backend "cuda" step by clusters on the CPU, with its source compiled for the host."""
+    if device.type == "cuda":
+        pytest.skip("the GPU runs it")
+    launch_on_host(monkeypatch, DRIVER)
+    monkeypatch.setattr(module, "_clusters_at_once", lambda _: 1)
+    monkeypatch.setattr(module, "backend_for", lambda backend, _: backend)
+
+
+@pytest.mark.usefixtures("poisoned", "clusters_on_host")
+@pytest.mark.parametrize(
+    ("shapes", "dtype"),
+    # 64 columns of X in a block are two parts, 48 are one
+    [([(512, 40), (128, 136), (8, 24)], torch.float32), ([(264, 128), (24, 384)], torch.bfloat16)],
+    ids=["64 columns", "48 columns, bf16"],
+)
+def test_two_steps_by_clusters_match_the_definition_on_the_host(
+    shapes: list[tuple[int, int]], dtype: torch.dtype, lr: Tensor, device: torch.device
+) -> None:
+    check_two_steps("cuda", shapes, dtype, lr, device)
+
+
 def check_two_steps(
     backend: Backend,
     shapes: list[tuple[int, int]],
@@ -124,17 +159,33 @@ def test_all_singular_values_of_a_step_are_close_to_the_factor_of_its_shape() ->
 
 @pytest.mark.parametrize("max_norm", [3.0, 1e6], ids=["clipped", "not clipped"])
 def test_all_rates_have_their_effect(max_norm: float, device: torch.device) -> None:
-    weights, gradients = randn(ODD, device), randn(ODD, device)
-    before, momenta = clones(weights), randn(ODD, device)
+    check_rates("auto", ODD, max_norm, device)
+
+
+@pytest.mark.usefixtures("clusters_on_host")
+def test_all_rates_have_their_effect_on_clusters(device: torch.device) -> None:
+    check_rates("cuda", [(72, 40)], 1e6, device)
+
+
+def check_rates(
+    backend: Backend, shapes: list[tuple[int, int]], max_norm: float, device: torch.device
+) -> None:
+    weights, gradients = randn(shapes, device), randn(shapes, device)
+    before, momenta = clones(weights), randn(shapes, device)
     table = muon_table(weights, gradients)
     for held, momentum in zip(table.momenta, momenta, strict=True):
         held.copy_(momentum)
     rates: dict[str, Any] = {"momentum": 0.7, "weight_decay": 0.4, "max_norm": max_norm}
     wanted, moved = muon_ref(before, gradients, momenta, 0.5, **rates)
-    muon(table, torch.tensor(0.5, device=device), **rates)
-    for number in range(len(ODD)):
+    muon(table, torch.tensor(0.5, device=device), backend=backend, **rates)
+    for number in range(len(shapes)):
         assert relative_error(weights[number], wanted[number]) < 0.01
         torch.testing.assert_close(table.momenta[number], moved[number])
+
+
+def test_the_triples_of_the_cuda_source_are_those_of_the_definition() -> None:
+    rows = re.findall(r"\{(.+)f, (.+)f, (.+)f\},", (SOURCES / "muon.cu").read_text())
+    assert [tuple(map(float, row)) for row in rows] == [*map(tuple, muon_kernels.TRIPLES)]
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy, in the interpreter
