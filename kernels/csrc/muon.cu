@@ -1,17 +1,20 @@
 // A step of Muon, each matrix by a cluster of eight blocks; kernels/muon.py has the definition.
 //
-// X is (128, columns): the short side of the matrix is padded. It is cut into eight strips of 16 rows, and
-// G and b G + c G G into 8 x 8 squares of 16 x 16. Both are symmetric, so strip i has only the squares
-// (i, i), (i, i + 1) ... (i, i + 4), counted around: AROUND of them. The others are these, transposed.
+// X is (128, columns): the short side of the matrix is padded. It is cut into eight strips of 16
+// rows, and G and F = b G + c G G into 8 x 8 squares of 16 x 16. Both are symmetric, so strip i has
+// only the squares (i, i), (i, i + 1) ... (i, i + 4), counted around: AROUND of them. The others
+// are these, transposed.
 //
-// Each block keeps WIDTH columns of X in shared memory. Each of its warps multiplies one strip of them by the
-// others, a part of G, and sends that to the block that sums this strip of G in float32. That block rounds it
-// and sends it to all. The rest each block does alone: b G + c G G, and its columns of the new X.
+// Each block keeps WIDTH columns of X in shared memory. Each of its warps multiplies one strip of
+// them by the others, a part of G, and sends that to the block that sums this strip of G in
+// float32. That block rounds it and sends it to all, and then its strip of F. The new X each block
+// computes alone, for its columns.
 //
-// Copies between blocks are asynchronous and count bytes at a barrier of the receiver. Nothing else has to be
-// awaited: who sends the next part of G has got all of the last one, so it was read.
+// Copies between blocks are asynchronous and count bytes at a barrier of the receiver. Nothing else
+// has to be awaited: who sends the next part of G has got all of the last one, so it was read.
 //
-// Compiled with -D for ELEMENT (bf16, f16 or f32, the gradients), WIDTH, COPIES (0 or 1) and SHARED_BYTES.
+// Compiled with -D for ELEMENT (bf16, f16 or f32, the gradients), WIDTH, COPIES (0 or 1) and
+// SHARED_BYTES.
 
 typedef long long i64;
 typedef unsigned u32;
@@ -55,7 +58,7 @@ struct Shared {
     Sums outbox[WARPS];
     Sums inbox[BLOCKS];
     Square g[WARPS][AROUND];
-    Square factor[WARPS][AROUND];  // b G + c G G
+    Square factor[WARPS][AROUND];  // F
     bf16 x[2][ROWS][X_ROW];
     i64 sums_arrived, g_arrived, factor_arrived;  // barriers
     float squares[BLOCKS];
@@ -86,6 +89,7 @@ __device__ __forceinline__ int rank_in_cluster() {
     return int(rank);
 }
 __device__ __forceinline__ void cluster_arrive() {
+    __syncwarp();  // all lanes at once
     asm volatile("barrier.cluster.arrive.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void cluster_wait() {
@@ -106,15 +110,21 @@ __device__ __forceinline__ void await(i64* barrier, int phase) {
                      "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n"
                      "selp.u32 %0, 1, 0, p;}"
                      : "=r"(done) : "r"(address_of(barrier)), "r"(phase) : "memory");
+    __syncwarp();  // lanes may have seen it at different times
 }
 __device__ __forceinline__ void send(float* to, int block, float x) {
-    asm volatile("st.shared::cluster.f32 [%0], %1;" :: "r"(in_block(address_of(to), block)), "f"(x) : "memory");
+    asm volatile("st.shared::cluster.f32 [%0], %1;"
+                 :: "r"(in_block(address_of(to), block)), "f"(x) : "memory");
 }
 // Before `copy` reads what this thread has written.
-__device__ __forceinline__ void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// From our shared memory to the same or another place in that of a block, whose barrier counts the bytes.
-__device__ __forceinline__ void copy(const void* to, int block, i64* barrier, const void* from, int bytes) {
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+__device__ __forceinline__ void publish() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// From our shared memory to that of a block, whose barrier counts the bytes.
+__device__ __forceinline__ void copy(
+    const void* to, int block, i64* barrier, const void* from, int bytes) {
+    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];"
                  :: "r"(in_block(address_of(to), block)), "r"(address_of(from)), "r"(bytes),
                     "r"(in_block(address_of(barrier), block)) : "memory");
 }
@@ -136,16 +146,18 @@ __device__ __forceinline__ float widen(f16 x) {
 template <bool TRANSPOSED> __device__ __forceinline__ void load(Operand& to, const bf16* row) {
     if constexpr (TRANSPOSED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address_of(row)) : "memory");
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(address_of(row)) : "memory");
     else
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address_of(row)) : "memory");
+                     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                     : "r"(address_of(row)) : "memory");
 }
 __device__ __forceinline__ void multiply(float (&sum)[2][4], const Operand& a, const Operand& b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7},"
-            " {%8, %9}, {%0, %1, %2, %3};"
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3},"
+            " {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+f"(sum[half][0]), "+f"(sum[half][1]), "+f"(sum[half][2]), "+f"(sum[half][3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2 * half]), "r"(b[2 * half + 1]));
 }
@@ -164,7 +176,8 @@ __device__ __forceinline__ void load_four(float (&to)[4], const f32* from) {
 }
 __device__ __forceinline__ void load_four(float (&to)[4], const bf16* from) {
     const uint2 four = *reinterpret_cast<const uint2*>(from);
-    to[0] = low_of(four.x), to[1] = high_of(four.x), to[2] = low_of(four.y), to[3] = high_of(four.y);
+    to[0] = low_of(four.x), to[1] = high_of(four.x);
+    to[2] = low_of(four.y), to[3] = high_of(four.y);
 }
 __device__ __forceinline__ void load_four(float (&to)[4], const f16* from) {
     for (int i = 0; i < 4; ++i) to[i] = widen(from[i]);
@@ -192,7 +205,10 @@ __device__ __forceinline__ float block_sum(float mine, float* of_warp) {
 // Which row and which half of it a lane gives to `load`. Matrices are first those below each other,
 // then those beside them; or the reverse.
 struct Corner { int row, half; };
-__device__ __forceinline__ Corner downwards() { return {int(threadIdx.x) % 16, int(threadIdx.x) % 32 / 16}; }
+__device__ __forceinline__ Corner downwards() {
+    const int lane = threadIdx.x % 32;
+    return {lane % 16, lane / 16};
+}
 __device__ __forceinline__ Corner sideways() {
     const int lane = threadIdx.x % 32;
     return {lane / 16 * 8 + lane % 8, lane / 8 % 2};
@@ -201,15 +217,17 @@ __device__ __forceinline__ const bf16* at(const Square& square, Corner corner) {
     return square.numbers + 8 * (2 * corner.row + (corner.half ^ (corner.row / 4 % 2)));
 }
 
-// Square (strip, strip + around) of a symmetric matrix as operand A or B, from where it or its mirror is.
-// `around` is a constant once loops are unrolled.
-__device__ __forceinline__ void load_a(Operand& to, const Square (*squares)[AROUND], int strip, int around) {
+// Square (strip, strip + around) of a symmetric matrix as operand A or B, from where it or its
+// mirror is. `around` is a constant once loops are unrolled, or the same for a warp.
+__device__ __forceinline__ void load_a(
+    Operand& to, const Square (*squares)[AROUND], int strip, int around) {
     if (around < AROUND)
         load<false>(to, at(squares[strip][around], downwards()));
     else
         load<true>(to, at(squares[(strip + around) % WARPS][WARPS - around], sideways()));
 }
-__device__ __forceinline__ void load_b(Operand& to, const Square (*squares)[AROUND], int strip, int around) {
+__device__ __forceinline__ void load_b(
+    Operand& to, const Square (*squares)[AROUND], int strip, int around) {
     if (around < AROUND)
         load<false>(to, at(squares[strip][around], sideways()));
     else
@@ -286,7 +304,7 @@ __device__ __forceinline__ void sum_strip(const Sums* parts, Square* strip) {
     }
 }
 
-// Our strip of b G + c G G: a warp for each square.
+// Our strip of F: a warp for each square.
 __device__ __forceinline__ void factor_strip(Shared& shared, int rank, float b, float c) {
     const int around = threadIdx.x / 32;
     if (around >= AROUND) return;
@@ -295,7 +313,6 @@ __device__ __forceinline__ void factor_strip(Shared& shared, int rank, float b, 
 #pragma unroll
     for (int k = 0; k < WARPS; ++k) {
         load_a(left, shared.g, rank, k);
-        // from where it is, though its place depends on the warp
         load_b(right, shared.g, (rank + around) % WARPS, (k + WARPS - around) % WARPS);
         multiply(square, left, right);
     }
@@ -308,10 +325,10 @@ __device__ __forceinline__ void factor_strip(Shared& shared, int rank, float b, 
     store(shared.factor[rank][around], left);
 }
 
-// X <- a X + (b G + c G G) X, from `x` to `next`.
+// X <- a X + F X, from `x` to `next`.
 __device__ __forceinline__ void improve(Shared& shared, float a, const bf16* x, bf16* next) {
     const int strip = threadIdx.x / 32, lane = threadIdx.x % 32;
-    Operand factor[WARPS];  // our strip of b G + c G G, counted around
+    Operand factor[WARPS];  // this warp's strip of F, counted around
 #pragma unroll
     for (int k = 0; k < WARPS; ++k) load_a(factor[k], shared.factor, strip, k);
     const Corner down = downwards();
@@ -350,9 +367,11 @@ __device__ __forceinline__ void improve(Shared& shared, float a, const bf16* x, 
 
 // ---- from the matrix to X and back
 
-// What a block has of a matrix. Its thread has eight numbers in every 16 columns of X, as two times four
-// neighbours in the matrix: of two columns of X if the matrix is TALL, else of two rows.
+// What a block has of a matrix. Its thread has eight numbers in every 16 columns of X, as two times
+// four neighbours in the matrix: of two columns of X if the matrix is TALL, else of two rows.
 template <bool TALL> struct Slice {
+    typedef float Fours[PART / 16][2][4];
+
     int cols;                  // of the matrix
     int rows, first, columns;  // of X: its rows, the first of our columns, how many are ours
 
@@ -360,7 +379,9 @@ template <bool TALL> struct Slice {
         const int lane = threadIdx.x % 32;
         return threadIdx.x / 32 * 16 + (TALL ? lane / 8 * 4 : lane / 4 * 2);
     }
-    __device__ __forceinline__ int column() const { return TALL ? threadIdx.x % 8 * 2 : threadIdx.x % 4 * 4; }
+    __device__ __forceinline__ int column() const {
+        return TALL ? threadIdx.x % 8 * 2 : threadIdx.x % 4 * 4;
+    }
     // Where four numbers are in the matrix; negative if it has none there.
     __device__ __forceinline__ int place(int start, int second) const {
         const int r = TALL ? row() : row() + second, c = start + column() + (TALL ? second : 0);
@@ -369,7 +390,8 @@ template <bool TALL> struct Slice {
     }
     // Pair i of X in 16 columns: number i of both fours if TALL, else two neighbours.
     __device__ __forceinline__ u32& pair(bf16* x, int start, int i) const {
-        return pair_at(x + (row() + (TALL ? i : i / 2)) * X_ROW + start + column() + (TALL ? 0 : i % 2 * 2));
+        const int r = row() + (TALL ? i : i / 2), c = column() + (TALL ? 0 : i % 2 * 2);
+        return pair_at(x + r * X_ROW + start + c);
     }
     __device__ static __forceinline__ float& low(float (&fours)[2][4], int i) {
         return TALL ? fours[0][i] : fours[i / 2][i % 2 * 2];
@@ -378,7 +400,7 @@ template <bool TALL> struct Slice {
         return TALL ? fours[1][i] : fours[i / 2][i % 2 * 2 + 1];
     }
     template <typename Element>
-    __device__ __forceinline__ void load(float (&to)[PART / 16][2][4], const Element* from, int start) const {
+    __device__ __forceinline__ void load(Fours& to, const Element* from, int start) const {
 #pragma unroll
         for (int i = 0; i < PART / 8; ++i) {
             const int at = place(start + i / 2 * 16, i % 2);
@@ -388,7 +410,7 @@ template <bool TALL> struct Slice {
         }
     }
     template <typename Element>
-    __device__ __forceinline__ void store(Element* to, const float (&from)[PART / 16][2][4], int start) const {
+    __device__ __forceinline__ void store(Element* to, const Fours& from, int start) const {
 #pragma unroll
         for (int i = 0; i < PART / 8; ++i) {
             const int at = place(start + i / 2 * 16, i % 2);
@@ -397,16 +419,18 @@ template <bool TALL> struct Slice {
     }
 
     // Steps the momentum and makes X of it, not yet divided. The sum of its squares.
-    __device__ __forceinline__ float begin(const Entry& entry, float scale, float mu, bf16* x) const {
+    __device__ __forceinline__ float begin(
+        const Entry& entry, float scale, float mu, bf16* x) const {
         float square = 0;
 #pragma unroll 1
         for (int start = 0; start < WIDTH; start += PART) {
-            float u[PART / 16][2][4], momentum[PART / 16][2][4];
+            Fours u, momentum;
             load(u, entry.gradient, start);
             load(momentum, entry.momentum, start);
 #pragma unroll
             for (int i = 0; i < PART / 2; ++i) {
-                float &gradient = u[i / 8][i / 4 % 2][i % 4], &m = momentum[i / 8][i / 4 % 2][i % 4];
+                float& gradient = u[i / 8][i / 4 % 2][i % 4];
+                float& m = momentum[i / 8][i / 4 % 2][i % 4];
                 gradient *= scale;
                 m = mu * m + gradient;
                 gradient += mu * m;
@@ -432,12 +456,13 @@ template <bool TALL> struct Slice {
             }
     }
     // Steps the weights by X.
-    __device__ __forceinline__ void end(const Entry& entry, const Settings& settings, bf16* x) const {
+    __device__ __forceinline__ void end(
+        const Entry& entry, const Settings& settings, bf16* x) const {
         const float lr = settings.lr, kept = 1 - lr * settings.weight_decay;
         const float rate = TALL ? lr * sqrtf(float(entry.rows) / float(entry.cols)) : lr;
 #pragma unroll 1
         for (int start = 0; start < WIDTH; start += PART) {
-            float weight[PART / 16][2][4];
+            Fours weight;
             load(weight, entry.weight, start);
 #pragma unroll
             for (int i = 0; i < PART / 4; ++i) {

@@ -98,7 +98,7 @@ def clusters_on_host(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> N
     if device.type == "cuda":
         pytest.skip("the GPU runs it")
     launch_on_host(monkeypatch, DRIVER)
-    monkeypatch.setattr(module, "_clusters_at_once", lambda _: 1)
+    monkeypatch.setattr(module, "_clusters_at_once", lambda *_: 1)
     monkeypatch.setattr(module, "backend_for", lambda backend, _: backend)
 
 
