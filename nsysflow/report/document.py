@@ -185,8 +185,9 @@ def _list(lines: list[str]) -> str:
 
 
 DEAREST: Final = 1_000
-"""So many rows of `arrivals` and `rank_steps` are in the document, those with the largest cost: 64
-ranks have some 100,000. Nothing that reads the document needs the others; they are in the CSV."""
+"""So many rows of `arrivals`, `rank_steps`, `starved` and `syncs` are in the document, those that
+cost most: 64 ranks have some 100,000, and so have a million kernels. Nothing that reads the
+document needs the others; they are in the CSV."""
 
 _DECIMALS: Final = 6
 """Enough for a share of a second in ns, and stable in a diff."""
@@ -379,10 +380,10 @@ def _steps(results: Results, most: int | None) -> str:
     return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in fields.items()) + "}"
 
 
-def _dearest(name: str, results: Results, most: int | None) -> str:
+def _dearest(name: str, cost: str, results: Results, most: int | None) -> str:
     """The rows of a table that cost most, in its order."""
     rows = results.table(name).with_row_index("row")
-    dearest = rows.sort("cost_ns", "row", descending=[True, False], nulls_last=True)
+    dearest = rows.sort(cost, "row", descending=[True, False], nulls_last=True)
     return _json_rows(dearest.head(DEAREST).sort("row").drop("row")[:most])
 
 
@@ -391,8 +392,10 @@ _SHAPES: Final[Mapping[str, Callable[[Results, int | None], str]]] = {
     "phases": _phases,
     "steps": _steps,
     "step_parts": lambda results, _: series_json(results),
-    "arrivals": partial(_dearest, "arrivals"),
-    "rank_steps": partial(_dearest, "rank_steps"),
+    "arrivals": partial(_dearest, "arrivals", "cost_ns"),
+    "rank_steps": partial(_dearest, "rank_steps", "cost_ns"),
+    "starved": partial(_dearest, "starved", "launch_idle_ns"),
+    "syncs": partial(_dearest, "syncs", "induced_idle_ns"),
 }
 """The tables that are more or less than a list of their rows."""
 

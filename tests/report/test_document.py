@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import polars as pl
+import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
@@ -50,12 +51,20 @@ def test_a_plain_step_is_estimated_where_none_was_timed() -> None:
     assert document(timed)["time"]["plain_estimate"] is None
 
 
-def test_of_many_steps_those_that_cost_most_are_in_it_in_their_order() -> None:
-    ranks = range(DEAREST + 5)
-    costs = [(rank, 1 + rank % 7 if rank > 4 else 0) for rank in ranks]
-    rows = [{"rank": rank, "duration_ns": MS, "cost_ns": cost} for rank, cost in costs]
-    found = json.loads(report_json(run_with(rank_steps=rows)))["rank_steps"]
-    assert [row["rank"] for row in found] == [*ranks][5:]
+@pytest.mark.parametrize(
+    ("table", "number", "cost"),
+    [("rank_steps", "rank", "cost_ns"), ("syncs", "start_ns", "induced_idle_ns")],
+)
+def test_of_many_rows_those_that_cost_most_are_in_it_in_their_order(
+    table: str, number: str, cost: str
+) -> None:
+    numbers = range(DEAREST + 5)
+    rows = [{number: each, cost: 1 + each % 7 if each > 4 else 0} for each in numbers]
+    if table == "rank_steps":
+        rows = [{**row, "duration_ns": MS} for row in rows]
+    tables: dict[str, Any] = {table: rows}
+    found = json.loads(report_json(run_with(**tables)))[table]
+    assert [row[number] for row in found] == [*numbers][5:]
 
 
 def test_the_steps_carry_what_each_process_says_of_its_window() -> None:
