@@ -19,6 +19,9 @@ this share of them: more is shorter about them than the profiler explains."""
 WORTH_SAYING: Final = 0.99
 """Steps that are not recorded and hardly shorter save as much."""
 
+NEARLY_ALL: Final = 0.9
+"""Of more steps than this share it is not said how many they are."""
+
 APART: Final = 1.5
 """A saving of which the ends are this far apart is printed as `about`; `explain` has the ends."""
 
@@ -35,7 +38,7 @@ class Suggestion:
         saving: `save 542 us (13 %)`, `save up to …`.
         title: what happens and where.
         change: the first thing to try.
-        steps: `in 2 of 5 steps`; empty where all have it, or none are judged.
+        steps: `in 2 of 5 steps`; empty where nearly all have it, or none are judged.
     """
 
     number: int
@@ -163,11 +166,11 @@ def _step_of_savings(findings: Findings, unrecorded_ns: int | None) -> list[str]
 
 
 def _steps(valued: Valued, steps: int) -> str:
-    """In how many of the judged steps it is; nothing if it is in all, or beside them."""
-    if valued.finding.beside:
-        return ""
+    """In how many of the judged steps it is; nothing if it is in nearly all, or beside them."""
     have = min(valued.finding.steps, steps)
-    return f"in {number(have)} of {number(steps)} steps" if have < steps else ""
+    if valued.finding.beside or have > NEARLY_ALL * steps:
+        return ""
+    return f"in {number(have)} of {number(steps)} steps"
 
 
 def _more(results: Results, shown: int) -> str:

@@ -39,6 +39,14 @@ def test_without_steps_no_number_of_them_is_said_and_without_findings_nothing() 
     assert (none.rows, none.more) == ((), "")
 
 
+@pytest.mark.parametrize(("have", "said"), [(18, "in 18 of 20 steps"), (19, ""), (25, "")])
+def test_it_is_said_how_many_steps_have_a_finding_unless_nearly_all_do(
+    have: int, said: str
+) -> None:
+    (row,) = suggestions(with_findings(valued(steps=have), steps=20), 1).rows
+    assert row.steps == said
+
+
 @pytest.mark.parametrize(
     ("estimate", "undisturbed_ms", "later_ms", "said"),
     [

@@ -146,7 +146,7 @@ class FindingShown:
         change: what to do, in the order in which to try it.
         evidence: the numbers that it rests on.
         table: the table that holds them.
-        steps: `in 2 of 5 steps`; empty where all have it.
+        steps: `in 2 of 5 steps`; empty where nearly all have it.
         place: the report's number, and the start and end on the page's axis of where to look; None
             where the timeline has no place for it.
         explained: the parts of `nsysflow explain`, each with its `kind`.
