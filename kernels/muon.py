@@ -248,7 +248,7 @@ def _by_clusters(table: MuonTable, backend: Backend) -> bool:
         )
     if backend != "auto":
         return backend == "cuda"
-    return table.width > 0 and table.faster_by_clusters and nvrtc.can_compile()
+    return table.faster_by_clusters and nvrtc.can_compile()
 
 
 def _step_by_clusters(
@@ -262,6 +262,7 @@ def _step_by_clusters(
             "ELEMENT": nvrtc.C_TYPES[table.gradients[0].dtype],
             "WIDTH": table.width,
             "COPIES": int(len(table.working) > 0),
+            "TRIPLES": _TRIPLES_IN_C,
             "SHARED_BYTES": shared_bytes,
         },
         blocks=BLOCKS * len(table.entries),
@@ -269,6 +270,11 @@ def _step_by_clusters(
         shared_bytes=shared_bytes,
         arguments=(table.entries, table.squares, lr, len(table.squares), *rates),
     )
+
+
+_TRIPLES_IN_C: Final = (
+    f"{{{','.join('{' + ','.join(f'{factor}f' for factor in row) + '}' for row in TRIPLES)}}}"
+)
 
 
 def _shared_bytes(width: int) -> int:

@@ -13,8 +13,8 @@
 // Copies between blocks are asynchronous and count bytes at a barrier of the receiver. Nothing else
 // has to be awaited: who sends the next part of G has got all of the last one, so it was read.
 //
-// Compiled with -D for ELEMENT (bf16, f16 or f32, the gradients), WIDTH, COPIES (0 or 1) and
-// SHARED_BYTES.
+// Compiled with -D for ELEMENT (bf16, f16 or f32, the gradients), WIDTH, COPIES (0 or 1), TRIPLES
+// and SHARED_BYTES.
 
 typedef long long i64;
 typedef unsigned u32;
@@ -30,14 +30,8 @@ constexpr int AROUND = WARPS / 2 + 1;
 constexpr int X_ROW = WIDTH + 8;           // 8 more, so that ldmatrix meets each bank once
 constexpr int PART = WIDTH % 48 == 0 ? 48 : WIDTH % 32 == 0 ? 32 : 16;  // columns of X at a time
 
-constexpr int STEPS = 5;
-__constant__ float TRIPLES[STEPS][3] = {
-    {4.0848f, -6.8946f, 2.9270f},
-    {3.9505f, -6.3029f, 2.6377f},
-    {3.7418f, -5.5913f, 2.3037f},
-    {2.8769f, -3.1427f, 1.2046f},
-    {2.8366f, -3.0525f, 1.2012f},
-};
+__constant__ float FACTORS[][3] = TRIPLES;  // a, b and c of each step
+constexpr int STEPS = sizeof(FACTORS) / sizeof(FACTORS[0]);
 
 struct Entry {
     float* weight;
@@ -217,21 +211,16 @@ __device__ __forceinline__ const bf16* at(const Square& square, Corner corner) {
     return square.numbers + 8 * (2 * corner.row + (corner.half ^ (corner.row / 4 % 2)));
 }
 
-// Square (strip, strip + around) of a symmetric matrix as operand A or B, from where it or its
-// mirror is. `around` is a constant once loops are unrolled, or the same for a warp.
-__device__ __forceinline__ void load_a(
-    Operand& to, const Square (*squares)[AROUND], int strip, int around) {
+// Square (strip, strip + around) of a symmetric matrix, from where it or its mirror is: operand A
+// with `here` downwards and `mirrored` sideways, B the reverse. `around` is a constant once loops
+// are unrolled, or the same for a warp.
+__device__ __forceinline__ void load_square(
+    Operand& to, const Square (*squares)[AROUND], int strip, int around, Corner here,
+    Corner mirrored) {
     if (around < AROUND)
-        load<false>(to, at(squares[strip][around], downwards()));
+        load<false>(to, at(squares[strip][around], here));
     else
-        load<true>(to, at(squares[(strip + around) % WARPS][WARPS - around], sideways()));
-}
-__device__ __forceinline__ void load_b(
-    Operand& to, const Square (*squares)[AROUND], int strip, int around) {
-    if (around < AROUND)
-        load<false>(to, at(squares[strip][around], sideways()));
-    else
-        load<true>(to, at(squares[(strip + around) % WARPS][WARPS - around], downwards()));
+        load<true>(to, at(squares[(strip + around) % WARPS][WARPS - around], mirrored));
 }
 
 // Stores a square of bf16 as operand A has it.
@@ -308,15 +297,17 @@ __device__ __forceinline__ void sum_strip(const Sums* parts, Square* strip) {
 __device__ __forceinline__ void factor_strip(Shared& shared, int rank, float b, float c) {
     const int around = threadIdx.x / 32;
     if (around >= AROUND) return;
+    const Corner down = downwards(), side = sideways();
     float square[2][4] = {};
     Operand left, right;
 #pragma unroll
     for (int k = 0; k < WARPS; ++k) {
-        load_a(left, shared.g, rank, k);
-        load_b(right, shared.g, (rank + around) % WARPS, (k + WARPS - around) % WARPS);
+        const int other = (rank + around) % WARPS, from_other = (k + WARPS - around) % WARPS;
+        load_square(left, shared.g, rank, k, down, side);
+        load_square(right, shared.g, other, from_other, side, down);
         multiply(square, left, right);
     }
-    load<false>(left, at(shared.g[rank][around], downwards()));
+    load<false>(left, at(shared.g[rank][around], down));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         const float* two = &square[i / 2][i % 2 * 2];
@@ -328,10 +319,10 @@ __device__ __forceinline__ void factor_strip(Shared& shared, int rank, float b, 
 // X <- a X + F X, from `x` to `next`.
 __device__ __forceinline__ void improve(Shared& shared, float a, const bf16* x, bf16* next) {
     const int strip = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const Corner down = downwards(), side = sideways();
     Operand factor[WARPS];  // this warp's strip of F, counted around
 #pragma unroll
-    for (int k = 0; k < WARPS; ++k) load_a(factor[k], shared.factor, strip, k);
-    const Corner down = downwards();
+    for (int k = 0; k < WARPS; ++k) load_square(factor[k], shared.factor, strip, k, down, side);
     const bf16* right = x + down.row * X_ROW + 8 * down.half;
     const int ours = (16 * strip + lane / 4) * X_ROW + lane % 4 * 2;  // the first of our numbers
 #pragma unroll 1
@@ -499,10 +490,10 @@ __device__ __forceinline__ bf16* orthogonalise(Shared& shared, int rank) {
         sum_strip(shared.inbox, shared.g[rank]);
         send_strip(shared.g, rank, &shared.g_arrived);
         await(&shared.g_arrived, step % 2);
-        factor_strip(shared, rank, TRIPLES[step][1], TRIPLES[step][2]);
+        factor_strip(shared, rank, FACTORS[step][1], FACTORS[step][2]);
         send_strip(shared.factor, rank, &shared.factor_arrived);
         await(&shared.factor_arrived, step % 2);
-        improve(shared, TRIPLES[step][0], x, next);
+        improve(shared, FACTORS[step][0], x, next);
         bf16* old = x;
         x = next, next = old;
     }

@@ -156,7 +156,7 @@ def _step_of_savings(findings: Findings, unrecorded_ns: int | None) -> list[str]
     about = "about " * (slowed and estimated)
     others = ""
     if unrecorded_ns and unrecorded_ns <= OTHERS_SHARE * quiet_ns:
-        others = f", others took {duration(unrecorded_ns)}"
+        others = f", steps not recorded {duration(unrecorded_ns)}"
     recorded = "" if estimated else f" (recorded {duration(step_ns)}{others})"
     without = f" without the profiler{recorded}" * slowed
     if findings.together_ns is not None:

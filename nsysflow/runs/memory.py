@@ -1,9 +1,7 @@
 """How much memory a report takes, how much there is, and what is done if that is not enough."""
 
 import os
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,15 +24,6 @@ _ROOM_SHARE: Final = 6
 """Tables of a large report are written to disk once it takes this much memory, or this share of
 what is free. At 10 M kernels half of them never are (docs/scale.md)."""
 
-_SMALL_BYTES: Final = 4_000_000
-"""Reports up to so large, as SQLite, are analysed on one core: 3 MB with 25,000 kernels took 2.9 s
-on two, and 2.1 s on one of them (2-core VM, 2026-11-28)."""
-
-_THREADS: Final = "POLARS_MAX_THREADS"
-
-_PROCESSOR: Final = 36
-"""Which field it is in a thread's stat, after its name."""
-
 _ALLOCATOR: Final = "_RJEM_MALLOC_CONF"
 _KEEP: Final = "narenas:1,oversize_threshold:0,dirty_decay_ms:10000,muzzy_decay_ms:0"
 
@@ -49,7 +38,7 @@ a limit and with what is taken, and the part of that which the kernel can drop."
 
 def needed_bytes(file: Path) -> int:
     """The memory that a report takes at most when it is analysed there."""
-    return _REPORT_BYTES + _BYTES_PER_BYTE * _unpacked_bytes(file)
+    return _REPORT_BYTES + _BYTES_PER_BYTE * unpacked_bytes(file)
 
 
 def is_large(needed: int, free: int) -> bool:
@@ -66,37 +55,6 @@ def keep_memory() -> None:
     10 M kernels need (docs/facts.md). Polars reads the setting when it loads.
     """
     os.environ.setdefault(_ALLOCATOR, _KEEP)
-
-
-def use_one_core_for(reports: Sequence[Path]) -> None:
-    """Let polars use one thread, on the core of this one, where all reports are small, unless the
-    user chose otherwise. Polars reads the setting when it loads.
-
-    Their frames have some hundred rows. Polars hands most of them to a thread of its own: to wake
-    another core for it takes 100 us, longer than to compute them, and on one core it takes 10 us.
-    """
-    if _THREADS in os.environ or "polars" in sys.modules:
-        return
-    known = reports and all(report.exists() for report in reports)
-    if not known or sum(map(_unpacked_bytes, reports)) > _SMALL_BYTES:
-        return
-    os.environ[_THREADS] = "1"
-    with suppress(OSError):  # there is no /proc, or a sandbox forbids it
-        if hasattr(os, "sched_setaffinity") and _most_cores_idle():
-            os.sched_setaffinity(0, {_core()})
-
-
-def _most_cores_idle() -> bool:
-    """Whether half of the cores or more have nothing to do. Busy ones are awake, and others may be
-    on the same core for good."""
-    running = Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]
-    return int(running) <= max(1, len(os.sched_getaffinity(0)) // 2)
-
-
-def _core() -> int:
-    """The core that this thread runs on."""
-    stat = Path("/proc/thread-self/stat").read_text(encoding="utf-8", errors="replace")
-    return int(stat.rpartition(")")[2].split()[_PROCESSOR])
 
 
 def scratch_for(file: Path, *, low_memory: bool) -> "Scratch | None":
@@ -182,7 +140,7 @@ def _left(group: Path, limit: str, taken: str, droppable: str) -> Iterator[int]:
     yield max(0, most - used + int(parts.get(droppable, 0)))
 
 
-def _unpacked_bytes(report: Path) -> int:
+def unpacked_bytes(report: Path) -> int:
     """The bytes of a file; of a folder with tables those of all, of a run's folder the largest."""
     try:
         if not report.is_dir():

@@ -1,6 +1,5 @@
 """muon matches its definition: in float32 with the roundings to bf16, and in float64 without."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from nsysflow.kernels import muon as module
 from nsysflow.kernels import muon_kernels
 from nsysflow.kernels.arguments import Backend
 from nsysflow.kernels.muon import muon, muon_ref, muon_table
-from nsysflow.kernels.nvrtc import SOURCES
 from tests.kernels.comparing import same
 from tests.kernels.hopper import compiled_for_hopper, shaped
 from tests.kernels.host_cuda import launch_on_host
@@ -181,11 +179,6 @@ def check_rates(
     for number in range(len(shapes)):
         assert relative_error(weights[number], wanted[number]) < 0.01
         torch.testing.assert_close(table.momenta[number], moved[number])
-
-
-def test_the_triples_of_the_cuda_source_are_those_of_the_definition() -> None:
-    rows = re.findall(r"\{(.+)f, (.+)f, (.+)f\},", (SOURCES / "muon.cu").read_text())
-    assert [tuple(map(float, row)) for row in rows] == [*map(tuple, muon_kernels.TRIPLES)]
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # NumPy, in the interpreter

@@ -53,7 +53,12 @@ def test_it_is_said_how_many_steps_have_a_finding_unless_nearly_all_do(
         (None, 50, None, ""),
         (None, 25, None, "; of 25.0 ms without the profiler (recorded 50.0 ms)"),
         (None, 25, 24, "; of 25.0 ms without the profiler (recorded 50.0 ms)"),
-        (None, 25, 8, "; of 25.0 ms without the profiler (recorded 50.0 ms, others took 8.00 ms)"),
+        (
+            None,
+            25,
+            8,
+            "; of 25.0 ms without the profiler (recorded 50.0 ms, steps not recorded 8.00 ms)",
+        ),
         (ESTIMATE, 25, None, "; of about 25.0 ms without the profiler"),
     ],
 )

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.base.errors import Damaged, ReportError, SelectionError
+from nsysflow.runs import cores, memory
 from nsysflow.runs import engine as engine_module
-from nsysflow.runs import memory
 from nsysflow.runs.cluster import Cluster
 from nsysflow.runs.engine import Choice, engine_of
 from nsysflow.runs.memory import (
@@ -23,7 +23,6 @@ from nsysflow.runs.memory import (
     needed_bytes,
     room_bytes,
     scratch_for,
-    use_one_core_for,
 )
 from nsysflow.runs.workers import Engine, Part, all_joined, in_pairs, part_of
 from tests.runs.works import Once, bug, killed, killed_once, named
@@ -221,18 +220,18 @@ def test_small_reports_are_analysed_on_one_core(
 ) -> None:
     chosen: list[set[int]] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: chosen.append(cores))
-    monkeypatch.setattr(memory, "_most_cores_idle", lambda: True)
+    monkeypatch.setattr(cores, "_most_cores_idle", lambda: True)
     monkeypatch.delitem(sys.modules, "polars", raising=False)
     monkeypatch.setenv("POLARS_MAX_THREADS", "3")
     small, large = sized(tmp_path / "a.sqlite", 1000), sized(tmp_path / "b.sqlite", GB)
-    use_one_core_for([small])  # the user chose
+    cores.use_one_core_for([small])  # the user chose
     assert os.environ["POLARS_MAX_THREADS"] == "3"
     monkeypatch.delenv("POLARS_MAX_THREADS")
     for others in ([], [large], [small, large], [tmp_path / "rank*.sqlite"]):
-        use_one_core_for(others)
+        cores.use_one_core_for(others)
     assert "POLARS_MAX_THREADS" not in os.environ
     assert not chosen
-    use_one_core_for([small])
+    cores.use_one_core_for([small])
     assert os.environ["POLARS_MAX_THREADS"] == "1"
     assert len(chosen) == 1
     assert chosen[0] <= os.sched_getaffinity(0)
