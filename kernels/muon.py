@@ -16,9 +16,9 @@ A matrix of 384 x 128 takes 5 x (2 x 2 x 128 x 128 x 384 + 2 x 128^3) = 147 MFLO
 TFLOP/s that large products reach on one SM. On GPUs with clusters eight SMs share it
 (`csrc/muon.cu`): each has 48 columns of X. In each step they exchange, through shared memory, their
 parts of G (36 KiB from each SM, only five of eight squares in a row as G is symmetric) and its sums
-and factors (18 KiB each). On an H200 a step takes 4.3 us: 1.3 the products, 2.9 the exchange, of
-which 1.4 are parts of G on their way (2026-11-28, clock stamps in the kernel). Loading and
-dividing before the steps takes 4.3 us, the weights 2.
+and factors (18 KiB each). On an H200 a step takes 4.3 us: 1.8 the products, 0.3 the sums, 2.2 the
+exchange, of which 1.4 are parts of G on their way (2026-11-28, clock stamps in the kernel). Loading
+and dividing before the steps takes 4.4 us, the weights after them 1.6.
 
 Elsewhere, and where too many matrices wait for clusters, one program steps each matrix
 (`muon_kernels.py`).

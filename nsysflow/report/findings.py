@@ -154,11 +154,13 @@ def _step_of_savings(findings: Findings, unrecorded_ns: int | None) -> list[str]
     slowed = _is_slowed(findings)
     estimated = findings.plain_estimate is not None  # the first line has the recorded step
     about = "about " * (slowed and estimated)
-    others = ""
+    recorded, by = "", "without the profiler"
+    if not estimated:
+        recorded = f" (recorded {duration(step_ns)})"
     if unrecorded_ns and unrecorded_ns <= OTHERS_SHARE * quiet_ns:
-        others = f", steps not recorded {duration(unrecorded_ns)}"
-    recorded = "" if estimated else f" (recorded {duration(step_ns)}{others})"
-    without = f" without the profiler{recorded}" * slowed
+        by = "by replay"  # which has not found all of what recording adds
+        recorded = f" (recorded {duration(step_ns)}, steps not recorded {duration(unrecorded_ns)})"
+    without = f" {by}{recorded}" * slowed
     if findings.together_ns is not None:
         times = f"{duration(quiet_ns)} → {duration(quiet_ns - findings.together_ns)}"
         return [f"all together {about}{times}{without}"]

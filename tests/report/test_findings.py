@@ -57,7 +57,7 @@ def test_it_is_said_how_many_steps_have_a_finding_unless_nearly_all_do(
             None,
             25,
             8,
-            "; of 25.0 ms without the profiler (recorded 50.0 ms, steps not recorded 8.00 ms)",
+            "; of 25.0 ms by replay (recorded 50.0 ms, steps not recorded 8.00 ms)",
         ),
         (ESTIMATE, 25, None, "; of about 25.0 ms without the profiler"),
     ],
