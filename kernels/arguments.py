@@ -1,11 +1,14 @@
-"""Arguments of kernels: what they must be, which backend runs, and whole numbers for launches."""
+"""Arguments of kernels: what they must be, which backend runs, and how they are launched."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, Literal
 
 import torch
+import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_wait
 
 TRITON_TYPES: Final = {
     torch.bfloat16: tl.bfloat16,
@@ -96,6 +99,37 @@ def backend_for(backend: Backend, device: torch.device) -> Literal["triton", "cu
     if backend == "cuda" and device.type != "cuda":
         raise ValueError(f"backend cuda needs a CUDA device, but the tensors are on {device}")
     return "cuda" if backend == "cuda" else "triton"
+
+
+@cache
+def _can_overlap(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def overlap(device: torch.device) -> dict[str, bool]:
+    """The options that let a launch begin before the previous one has ended (programmatic dependent
+    launch), if the GPU can: from Hopper on. The kernel must wait for that end, as `follow` does."""
+    able = _can_overlap(device)
+    return {"OVERLAP": able, "launch_pdl": able}
+
+
+@cache
+def sms(device: torch.device) -> int:
+    """The number of SMs of a GPU. 2 in the interpreter, so that programs loop there too."""
+    if device.type != "cuda":
+        return 2
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@triton.jit
+def follow(OVERLAP: tl.constexpr):
+    """Wait for the end of the previous launch.
+
+    The next one may begin when this one ends. Let in earlier, its programs took room on the SMs: a
+    training step took 135.6 us instead of 127.5 (H200, 2026-11-28).
+    """
+    if OVERLAP:
+        gdc_wait()
 
 
 def cdiv(number: int, by: int) -> int:

@@ -38,7 +38,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nsysflow.kernels.arguments import cdiv, next_power_of_2, require
+from nsysflow.kernels.arguments import cdiv, next_power_of_2, require, sms
 
 COLS_MAX = 16_384
 """The widest row: 16 warps of forward hold 32 elements of x per thread."""
@@ -245,7 +245,7 @@ def _backward_launch(x: Tensor) -> _Launch:
     warps = min(16, max(8, rows * cols * x.element_size() // 1024))
     programs_an_sm = 16 // warps
     return _Launch(
-        programs=min(cdiv(x.shape[0], rows), _sms(x.device) * programs_an_sm),
+        programs=min(cdiv(x.shape[0], rows), sms(x.device) * programs_an_sm),
         rows=rows, cols=cols, warps=warps,
         # without a limit the compiler takes 164 at 4096 columns in bf16: one program per SM
         registers=128,
@@ -255,13 +255,6 @@ def _backward_launch(x: Tensor) -> _Launch:
 def _stages(launch: _Launch, x: Tensor) -> int:
     """Pipeline stages: x and dy have stages - 1 buffers, at most 128 of an SM's 227 KiB."""
     return 3 if 2 * launch.rows * launch.cols * x.element_size() <= 2**16 else 2
-
-
-def _sms(device: torch.device) -> int:
-    """The number of SMs of a GPU. 2 in the interpreter, so that programs loop there too."""
-    if device.type != "cuda":
-        return 2
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _backward_of_short_rows(given: tuple[Tensor, ...], dx: Tensor) -> Tensor:

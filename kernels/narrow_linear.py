@@ -27,7 +27,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nsysflow.kernels.arguments import TRITON_TYPES, cdiv, next_power_of_2, require
+from nsysflow.kernels.arguments import (
+    TRITON_TYPES,
+    cdiv,
+    follow,
+    next_power_of_2,
+    overlap,
+    require,
+)
 
 OUT_MAX: Final = 64
 WIDTH_MAX: Final = 512
@@ -63,6 +70,8 @@ PARTS: Final = {2: 132, 4: 264}
 SUMMED: Final = 8
 """Elements of dweight per program of the second launch. 80 programs for 640 elements were 0.5 us
 faster than 20."""
+PARTS_AT_ONCE: Final = 512
+"""Parts that a program of the second launch adds at a time."""
 
 
 @triton.jit
@@ -81,7 +90,9 @@ def _weight(
 def _narrow_linear_forward(
     x_ptr, weight_ptr, y_ptr, rows, H: tl.constexpr, OUTPUTS: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr, OPERAND: tl.constexpr,
+    OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAP)
     # int64: rows * H passes 2**31 at 17 million rows of 128
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, WIDTH)[None, :]
@@ -97,8 +108,9 @@ def _narrow_linear_forward(
 def _narrow_linear_backward(
     gradient_ptr, x_ptr, weight_ptr, dx_ptr, parts_ptr, rows, tiles, H: tl.constexpr,
     OUTPUTS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, OUT: tl.constexpr,
-    OPERAND: tl.constexpr,
+    OPERAND: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
+    follow(OVERLAP)
     column = tl.arange(0, WIDTH)[None, :]
     output = tl.arange(0, OUT)[None, :]
     dtype = dx_ptr.dtype.element_ty
@@ -119,16 +131,20 @@ def _narrow_linear_backward(
     tl.store(parts_ptr + tl.program_id(0) * OUTPUTS * H + at, total, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["parts"])
 def _narrow_linear_sum(
-    parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.constexpr
-):
-    part = tl.arange(0, PARTS)[:, None]
-    at = (tl.program_id(0) * SUMMED + tl.arange(0, SUMMED))[None, :]
-    mask = (part < parts) & (at < numel)
-    total = tl.sum(tl.load(parts_ptr + part * numel + at, mask=mask, other=0.0), axis=0)
+    parts_ptr, dweight_ptr, parts, numel, PARTS: tl.constexpr, SUMMED: tl.constexpr,
+    OVERLAP: tl.constexpr,
+):  # fmt: skip
+    follow(OVERLAP)
     at = tl.program_id(0) * SUMMED + tl.arange(0, SUMMED)
-    tl.store(dweight_ptr + at, total.to(dweight_ptr.dtype.element_ty), mask=at < numel)
+    total = tl.zeros([PARTS, SUMMED], tl.float32)
+    for start in range(0, parts, PARTS):
+        part = (start + tl.arange(0, PARTS)).to(tl.int64)[:, None]
+        mask = (part < parts) & (at[None, :] < numel)
+        total += tl.load(parts_ptr + part * numel + at[None, :], mask=mask, other=0.0)
+    sums = tl.sum(total, axis=0)
+    tl.store(dweight_ptr + at, sums.to(dweight_ptr.dtype.element_ty), mask=at < numel)
 
 
 def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
@@ -148,6 +164,7 @@ def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
         "num_warps": min(tile.warps * max(width // 128, 1) * (out // 16), 8),
         # with the largest weight, a third tile in flight is 1 KB too much
         "num_stages": 2 if width * out * x.element_size() == WEIGHT_BYTES_MAX else 3,
+        **overlap(x.device),
     }
 
 
@@ -253,9 +270,15 @@ def narrow_linear_backward(
     programs = min(tiles, PARTS[x.element_size()])
     parts = x.new_empty(programs, outputs, x.shape[1], dtype=torch.float32)
     _narrow_linear_backward[(len(parts),)](gradient, x, weight, dx, parts, rows, tiles, **cut)
-    _narrow_linear_sum[(cdiv(weight.numel(), SUMMED),)](
-        parts, dweight, len(parts), weight.numel(),
-        PARTS=next_power_of_2(len(parts)), SUMMED=SUMMED, num_warps=4,
+    add_parts(parts, dweight)
+
+
+def add_parts(parts: Tensor, dweight: Tensor) -> None:
+    """Write the sum of parts (P, O, H), float32, to `dweight` (O, H), always in the same order."""
+    _narrow_linear_sum[(cdiv(dweight.numel(), SUMMED),)](
+        parts, dweight, len(parts), dweight.numel(),
+        PARTS=min(next_power_of_2(len(parts)), PARTS_AT_ONCE), SUMMED=SUMMED, num_warps=4,
+        **overlap(dweight.device),
     )  # fmt: skip
 
 

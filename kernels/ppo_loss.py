@@ -29,12 +29,11 @@ latencies dominate, and there are only three launches, two forward and one backw
    and gradient use the same exponentials. The last program to finish adds the sums in order.
 3. The gradient for a loss of 1, kept in float32 (0.66 MB), times the incoming scale, rounded once.
 
-From Hopper on, (2) and (3) begin while the previous launch runs (programmatic dependent launch).
-They wait for its end before they first need its results and before they write anything. Sums have a
+From Hopper on, each may begin before the previous launch has ended (programmatic dependent launch).
+It waits for that end before it first needs its results and before it writes anything. Sums have a
 fixed order and the only atomic is an integer, so results repeat bitwise.
 """
 
-from functools import cache
 from typing import Final
 
 import torch
@@ -44,7 +43,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from nsysflow.kernels.arguments import cdiv, next_power_of_2, require
+from nsysflow.kernels.arguments import cdiv, follow, next_power_of_2, overlap, require
 
 
 @triton.jit
@@ -55,6 +54,7 @@ def ppo_loss_moments(
 
     Also resets the counter of `ppo_loss_forward`.
     """
+    follow(OVERLAP)
     if OVERLAP:
         gdc_launch_dependents()
     first = tl.program_id(0) * CHUNK
@@ -195,17 +195,6 @@ SCALED: Final = 1024
 """Elements per program of the third: 8 per thread of 4 warps."""
 
 
-@cache
-def _can_overlap(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-def _overlap(device: torch.device) -> dict[str, bool]:
-    """The options that let a launch begin while the previous one runs, if the GPU can."""
-    able = _can_overlap(device)
-    return {"OVERLAP": able, "launch_pdl": able}
-
-
 def _check(
     predictions: Tensor,
     actions: Tensor,
@@ -248,16 +237,16 @@ def _run_forward(
     moments = predictions.new_empty(chunks, 2, dtype=torch.float32)
     sums = predictions.new_empty(programs, dtype=torch.float32)
     counter = predictions.new_empty((), dtype=torch.int32)
-    overlap = _overlap(predictions.device)
-    # launched in normal order, so everything that `ppo_loss_forward` reads before it waits was
-    # written before this launch began
+    options = overlap(predictions.device)
+    # it waits for all launches before it, and only then lets the next one begin, which reads what
+    # they wrote before it waits itself
     ppo_loss_moments[(chunks,)](
-        advantages, moments, counter, rows, CHUNK=CHUNK, OVERLAP=overlap["OVERLAP"], num_warps=8
+        advantages, moments, counter, rows, CHUNK=CHUNK, num_warps=8, **options
     )
     ppo_loss_forward[(programs,)](
         *inputs, moments, sums, counter, loss, gradient, rows, rows // inputs[4].numel(), *factors,
         ACTIONS=width - 1, CHUNK=CHUNK, PARTS=next_power_of_2(chunks), ROWS=ROWS,
-        num_warps=ROWS // 32, **overlap,
+        num_warps=ROWS // 32, **options,
     )  # fmt: skip
     return loss
 
@@ -285,7 +274,7 @@ class _PpoLoss(torch.autograd.Function):
             programs = cdiv(out.numel(), SCALED)
             ppo_loss_backward[(programs,)](
                 gradient, dloss, out, out.numel(),
-                SCALED=SCALED, num_warps=4, **_overlap(out.device),
+                SCALED=SCALED, num_warps=4, **overlap(out.device),
             )  # fmt: skip
         return None, out, *[None] * 6
 

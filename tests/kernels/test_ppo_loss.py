@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nsysflow.kernels import arguments
 from nsysflow.kernels import ppo_loss as module
 from nsysflow.kernels.ppo_loss import ppo_loss, ppo_loss_and_gradient, ppo_loss_ref
 from tests.kernels.comparing import same
@@ -138,11 +139,11 @@ def test_no_rows_launch_nothing(device: torch.device, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_an_h200_keeps_a_row_and_waits_before_it_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_can_overlap", lambda _device: True)
+    monkeypatch.setattr(arguments, "_can_overlap", lambda _device: True)
     rows, actions = 32_768, module.ACTIONS_MAX
     floats, weights = shaped(rows, dtype=FP32), shaped(rows // 64, dtype=FP32)
-    arguments = [shaped(rows, actions + 1), floats.long(), floats, floats, weights, floats, floats]
-    kernels = compiled_for_hopper(lambda: loss_and_gradient(arguments))
+    given = [shaped(rows, actions + 1), floats.long(), floats, floats, weights, floats, floats]
+    kernels = compiled_for_hopper(lambda: loss_and_gradient(given))
     assert [kernel.local_bytes for kernel in kernels.values()] == [0, 0, 0]
     assert all("griddepcontrol" in kernel.ptx for kernel in kernels.values())
     before, after = kernels["ppo_loss_forward"].ptx.split("griddepcontrol.wait")
