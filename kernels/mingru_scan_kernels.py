@@ -3,6 +3,8 @@
 import triton
 import triton.language as tl
 
+from nsysflow.kernels.arguments import follow
+
 
 @triton.jit
 def _rows(at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr):
@@ -49,9 +51,10 @@ def _gates(hidden, gate):
 def mingru_scan_forward(
     combined_ptr, state_ptr, out_ptr, final_ptr, saved_ptr, T,
     H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, SAVE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     """BLOCK recurrences, from the first step; SAVE also stores h before each chunk."""
+    follow(OVERLAP)
     across: tl.constexpr = (H + BLOCK - 1) // BLOCK
     batch = (tl.program_id(0) // across).to(tl.int64)
     channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
@@ -91,12 +94,51 @@ def mingru_scan_forward(
     tl.store(final_ptr + state_at, h.to(final_ptr.dtype.element_ty), mask=live)
 
 
+@triton.jit
+def _slopes(at, left, STEPS: tl.constexpr, OUTPUTS: tl.constexpr, WHOLE: tl.constexpr):
+    """The OUTPUTS numbers of each row of a chunk; 0 beyond the last step."""
+    slopes: tl.tuple = ()
+    for i in tl.static_range(STEPS):
+        for output in tl.static_range(OUTPUTS):
+            if WHOLE:
+                slope = tl.load(at + i * OUTPUTS + output)
+            else:
+                slope = tl.load(at + i * OUTPUTS + output, mask=left > i, other=0.0)
+            slopes += (slope.to(tl.float32),)
+    return slopes
+
+
+@triton.jit
+def _product(slopes, i: tl.constexpr, weight, OUTPUTS: tl.constexpr):
+    """Row i of the gradient of out: that of the layer's outputs times its weight."""
+    dout = slopes[i * OUTPUTS] * weight[0]
+    for output in tl.static_range(1, OUTPUTS):
+        dout += slopes[i * OUTPUTS + output] * weight[output]
+    return dout
+
+
+@triton.jit
+def _added(dweight, slopes, i: tl.constexpr, out, OUTPUTS: tl.constexpr):
+    """`dweight` with what row i adds to it."""
+    more: tl.tuple = ()
+    for output in tl.static_range(OUTPUTS):
+        more += (dweight[output] + slopes[i * OUTPUTS + output] * out,)
+    return more
+
+
 @triton.jit(do_not_specialize=["T"])
 def mingru_scan_backward(
-    combined_ptr, saved_ptr, dout_ptr, dfinal_ptr, dcombined_ptr, dstate_ptr, T,
-    H: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr,
+    combined_ptr, saved_ptr, dout_ptr, dfinal_ptr, dcombined_ptr, dstate_ptr, weight_ptr, parts_ptr,
+    T, H: tl.constexpr, OUTPUTS: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr,
+    BLOCK: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of BLOCK recurrences, from the last step; h is recomputed chunk by chunk."""
+    """Gradients of BLOCK recurrences, from the last step; h is recomputed chunk by chunk.
+
+    With OUTPUTS, `dout_ptr` has the gradient (B, T, OUTPUTS) of a linear layer of out instead. dout
+    is that times the layer's weight, and parts (B, OUTPUTS, H) are what each batch adds to the
+    weight's gradient.
+    """
+    follow(OVERLAP)
     across: tl.constexpr = (H + BLOCK - 1) // BLOCK
     batch = (tl.program_id(0) // across).to(tl.int64)
     channel = tl.program_id(0) % across * BLOCK + tl.arange(0, BLOCK)
@@ -106,7 +148,15 @@ def mingru_scan_backward(
     at = (batch * T + start) * (3 * H) + channel
     combined_ptr += at
     dcombined_ptr += at
-    dout_ptr += (batch * T + start) * H + channel
+    if OUTPUTS > 0:
+        dout_ptr += (batch * T + start) * OUTPUTS
+    else:
+        dout_ptr += (batch * T + start) * H + channel
+    weight: tl.tuple = ()
+    dweight: tl.tuple = ()
+    for output in tl.static_range(OUTPUTS):
+        weight += (tl.load(weight_ptr + output * H + channel, mask=live, other=0.0).to(tl.float32),)
+        dweight += (tl.zeros((BLOCK,), tl.float32),)
     saved_ptr += (batch * chunks + chunks - 1) * H + channel
     state_at = batch * H + channel
     dh = tl.zeros((BLOCK,), tl.float32)
@@ -116,19 +166,27 @@ def mingru_scan_backward(
     hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE)
     gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE)
     proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE)
-    dout = _rows(dout_ptr, H, left, STEPS, WHOLE)
+    dout: tl.tuple = ()
+    if OUTPUTS == 0:
+        dout = _rows(dout_ptr, H, left, STEPS, WHOLE)
     before = tl.load(saved_ptr, mask=live)
     for _ in range(chunks):
         left = tl.where(live, T - start, 0)
         start -= STEPS
         combined_ptr -= STEPS * 3 * H
-        dout_ptr -= STEPS * H
         saved_ptr -= H
         more = tl.where(live, start + STEPS, 0)  # a chunk, or nothing before the first one
         next_hidden = _rows(combined_ptr, 3 * H, more, STEPS, True)
         next_gate = _rows(combined_ptr + H, 3 * H, more, STEPS, True)
         next_proj = _rows(combined_ptr + 2 * H, 3 * H, more, STEPS, True)
-        next_dout = _rows(dout_ptr, H, more, STEPS, True)
+        next_dout: tl.tuple = ()
+        slopes: tl.tuple = ()
+        if OUTPUTS > 0:
+            slopes = _slopes(dout_ptr, T - start - STEPS, STEPS, OUTPUTS, WHOLE)
+            dout_ptr -= STEPS * OUTPUTS
+        else:
+            dout_ptr -= STEPS * H
+            next_dout = _rows(dout_ptr, H, more, STEPS, True)
         next_before = tl.load(saved_ptr, mask=more > 0)
         zs: tl.tuple = ()
         shuts: tl.tuple = ()
@@ -144,7 +202,11 @@ def mingru_scan_backward(
             hs += ((1 - z) * hs[i] + z * candidate,)
         for i in tl.static_range(STEPS - 1, -1, -1):
             opened, closed = _sigmoid(proj[i].to(tl.float32))
-            through = dout[i].to(tl.float32) * opened
+            if OUTPUTS > 0:
+                through = opened * _product(slopes, i, weight, OUTPUTS)
+                dweight = _added(dweight, slopes, i, opened * hs[i + 1], OUTPUTS)
+            else:
+                through = dout[i].to(tl.float32) * opened
             d = dh + through
             dz = d * zs[i]
             below = candidates[i] * (1 - candidates[i])
@@ -166,3 +228,6 @@ def mingru_scan_backward(
         dout = next_dout
         before = next_before
     tl.store(dstate_ptr + state_at, dh.to(dstate_ptr.dtype.element_ty), mask=live)
+    for output in tl.static_range(OUTPUTS):
+        part = parts_ptr + (batch * OUTPUTS + output) * H + channel
+        tl.store(part, dweight[output], mask=live)

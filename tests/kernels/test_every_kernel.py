@@ -17,7 +17,15 @@ from nsysflow.kernels.layernorm_relu_add import (
     layernorm_relu_add,
     layernorm_relu_add_bytes,
 )
-from nsysflow.kernels.mingru_scan import mingru_scan, mingru_scan_backward_bytes, mingru_scan_bytes
+from nsysflow.kernels.linear_pair import WIDTH_MAX as PAIR_MAX
+from nsysflow.kernels.linear_pair import linear_pair, linear_pair_bytes
+from nsysflow.kernels.mingru_scan import OUT_MAX as SCANNED_MAX
+from nsysflow.kernels.mingru_scan import (
+    mingru_scan,
+    mingru_scan_backward_bytes,
+    mingru_scan_bytes,
+    mingru_scan_linear_backward,
+)
 from nsysflow.kernels.muon import LONG_MAX, SHORT_MAX, muon, muon_bytes, muon_table
 from nsysflow.kernels.narrow_linear import (
     OUT_MAX,
@@ -39,6 +47,7 @@ from nsysflow.kernels.sum_many import sum_many, sum_table
 from tests.kernels import (
     test_advantage,
     test_layernorm_relu_add,
+    test_linear_pair,
     test_mingru_scan,
     test_muon,
     test_ppo_loss,
@@ -75,6 +84,10 @@ def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object
     rewards = named(("values", "rewards", "done", "ratio"), test_advantage.rollout(2, 8, device))
     rows = test_layernorm_relu_add.inputs(6, 10, torch.float32, device)
     scanned = test_mingru_scan.inputs(device, 2, 4, 6)
+    decoded = (scanned[0], *randn((2, 1, 6), (8, 2), (2, 6), (2, 6)))
+    decoder = named(("combined", "saved", "gradient", "weight", "dweight"), decoded)
+    pair = test_linear_pair.layers(device, (5, 3, 4, 2))
+    results = [pair[0].new_empty(5, columns) for columns in (4, 2)]
     sides = randn((4, 2), (4, 3), (2, 3), (4, 3), (2, 3))
     layer = named(("gradient", "x", "weight", "dx", "dweight"), sides)
     offset = torch.zeros(1, dtype=torch.int64, device=device)
@@ -83,7 +96,12 @@ def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object
     return {
         "advantage": (advantage, {"backend": "auto"} | rewards),
         "layernorm_relu_add": (layernorm_relu_add, named(("x", "g", "b", "skip"), rows)),
+        "linear_pair": (
+            linear_pair,
+            named(("x", "first", "second", "between", "y"), [*pair, *results]),
+        ),
         "mingru_scan": (mingru_scan, named(("combined", "state"), scanned)),
+        "mingru_scan_linear_backward": (mingru_scan_linear_backward, decoder),
         "muon_table": (muon_table, matrix),
         "muon": (muon, {"table": muon_table(randn((4, 6)), randn((4, 6))), "lr": randn((1,))[0]}),
         "narrow_linear_backward": (narrow_linear_backward, layer),
@@ -169,9 +187,19 @@ REFUSED: Final[dict[str, list[Change]]] = {
         ("b", Tensor.half, "^b must be float32"),
         ("skip", Tensor.bfloat16, "^skip must be float32"),
     ],
+    "linear_pair": [
+        ("x", Tensor.double, "^x must be .* torch.float64"),
+        ("second", Tensor.half, "^second must be bfloat16"),
+        ("first second", lambda t: t.new_zeros(PAIR_MAX + 1, 3), "second must be"),
+        ("first", lambda t: t.new_zeros(PAIR_MAX + 1, 3), r"second must be \(any, 129\)"),
+    ],
     "mingru_scan": [
         ("combined", lambda t: t[..., 1:].contiguous(), r"must be \(B, T, 3H\), but .* 17\)"),
         ("combined", Tensor.double, "combined must be .* torch.float64"),
+    ],
+    "mingru_scan_linear_backward": [
+        ("saved", Tensor.half, "^saved must be float32"),
+        ("weight", lambda t: t.new_zeros(SCANNED_MAX + 1, 6), "weight must have 1 to 8 rows"),
     ],
     "muon_table": [
         ("weights", second(Tensor.double), "^weight 1 must be .*float64"),
@@ -274,6 +302,8 @@ def steps(device: torch.device) -> Iterator[tuple[str, list[Tensor], Step]]:
         yield f"sum_many {backend}", many, partial(sum_many, table, backend=backend)
     normed = list(test_layernorm_relu_add.inputs(37, 130, torch.float32, device))
     yield "layernorm_relu_add", normed, differentiated(layernorm_relu_add, normed)
+    pair = test_linear_pair.layers(device, (70, 12, 20, 65))
+    yield "linear_pair", pair, partial(linear_pair, *pair)
     scanned = list(test_mingru_scan.inputs(device, 2, 11, 24, BF16))
     yield "mingru_scan", scanned, differentiated(mingru_scan, scanned)
     layer = [torch.randn(rows, 12, device=device).bfloat16() for rows in (70, 4)]
@@ -333,6 +363,9 @@ def test_bytes_are_those_of_all_that_a_call_reads_and_writes(device: torch.devic
     # gradients are like their tensors: dout like out, dfinal like state
     moved = (scanned[0], outs[0], scanned[1], *scanned)
     assert mingru_scan_backward_bytes(*scanned) == nbytes(*moved)
+
+    pair = test_linear_pair.layers(device, (5, 3, 4, 2))
+    assert linear_pair_bytes(*pair) == nbytes(*pair, *linear_pair(*pair))
 
     x, weight = torch.empty(70, 12, dtype=BF16), torch.empty(4, 12, dtype=BF16)
     out = torch.empty(70, 4, dtype=BF16)

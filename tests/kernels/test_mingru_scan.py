@@ -5,7 +5,13 @@ import torch
 from torch import Tensor
 
 from nsysflow.kernels import mingru_scan_kernels
-from nsysflow.kernels.mingru_scan import mingru_scan, mingru_scan_ref
+from nsysflow.kernels.mingru_scan import (
+    OUT_MAX,
+    mingru_scan,
+    mingru_scan_forward,
+    mingru_scan_linear_backward,
+    mingru_scan_ref,
+)
 from tests.kernels.comparing import exact, with_gradients
 from tests.kernels.hopper import compiled_for_hopper, shaped
 
@@ -53,6 +59,26 @@ def test_results_and_gradients_match_the_definition_in_float64(
     combined, state = inputs(device, batch, steps, channels, dtype)
     dout = torch.randn(batch, steps, channels, device=device).to(dtype)
     check((combined, state), (dout, torch.randn_like(state)))
+
+
+@pytest.mark.parametrize("outputs", [1, 5, OUT_MAX])
+@pytest.mark.parametrize(("batch", "steps", "channels", "dtype"), SIZES)
+def test_gradients_of_a_linear_layer_after_it_match_the_definition_in_float64(
+    device: torch.device, batch: int, steps: int, channels: int, dtype: torch.dtype, outputs: int
+) -> None:
+    combined, state = inputs(device, batch, steps, channels, dtype)
+    weight = torch.randn(outputs, channels, device=device).to(dtype)
+    gradient = torch.randn(batch * steps, outputs, device=device)
+
+    def layers(combined: Tensor, state: Tensor, weight: Tensor) -> Tensor:
+        return mingru_scan_ref(combined, state)[0].flatten(0, 1) @ weight.T
+
+    wanted = exact(layers, (combined, state, weight), gradient)
+    saved = mingru_scan_forward(combined, state)[2]
+    dweight = torch.empty_like(weight, dtype=FP32)
+    found = mingru_scan_linear_backward(combined, saved, gradient, weight, dweight=dweight)
+    assert_close(found.double(), wanted[1], dtype)
+    assert_close(dweight.double(), wanted[3])
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # numpy's, in the interpreter
@@ -116,3 +142,12 @@ def test_an_h200_keeps_a_chunk_in_registers_in_both_directions(dtype: torch.dtyp
         assert compiled.registers <= 255 - 64  # with 8 warps per SM, 255 would be possible
         # two channels per thread: 3 or 4 inputs, loaded for the first chunk and for the next one
         assert compiled.loads[width] >= 2 * each * steps
+
+
+@pytest.mark.slow
+def test_an_h200_keeps_the_gradients_of_eight_outputs_in_registers_too() -> None:
+    combined, saved = shaped(512, 64, 384), shaped(512, 8, 128, dtype=FP32)
+    gradient, weight = shaped(512 * 64, OUT_MAX, dtype=FP32), shaped(OUT_MAX, 128)
+    given = (combined, saved, gradient, weight)
+    kernels = compiled_for_hopper(lambda: mingru_scan_linear_backward(*given, dweight=weight))
+    assert kernels["mingru_scan_backward"].local_bytes == 0

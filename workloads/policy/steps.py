@@ -8,11 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nsysflow.kernels.mingru_scan import mingru_scan_backward, mingru_scan_forward, mingru_scan_ref
+from nsysflow.kernels.linear_pair import WIDTH_MAX, linear_pair
+from nsysflow.kernels.mingru_scan import (
+    OUT_MAX,
+    mingru_scan_backward,
+    mingru_scan_forward,
+    mingru_scan_linear_backward,
+    mingru_scan_ref,
+)
 from nsysflow.kernels.muon import clipped_ref, muon, muon_ref, muon_table
 from nsysflow.kernels.narrow_linear import narrow_linear, narrow_linear_backward
 from nsysflow.kernels.ppo_loss import ppo_loss_and_gradient, ppo_loss_ref
 from nsysflow.runtime.regions import Region
+from nsysflow.workloads.common.measurement import WorkloadRegion
 from nsysflow.workloads.policy.model import Batch
 
 LR: Final = 0.0025
@@ -78,7 +86,7 @@ class PlainStep:
         # in the master's dtype, the working weight is the master itself
         self.working = [weight.to(dtype).detach().requires_grad_() for weight in self.masters]
         same = dtype == self.masters[0].dtype
-        self.empty = {Region.WEIGHT_SYNC} if same else set()
+        self.empty: set[str] = {Region.WEIGHT_SYNC} if same else set()
         self._batch = batch
         self._operations = operations
 
@@ -139,21 +147,21 @@ class PlainStep:
 class FusedStep:
     """The same step as `PlainStep`, with the same attributes, with fused kernels and no autograd.
 
-    A step of one layer is 14 launches, plus what the library adds to its products. They use tensors
-    allocated beforehand or by torch's allocator, and none of them waits, so a CUDA graph can
-    capture the step.
+    A step of one layer is 12 launches, plus what the library adds to its products. They
+    use tensors allocated beforehand or by torch's allocator, and none of them waits, so a CUDA
+    graph can capture the step.
 
     | phase | launches |
     | --- | --- |
-    | forward | two library products, the scan, a narrow product |
+    | forward | the encoder with the first layer's product, the scan, a narrow product |
     | loss | two, which also compute the gradient of the predictions |
-    | backward | two for the decoder, the scan, three library products |
+    | backward | the scan with the decoder's gradients, a sum, three library products |
     | optimizer | two, which also clip and write the working copies |
 
-    The ranges `grad_clip` and `weight_sync` are therefore empty.
+    The ranges `encoder`, `grad_clip` and `weight_sync` are therefore empty. With wider layers the
+    encoder is a library product of its own, and with more outputs the decoder's gradients are two
+    more launches.
     """
-
-    empty: Final = {Region.GRAD_CLIP, Region.WEIGHT_SYNC}
 
     def __init__(self, masters: Sequence[Tensor], batch: Batch, dtype: torch.dtype) -> None:
         """Copy the float32 weights and allocate what a step writes.
@@ -182,15 +190,27 @@ class FusedStep:
         self.predictions = batch.obs.new_empty(rows, len(decoder))
         self._slope = batch.obs.new_empty(rows, len(encoder))
         self._slope_steps = self._steps(self._slope)
+        sides = (encoder.shape[1], len(encoder))
+        self._paired = len(layers) > 0 and max(sides) <= WIDTH_MAX
+        self.empty: set[str] = {Region.GRAD_CLIP, Region.WEIGHT_SYNC}
+        if self._paired:
+            self.empty.add(WorkloadRegion.ENCODER)
 
     def encode(self) -> None:
-        """Compute the layers' input from the observations."""
-        torch.mm(self._batch.obs, self.working[0].t(), out=self._inputs[0])
+        """Compute the layers' input from the observations, unless `recur` does."""
+        if not self._paired:
+            torch.mm(self._batch.obs, self.working[0].t(), out=self._inputs[0])
 
     def recur(self) -> None:
         """Run the recurrent layers."""
-        for number, layer in enumerate(self.working[1:-1]):
-            torch.mm(self._inputs[number], layer.t(), out=self._combined[number])
+        encoder, *layers, _ = self.working
+        for number, layer in enumerate(layers):
+            if number == 0 and self._paired:
+                linear_pair(
+                    self._batch.obs, encoder, layer, between=self._inputs[0], y=self._combined[0]
+                )
+            else:
+                torch.mm(self._inputs[number], layer.t(), out=self._combined[number])
             out, _, self._saved[number] = mingru_scan_forward(
                 self._combined_steps[number], self._batch.states[number]
             )
@@ -208,19 +228,26 @@ class FusedStep:
 
     def backward(self) -> None:
         """Compute the gradients of the weights."""
-        _, *layers, decoder = self.working
-        slope = self._slope
-        narrow_linear_backward(
-            self._gradient, self._inputs[-1], decoder, dx=slope, dweight=self.gradients[-1]
-        )
+        _, *layers, _ = self.working
         for number in reversed(range(len(layers))):
-            dcombined, _ = mingru_scan_backward(
-                self._combined_steps[number], self._saved[number], self._slope_steps
-            )
-            flat = dcombined.flatten(0, 1)
+            flat = self._scan_backward(number).flatten(0, 1)
             torch.mm(flat.t(), self._inputs[number], out=self.gradients[1 + number])
-            torch.mm(flat, layers[number], out=slope)
-        torch.mm(slope.t(), self._batch.obs, out=self.gradients[0])
+            torch.mm(flat, layers[number], out=self._slope)
+        torch.mm(self._slope.t(), self._batch.obs, out=self.gradients[0])
+
+    def _scan_backward(self, number: int) -> Tensor:
+        """The gradient of a scan's input; of the last one also that of the decoder's weight."""
+        scanned = (self._combined_steps[number], self._saved[number])
+        decoder, dweight = self.working[-1], self.gradients[-1]
+        if number == len(self._saved) - 1:
+            if len(decoder) <= OUT_MAX:
+                return mingru_scan_linear_backward(
+                    *scanned, self._gradient, decoder, dweight=dweight
+                )
+            narrow_linear_backward(
+                self._gradient, self._inputs[-1], decoder, dx=self._slope, dweight=dweight
+            )
+        return mingru_scan_backward(*scanned, self._slope_steps)[0]
 
     def grad_clip(self) -> None:
         """Do nothing: `optimize` clips."""

@@ -165,7 +165,11 @@ def variant_of(variant: str, start: Start) -> PolicyStep:
 def forward_phases(step: PolicyStep) -> tuple[AnyPhase, ...]:
     """The phases of `trainforward`: forward with its parts, loss, backward."""
     parts = (
-        Phase(name=WorkloadRegion.ENCODER, work=step.encode),
+        Phase(
+            name=WorkloadRegion.ENCODER,
+            work=step.encode,
+            empty=WorkloadRegion.ENCODER in step.empty,
+        ),
         Phase(name=WorkloadRegion.RNN, work=step.recur),
         Phase(name=WorkloadRegion.DECODER, work=step.decode),
     )
@@ -227,10 +231,11 @@ def policy_work(
 
 def _flops_of(config: Config[Sizes], phases: tuple[AnyPhase, ...]) -> Flops:
     """The operations of these phases. Float32 products run without TF32 here."""
-    names = {phase.name for phase in parts_of(phases)}
+    parts = {phase.name: phase for phase in parts_of(phases)}
+    flops = policy_flops(config.options)
+    if parts[WorkloadRegion.ENCODER].empty:
+        flops[WorkloadRegion.RNN] += flops.pop(WorkloadRegion.ENCODER)
     return Flops(
         unit="bf16" if config.precision == "bf16" else "float32",
-        phases={
-            name: flops for name, flops in policy_flops(config.options).items() if name in names
-        },
+        phases={name: number for name, number in flops.items() if name in parts},
     )
