@@ -1,8 +1,9 @@
 """How long the launching thread waits for a CPU, and who uses the CPUs, during a recording.
 
 Linux counts of each thread how long it ran, and how long it could have run and had no CPU
-(`schedstat`). That is read at most every 10 ms, where a step begins. Where a system does not count
-it, nothing is read: the program runs on in any case.
+(`schedstat`). That is read at most every 10 ms, where a step begins; of the other threads of
+Python, which may hold its lock (GIL), at most every second. Where a system does not count it,
+nothing is read: the program runs on in any case.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import enumerate as threads_of_python
 from threading import get_native_id
 from typing import TYPE_CHECKING, Final, Optional
 
@@ -31,6 +33,7 @@ PROCESS: Final = "process_cpu"
 """The keys of the two kinds of readings in a report."""
 
 _SCHEDSTAT: Final = "/proc/thread-self/schedstat"
+_OF_THREAD: Final = "/proc/self/task/{}/schedstat"
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _NS_PER_S: Final = 1_000_000_000
 
@@ -44,15 +47,29 @@ if TYPE_CHECKING:
 def thread_reading() -> Values | None:
     """Of this thread its id, how long it ran and how long it waited for a CPU, in ns; None where
     the system does not say."""
+    return _counters(_SCHEDSTAT, get_native_id())
+
+
+def other_readings() -> Iterator[Values]:
+    """The same of the other threads of Python, those that have not ended."""
+    for thread in threads_of_python():
+        tid = thread.native_id
+        if tid is not None and tid != get_native_id():
+            reading = _counters(_OF_THREAD.format(tid), tid)
+            if reading is not None:
+                yield reading
+
+
+def _counters(path: str, tid: int) -> Values | None:
     # opened each time, which takes 4 us: a file that is kept open is another thread's after a fork
     try:
-        file = os.open(_SCHEDSTAT, os.O_RDONLY)
+        file = os.open(path, os.O_RDONLY)
     except OSError:
         return None
     try:
         ran, waited, slices = map(int, os.read(file, 128).split())
         # a kernel that does not count writes three zeros
-        return (get_native_id(), ran, waited) if slices else None
+        return (tid, ran, waited) if slices else None
     except (OSError, ValueError):
         return None
     finally:
@@ -220,6 +237,8 @@ class Reader:
         if thread is not None:
             keep(THREAD, thread)
         if whole:
+            for other in other_readings():
+                keep(THREAD, other)
             with suppress(OSError, ValueError):  # a system whose files say something else
                 keep(PROCESS, process_reading())
             self._whole_due_ns = time.monotonic_ns() + WHOLE_NS

@@ -53,6 +53,58 @@ def test_a_reading_is_of_the_thread_that_asks() -> None:
 
 
 @needs_schedstat
+def test_other_threads_are_read_while_they_live() -> None:
+    go_on, started = threading.Event(), threading.Event()
+
+    def busy() -> None:
+        while time.thread_time() < 0.05:
+            pass
+        started.set()
+        go_on.wait()
+
+    thread, idle = threading.Thread(target=busy), threading.Thread(target=go_on.wait)
+    unstarted = threading.Thread(target=busy)
+    thread.start()
+    idle.start()
+    started.wait()
+    read = {tid: ran for tid, ran, _ in cpu.other_readings()}
+    assert threading.get_native_id() not in read
+    assert (read[thread.native_id] or 0) > 40 * MS > (read[idle.native_id] or 0)
+    go_on.set()
+    thread.join()
+    idle.join()
+    assert not {thread.native_id, idle.native_id, unstarted.native_id} & {
+        tid for tid, *_ in cpu.other_readings()
+    }
+
+
+@needs_schedstat
+def test_a_thread_that_ends_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = SimpleNamespace(native_id=1 << 30)
+    monkeypatch.setattr(cpu, "threads_of_python", lambda: [gone, SimpleNamespace(native_id=None)])
+    assert not [*cpu.other_readings()]
+
+
+def test_other_threads_are_read_with_the_process_and_not_at_steps(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "other_readings", lambda: iter([(8, 30, 1), (9, 40, 2)]))
+    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
+    kept: list[Any] = []
+
+    def keep(*reading: Any) -> None:
+        kept.append(reading)
+
+    reader.begin(keep)
+    threads = [(THREAD, (7, 100, 9)), (THREAD, (8, 30, 1)), (THREAD, (9, 40, 2))]
+    assert kept[:-1] == threads
+    reader.at_step()
+    assert kept[4:] == threads[:1]
+    reader.end(keep)
+    assert kept[5:-1] == threads
+
+
+@needs_schedstat
 def test_a_reading_of_the_process_counts_what_it_started() -> None:
     before = process_reading()
     child = os.fork()
@@ -119,6 +171,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A reader in a process of `nsysflow profile`."""
     monkeypatch.setenv(READINGS, "1")
     monkeypatch.setattr(cpu, "thread_reading", lambda: (7, 100, 9))
+    monkeypatch.setattr(cpu, "other_readings", lambda: iter(()))
     monkeypatch.setattr(cpu, "process_reading", lambda: (4, 5, 0, None, None, None))
     return Reader()
 
