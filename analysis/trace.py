@@ -37,6 +37,7 @@ class NoteKind(StrEnum):
     CAPTURES_NOT_RECORDED = "captures-not-recorded"
     SEVERAL_THREADS = "several-threads"
     OTHER_RANKS = "other-ranks"
+    LOCK_NOT_RECORDED = "lock-not-recorded"
     SLOWED_GRAPHS = "slowed-graphs"
     RUN = "run"
     LEFT_OUT = "left-out"

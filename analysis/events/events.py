@@ -211,7 +211,7 @@ def _extent(frames: list[pl.DataFrame]) -> tuple[int, int]:
 def _threads(trace: Trace, kept: dict[str, pl.DataFrame]) -> Threads:
     """Every thread that did something, numbered by key."""
     seen = [kept[name]["thread"].unique() for name in ("calls", "ranges", "overhead")]
-    seen += [trace.graph_nodes["thread"].unique(), trace.gil["thread"].unique()]
+    seen += [frame["thread"].unique() for frame in (trace.graph_nodes, trace.gil, trace.thread_cpu)]
     names = trace.threads.unique("thread", keep="first", maintain_order=True)
     tid, pid = os_tid(pl.col("thread")), os_pid(pl.col("process"))
     return (

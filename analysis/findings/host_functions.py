@@ -137,8 +137,8 @@ def code(row: Mapping[str, Any]) -> str:
 
 def lock_share(subject: JudgedReport, *phases: str) -> float:
     """Of the idle time of host code and launches in these phases (`OUTSIDE` for no range), not in
-    those inside them, the share in which the host waits for Python's lock (GIL); 0 where nobody
-    recorded that."""
+    those inside them, the share in which the host waits for Python's lock (GIL), recorded or
+    estimated; 0 where that is not known."""
     instants = subject.view.gil_instants
     if instants is None:
         return 0.0

@@ -67,7 +67,6 @@ BEFORE_GRAPHS: Final = (
     "blocking-pinned-copy",
     "allocator-churn",
     "host-round-trip",
-    _LOCK,
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 
@@ -103,9 +102,10 @@ def _with_hidden(
 
 def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
     """The findings, launches behind all that comes before a CUDA graph, and host code behind the
-    lock that another thread's code holds: that is not what its own code takes."""
+    lock that another thread's code holds: that is not what its own code takes. An estimate of the
+    lock comes before nothing that saves more."""
     found = list(ranked)
-    held_up = any(one.finding.rule == _LOCK for one in found)
+    held_up = any(_is_lock(one.finding) for one in found)
     late = ("launch-bound", "host-code") if held_up else ("launch-bound",)
     plan = [one for one in found if one.finding.rule not in late]
     for one in (one for one in found if one.finding.rule in late):
@@ -118,10 +118,15 @@ def _graphs_after_waits(ranked: Iterable[Valued]) -> list[Valued]:
 def _comes_before(other: Valued, late: Valued) -> bool:
     """Whether a finding comes before a CUDA graph or host code, even if that is worth more."""
     rule = other.finding.rule
-    if late.finding.rule == "host-code":
-        return rule == _LOCK
+    if late.finding.rule == "host-code" or rule == _LOCK:
+        return _is_lock(other.finding)
     saves = other.alone_ns >= GOOD_PART * late.alone_ns
     return rule in BEFORE_GRAPHS or (rule in FEWER_LAUNCHES and saves)
+
+
+def _is_lock(finding: Finding) -> bool:
+    """Whether it is a wait for Python's lock, as recorded: an estimate has a bound of its own."""
+    return finding.rule == _LOCK and not finding.at_most_ns
 
 
 def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:

@@ -25,11 +25,13 @@ STRETCHES: Final = pl.Schema(
         "end_ns": pl.Int64(),
         "ran_ns": pl.Int64(),
         "waited_ns": pl.Int64(),
+        "counted_ns": pl.Int64(),
     }
 )
 """A row per two neighbouring readings of a thread between which its counters did not fall, in
-order: how long it ran and how long it waited for a CPU between them; it waited no longer than the
-time between them."""
+order: how long it ran and how long it waited for a CPU between them, no longer than the time
+between them. `counted_ns` is by how much the counter of what it ran rose: that comes late, by up to
+a tick of the kernel, and may be more than the time."""
 Stretches = Annotated[pl.DataFrame, STRETCHES]
 
 DELAYS: Final = pl.Schema(
@@ -44,6 +46,11 @@ DELAYS: Final = pl.Schema(
 CPU in it, and all host code of the gap, on whatever thread, before stalls are charged (spec
 §3.12)."""
 Delays = Annotated[pl.DataFrame, DELAYS]
+
+
+def launching(events: Events) -> pl.Series:
+    """The numbers of the threads that launched operations."""
+    return events.ops["thread_no"].drop_nulls().unique().sort()
 
 
 def stretches(trace: Trace) -> Stretches:
@@ -70,6 +77,7 @@ def stretches(trace: Trace) -> Stretches:
             pl.col("time_ns").alias("end_ns"),
             pl.min_horizontal(ran, length).alias("ran_ns"),
             pl.min_horizontal(waited, length).alias("waited_ns"),
+            ran.alias("counted_ns"),
         )
         .cast(STRETCHES)
     )
@@ -82,10 +90,11 @@ PLACED: Final = pl.Schema(
         "end": pl.Int64(),
         "open_ns": pl.Int64(),
         "waited_ns": pl.Int64(),
+        "row": pl.UInt32(),
     }
 )
 """The stretches on the axis of threads, numbered and sorted. `open_ns` is the time in which the
-thread may have waited, `waited_ns` no more than that."""
+thread may have waited, `waited_ns` no more than that; `row` is that of `stretches`."""
 Placed = Annotated[pl.DataFrame, PLACED]
 
 
@@ -98,13 +107,13 @@ def place_stretches(events: Events, framework_gap_ns: int) -> Placed:
             in it.
     """
     axis, length = events.axis, pl.col("end_ns").cast(pl.Int128) - pl.col("start_ns")
-    rows = stretches(events.trace).with_columns(length.alias("open_ns"))
+    rows = stretches(events.trace).with_columns(length.alias("open_ns")).with_row_index("row")
     rows = inside(rows, axis).join(events.threads[["thread", "thread_no"]], on="thread")
     if rows.is_empty():
         return PLACED.to_frame()
-    placed = rows[["open_ns", "waited_ns"]].hstack(on_axis(rows, axis, "thread_no"))
+    placed = rows[["open_ns", "waited_ns", "row"]].hstack(on_axis(rows, axis, "thread_no"))
     placed = placed.sort("start").with_row_index("stretch")
-    closed = _without_waits(events, framework_gap_ns)
+    closed = without_waits(events, framework_gap_ns)
     open_ns = pl.col("open_ns") - closed.between(placed["start"], placed["end"])
     return (
         placed.with_columns(open_ns)
@@ -115,7 +124,7 @@ def place_stretches(events: Events, framework_gap_ns: int) -> Placed:
     )
 
 
-def _without_waits(events: Events, framework_gap_ns: int) -> Cover:
+def without_waits(events: Events, framework_gap_ns: int) -> Cover:
     """The time of threads in which they wait for no CPU: in calls that block, and in calls and
     between calls where that is too short."""
     calls = events.calls.filter(pl.col("class") != "api")

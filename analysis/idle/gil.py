@@ -1,12 +1,13 @@
 """Who waits for Python's lock (GIL) while another thread holds it (spec §28)."""
 
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.intervals import flatten, inside, merge, on_axis, overlaps
-from nsysflow.analysis.idle.samples import Cells, with_rest
+from nsysflow.analysis.idle.samples import CELLS, HOLE, INSTANTS, Cells, Instants, cells, with_rest
 from nsysflow.analysis.trace import Trace
 
 GIL_WAITS: Final = pl.Schema(
@@ -24,12 +25,83 @@ holds it. `start` and `end` are its place on the axis of threads; disjoint and s
 GilWaits = Annotated[pl.DataFrame, GIL_WAITS]
 
 
+SHARES: Final = pl.Schema({"cell": pl.UInt32(), "work_ns": pl.Int64(), "lock_ns": pl.Int64()})
+"""A row per cell of which only a part is a wait: for `lock_ns` of `work_ns` its thread waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockWaits:
+    """Who waits for the GIL while another thread holds it, as recorded or estimated.
+
+    Attributes:
+        waits: `GIL_WAITS`; of an estimate the stretches in which a thread waits at some time.
+        tiles: what stands for the time of each thread: `stack` is the number of the thread that it
+            waits for, or may wait for.
+        shares: `SHARES` of the cells of an estimate; None where the waits were recorded.
+        at_work: of an estimate the samples of all threads, without those in which one waits.
+    """
+
+    waits: GilWaits
+    tiles: Cells
+    shares: Annotated[pl.DataFrame | None, SHARES] = None
+    at_work: Annotated[pl.DataFrame | None, CELLS] = None
+
+    @property
+    def estimated(self) -> bool:
+        """Whether nobody recorded the waits."""
+        return self.shares is not None
+
+    def shared_out(self, instants: Instants) -> Instants:
+        """Instants of `tiles` by who holds the lock: `stack` is the holder's number, null where
+        the thread does not wait."""
+        if self.shares is None:
+            return instants
+        lock_ns = pl.col("lock_ns").cast(pl.Int128) * pl.col("ns") // pl.col("work_ns")
+        known = instants.join(self.shares, on="cell", how="left").with_columns(
+            pl.when(pl.col("cause") == "host").then(lock_ns).fill_null(0).cast(pl.Int64),
+            pl.col("order") - pl.col("cell").cast(pl.Int64).fill_null(HOLE),
+        )
+        held = known.with_columns(
+            pl.col("lock_ns").alias("ns"),
+            pl.col("stack").alias("cell"),
+            pl.col("order") + pl.col("stack"),
+        )
+        rest = known.with_columns(
+            pl.col("ns") - pl.col("lock_ns"),
+            pl.lit(None, pl.UInt32).alias("stack"),
+            pl.lit(None, pl.UInt32).alias("cell"),
+            pl.col("order") + HOLE,
+        )
+        parts = pl.concat([held, rest]).filter(pl.col("ns") > 0)
+        key = [name for name in INSTANTS.names() if name != "ns"]
+        return parts.group_by(key).agg(pl.col("ns").sum()).match_to_schema(INSTANTS)
+
+    def held_by(self, events: Events) -> pl.DataFrame:
+        """What holders ran while a thread waited for them: `thread_no`, `holder_no`, `stack`,
+        `ns`."""
+        waits, tiles = self.waits, cells(events) if self.at_work is None else self.at_work
+        asked = waits.select("thread_no", "holder_no")
+        met = overlaps(asked.hstack(on_axis(waits, events.axis, "holder_no")), tiles)
+        ran = met.with_columns(tiles["stack"][met["other"]], ns=pl.col("end") - pl.col("start"))
+        key = ["thread_no", "holder_no", "stack"]
+        return ran.drop_nulls("stack").group_by(key).agg(pl.col("ns").sum())
+
+
 def has_gil(trace: Trace) -> bool:
     """Whether the report says who had the GIL."""
     return not trace.gil.is_empty()
 
 
-def gil_waits(events: Events) -> GilWaits:
+def recorded_waits(events: Events) -> LockWaits | None:
+    """The waits that the report has; None where nobody recorded the GIL."""
+    if not has_gil(events.trace):
+        return None
+    waits = _waits(events)
+    held = waits.select("start", "end", stack="holder_no", cell="holder_no")
+    return LockWaits(waits=waits, tiles=with_rest(held))
+
+
+def _waits(events: Events) -> GilWaits:
     """When each thread waits for the GIL while another one of its process holds it."""
     axis, threads = events.axis, events.threads
     ends = pl.col("end_ns").fill_null(events.last_ns)
@@ -66,23 +138,3 @@ def _held(events: Events, holding: pl.DataFrame) -> pl.DataFrame:
 
 def _latest_first(claims: pl.DataFrame) -> pl.DataFrame:
     return claims.select((-pl.col("start")).alias("latest"), "holder_no")
-
-
-def holders(waits: GilWaits) -> Cells:
-    """What stands for the time of each thread: the number of the thread that it waits for."""
-    return with_rest(waits.select("start", "end", stack="holder_no", cell="holder_no"))
-
-
-def held_by(waits: GilWaits, events: Events, tiles: Cells) -> pl.DataFrame:
-    """What holders ran while a thread waited for them: `thread_no`, `holder_no`, `stack`, `ns`.
-
-    Args:
-        waits: of all threads.
-        events: the trace.
-        tiles: the samples of all threads.
-    """
-    asked = waits.select("thread_no", "holder_no")
-    met = overlaps(asked.hstack(on_axis(waits, events.axis, "holder_no")), tiles)
-    ran = met.with_columns(tiles["stack"][met["other"]], ns=pl.col("end") - pl.col("start"))
-    key = ["thread_no", "holder_no", "stack"]
-    return ran.drop_nulls("stack").group_by(key).agg(pl.col("ns").sum())

@@ -115,7 +115,7 @@ HostStacks = Annotated[pl.DataFrame, HOST_STACKS]
 
 _PIECE: Final = ["gap", "path", "thread_no", "stack", "cell", "order", "ns"]
 
-_HOLE: Final = 1 << 32
+HOLE: Final = 1 << 32
 """In `order`, what nothing stands for comes after all cells of its thread."""
 
 
@@ -154,7 +154,7 @@ def _pieces(events: Events, side: HostSide, tiles: Cells) -> pl.DataFrame:
     """
     cut = cut_host_time(events, side.waiting, tiles)
     stack, cell = (tiles[name][cut["tile"]] for name in ("stack", "cell"))
-    order = cut["order"] + cell.cast(pl.Int64).fill_null(_HOLE)
+    order = cut["order"] + cell.cast(pl.Int64).fill_null(HOLE)
     return cut.select("gap", "thread_no", stack, cell, order.alias("order"), "start", "end")
 
 

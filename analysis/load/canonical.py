@@ -78,8 +78,9 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     ranges = _ranges(raw, process)
     of_gil = (pl.col("domain") == GIL_DOMAIN).fill_null(value=False)
     gil = _gil(ranges.filter(of_gil))
-    stacks = recorded_stacks(raw, gil["thread"])
     marks = _marks_of_ours(raw, process)
+    cpu = thread_cpu(marks.rows())
+    stacks = recorded_stacks(raw, pl.concat([gil["thread"], cpu["thread"]]))
     following = stacks.frames["stack"].n_unique()
     allocator = allocator_rows(raw.histories, began_ns(marks.rows()), following)
     captures = first_of_each(marks[["process", "text"]].rows())
@@ -106,7 +107,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         frames=pl.concat([stacks.frames, allocator.frames]),
         gpu_samples=gpu_samples(raw),
         gpu_states=_gpu_states(raw, marks),
-        thread_cpu=thread_cpu(marks.rows()),
+        thread_cpu=cpu,
         process_cpu=process_cpu(marks.rows()),
         loader_times=loader_times(marks.rows()),
         memory=pl.concat(
@@ -362,6 +363,11 @@ def _marks_of_ours(raw: Raw, process: int | None) -> pl.DataFrame:
     text = pl.coalesce(pl.col("text"), pl.lit(registered)).alias("text")
     ours = pl.col("text").str.contains(KEY, literal=True)
     return marks.select("process", "start_ns", text).filter(ours)
+
+
+def threads_read(raw: Raw) -> pl.Series:
+    """The threads whose CPU time was read."""
+    return thread_cpu(_marks_of_ours(raw, _only_process(raw)).rows())["thread"].unique().sort()
 
 
 def _gpu_states(raw: Raw, marks: pl.DataFrame) -> pl.DataFrame:

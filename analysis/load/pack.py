@@ -16,6 +16,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.allocator import slim_history
+from nsysflow.analysis.load.canonical import threads_read
 from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
 from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table
 from nsysflow.analysis.load.labels import nvtx_event_types
@@ -177,8 +178,8 @@ def _copy(
 
 
 def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], raw: Raw) -> None:
-    """Copy the text of our marks, and the stacks of threads that call CUDA or take the GIL. Other
-    marks are left out."""
+    """Copy the text of our marks, and the stacks of threads that call CUDA or take the GIL, or
+    whose CPU time was read. Other marks are left out."""
     columns, mark = present["NVTX_EVENTS"], nvtx_event_types(raw.event_types)["NvtxMark"]
     backtraces, samples, locking = (
         ", ".join(map(str, domains_called(name, raw.nvtx, raw.event_types, raw.strings)))
@@ -194,7 +195,8 @@ def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], 
     calls = f"globalTid IN ({calling})" if "CUPTI_ACTIVITY_KIND_RUNTIME" in present else "0"
     if "domainId" in columns:
         taking = f"SELECT globalTid FROM src.NVTX_EVENTS WHERE domainId IN ({locking})"
-        calls = f"({calls} OR globalTid IN ({taking}))"
+        read = ", ".join(map(str, threads_read(raw)))
+        calls = f"({calls} OR globalTid IN ({taking}) OR globalTid IN ({read}))"
     sampled = f"domainId IN ({samples})" if "domainId" in columns else "0"
     traced = f"domainId IN ({backtraces})" if "domainId" in columns else "0"
     db.execute(

@@ -68,15 +68,15 @@ class RecordedStacks:
     frames: pl.DataFrame
 
 
-def recorded_stacks(raw: Raw, locking: pl.Series) -> RecordedStacks:
+def recorded_stacks(raw: Raw, explaining: pl.Series) -> RecordedStacks:
     """The stacks of an export.
 
     Each distinct text is parsed once: a training loop has some thousands, however long it runs.
-    Samples of threads that neither call CUDA nor take the GIL explain no idle time.
+    Samples of threads that neither call CUDA nor are known otherwise explain no idle time.
 
     Args:
         raw: the export.
-        locking: the threads that take the GIL.
+        explaining: the threads that take the GIL, and those whose CPU time was read.
     """
     if raw.backtraces.is_empty() and raw.python_samples.is_empty():
         return RecordedStacks(
@@ -84,8 +84,8 @@ def recorded_stacks(raw: Raw, locking: pl.Series) -> RecordedStacks:
             samples=schema.SAMPLES.to_frame(),
             frames=schema.FRAMES.to_frame(),
         )
-    explaining = pl.concat([raw.calls["globalTid"], locking]).unique().to_frame("globalTid")
-    samples = raw.python_samples.join(explaining, on="globalTid", how="semi", maintain_order="left")
+    counted = pl.concat([raw.calls["globalTid"], explaining]).unique().to_frame("globalTid")
+    samples = raw.python_samples.join(counted, on="globalTid", how="semi", maintain_order="left")
     marks = [frame.drop_nulls("jsonText") for frame in (raw.backtraces, samples)]
     texts = pl.concat(frame["jsonText"] for frame in marks).unique(maintain_order=True)
     parsed = [stack_frames(text) for text in texts.cast(pl.String)]

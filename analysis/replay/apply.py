@@ -308,8 +308,9 @@ def _on_host(names: Names, changes: Changes) -> Program:
         own = Cover(merge(on_axis(events.overhead, axis, "thread_no")))
         program = with_less_work(program, own, axis, factor=0)
         program = with_cheaper_calls(program, own, axis)
-    if changes.no_gil:
-        locked = Cover(names.timeline.gil_waits[["start", "end"]])
+    lock = names.timeline.lock_waits if changes.no_gil else None
+    if lock is not None and not lock.estimated:
+        locked = Cover(lock.waits[["start", "end"]])
         program = with_less_work(program, locked, axis, factor=0)
     for phase, factor in changes.faster_host:
         program = with_less_work(program, names.time_in(phase), axis, factor=factor)

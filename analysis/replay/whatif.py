@@ -11,6 +11,7 @@ from nsysflow.analysis.frames.columns import greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before
 from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
+from nsysflow.analysis.idle.gil import has_gil
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
@@ -193,7 +194,7 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         after=lengths(timeline, run.times.ops),
         idle_before=_by_cause(run.explained_before),
         idle_after=_by_cause(run.explained),
-        notes=tuple(_limits(timeline, run.recording)),
+        notes=tuple(_limits(timeline, run.recording, changes)),
         undisturbed=run.undisturbed,
         estimated=run.undisturbed and timeline.options.unrecorded_step_ns is None,
         step_idle_before=idle_of_steps(run.steps_before, run.explained_before),
@@ -310,8 +311,14 @@ def idle_of_steps(steps: pl.DataFrame, explained: GapCauses) -> dict[str, int] |
     return {cause: round(ns / len(steps)) for cause, ns in zip(CAUSES, sums, strict=True)}
 
 
-def _limits(timeline: Timeline, recording: Recorded) -> Iterator[Note]:
+def _limits(timeline: Timeline, recording: Recorded, changes: Changes) -> Iterator[Note]:
     """What makes the replay of this report less certain."""
+    if changes.no_gil and not has_gil(timeline.trace):
+        yield Note(
+            NoteKind.LOCK_NOT_RECORDED,
+            "nobody recorded who waits for Python's lock, so no such wait is taken away;"
+            " nsysflow profile --gil records it",
+        )
     if recording.missing:
         yield Note(
             NoteKind.EVENTS_NOT_RECORDED,

@@ -48,7 +48,8 @@ from nsysflow.analysis.idle.gaps import (
     gap_places,
     host_questions,
 )
-from nsysflow.analysis.idle.gil import GilWaits, gil_waits, has_gil, holders
+from nsysflow.analysis.idle.gil import LockWaits, has_gil
+from nsysflow.analysis.idle.gil_estimate import lock_waits
 from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
 from nsysflow.analysis.idle.run_ahead import (
     ExplainedGaps,
@@ -256,8 +257,7 @@ class Timeline:
             self.attribution.path_of(self.gap_places[name])
             for name in ("between_node", "queue_node")
         )
-        begun_ns = self.events.calls["start_ns"]
-        explained = self._explained_gaps
+        begun_ns, explained = self.events.calls["start_ns"], self._explained_gaps
         return idle_parts(
             explained.causes, explained.in_calls, hosts, queues, self._path_of_call, begun_ns
         )
@@ -274,14 +274,14 @@ class Timeline:
 
     @computed_once
     def gil_instants(self) -> Annotated[pl.DataFrame | None, samples.INSTANTS]:
-        """The same of waits for the GIL; `stack` is the number of the thread that holds it. None
-        where the GIL was not recorded."""
-        return self._instants(holders(self.gil_waits)) if has_gil(self.trace) else None
+        """The same of waits for the GIL; `stack` is the number of the thread that holds it."""
+        lock = self.lock_waits
+        return None if lock is None else lock.shared_out(self._instants(lock.tiles))
 
     @computed_once
-    def gil_waits(self) -> GilWaits:
-        """When each thread waits for the GIL while another thread holds it."""
-        return gil_waits(self.events)
+    def lock_waits(self) -> LockWaits | None:
+        """Who waits for the GIL while another thread holds it; None where that is not known."""
+        return lock_waits(self.events, self.options.framework_gap_ns)
 
     def _instants(self, tiles: samples.Cells) -> samples.Instants:
         side = self.gap_causes.host_side

@@ -186,7 +186,7 @@ class View:
     @computed_once
     def gil_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
         """The idle time of `host` and `launch` in these gaps by the thread that holds the GIL
-        meanwhile, with `row`, that of `gaps`; None where the GIL was not recorded."""
+        meanwhile, with `row`, that of `gaps`; None where that is not known."""
         instants = self.timeline.gil_instants
         return None if instants is None else scale_instants(instants, self.idle_parts, self.gaps)
 

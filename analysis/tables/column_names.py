@@ -11,8 +11,8 @@ check class clock_ns clock_pct collective collectives comm_exposed_ns comm_hidde
 communicator compute_ns context_tokens copy_exposed_ns copy_hidden_pct copy_label copy_ns cores
 cost_copy_ns cost_group_ns cost_host_ns cost_ns cost_step_ns cost_work_ns count culprit
 decode_requests decode_tokens depth descheduled_ns device direction done_ns dram_read_pct
-dram_write_pct dtype duration_ns effort end_bytes end_ns ends_spread_ns every evidence excess_ns
-exclusive_kernel_ns exposed_ns fetch_median_ns fetch_p95_ns finding first_token_max_ns
+dram_write_pct dtype duration_ns effort end_bytes end_ns ends_spread_ns estimated every evidence
+excess_ns exclusive_kernel_ns exposed_ns fetch_median_ns fetch_p95_ns finding first_token_max_ns
 first_token_ns fixed_bytes flops flops_per_s frameworks free_bytes function gap gaps gil_ns
 gpu_busy_ns gpu_ns graph_estimate_ns grid group growing_bytes growth_bytes hidden_pct
 highest_mhz holder holder_name host_range host_wait_ns host_wait_pct host_wall_ns idle_ns impact

@@ -5,17 +5,17 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.columns import percent
-from nsysflow.analysis.idle.descheduled import stretches
+from nsysflow.analysis.idle.descheduled import launching, stretches
 from nsysflow.analysis.schema import os_pid, os_tid, process_of
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.gaps import descheduled_by_thread
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 CPU: Final = TableSchema(
-    """One row per thread of which the kernel's counters were read more than once: the launching
-    threads. `descheduled_ns` is of the selection, all else of the time between the first reading
-    and the last, whatever is selected. What follows `cores` is of the thread's process. A CPU is
-    what the kernel schedules on: a core, or a hardware thread of it.""",
+    """One row per launching thread of which the kernel's counters were read more than once.
+    `descheduled_ns` is of the selection, all else of the time between the first reading and the
+    last, whatever is selected. What follows `cores` is of the thread's process. A CPU is what
+    the kernel schedules on: a core, or a hardware thread of it.""",
     [
         *shared("report process"),
         Column("thread", pl.Int64(), "the thread's id (tid)"),
@@ -56,7 +56,8 @@ CPU: Final = TableSchema(
 
 def cpu_table(view: View) -> pl.DataFrame:
     """The CPU table."""
-    known = stretches(view.trace)
+    launches = view.events.threads["thread"][launching(view.events)]
+    known = stretches(view.trace).filter(pl.col("thread").is_in(launches.implode()))
     if known.is_empty():
         return CPU.to_frame()
     length = pl.col("end_ns").cast(pl.Int128) - pl.col("start_ns")

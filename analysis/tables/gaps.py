@@ -105,7 +105,8 @@ GAPS: Final = TableSchema(
             "gil_ns",
             pl.Int64(),
             "the part of `host` and `launch` in which the thread waits for Python's lock (GIL) "
-            "while another thread holds it; empty where that was not recorded (`profile --gil`)",
+            "while another thread holds it: recorded by `profile --gil`, else estimated from CPU "
+            "time and samples (column `estimated` of table gil); empty where too little is known",
         ),
     ],
 )

@@ -6,8 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.columns import percent
-from nsysflow.analysis.idle.gil import held_by
-from nsysflow.analysis.idle.samples import cells
+from nsysflow.analysis.idle.gil import LockWaits
 from nsysflow.analysis.schema import os_pid, os_tid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
@@ -16,7 +15,9 @@ from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 GIL: Final = TableSchema(
     """One row per thread that launches, phase, and thread that holds Python's lock (GIL) while the
     first one waits for it, most time first. It is part of the idle time of the causes `host` and
-    `launch`. Only `profile --gil` records it.""",
+    `launch`. `profile --gil` records it. Without that it is estimated from the CPU time of the
+    threads and from samples: a thread waits for the lock no longer than it sleeps, and no longer
+    than other threads of Python run. The holder is then the thread that ran most.""",
     [
         *shared("report process"),
         Column("thread", pl.Int64(), "the thread that waits (tid)"),
@@ -41,6 +42,7 @@ GIL: Final = TableSchema(
             "decode`; empty if it has none",
         ),
         Column("gil_ns", pl.Int64(), "idle GPU time in which the thread waits for the lock"),
+        Column("estimated", pl.Boolean(), "whether that is an estimate, and nobody recorded it"),
         Column(
             "share_pct",
             pl.Float64(),
@@ -54,7 +56,8 @@ _KEY: Final = ["process", "thread", "phase", "holder"]
 
 def gil_table(view: View) -> pl.DataFrame:
     """The GIL table."""
-    if view.gil_instants is None:
+    lock = view.timeline.lock_waits
+    if lock is None or view.gil_instants is None:
         return GIL.to_frame()
     instants, threads = view.gil_instants, view.events.threads
     phase = view.attribution.paths["joined"].cast(pl.String)[instants["path"]].fill_null("")
@@ -65,10 +68,11 @@ def gil_table(view: View) -> pl.DataFrame:
         .group_by("thread_no", "phase", "holder_no")
         .agg(pl.col("ns").sum().alias("gil_ns"))
     )
-    ran = _most_run(view.timeline)
+    ran = _most_run(view.timeline, lock)
     waiting, holding = (threads["thread"][held[name]] for name in ("thread_no", "holder_no"))
     rows = held.with_columns(
         os_pid(pl.lit(threads["process"][held["thread_no"]])).alias("process"),
+        pl.lit(lock.estimated).alias("estimated"),
         os_tid(pl.lit(waiting)).alias("thread"),
         os_tid(pl.lit(holding)).alias("holder"),
         threads["name"][held["holder_no"]].alias("holder_name"),
@@ -77,13 +81,13 @@ def gil_table(view: View) -> pl.DataFrame:
     return rows.join(ran, on=["thread_no", "holder_no"], how="left").sort(-pl.col("gil_ns"), *_KEY)
 
 
-def _most_run(timeline: Timeline) -> pl.DataFrame:
+def _most_run(timeline: Timeline, lock: LockWaits) -> pl.DataFrame:
     """What each holder ran for most of the time in which a thread waits for it: `thread_no`,
     `holder_no`, `function`, `source`."""
     frames = timeline.trace.frames
     names = frames.filter(pl.col("depth") == 0).select("stack", pl.col("function").fill_null(""))
     lines = stack_sources(frames, timeline.options.own)
-    ran = held_by(timeline.gil_waits, timeline.events, cells(timeline.events))
+    ran = lock.held_by(timeline.events)
     code = ["function", "source"]
     return (
         ran.join(names, on="stack", how="left")
@@ -106,7 +110,7 @@ TABLES: Final = (
         json_key="gil",
         page_rows=3,
         full_rows=10,
-        filled_by="no wait for Python's lock was recorded; profile --gil records them",
+        filled_by="no wait for Python's lock was seen; profile --gil records them",
         shown="gil_ns share_pct phase holder_name function source holder thread process report",
     ),
 )

@@ -145,7 +145,7 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     "--no-gil",
     section=_CHANGE,
     is_flag=True,
-    help="Let no thread wait for Python's lock (GIL), as far as the report records it.",
+    help="Let no thread wait for Python's lock (GIL), as far as profile --gil recorded it.",
 )
 @option(
     "--overlap-scheduling",

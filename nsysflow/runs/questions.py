@@ -65,7 +65,7 @@ def whatif(
         faster_host: factors on the time of host code in phases.
         async_copies: let no copy block the host.
         no_profiler: remove the profiler's own work.
-        no_gil: let no thread wait for Python's lock (GIL), as far as the report records it.
+        no_gil: let no thread wait for Python's lock (GIL), as far as `profile --gil` recorded it.
         overlapped: let a serving engine prepare a step while the GPU runs the one before.
         options: which steps to take; None takes those of the report.
 

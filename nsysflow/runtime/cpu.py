@@ -25,8 +25,9 @@ PERIOD_NS: Final = 10_000_000
 2023.4, 2-core VM, 2026-11-27)."""
 
 WHOLE_NS: Final = 1_000_000_000
-"""The process is read less often, which takes 1 to 2 ms: a recording may be ended from outside, and
-what it used is known up to the last reading."""
+"""The process is read less often, which takes 1 to 2 ms, and 4 us and a mark for each other thread
+of Python: a recording may be ended from outside, and what it used is known up to the last
+reading."""
 
 THREAD: Final = "thread_cpu"
 PROCESS: Final = "process_cpu"

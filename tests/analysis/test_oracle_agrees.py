@@ -22,9 +22,18 @@ from tests.analyses import (
 )
 from tests.analysis.ranks.test_ranks import assert_exchanged_alike
 from tests.analysis.test_invariants import assert_invariants
+from tests.oracle.cpu import cpu
+from tests.oracle.gap_tables import gaps
+from tests.oracle.gil import gil
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
-from tests.oracle.strategies import several, traces, traces_with_events, traces_with_graphs
+from tests.oracle.strategies import (
+    several,
+    traces,
+    traces_with_events,
+    traces_with_graphs,
+    traces_with_readings,
+)
 from tests.oracle.tracks import TRACKS, lanes
 from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import Waits
@@ -54,6 +63,20 @@ def test_random_traces_agree_with_the_oracle(
     sources = [waits.by_event(op) for op in by_rank]
     expected = [None if source is None else waits.rank[source] for source in sources]
     assert analysis.timeline.producers.by_event.to_list() == expected
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(several(traces_with_readings()), st.sampled_from((0, 700, 50_000)))
+def test_estimates_of_waits_for_the_lock_agree_with_the_oracle(
+    model: PlainTrace, framework_gap_ns: int
+) -> None:
+    analysis = nsysflow.analyze(to_trace(model), Options(framework_gap_ns=framework_gap_ns))
+    report = Report(model, framework_gap_ns=framework_gap_ns)
+    assert_agrees(analysis, report, {"gaps": gaps(report), "gil": gil(report), "cpu": cpu(report)})
+    assert_pictured_alike(analysis, report)
+    both = pl.col("gil_ns").fill_null(0) + pl.col("descheduled_ns").fill_null(0)
+    # three others at most, whose parts may be rounded up
+    assert analysis.gaps.select((both <= pl.col("host_ns") + 3).all()).item()
 
 
 @every_report

@@ -44,6 +44,11 @@ def stretches(report: Report) -> dict[int, list[Stretch]]:
 
 def open_ns(report: Report, stretch: Stretch) -> int:
     """§29.3: U, the time in which the thread may have waited."""
+    return sum(end - start for start, end in open_time(report, stretch))
+
+
+def open_time(report: Report, stretch: Stretch) -> list[tuple[int, int]]:
+    """§29.3: the instants of U."""
     first, last = stretch
     limit_ns = report.gaps.framework_gap_ns
     closed, reached = [], None
@@ -56,12 +61,21 @@ def open_ns(report: Report, stretch: Stretch) -> int:
         if call.end_ns - call.start_ns <= limit_ns or kind in ("sync", "blocking_copy"):
             closed.append((call.start_ns, call.end_ns))
         reached = call.end_ns if reached is None else max(reached, call.end_ns)
-    covered, at = 0, first.time_ns
+    found, at = [], first.time_ns
     for start, end in sorted(closed):
-        begin, stop = max(start, at), min(end, last.time_ns)
-        covered += max(stop - begin, 0)
-        at = max(at, stop)
-    return last.time_ns - first.time_ns - covered
+        if at < start:
+            found.append((at, min(start, last.time_ns)))
+        at = min(max(at, end), last.time_ns)
+    if at < last.time_ns:
+        found.append((at, last.time_ns))
+    return found
+
+
+@once
+def launching(report: Report) -> set[int]:
+    """§28.8: the threads that launch."""
+    launches = (launch for launch in report.calls.launch if launch is not None)
+    return {report.calls.calls[launch].thread for launch in launches}
 
 
 def by_thread(report: Report, gap: Gap) -> dict[int, int]:
@@ -96,13 +110,15 @@ def descheduled(report: Report, gap: Gap) -> int | None:
 
 
 def cpu(report: Report) -> list[Row]:
-    """§29.5: a row per thread with a stretch."""
+    """§29.5: a row per thread that launches and has a stretch."""
     sums: Counter[int] = Counter()
     for gap in report.gaps.gaps:
         for thread, ns in by_thread(report, gap).items():
             sums[thread] += ns
     rows = []
     for thread, of_thread in stretches(report).items():
+        if thread not in launching(report):
+            continue
         ran, waited = (sum(values) for values in zip(*map(ran_and_waited, of_thread), strict=True))
         process = thread & ~0xFFFFFF
         rows.append(

@@ -269,11 +269,12 @@ def _python_stacks(
 ) -> Iterator[tuple[int, int, tuple[model.Frame, ...]]]:
     """§11.1, §17.1: NVTX events of type 34 in a domain of their own.
 
-    Strings are escaped for HTML. Of samples, those of threads that make calls
-    or take the GIL count.
+    Strings are escaped for HTML. Of samples, those of threads that make calls,
+    take the GIL or were read count.
     """
     calling = {row["globalTid"] for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")}
     calling |= {row.thread for row in _gil(export)}
+    calling |= {row.thread for row in _thread_cpu(export)}
     events = list(export.rows("NVTX_EVENTS"))
     domains = {number for (_, number), name in export.domains(events).items() if name == kind}
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from tests.oracle.accounting import length
 from tests.oracle.cpu import descheduled
 from tests.oracle.gaps import CAUSES, Gap
-from tests.oracle.gil import GilWaits
+from tests.oracle.gil import lock_waits
 from tests.oracle.idle_places import (
     NOT_RECORDED,
     Spot,
@@ -74,7 +74,7 @@ def blamed(report: Report, gap: Gap, cause: str, spot: Spot) -> tuple[str, Lines
 @once
 def gaps(report: Report) -> list[Row]:
     """§3.13 to §3.21: one row per gap."""
-    steps, waits = steps_of(report), GilWaits(report)
+    steps, waits = steps_of(report), lock_waits(report)
     rows = []
     for device in report.devices:
         for number, gap in enumerate(report.gaps_on(device)):

@@ -89,10 +89,18 @@ class HostStacks:
 
     def parts(self, gap: Gap) -> dict[tuple[str, Spot], Counter[Part]]:
         """§17.4, §17.5: step 2's instants of a gap by cause, place and who stands for them."""
-        report, found = self.report, defaultdict[tuple[str, Spot], Counter[Part]](Counter)
+        found = defaultdict[tuple[str, Spot], Counter[Part]](Counter)
+        for key, of_next, thread, start, stop in self.looked_up(gap):
+            for at_ns, ns in self.runs(thread, start, stop):
+                found[key][Part(of_next, at_ns is None, at_ns or 0, thread)] += ns
+        return found
+
+    def looked_up(self, gap: Gap) -> Iterator[tuple[tuple[str, Spot], bool, int, int, int]]:
+        """§17.4: of step 2's instants of a gap the cause and place, whether they are looked up on
+        the thread of `L`, that thread, and from when to when."""
         if not gap.instants:
-            return found
-        launch = report.calls.launch[gap.next_op]
+            return
+        report, launch = self.report, self.report.calls.launch[gap.next_op]
         assert launch is not None
         of_next = report.calls.calls[launch].thread
         of_previous, change_ns = self.before(gap, launch)
@@ -101,10 +109,7 @@ class HostStacks:
             spot = host if call is None else report.place(call).path
             middle = min(max(change_ns, begin), end)
             for thread, start, stop in ((of_previous, begin, middle), (of_next, middle, end)):
-                for at_ns, ns in self.runs(thread, start, stop):
-                    part = Part(thread == of_next, at_ns is None, at_ns or 0, thread)
-                    found[cause, spot][part] += ns
-        return found
+                yield (cause, spot), thread == of_next, thread, start, stop
 
     def before(self, gap: Gap, launch: int) -> tuple[int, int]:
         """§17.4: the thread of `P`, and until when its samples count."""

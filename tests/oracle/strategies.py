@@ -354,12 +354,12 @@ _LIBRARIES = (
     "/opt/lib/python3.12/site-packages/transformers/trainer.py",
     "/opt/lib/python3.12/site-packages/accelerate/utils.py",
     "/opt/lib/python3.12/threading.py",
+    "/opt/lib/python3.12/site-packages/torch/autograd/__init__.py",
     "<frozen runpy>",
 )
 _OWN_OR_NOT = st.sampled_from((*_OWN_FILES, *_LIBRARIES))
-_FRAMES = st.builds(
-    model.Frame, _OWN_OR_NOT, st.sampled_from((1, 42)), st.sampled_from(("step", "<module>"))
-)
+_FUNCTIONS = st.sampled_from(("step", "<module>", "step", "get", "grad", "_engine_run_backward"))
+_FRAMES = st.builds(model.Frame, _OWN_OR_NOT, st.sampled_from((1, 42)), _FUNCTIONS)
 _STACKS = st.lists(_FRAMES, min_size=1, max_size=3).map(tuple)
 
 
@@ -738,3 +738,31 @@ def traces_with_events(draw: st.DrawFn) -> PlainTrace:
     return replace(
         trace, calls=(*trace.calls, *calls), event_records=tuple(records), waits=tuple(waits)
     )
+
+
+@st.composite
+def traces_with_readings(draw: st.DrawFn) -> PlainTrace:
+    """Traces without ranges of the GIL in which the CPU time of some threads was read, and these
+    were sampled: threads that launch, and others."""
+    trace = draw(traces())
+    pids = sorted({call.process >> 24 for call in trace.calls})
+    last_ns = max((op.end_ns for op in trace.ops), default=1)
+    samples, thread_cpu = list(trace.samples), []
+    shares = st.sampled_from((0, 0, 5, 30, 60, 100))
+    for pid in pids:
+        for which in draw(st.sampled_from(((0, 2), (0, 1, 2, 3), (0, 3), (1, 2), (0,)))):
+            thread, at_ns, ran, waited = (
+                _place(pid, which)[1],
+                draw(st.sampled_from((-9, 0, 7))),
+                0,
+                0,
+            )
+            pace_ns = max(1, last_ns // draw(st.sampled_from((1, 3, 10))))
+            for share, late in draw(st.lists(st.tuples(shares, shares), min_size=2, max_size=9)):
+                thread_cpu.append(model.ThreadCpu(at_ns, thread, ran, waited))
+                ran, waited = ran + share * pace_ns // 100, waited + late * pace_ns // 500
+                at_ns += pace_ns
+            pace_ns = max(1, last_ns // draw(st.sampled_from((2, 8, 20))))
+            for number, frames in enumerate(draw(st.lists(_STACKS, min_size=2, max_size=20))):
+                samples.append(Sample(number * pace_ns, thread, frames))
+    return replace(trace, gil=(), running=(), samples=tuple(samples), thread_cpu=tuple(thread_cpu))

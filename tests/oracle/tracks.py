@@ -237,6 +237,7 @@ def threads_of(report: Report) -> set[int]:
     trace = report.trace
     found = {call.thread for call in report.calls.calls}
     found |= {row.thread for row in trace.ranges} | {row.thread for row in trace.overhead}
+    found |= {row.thread for row in trace.gil} | {row.thread for row in trace.thread_cpu}
     return found | {row.thread for row in trace.graph_nodes if row.thread is not None}
 
 

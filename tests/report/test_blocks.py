@@ -188,6 +188,24 @@ def test_host_code_that_is_not_known_is_in_the_caption(stacks: list[Row], rest: 
     assert of_rows("host_stacks", *stacks).caption == f"What ran while the GPU waited{rest}"
 
 
+@pytest.mark.parametrize(
+    ("estimated", "said"),
+    [
+        (False, ("waits", "launches")),
+        (True, ("seems to wait", "launches; estimated, profile --gil measures it")),
+    ],
+)
+def test_waits_for_the_lock_that_are_estimated_are_called_so(
+    estimated: bool, said: tuple[str, str]
+) -> None:
+    held = {"gil_ns": MS, "share_pct": 13.3, "estimated": estimated, "holder": 7, "phase": ""}
+    waits, how = said
+    assert of_rows("gil", held).caption == (
+        f"The launching thread {waits} for Python's lock in 13 % of the idle time of host code"
+        f" and {how}"
+    )
+
+
 def test_host_code_that_costs_next_to_nothing_is_on_the_long_page_only() -> None:
     both = TOKENIZE | row(idle_ms=1), TOKENIZE | row(function="pad", idle_ms=0.3)
     few, all_of_them = (of_rows("host_stacks", *both, limit=rows, window=10) for rows in (3, 20))

@@ -21,10 +21,18 @@ CHANGE: Final = (
 )
 
 
+ESTIMATED: Final = (
+    "estimated from the CPU time of both threads; nsysflow profile --gil measures it",
+    "the saving is that of no such wait at all",
+)
+REPLAYED: Final = ("the saving is that of no such wait at all",)
+
+
 def gil_contention(subject: JudgedReport) -> Iterator[Finding]:
-    """Idle time in which the launching thread waits for the lock of another thread."""
-    instants = subject.view.gil_instants
-    if instants is None:
+    """Idle time in which the launching thread waits for the lock of another thread. No replay tells
+    what an estimate of it saves: that says of no instant whether the thread waits."""
+    instants, lock = subject.view.gil_instants, subject.timeline.lock_waits
+    if instants is None or lock is None:
         return
     rows = instants.drop_nulls("stack")
     of_gaps = subject.view.gaps.select("process", "start_ns", device="device_no")
@@ -32,28 +40,31 @@ def gil_contention(subject: JudgedReport) -> Iterator[Finding]:
     size_ns = subject.worst_ns(rows, "ns")
     if rows.is_empty() or 100 * size_ns < WORTH_PCT * subject.step_ns:
         return
-    holder = _holder(subject)
+    holder, waits_ns = _holder(subject), int(rows["ns"].sum())
     ran = code({**holder, "via": None}) if holder["function"] is not None else ""
     thread = f"thread {holder['holder']} ({holder['holder_name'] or 'nameless'})"
     phases = subject.tables.gil["phase"].unique()
     phase = holder["phase"] if len(phases) == 1 else ""
+    waits, holds = ("seems to wait", "runs") if lock.estimated else ("waits", "holds it")
     yield Finding(
         rule="gil-contention",
-        title="the launching thread waits for Python's lock (GIL)"
-        f"{place(phase) if phase else ''}: {ran or thread} holds it",
+        title=f"the launching thread {waits} for Python's lock (GIL)"
+        f"{place(phase) if phase else ''}: {ran or thread} {holds}"
+        + (" meanwhile" if lock.estimated else ""),
         change=CHANGE,
         evidence=(
-            f"{subject.idle(size_ns)} in which it waits for the lock:"
-            f" {share(int(rows['ns'].sum()), int(instants['ns'].sum()))} of host code and launches",
-            f"{thread} holds it for {share(holder['gil_ns'], int(rows['ns'].sum()))} of that time"
+            f"{subject.idle(size_ns)} in which it {waits} for the lock:"
+            f" {share(waits_ns, int(instants['ns'].sum()))} of host code and launches",
+            f"{thread} {holds} for {share(holder['gil_ns'], waits_ns)} of that time"
             + (f", mostly in {ran}" if ran else ""),
-            "the saving is that of no such wait at all",
+            *(ESTIMATED if lock.estimated else REPLAYED),
         ),
         table="gil",
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
-        changes=Changes(no_gil=True),
+        changes=None if lock.estimated else Changes(no_gil=True),
         exact=False,
+        at_most_ns=size_ns if lock.estimated else 0,
         process=subject.process_of(rows),
         phase=phase,
         fits=True,

@@ -145,9 +145,10 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
 
 def _waits_for_lock(subject: JudgedReport, phases: Pauses) -> Iterator[str]:
     """What part of that time is no work of this code."""
-    locked = lock_share(subject, *phases)
-    if 100 * locked >= LEAST_PCT:
-        yield f"for {percent(100 * locked)} of it, it waited for Python's lock (table gil)"
+    locked, lock = lock_share(subject, *phases), subject.timeline.lock_waits
+    if lock is not None and 100 * locked >= LEAST_PCT:
+        waited = "seems to have waited" if lock.estimated else "waited"
+        yield f"for {percent(100 * locked)} of it, it {waited} for Python's lock (table gil)"
 
 
 def itself(subject: JudgedReport, phase: str) -> str:

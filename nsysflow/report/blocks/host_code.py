@@ -53,10 +53,13 @@ def _what_ran(results: RunTables) -> str:
 
 def _waits(results: RunTables) -> str:
     """With the share of all idle time in which the host was due."""
-    whole_pct = float(results.table("gil")["share_pct"].sum())
+    table = results.table("gil")
+    estimated, whole_pct = bool(table["estimated"].any()), float(table["share_pct"].sum())
+    waits = "seems to wait" if estimated else "waits"
+    how = "; estimated, profile --gil measures it" if estimated else ""
     return (
-        f"The launching thread waits for Python's lock in {percent(whole_pct)} of the idle time of"
-        f" host code and launches{results.per_step}{gpus_together(results)}"
+        f"The launching thread {waits} for Python's lock in {percent(whole_pct)} of the idle time"
+        f" of host code and launches{results.per_step}{gpus_together(results)}{how}"
     )
 
 

@@ -33,10 +33,13 @@ from nsysflow.report.perfetto.trace import write_trace
 from nsysflow.report.results import Origin, Results
 from tests.analyses import EXAMPLES, OF_REPORT, analysed, run_of
 from tests.analyses import loaded as report_of
+from tests.analysis.idle.test_gil_estimate import AUDIT, PROGRAM, QUEUE, lock, sampled
 from tests.analysis.load.frames import assert_schemas
 from tests.oracle import pftrace as oracle
+from tests.oracle.model import to_trace
 from tests.pftrace import BOOTTIME, Rocprof, monitor_trace
 from tests.rocpd import PID, assert_is_step
+from tests.tiny import WORKER
 
 KINETO: Final = Path("tests/data/h200-kineto.pt.trace.json.gz")
 
@@ -281,6 +284,16 @@ def test_an_export_of_a_trace_of_torch_profiler_has_its_operators(tmp_path: Path
     again = nsysflow.analyze(loaded(tmp_path, exported(run)))
     assert len(first.trace.running)
     for table in OF_REPORT:
+        assert_frame_equal(getattr(again, table), getattr(first, table))
+
+
+def test_an_export_has_the_samples_that_an_estimate_of_the_lock_needs(tmp_path: Path) -> None:
+    stacks = [*sampled(PROGRAM, QUEUE), *sampled(QUEUE, AUDIT, thread=WORKER)]
+    first = nsysflow.analyze(replace(to_trace(lock(15, 20, samples=stacks)), report="run"))
+    again = nsysflow.analyze(loaded(tmp_path, exported(Results([first]))))
+    assert first.gil["function"].to_list() == ["redact"]
+    assert first.gil["gil_ns"].sum() > 0
+    for table in ("gil", "gaps", "cpu", "host_stacks"):
         assert_frame_equal(getattr(again, table), getattr(first, table))
 
 

@@ -132,6 +132,18 @@ def test_ranges_of_the_gil_are_no_ranges_and_its_threads_keep_their_samples(tmp_
         assert [row.thread for row in of_oracle.samples] == [thread(7)]
 
 
+def test_threads_whose_cpu_time_was_read_keep_their_samples(tmp_path: Path) -> None:
+    of_read, of_another = (stack("sample", 5, *DEEP, tid=thread(tid)) for tid in (7, 9))
+    read = event(mark(thread_cpu=[[1000, 5, 0], [7, 6, 0]]), start=3)
+    report = export(tmp_path / "r.sqlite", DOMAINS["sample"], of_read, of_another, read)
+    for trace in loaded_and_packed(report):
+        assert trace.samples.rows() == [(5, thread(7), 0)]
+        assert [row.thread for row in read_export(report).samples] == [thread(7)]
+    none = export(tmp_path / "none.sqlite", DOMAINS["sample"], of_read, event(mark()))
+    for trace in loaded_and_packed(none):
+        assert trace.samples.is_empty()
+
+
 def test_a_report_with_ranges_of_the_gil_alone_has_no_ranges(tmp_path: Path) -> None:
     trace = load(export(tmp_path / "r.sqlite", *GIL_EVENTS))
     assert trace.ranges.is_empty()

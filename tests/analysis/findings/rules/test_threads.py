@@ -17,7 +17,11 @@ from nsysflow.analysis.findings.rules.cpu import (
     _Reason,
     cpu_wait,
 )
+from nsysflow.analysis.findings.rules.gil import ESTIMATED
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.tables.gil import GIL
+from nsysflow.analysis.trace import NoteKind
 from tests import tiny
 from tests.analysis.findings.subjects import MS
 from tests.oracle.model import Gil, PlainTrace, ProcessCpu, ThreadCpu, to_trace
@@ -153,3 +157,72 @@ def test_host_code_is_no_place_to_begin_where_most_of_it_waits(
     valued = found(steps(waits_ms), "host-code")
     evidence = [] if valued is None else [valued.finding.evidence]
     assert [any("Python's lock" in each for each in texts) for texts in evidence] == said
+
+
+@cache
+def estimated(other: float, *, long: bool = True) -> nsysflow.Analysis:
+    """Steps of 20 ms, half of it host code that the GPU waits for: one long pause, or many short
+    ones. The launching thread slept for half of the step, another one ran for that share of it."""
+    rows: list[tiny.Row] = []
+    pauses = 1 if long else 50
+    for step in range(STEPS):
+        at = step * STEP_MS * MS
+        rows.append(tiny.opened(at, at + STEP_MS * MS, "step"))
+        for part in range(pauses):
+            number, then = step * pauses + part + 1, at + part * STEP_MS * MS // pauses
+            rows.append(tiny.launch(then + 1, then + 2, number))
+            rows.append(tiny.kernel(then + 3, then + STEP_MS * MS // pauses // 2, number))
+    times = range(0, STEPS * STEP_MS * MS, MS)
+    rows += [tiny.sample(at, "forward", "run") for at in times]
+    rows += [tiny.sample(at, "decode", "run", thread=tiny.WORKER) for at in times]
+    cpu = [
+        ThreadCpu(step * STEP_MS * MS, thread, int(step * share * STEP_MS * MS), 0)
+        for step in range(STEPS + 1)
+        for thread, share in ((tiny.MAIN, 0.5), (tiny.WORKER, other))
+    ]
+    return analysed(replace(tiny.plain_of(*rows), thread_cpu=tuple(cpu)))
+
+
+def test_an_estimate_is_a_bound_that_says_so() -> None:
+    valued = found(estimated(0.4), "gil-contention")
+    assert valued is not None
+    assert valued.finding.title == (
+        "the launching thread seems to wait for Python's lock (GIL) in step:"
+        " decode (train.py:1) runs meanwhile"
+    )
+    assert ESTIMATED[0] in valued.finding.evidence
+    assert valued.finding.changes is None
+    assert valued.finding.method == "bound"
+    assert valued.low_ns == 0
+    # of 8 ms a step half lie in the gap
+    assert valued.finding.size_ns == pytest.approx(4 * MS, rel=0.1)
+    assert valued.high_ns <= valued.finding.size_ns
+    assert estimated(0.4).gil["estimated"].to_list() == [True]
+
+
+@pytest.mark.parametrize("other", [0.0, 0.08])
+def test_a_small_estimate_is_no_finding(other: float) -> None:
+    analysis = estimated(other)
+    assert found(analysis, "gil-contention") is None
+    assert found(analysis, "host-code") is not None
+
+
+def test_an_estimate_comes_before_no_finding_that_saves_more() -> None:
+    rules = [one.finding.rule for one in estimated(0.15).found.valued]
+    assert rules.index("host-code") < rules.index("gil-contention")
+    host_code = found(estimated(0.15), "host-code")
+    assert host_code is not None
+    said = [each for each in host_code.finding.evidence if "Python's lock" in each]
+    assert said == ["for 15 % of it, it seems to have waited for Python's lock (table gil)"]
+
+
+def test_an_estimate_hides_no_launches() -> None:
+    rules = [one.finding.rule for one in estimated(0.15, long=False).found.valued]
+    assert rules.index("launch-bound") < rules.index("gil-contention")
+
+
+def test_no_replay_takes_an_estimate_away() -> None:
+    answer = whatif(estimated(0.4).timeline, Changes(no_gil=True))
+    assert answer.before == answer.after
+    assert [note.kind for note in answer.notes] == [NoteKind.LOCK_NOT_RECORDED]
+    assert not whatif(steps(3.0).timeline, Changes(no_gil=True)).notes
