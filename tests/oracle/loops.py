@@ -112,7 +112,7 @@ def loops_of(report: Report, process: int, name: str | None = None) -> list[Loop
         mine = phase.instances
         if path in paths or not steps or not phase.ops or len(mine) < 3:
             continue
-        if not all(may_loop(one) for one in mine) or any(holds(one, steps) for one in mine):
+        if not any(may_loop(one) for one in mine) or any(holds(one, steps) for one in mine):
             continue
         candidates[path] = {one for one in mine if not begins_in(one, by_hand)}
     found: list[Loop] = []
@@ -164,15 +164,18 @@ def in_runs(
 ) -> set[Open]:
     """The instances that follow each other in rows of three or more (ten of the automatic
     `forward`), if it is no part of a step."""
-    borders = [part.start_ns for part in parts]
-    if any(one.automatic for one in instances):
-        borders += [one.start_ns for one in backward(report, process)]
+    by_hand = [part.start_ns for part in parts]
+    by_itself = [*by_hand, *(one.start_ns for one in backward(report, process))]
     rows: dict[int, set[Open]] = {}
     for one in instances:
+        borders = by_itself if one.automatic and one.name in WHOLE_MODELS else by_hand
         rows.setdefault(sum(border <= one.start_ns for border in borders), set()).add(one)
-    forward = any(one.automatic and one.name == "forward" for one in instances)
-    long = [row for row in rows.values() if len(row) >= (10 if forward else 3)]
-    inside = {one for row in long for one in row}
+    inside = {
+        one
+        for row in rows.values()
+        for one in row
+        if len(row) >= (10 if one.automatic and one.name == "forward" else LEAST_REPEATS)
+    }
     begins = sorted(step.start_ns for step in steps)
     pairs = list(pairwise(begins))
     with_row = sum(any(a <= one.start_ns < b for one in inside) for a, b in pairs)

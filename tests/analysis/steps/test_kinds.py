@@ -89,6 +89,8 @@ def program(*names: str) -> list[Row]:
     ]
 
 
+VALIDATED = program(*TRAIN, *["validate"] * 4, *TRAIN)
+
 PICTURES: dict[str, Picture] = {
     **{f"{count} steps, of which start-up leaves five": regular(count) for count in range(3, 8)},
     "twenty steps": regular(20),
@@ -115,7 +117,11 @@ PICTURES: dict[str, Picture] = {
         *(row for n in range(4) for row in step(5 + n, at=3_500 + 1_000 * n)),
     ),
     # the step before it ends with its own operation
-    "a validation between steps": program(*TRAIN, *["validate"] * 4, *TRAIN),
+    "a validation between steps": VALIDATED,
+    "a validation of which one range is automatic": [
+        replace(row, domain=AUTO_DOMAIN) if row == opened(800, 890, "validate") else row
+        for row in VALIDATED
+    ],
     "twelve loops": program(*(name for name in "abcdefghijkl" for _ in range(5))),
     "two in a row, which are no loop": program(*TRAIN, *["log"] * 2, *TRAIN),
     # too few calls of a model in training are a part of the step before
