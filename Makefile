@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# Of torch and the tools most modules are never imported: compiling all of them takes 25 s.
+LAZY := --no-compile
 LINKS := $(addprefix nsysflow/,analysis kernels workloads samples)
 
 .DEFAULT_GOAL := help
@@ -171,12 +173,12 @@ $(VENV)/.core: pyproject.toml $(VENV)/.made | links
 
 $(VENV)/.test: pyproject.toml $(VENV)/.core
 	@echo 'Installing what the tests need (torch among it: some 200 MB as a CPU wheel) ...'
-	@$(PIP) --editable '.[test]'
+	@$(PIP) $(LAZY) --editable '.[test]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.test
 	@echo 'Installing ruff, mypy and import-linter ...'
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) $(LAZY) --editable '.[dev]'
 	@touch $@
 
 $(VENV)/.release: pyproject.toml $(VENV)/.core
