@@ -127,7 +127,11 @@ class Place:
 
     def _scratch(self) -> list[Path]:
         """What no run may leave."""
-        return [*self._written.rglob(".*"), *self._cache.glob(".*"), *self._tmp.iterdir()]
+        while True:
+            try:
+                return [*self._written.rglob(".*"), *self._cache.glob(".*"), *self._tmp.iterdir()]
+            except FileNotFoundError:  # a folder that went meanwhile
+                continue
 
     def _killed(self, draw: random.Random) -> bool:
         """Kill the task, every other time while it writes; whether that was before it had ended."""

@@ -206,6 +206,17 @@ def test_waits_for_the_lock_that_are_estimated_are_called_so(
     )
 
 
+@pytest.mark.parametrize(
+    ("share_pct", "estimated", "rows"), [(4.9, True, 0), (5.0, True, 1), (0.1, False, 1)]
+)
+def test_an_estimate_of_next_to_nothing_is_not_on_the_short_page(
+    share_pct: float, rows: int, *, estimated: bool
+) -> None:
+    held = {"gil_ns": 1, "share_pct": share_pct, "estimated": estimated, "holder": 7, "phase": ""}
+    assert len(of_rows("gil", held, limit=3).rows) == rows
+    assert len(of_rows("gil", held, limit=999).rows) == 1
+
+
 def test_host_code_that_costs_next_to_nothing_is_on_the_long_page_only() -> None:
     both = TOKENIZE | row(idle_ms=1), TOKENIZE | row(function="pad", idle_ms=0.3)
     few, all_of_them = (of_rows("host_stacks", *both, limit=rows, window=10) for rows in (3, 20))

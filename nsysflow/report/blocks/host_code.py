@@ -51,6 +51,19 @@ def _what_ran(results: RunTables) -> str:
     return f"What ran while the GPU waited{unknown}{results.per_step}{gpus_together(results)}"
 
 
+WORTH_OF_ESTIMATE_PCT: Final = 15.0
+"""An estimate of waits for the lock is as much of host code and launches, divided by the number of
+rows: a short page has 5 %, as it may be wrong by some per cent."""
+
+
+def _lock_waits(results: RunTables, limits: Limits) -> Rows:
+    """All rows, but for an estimate of next to nothing."""
+    table = results.table("gil")
+    whole_pct, least_pct = table["share_pct"].sum(), WORTH_OF_ESTIMATE_PCT / limits.rows
+    worth = table if whole_pct >= least_pct or not table["estimated"].any() else table.clear()
+    return Rows(worth, len(worth))
+
+
 def _waits(results: RunTables) -> str:
     """With the share of all idle time in which the host was due."""
     table = results.table("gil")
@@ -90,6 +103,7 @@ HOST_CODE: Final = (
         table="gil",
         title="Python's lock (GIL)",
         caption=_waits,
+        rows=_lock_waits,
         fields=(
             measure_per_step("waits", "gil_ns"),
             measure("share", "share_pct", percent),
