@@ -103,6 +103,8 @@ class SourceLine(NamedTuple):
 def printable(text: str) -> str:
     """The text without line breaks and escapes: names come from the profiled program, and must not
     control a terminal."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else "·" for letter in text)
 
 

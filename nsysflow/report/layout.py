@@ -28,8 +28,9 @@ _SHORTEST_BAR = 10
 _INDENT = "    "
 """In front of the second and later lines of a row that takes several."""
 
-_SOURCE_LINE = re.compile(r"[^\s/()]+\.\w+:\d+")
-"""`train.py:42`, which stays whole as far as it can."""
+_SOURCE_LINE = re.compile(r"(?<![^\s/()])[^\s/()]+\.\w+:\d+")
+"""`train.py:42`, which stays whole as far as it can. Looked for where a word begins, not at each of
+the million letters that a damaged report may have in a name."""
 
 _DARKER = " ·░▒▚▓█"
 """The letters of bars and maps, each darker than the one before."""
@@ -257,11 +258,12 @@ def _least(column: Column, name: int) -> int:
 def _fitted(
     columns: Sequence[Column], natural: Sequence[int], sources: Sequence[int], width: int
 ) -> list[int]:
-    widths = list(natural)
     least = [
         min(size, max(_least(column, _NARROWEST), cell_len(column.titled), source))
         for column, size, source in zip(columns, natural, sources, strict=True)
     ]
+    # a name of a damaged report may have a million letters
+    widths = [max(low, min(size, width)) for low, size in zip(least, natural, strict=True)]
     for _ in range(sum(widths) + len(_SEPARATOR) * (len(widths) - 1) - width):
         can_give = [index for index, size in enumerate(widths) if size > least[index]]
         if not can_give:

@@ -118,6 +118,12 @@ def test_a_narrow_line_shortens_the_names_and_no_number_and_loses_spare_columns_
     assert KERNEL in set_in_columns(columns, rows, None)[1]
 
 
+def test_names_of_a_million_letters_become_as_narrow_as_others() -> None:
+    columns = [words("name"), words("phase")]
+    million, hundred = ([(count * "a", count * "b")] for count in (1_000_000, 100))
+    assert set_in_columns(columns, million, 60) == set_in_columns(columns, hundred, 60)
+
+
 def test_both_ends_of_a_name_and_the_end_of_a_path_survive() -> None:
     assert shorten("vectorized_elementwise_kernel", 15) == "vectori…_kernel"
     assert shorten("step/forward/block/attention", 15) == "…lock/attention"
