@@ -141,6 +141,17 @@ def cdiv(number: int, by: int) -> int:
     return -(-number // by)
 
 
+def padded(side: int) -> int:
+    """The side of a product of tiles: a power of two, at least 16."""
+    return max(next_power_of_2(side), 16)
+
+
+def operand(x: Tensor) -> tl.dtype:
+    """The dtype in which a product takes x. On the CPU that is float32: the interpreter multiplies
+    the bits of bf16 as integers."""
+    return tl.float32 if x.device.type == "cpu" else TRITON_TYPES[x.dtype]
+
+
 def next_power_of_2(number: int) -> int:
     """The smallest power of 2 that is at least `number`; 1 for 0."""
     return 1 << max(number - 1, 0).bit_length()

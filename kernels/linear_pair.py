@@ -4,9 +4,9 @@
 
 At N = 32 768, D = 96, M = 128, O = 384 in bf16 it reads 6.3 MB and writes 8.4 + 25.2 MB: 9.3 us at
 4.3 TB/s. Its products are 4 GFLOP, 5 us on tensor cores. It takes 16.3 us with L2 warm; two library
-products take 19.4, and in the graph of a training step 25: the second one first sets a counter to
-zero, and the GPU waits for 5 us after that (H200, 2026-11-28). Here a program keeps its rows of
-`between` on the SM, where the second product reads them.
+products take 19.4. In the graph of a training step they take 25 as torch.profiler records them: the
+second one first sets a counter to zero, and the GPU waits for 5 us after that (H200, 2026-11-28).
+Here a program keeps its rows of `between` on the SM, where the second product reads them.
 
 Products are summed in float32, and `between` is rounded before the second one, as by two layers.
 Float32 runs on tensor cores as three TF32 products, which keep at least 21 bits.
@@ -20,15 +20,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
-from nsysflow.kernels.arguments import (
-    TRITON_TYPES,
-    cdiv,
-    follow,
-    next_power_of_2,
-    overlap,
-    require,
-    sms,
-)
+from nsysflow.kernels.arguments import cdiv, follow, operand, overlap, padded, require, sms
 
 WIDTH_MAX: Final = 128
 """Limit of D and M, padded to powers of two: x, the first weight and `between` are on the SM."""
@@ -136,10 +128,7 @@ def linear_pair(
         _linear_pair[(cdiv(rows, tile.rows),)](
             x, first, second, between, y, rows, D=width, MIDDLE=middle, OUTPUTS=outputs,
             ROWS=tile.rows,
-            WIDTH=max(next_power_of_2(width), 16), COLUMNS=max(next_power_of_2(middle), 16),
-            PART=tile.part,
-            # the interpreter multiplies the bits of bf16 as integers
-            OPERAND=tl.float32 if x.device.type == "cpu" else TRITON_TYPES[x.dtype],
+            WIDTH=padded(width), COLUMNS=padded(middle), PART=tile.part, OPERAND=operand(x),
             num_warps=tile.warps, **overlap(x.device),
         )  # fmt: skip
     return between, y

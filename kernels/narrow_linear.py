@@ -28,11 +28,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nsysflow.kernels.arguments import (
-    TRITON_TYPES,
     cdiv,
     follow,
     next_power_of_2,
+    operand,
     overlap,
+    padded,
     require,
 )
 
@@ -149,9 +150,7 @@ def _narrow_linear_sum(
 
 def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
     """The constants and options of a launch: tile sizes, dtype of the products, warps, stages."""
-    width, out = _padded(x.shape[1]), _padded(outputs)
-    # the interpreter multiplies the bits of bf16 as integers
-    wide = x.dtype == torch.float32 or x.device.type == "cpu"
+    width, out = padded(x.shape[1]), padded(outputs)
     return {
         "H": x.shape[1],
         "OUTPUTS": outputs,
@@ -159,18 +158,13 @@ def _cut(x: Tensor, outputs: int, tile: Tile) -> dict[str, Any]:
         "ROWS": max(tile.bytes // (max(width, out) * x.element_size()), 16),
         "WIDTH": width,
         "OUT": out,
-        "OPERAND": tl.float32 if wide else TRITON_TYPES[x.dtype],
+        "OPERAND": operand(x),
         # the weight and its gradient are spread over all threads
         "num_warps": min(tile.warps * max(width // 128, 1) * (out // 16), 8),
         # with the largest weight, a third tile in flight is 1 KB too much
         "num_stages": 2 if width * out * x.element_size() == WEIGHT_BYTES_MAX else 3,
         **overlap(x.device),
     }
-
-
-def _padded(side: int) -> int:
-    """The side of a product of tiles: a power of two, at least 16."""
-    return max(next_power_of_2(side), 16)
 
 
 def _check(x: Tensor, weight: Tensor) -> None:
@@ -186,7 +180,7 @@ def _check(x: Tensor, weight: Tensor) -> None:
         raise ValueError(
             f"weight must be 1 to {OUT_MAX} by 1 to {WIDTH_MAX}, but is {tuple(weight.shape)}"
         )
-    padded_bytes = _padded(outputs) * _padded(width) * weight.element_size()
+    padded_bytes = padded(outputs) * padded(width) * weight.element_size()
     if padded_bytes > WEIGHT_BYTES_MAX:
         raise ValueError(
             f"weight must be at most {WEIGHT_BYTES_MAX:,} bytes when padded to powers of two, but"

@@ -21,11 +21,7 @@ CHANGE: Final = (
 )
 
 
-ESTIMATED: Final = (
-    "estimated from the CPU time of both threads; nsysflow profile --gil measures it",
-    "the saving is that of no such wait at all",
-)
-REPLAYED: Final = ("the saving is that of no such wait at all",)
+ESTIMATED: Final = "estimated from the CPU time of both threads; nsysflow profile --gil measures it"
 
 
 def gil_contention(subject: JudgedReport) -> Iterator[Finding]:
@@ -57,7 +53,8 @@ def gil_contention(subject: JudgedReport) -> Iterator[Finding]:
             f" {share(waits_ns, int(instants['ns'].sum()))} of host code and launches",
             f"{thread} {holds} for {share(holder['gil_ns'], waits_ns)} of that time"
             + (f", mostly in {ran}" if ran else ""),
-            *(ESTIMATED if lock.estimated else REPLAYED),
+            *((ESTIMATED,) if lock.estimated else ()),
+            "the saving is that of no such wait at all",
         ),
         table="gil",
         size_ns=size_ns,

@@ -190,7 +190,7 @@ def test_an_estimate_is_a_bound_that_says_so() -> None:
         "the launching thread seems to wait for Python's lock (GIL) in step:"
         " decode (train.py:1) runs meanwhile"
     )
-    assert ESTIMATED[0] in valued.finding.evidence
+    assert ESTIMATED in valued.finding.evidence
     assert valued.finding.changes is None
     assert valued.finding.method == "bound"
     assert valued.low_ns == 0
