@@ -35,7 +35,9 @@ def assert_product(found: Tensor, x: Tensor, weight: Tensor) -> None:
 
 @pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
 @pytest.mark.parametrize(
-    "sizes", [(1, 1, 1, 1), (70, 12, 20, 65), (129, 96, 128, 64), (3, 128, 17, 130)], ids=str
+    "sizes",
+    [(1, 1, 1, 1), (66, 5, 12, 36), (70, 12, 20, 65), (129, 96, 128, 64), (3, 128, 17, 130)],
+    ids=str,
 )
 def test_both_results_match_the_definition_rounded_once(
     sizes: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
