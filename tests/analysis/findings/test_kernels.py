@@ -20,6 +20,11 @@ FP32: Final = (
     "_warpsize2x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn",
     "_5x_cudnn_ampere_scudnn_128x32_relu_interior_nn_v1",
     "void implicit_convolve_sgemm<float, float, (int)1024, (int)5, (int)5>(int, int, int)",
+    "void cudnn::detail::dgrad_engine<float, (int)512, (int)6, (int)5>(int, int, int)",
+    "void wgrad_alg0_engine_NHWC<float, (int)128, (int)5, (int)5, (int)3>(int, int, int)",
+    "void convolve_common_engine_float_NHWC<float, float, (int)1024>(int, int, int)",
+    "void fft2d_r2c_32x32<float, (bool)0, (unsigned int)0, (bool)0>(float2 *, const T1 *)",
+    "void cudnn::winograd_nonfused::winogradWgradData4x4<float, float>(T1)",
 )
 """Float32 products that do not use the tensor cores."""
 
@@ -148,6 +153,7 @@ WORK: Final = {
 OTHERS: Final = (
     DOUBLE_SCALARS,  # a float32 optimizer takes its numbers as doubles
     *(ADD, MUL, FLASH, LOG_SOFTMAX, FOREACH),
+    "void dgrad2d_grouped_direct_kernel<float, float, float, (int)3>(cudnnTensorStruct)",
 )
 EVERY: Final = dict.fromkeys((*UNITS, *ODD, *DOUBLES, *GENERATIONS, *WORK, *OTHERS))
 
