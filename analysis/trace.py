@@ -71,8 +71,11 @@ LOST_EVENTS: Final = (
 )
 """Events were lost."""
 
-MAYBE_LOST: Final = r"(?i)not all CUDA events might have been collected"
-"""In healthy reports too; it counts only where launches lack operations."""
+MAYBE_LOST: Final = (
+    r"(?i)not all CUDA events might have been collected|incomplete CUPTI events dropped"
+)
+"""In healthy reports too: the GPU had not done all that was launched when the recording ended. They
+count only where other launches lack operations."""
 
 IMPORT_ERRORS: Final = (
     r"(?i)\bimport\w*\b.*\b(?:errors?|fail\w*|exception)\b"

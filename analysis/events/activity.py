@@ -8,8 +8,8 @@ from typing import Annotated, Final, Self
 
 import polars as pl
 
-from nsysflow.analysis.causes import CAUSES, KERNEL_LAUNCH, STALLS
-from nsysflow.analysis.events.classes import SYNC_AFTER_NS, makes
+from nsysflow.analysis.causes import STALLS
+from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.events.events import (
     LAUNCH_ORDER,
     NUMBERED_CALLS,
@@ -18,8 +18,6 @@ from nsysflow.analysis.events.events import (
     Events,
     Operations,
 )
-from nsysflow.analysis.events.graphs import capture_began
-from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.intervals import (
     Axis,
     Cover,
@@ -208,23 +206,6 @@ LAUNCHES: Final = pl.Schema(
 operations of the process were launched but not started."""
 Launches = Annotated[pl.DataFrame, LAUNCHES]
 
-LOST_LAUNCHES: Final = pl.Schema(
-    {
-        "call": pl.UInt32(),
-        "process": pl.Int64(),
-        "start_ns": pl.Int64(),
-        "end_ns": pl.Int64(),
-        "correlation": pl.Int64(),
-        "name": pl.Categorical(),
-    }
-)
-"""A row per launch call without an operation."""
-LostLaunches = Annotated[pl.DataFrame, LOST_LAUNCHES]
-
-MARKED_LAUNCHES: Final = pl.Schema({**LOST_LAUNCHES, "alone": pl.Boolean(), "lost": pl.Boolean()})
-"""A row per kernel launch. `alone` is true of one without an operation (else null), `lost` where
-many such launches come in a row."""
-
 
 def copies(events: Events) -> Copies:
     """Every memcpy, with what it moved."""
@@ -342,95 +323,3 @@ def _on_process_axis(ops: pl.DataFrame, events: Events) -> pl.DataFrame:
         axis.at(pl.lit(process), pl.col("launch_start_ns")).alias("launched"),
         axis.at(pl.lit(process), pl.col("start_ns")).alias("started"),
     )
-
-
-def lost_launches(events: Events) -> LostLaunches:
-    """The launch calls without an operation.
-
-    Launches during a stream capture are recorded instead of run, and are left out; any thread of
-    the process may capture.
-    """
-    ops = events.ops
-    led = repeated(value=False, length=len(events.calls))
-    led = led.scatter(ops["call"].drop_nulls(), True)
-    launching = pl.col("class").is_in(["launch", "blocking_copy", "module_load"])
-    names = makes(CAUSES["launch"], pl.col("name").cast(pl.String))
-    calls = with_process(events.calls.filter(launching & ~led).filter(names), events)
-    key = ["process", "correlation"]
-    # few calls are left: to look each operation up among them is quicker than the reverse
-    led_otherwise = ops.select(key).join(calls.select(key).unique(), on=key, how="semi")
-    return outside_capture(calls.join(led_otherwise, on=key, how="anti"), events)
-
-
-def with_process(calls: Calls, events: Events) -> LostLaunches:
-    """Some of the calls, with their process and in the columns of lost launches."""
-    process = events.threads["process"][calls["thread_no"]]
-    return calls.select(
-        "call", process.alias("process"), "start_ns", "end_ns", "correlation", "name"
-    )
-
-
-def outside_capture(calls: LostLaunches, events: Events) -> LostLaunches:
-    """Those of `calls` (with `process`) before which no stream capture of their process began that
-    has not ended."""
-    if calls.is_empty():
-        return calls
-    return calls.filter(capture_began(calls, events).is_null()).sort("start_ns", "call")
-
-
-LEAST_LAUNCHES: Final = 20
-"""A stretch has this many launches in a row without an operation. The profiler loses operations by
-the buffer, thousands at a time. Single ones are lost in healthy reports too (JAX's copies)."""
-
-_KERNEL_LAUNCH: Final = f"^{KERNEL_LAUNCH}"
-_NO_KERNEL: Final = r"LaunchHostFunc$"
-
-
-def launches_in_stretches(
-    events: Events, lost: LostLaunches
-) -> Annotated[pl.DataFrame | None, MARKED_LAUNCHES]:
-    """All kernel launches by process and start; those in a stretch without operations are lost.
-
-    Args:
-        events: of the trace.
-        lost: the launch calls without an operation.
-
-    Returns:
-        None where too few launches lack an operation to make a stretch.
-    """
-    candidates = _with_id(lost.filter(kernel_launches()))
-    if len(candidates) < LEAST_LAUNCHES:
-        return None
-    return _in_stretches(_kernel_launches(events), candidates)
-
-
-def kernel_launches() -> pl.Expr:
-    """Whether a call launches a kernel or a graph."""
-    name = pl.col("name").cast(pl.String)
-    return name.str.contains(_KERNEL_LAUNCH) & ~name.str.contains(_NO_KERNEL)
-
-
-def _with_id(calls: LostLaunches) -> LostLaunches:
-    """The launches by process and correlation id, the outermost call of each; those without an id
-    are left out, since nothing can be said of them."""
-    order = ["process", "start_ns", pl.col("end_ns").neg(), "correlation"]
-    key = ["process", "correlation"]
-    return (
-        calls.drop_nulls("correlation").sort(order).unique(key, keep="first", maintain_order=True)
-    )
-
-
-def _kernel_launches(events: Events) -> LostLaunches:
-    """All kernel launches outside stream capture."""
-    names = events.calls.select(pl.col("name").unique()).filter(kernel_launches())
-    calls = with_process(events.calls.join(names, on="name", how="semi"), events)
-    return _with_id(outside_capture(calls, events))
-
-
-def _in_stretches(launches: LostLaunches, candidates: LostLaunches) -> pl.DataFrame:
-    """`launches` with `lost`: whether each is one of a stretch of `candidates`."""
-    keys = candidates.select("process", "correlation", pl.lit(value=True).alias("alone"))
-    marked = launches.join(keys, on=["process", "correlation"], how="left", maintain_order="left")
-    alone = pl.col("alone").fill_null(value=False)
-    run = pl.struct("process", alone).rle_id()
-    return marked.with_columns((alone & (pl.len().over(run) >= LEAST_LAUNCHES)).alias("lost"))

@@ -10,9 +10,9 @@ from nsysflow.analysis.events.activity import (
     BusyTime,
     Copies,
     Launches,
-    LostLaunches,
 )
 from nsysflow.analysis.events.graphs import CapturedNodes, NodeOrigins, WrongTimes
+from nsysflow.analysis.events.lost_launches import LostLaunches
 from nsysflow.analysis.events.producers import Producers
 from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.parallel import computed_once

@@ -6,18 +6,14 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.events.activity import (
-    MARKED_LAUNCHES,
     STATED_BY_NCCL,
     BlockingCalls,
     BusyTime,
     Copies,
     Launches,
-    LostLaunches,
     communication_kernels,
     copies,
     launches,
-    launches_in_stretches,
-    lost_launches,
     stall_calls,
     with_gpu_busy,
 )
@@ -32,6 +28,12 @@ from nsysflow.analysis.events.graphs import (
     lacking_launches,
     node_origins,
     unseen_waits,
+)
+from nsysflow.analysis.events.lost_launches import (
+    MARKED_LAUNCHES,
+    LostLaunches,
+    launches_in_stretches,
+    lost_launches,
 )
 from nsysflow.analysis.events.producers import EventWaits, Producers, event_waits, producers
 from nsysflow.analysis.events.waits import WaitPieces, split_waits, without_unwaited

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
-from nsysflow.analysis.events.activity import MARKED_LAUNCHES
+from nsysflow.analysis.events.lost_launches import MARKED_LAUNCHES
 from nsysflow.analysis.frames.columns import median_ns, repeated, whole_ns
 from nsysflow.analysis.frames.intervals import Axis, Cover, last_at_or_before, merge, on_axis
 from nsysflow.analysis.options import StepPart, typed_steps

@@ -4,9 +4,13 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.activity import LostLaunches
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
 from nsysflow.analysis.events.graphs import LackingLaunches, WrongTimes
+from nsysflow.analysis.events.lost_launches import (
+    LostLaunches,
+    are_queued,
+    queued_at_end,
+)
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.schema import MOVES_MANAGED_MEMORY
 from nsysflow.analysis.selection.view import View
@@ -94,7 +98,7 @@ def count_damage(
         wrong: times of graphs' operations.
         lacking: launches of graphs that lack operations.
     """
-    launchless = _between_operations(lost, events.ops)
+    launchless = _between_operations(lost, events)
     return {
         "kernels before their launch": _before_their_launch(events.ops),
         "operations without a launch": _without_launch(events.ops),
@@ -143,24 +147,25 @@ def _without_launch(ops: Operations) -> int:
     return len(missing) - int(missing.str.contains(MOVES_MANAGED_MEMORY).sum())
 
 
-def _between_operations(lost: LostLaunches, ops: Operations) -> int:
-    """How many of the launches lie between the first and the last operation."""
-    if ops.is_empty():
+def _between_operations(lost: LostLaunches, events: Events) -> int:
+    """How many of the launches lie between the first and the last operation, but for those that
+    waited for the GPU when the recording ended."""
+    if lost.is_empty() or events.ops.is_empty():
         return 0
-    first, last = ops["start_ns"].min(), ops["end_ns"].max()
+    first, last = events.ops["start_ns"].min(), events.ops["end_ns"].max()
     within = (pl.col("start_ns") >= first) & (pl.col("end_ns") <= last)
-    return int(lost.select(within.sum()).item())
+    queued = are_queued(lost, queued_at_end(events, lost))
+    return int(lost.select((within & ~queued).sum()).item())
 
 
 def _events_lost(events: Events, launchless: int) -> int:
     """Diagnostics that report lost events.
 
-    "Not all CUDA events might have been collected" is in healthy reports too. It counts only when
-    launches lack operations.
+    Some of these are in healthy reports too. They count only when launches lack operations.
     """
     text = events.trace.diagnostics["text"]
-    lost = text.str.contains(LOST_EVENTS)
-    maybe = text.str.contains(MAYBE_LOST) & ~lost
+    maybe = text.str.contains(MAYBE_LOST)
+    lost = text.str.contains(LOST_EVENTS) & ~maybe
     return int(lost.sum()) + (int(maybe.sum()) if launchless else 0)
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.activity import kernel_launches
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.events.lost_launches import are_queued, kernel_launches, queued_at_end
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.ranges import instance_ranges
@@ -45,25 +45,13 @@ def lost_operations(view: View) -> LostOperations | None:
     in_stretches = timeline.launches_in_stretches
     if in_stretches is None:
         return None
-    launches = view.calls_in_sight(_without_queued(in_stretches))
+    queued = are_queued(in_stretches, queued_at_end(timeline.events, timeline.lost_launches))
+    launches = view.calls_in_sight(in_stretches.with_columns(pl.col("lost") & ~queued))
     lost = launches.filter("lost")
     if lost.is_empty() or not _matters(launches, timeline):
         return None
     first, last = lost.select(pl.col("start_ns").min(), pl.col("end_ns").max().alias("last")).row(0)
     return LostOperations(launches=len(lost), of=len(launches), start_ns=first, end_ns=last)
-
-
-MOST_QUEUED: Final = 1024
-"""So many launches a GPU takes before the host has to wait for it (spec §14.5)."""
-
-
-def _without_queued(launches: pl.DataFrame) -> pl.DataFrame:
-    """The launches, in order of process and start; those at the end of a process that may still
-    have been queued when the recording ended are not lost."""
-    trailing = pl.col("lost").cast(pl.UInt8).reverse().cum_min().reverse().over("process") == 1
-    queued = trailing & (trailing.sum().over("process") <= MOST_QUEUED)
-    some_ran = (~pl.col("lost")).any().over("process")
-    return launches.with_columns((pl.col("lost") & ~(queued & some_ran)).alias("lost"))
 
 
 def _matters(launches: pl.DataFrame, timeline: Timeline) -> bool:

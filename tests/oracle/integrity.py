@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from itertools import pairwise
 
-from tests.oracle.calls import class_by_name
+from tests.oracle.lost import is_queued, kernel_launches, launches_with_operations
 from tests.oracle.model import Call, Op
 from tests.oracle.report import Report
 from tests.oracle.stats import percentile
@@ -16,7 +16,9 @@ LOST = re.compile(
     r"\b(lost|dropped|discarded)\b.*\bevents?\b|\bevents?\b.*\b(lost|dropped|discarded)\b",
     re.IGNORECASE,
 )
-NOT_ALL_CUDA = re.compile(r"not all cuda events might have been collected", re.IGNORECASE)
+AT_THE_END = re.compile(
+    r"not all cuda events might have been collected|incomplete cupti events dropped", re.IGNORECASE
+)
 
 
 @unmeasured
@@ -32,8 +34,7 @@ def integrity(report: Report) -> dict[str, int]:
         "negative durations": negative_durations(report),
         "launches without an operation": launches,
         "events lost": sum(
-            LOST.search(row.text) is not None
-            or (launches > 0 and NOT_ALL_CUDA.search(row.text) is not None)
+            launches > 0 if AT_THE_END.search(row.text) else LOST.search(row.text) is not None
             for row in report.trace.diagnostics
         ),
         "clock jumps": clock_jumps(report),
@@ -61,20 +62,18 @@ def negative_durations(report: Report) -> int:
 
 
 def launches_without_operation(report: Report) -> int:
-    """§12: between the first and the last operation, but not during stream capture."""
+    """§12: kernel launches between the first and the last operation, but not queued."""
     if not report.ops:
         return 0
     first = min(op.start_ns for op in report.ops)
     last = max(op.end_ns for op in report.ops)
-    launched = {(op.process, op.correlation) for op in report.ops if op.correlation}
-    found = 0
-    for call in report.calls.calls:
-        is_launch = class_by_name(call.name) in ("launch", "blocking_copy")
-        if is_launch and (call.process, call.correlation) not in launched:
-            inside = first <= call.start_ns and call.end_ns <= last
-            began = report.calls.capture_began(call.process, call.start_ns)
-            found += inside and began is None
-    return found
+    launched = launches_with_operations(report)
+    return sum(
+        first <= call.start_ns and call.end_ns <= last and not is_queued(report, call)
+        for calls in kernel_launches(report).values()
+        for call in calls
+        if (call.process, call.correlation) not in launched
+    )
 
 
 def clock_jumps(report: Report) -> int:

@@ -12,6 +12,7 @@ KERNEL_LAUNCH = re.compile(
     r"(?<!LaunchHostFunc)"
 )
 IN_A_ROW = 20
+QUEUE = 1024
 
 
 @once
@@ -52,3 +53,37 @@ def in_stretches(report: Report, launches: list[Call]) -> list[Call]:
             found += row
         row = []
     return found
+
+
+@once
+def queued_since(report: Report) -> dict[int, int]:
+    """§12.4: the start of the last launch of a kernel that ran, of each process of which no more
+    launches follow than the queues of its streams hold."""
+    last: dict[int, int] = {}
+    streams: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    for index, op in enumerate(report.ops):
+        call = report.calls.caller(index)
+        if op.kind in ("kernel", "graph") and op.process is not None:
+            streams[op.process].add((op.device, op.stream))
+            if call is not None:
+                last[op.process] = max(last.get(op.process, call.start_ns), call.start_ns)
+    launched = launches_with_operations(report)
+    waiting = {
+        process: sum(
+            (process, call.correlation) not in launched
+            for call in kernel_launches(report).get(process, [])
+            if call.start_ns > since
+        )
+        for process, since in last.items()
+    }
+    return {
+        process: since
+        for process, since in last.items()
+        if waiting[process] <= QUEUE * len(streams[process])
+    }
+
+
+def is_queued(report: Report, call: Call) -> bool:
+    """§12.4: whether the call waited for the GPU when the recording ended."""
+    since = queued_since(report).get(call.process)
+    return since is not None and call.start_ns > since

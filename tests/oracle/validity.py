@@ -3,7 +3,7 @@
 from tests.oracle.accounting import Keep, common, length
 from tests.oracle.gaps import Gap
 from tests.oracle.loops import automatic_steps, step_paths
-from tests.oracle.lost import KERNEL_LAUNCH, in_stretches, kernel_launches
+from tests.oracle.lost import KERNEL_LAUNCH, in_stretches, is_queued, kernel_launches
 from tests.oracle.model import Call
 from tests.oracle.phase_table import begins, phases_of
 from tests.oracle.report import Report
@@ -32,7 +32,7 @@ def failures(report: Report) -> Failures:
         found["unstamped-operations"] = (unstamped, len(trace.ops), None, None)
     launches_of = kernel_launches(report)
     lost_of = {
-        process: without_queued(rows, in_stretches(report, rows))
+        process: [one for one in in_stretches(report, rows) if not is_queued(report, one)]
         for process, rows in launches_of.items()
     }
     lost = [call for rows in lost_of.values() for call in rows]
@@ -48,16 +48,6 @@ def failures(report: Report) -> Failures:
             max(call.end_ns for call in lost),
         )
     return found
-
-
-def without_queued(launches: list[Call], lost: list[Call]) -> list[Call]:
-    """§12.4: the lost launches but for those that may still have been queued at the end."""
-    missing, queued = {*lost}, set[Call]()
-    for call in reversed(launches):
-        if call not in missing:
-            return lost if len(queued) > 1024 else [one for one in lost if one not in queued]
-        queued.add(call)
-    return lost
 
 
 def in_steps(report: Report, process: int, launches: list[Call]) -> list[list[Call]]:

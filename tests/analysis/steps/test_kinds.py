@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.analysis.events import activity as lost_stretches
+from nsysflow.analysis.events import lost_launches as lost_stretches
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.steps.kinds import with_excess
 from nsysflow.analysis.steps.pauses import Row as PauseRow

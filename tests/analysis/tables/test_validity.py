@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 import nsysflow
 from nsysflow.analysis import schema
-from nsysflow.analysis.events import activity as lost_stretches
+from nsysflow.analysis.events import lost_launches
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.validity import Check, FailedCheck, recorded_idle
 from nsysflow.analysis.trace import NoteKind
@@ -24,7 +24,7 @@ from tests.breaking import (
 )
 from tests.oracle import lost, validity
 from tests.oracle.export import read_export
-from tests.oracle.model import Capture, PlainTrace, to_trace
+from tests.oracle.model import Capture, Diagnostic, PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import traces
 from tests.oracle.validity import Failures, failures
@@ -123,12 +123,27 @@ def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path)
     assert analysis.failed_checks == ()
 
 
+def test_what_was_still_queued_at_the_end_is_not_lost() -> None:
+    said = ("Not all CUDA events might have been collected.", "incomplete CUPTI events dropped: 40")
+    messages = tuple(Diagnostic(1, text) for text in said)
+    for missing, lost_ones in (
+        (range(60, 101), {}),
+        (range(60, 100), {"events": 2, "launches": 40}),
+    ):
+        trace = replace(plain_of(*pairs(range(1, 101), lost=missing)), diagnostics=messages)
+        checks = nsysflow.analyze(to_trace(trace)).integrity.select("check", "count").rows()
+        counts = {check.split()[0]: n for check, n in checks if check in LOST}
+        assert counts == lost_ones
+
+
 @given(model=traces())
 @settings(max_examples=3 * EXAMPLES, suppress_health_check=list(HealthCheck))
 def test_the_oracle_finds_the_same(model: PlainTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:  # random traces are short
-        patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
+        patch.setattr(lost_launches, "LEAST_LAUNCHES", 2)
         patch.setattr(lost, "IN_A_ROW", 2)
+        patch.setattr(lost_launches, "MOST_QUEUED", 2)
+        patch.setattr(lost, "QUEUE", 2)
         assert failed(nsysflow.analyze(to_trace(model))) == failures(Report(model))
 
 
@@ -146,6 +161,11 @@ STEPS = [opened(10 * n, 10 * (n + 1000), "step") for n in (1, 1001, 2001)]
 COPY = launch(0, 5, 1, name="cudaMemcpyAsync"), copy(6, 9, 1, "HtoD", "pinned", "device")
 GRAPH = launch(10, 20, 1), replace(kernel(20, 30, 1), kind="graph")
 STRETCH = pairs(range(1, 101), lost=range(40, 60))
+
+
+LOST = ("events lost", "launches without an operation")
+CUT_OFF = pairs(range(1, 1226), lost=range(101, 1226))
+ON_ANOTHER_STREAM = replace(kernel(1005, 1006, 100), stream=8)
 
 
 def unstamped(count: int) -> list[Row]:
@@ -173,6 +193,7 @@ CHECKED: dict[str, tuple[Sequence[Row], Check | None]] = {
         None,
     ),
     "more than that": (pairs(range(1, 1126), lost=range(101, 1126)), Check.INCOMPLETE),
+    "no more than two streams take": ([*CUT_OFF, ON_ANOTHER_STREAM], None),
     "nineteen": (pairs(range(1, 101), lost=range(40, 59)), None),
     "single launches": (pairs(range(1, 101), lost=range(1, 101, 2)), None),
     "less than 1 % of all": (pairs(range(1, 2002), lost=range(40, 60)), None),
