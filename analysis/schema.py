@@ -134,6 +134,11 @@ CALLS: Final = Frame(
     },
 )
 
+FAILED_CALLS: Final = Frame(
+    """The rows of CALLS that asked for memory of the GPU when there was none, in any order.""",
+    {**CALLS, "name": pl.String()},
+)
+
 RANGES: Final = Frame(
     """One row per NVTX range. `end_ns` is null for a range that never ended, `domain` for the
     default domain. `row` is the range's place in the report (the last tie-break of spec §7).""",

@@ -105,6 +105,7 @@ class Trace:
         shapes: `schema.SHAPES`, addressed by `ops.detail` of kernels.
         copy_details: `schema.COPY_DETAILS`, addressed by `ops.detail` of memcpys.
         calls: `schema.CALLS`.
+        failed_calls: `schema.FAILED_CALLS`; empty where it is not known what calls returned.
         ranges: `schema.RANGES`.
         gil: `schema.GIL`.
         overhead: `schema.OVERHEAD`.
@@ -144,6 +145,7 @@ class Trace:
     shapes: pl.DataFrame = field(default_factory=lambda: _empty(schema.SHAPES))
     copy_details: pl.DataFrame = field(default_factory=lambda: _empty(schema.COPY_DETAILS))
     calls: pl.DataFrame = field(default_factory=lambda: _empty(schema.CALLS))
+    failed_calls: pl.DataFrame = field(default_factory=lambda: _empty(schema.FAILED_CALLS))
     ranges: pl.DataFrame = field(default_factory=lambda: _empty(schema.RANGES))
     gil: pl.DataFrame = field(default_factory=lambda: _empty(schema.GIL))
     overhead: pl.DataFrame = field(default_factory=lambda: _empty(schema.OVERHEAD))

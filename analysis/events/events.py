@@ -15,6 +15,7 @@ from nsysflow.analysis.events.classes import (
     refine_classes,
     with_class_by_name,
 )
+from nsysflow.analysis.events.retries import RETRIES, find_retries
 from nsysflow.analysis.events.source_lines import with_sources
 from nsysflow.analysis.frames.columns import dense, distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
@@ -138,6 +139,11 @@ class Events:
     def users(self) -> Annotated[pl.DataFrame, USERS]:
         """The processes on each GPU."""
         return distinct(self.ops[["process", "device_no"]])
+
+    @computed_once
+    def retries(self) -> Annotated[pl.DataFrame, RETRIES]:
+        """When an allocator found no memory, gave some back and asked again."""
+        return find_retries(self.calls, self.threads, self.trace.failed_calls, self.axis)
 
     @computed_once
     def stream_no(self) -> pl.Series:

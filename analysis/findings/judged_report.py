@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.events.operators import shapes_in_words
+from nsysflow.analysis.events.retries import in_retries
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order, largest_operators
@@ -108,9 +109,9 @@ copies up to 64 kB through a buffer of its own.)"""
 
 def stall_rows(view: View) -> pl.DataFrame:
     """Every stall of the judged part: `call`, `api`, `kind` (its class), `what` (`read`,
-    `fetch`, `pageable`, `pinned`, `sync` or `alloc`), `phase`, `source`, `via`, `at_phase` (its
-    phase where it has no line), `start_ns`, `blocked_ns`, `idle_ns` (behind it, on the GPU where
-    that is most), `process`."""
+    `fetch`, `pageable`, `pinned`, `sync`, `alloc`, or `retry` in one of the allocator's), `phase`,
+    `source`, `via`, `at_phase` (its phase where it has no line), `start_ns`, `blocked_ns`,
+    `idle_ns` (behind it, on the GPU where that is most), `process`."""
     gaps = view.timeline.bare_gaps
     charges = view.charges.with_columns(gaps["device_no"][view.charges["gap"]])
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
@@ -148,13 +149,16 @@ def _within(view: View, rows: pl.DataFrame) -> pl.DataFrame:
 
 def _what(view: View, rows: pl.DataFrame) -> pl.Series:
     """What each stall does. A sync of a stream right after a copy on its thread waits for that."""
-    copied = _copy_of(view, rows)
+    copied, events = _copy_of(view, rows), view.events
+    retried = in_retries(rows, events.retries, events.axis)
     memory = copied["copy_label"].cast(pl.String)
     to_host = copied["direction"] == "DtoH"
     reads = to_host & (copied["bytes"] <= SCALAR_BYTES)
     pageable = memory.str.starts_with("pageable")
     return rows.select(
-        pl.when(pl.col("class") == "alloc")
+        pl.when(pl.lit(retried))
+        .then(pl.lit("retry"))
+        .when(pl.col("class") == "alloc")
         .then(pl.lit("alloc"))
         .when(pl.lit(reads))
         .then(pl.lit("read"))

@@ -65,6 +65,7 @@ BEFORE_GRAPHS: Final = (
     "scalar-readback",
     "pageable-copy",
     "blocking-pinned-copy",
+    "allocator-retry",
     "allocator-churn",
     "host-round-trip",
 )

@@ -21,10 +21,10 @@ from nsysflow.analysis.replay.read_loops import FEWEST_READS, acting_calls, read
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import number
 
-What = Literal["read", "fetch", "pageable", "pinned", "sync", "alloc"]
+What = Literal["read", "fetch", "pageable", "pinned", "sync", "alloc", "retry"]
 """What a call does: reads a value back, copies more than that to pageable memory, copies from
-pageable memory, waits for a copy of pinned memory, waits for something else, or takes and gives
-memory."""
+pageable memory, waits for a copy of pinned memory, waits for something else, takes and gives
+memory, or is part of a retry of the allocator."""
 
 HIDDEN: Final = 0.1
 """This share of the time that a wait blocks the host may be lost without idle time behind it:
@@ -182,8 +182,8 @@ class Stalls:
 
 
 def stalls_of(subject: JudgedReport, *wanted: What) -> Iterator[Stalls]:
-    """The places whose stalls mostly do one of the things wanted; allocations are places of their
-    own."""
+    """The places whose stalls mostly do one of the things wanted; allocations and retries are
+    places of their own."""
     places = kept_with(subject, "places of stalls", lambda: _places(subject))
     yield from (place for place in places if place.what in wanted)
 
@@ -192,7 +192,8 @@ def _places(subject: JudgedReport) -> tuple[Stalls, ...]:
     """The stalls of each place, in the order of their rows."""
     rows = subject.stalls
     phases = rows["phase"].unique().to_list()
-    key = ["source", "via", "at_phase", pl.col("what") == "alloc"]
+    what = pl.col("what")
+    key = ["source", "via", "at_phase", what == "alloc", (what == "retry").alias("retry")]
     places = []
     for _, group in rows.group_by(key, maintain_order=True):
         most = group.group_by("what").agg(_loss().sum()).sort("loss", "what")["what"][-1]

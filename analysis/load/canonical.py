@@ -85,13 +85,14 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
     allocator = allocator_rows(raw.histories, began_ns(marks.rows()), following)
     captures = first_of_each(marks[["process", "text"]].rows())
     ops = in_files(_with_physical_gpu(_ops(raw, process), raw.cuda_devices), scratch)
-    calls = _calls(raw, process)
+    calls = _calls(raw, raw.calls, process)
     return Trace(
         report=report,
         ops=ops,
         shapes=_shapes(raw.kernels),
         copy_details=_copy_details(raw),
         calls=calls,
+        failed_calls=_calls(raw, raw.failed_calls, process).cast({"name": pl.String}),
         ranges=ranges.filter(~of_gil),
         gil=gil,
         overhead=_overhead(raw, process),
@@ -264,9 +265,9 @@ def _on_threads(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:
     ).rename({"start": "start_ns", "end": "end_ns", "globalTid": "thread"})
 
 
-def _calls(raw: Raw, process: int | None) -> pl.DataFrame:
-    name = _strings(raw, raw.calls["nameId"], plain_api_name())
-    named = raw.calls.with_columns(correlation(), name.fill_null(NAMELESS).alias("name"))
+def _calls(raw: Raw, rows: pl.DataFrame, process: int | None) -> pl.DataFrame:
+    name = _strings(raw, rows["nameId"], plain_api_name())
+    named = rows.with_columns(correlation(), name.fill_null(NAMELESS).alias("name"))
     return _on_threads(named, process).select(schema.CALLS.names())
 
 

@@ -74,6 +74,9 @@ BESIDE_GRID: Final = (
 """The rest of a kernel's launch configuration. Only the `kernels` table needs it."""
 
 
+RETURNED: Final = "returnValue"
+"""What a call returned. It is read of calls that found no memory."""
+
 TABLES: Final[Mapping[str, Table]] = {
     "strings": Table(
         name="StringIds",
@@ -268,6 +271,11 @@ _NVTX_JSON: Final = Table(
 )
 
 SAMPLED: Final[Mapping[str, Table]] = {
+    "failed_calls": Table(
+        name="CUPTI_ACTIVITY_KIND_RUNTIME",
+        columns=pl.Schema({**TABLES["calls"].columns, RETURNED: pl.Int64()}),
+        required=TABLES["calls"].required,
+    ),
     "backtraces": _NVTX_JSON,
     "python_samples": _NVTX_JSON,
     "messages": _NVTX_JSON,
@@ -365,6 +373,7 @@ class Raw:
     memory_operations: pl.DataFrame
     memory: pl.DataFrame
     histories: pl.DataFrame
+    failed_calls: pl.DataFrame
     backtraces: pl.DataFrame
     python_samples: pl.DataFrame
     messages: pl.DataFrame

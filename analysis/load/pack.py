@@ -18,7 +18,7 @@ from nsysflow.analysis.frames.source_files import shown_files
 from nsysflow.analysis.load.allocator import slim_history
 from nsysflow.analysis.load.canonical import threads_read
 from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
-from nsysflow.analysis.load.export_tables import SAMPLED, TABLES, Raw, Table
+from nsysflow.analysis.load.export_tables import RETURNED, SAMPLED, TABLES, Raw, Table
 from nsysflow.analysis.load.labels import nvtx_event_types
 from nsysflow.analysis.load.marks import slim_mark
 from nsysflow.analysis.load.messages import slim_payload
@@ -28,6 +28,7 @@ from nsysflow.analysis.load.rocpd.tables import is_rocpd
 from nsysflow.analysis.load.sampled import (
     BACKTRACE,
     GIL_DOMAIN,
+    OUT_OF_MEMORY,
     SAMPLE,
     domains_called,
     slim_stack,
@@ -158,6 +159,9 @@ def _copy(
         exprs = [_NAME_SQL if name == "text" else quoted(name) for name in columns]
         if "jsonText" in there:
             columns, exprs = [*columns, "jsonText"], [*exprs, _PAYLOAD_SQL]
+    elif table is TABLES["calls"] and not raw.failed_calls.is_empty():
+        _create(db, table, columns, f"{RETURNED} INTEGER")
+        columns, exprs = [*columns, RETURNED], [*exprs, _failure_sql(raw)]
     else:
         _create(db, table, columns)
     if table.name == "META_DATA_EXPORT":
@@ -175,6 +179,12 @@ def _copy(
         f"INSERT INTO main.{quoted(table.name)} ({into}) SELECT rowid, {', '.join(exprs)}"
         f" FROM src.{quoted(table.name)} WHERE {where} ORDER BY rowid"
     )
+
+
+def _failure_sql(raw: Raw) -> str:
+    """What a call returned, if it found no memory; else NULL."""
+    names = ", ".join(map(str, raw.failed_calls["nameId"].unique().sort()))
+    return f"CASE WHEN {RETURNED} = {OUT_OF_MEMORY} AND nameId IN ({names}) THEN {RETURNED} END"
 
 
 def _copy_marks(db: sqlite3.Connection, present: Mapping[str, tuple[str, ...]], raw: Raw) -> None:

@@ -366,7 +366,7 @@ def _queries(
     select = f"SELECT {', '.join(columns)} FROM {quoted(table.name)}"
     first, last = extent
     step = max(PIECE_ROWS, -(-(last - first + 1) // _MOST_PIECES))
-    only = [_one_of(name, values) for name, values in where.items()]
+    only = [_one_of(name, values) for name, values in where.items() if name in present]
     for start in range(first, last + 1, step):
         end = start + step - 1
         above = [f"rowid >= {start}"] if start > first else []

@@ -6,10 +6,12 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.retries import in_retries
 from nsysflow.analysis.frames.intervals import Cover, between, merge, on_axis, overlaps
 from nsysflow.analysis.frames.parallel import computed_once, once_for_each
 from nsysflow.analysis.phases.automatic import step_at
 from nsysflow.analysis.replay.changes import (
+    IN_RETRIES,
     KINDS,
     LOOP,
     CallKey,
@@ -119,6 +121,10 @@ class Names:
         """The calls that a removal takes: nodes of the program."""
         calls = self.recorded.program.calls
         kind = calls.filter(pl.col("class").is_in(KINDS[removal.kind]))["node"]
+        if removal.kind in IN_RETRIES:
+            events = self.timeline.events
+            retried = in_retries(calls[kind], events.retries, events.axis)
+            kind = kind.filter(retried == IN_RETRIES[removal.kind])
         if removal.at is None:
             return kind
         there = self._stalls_at(removal.at)

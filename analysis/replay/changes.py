@@ -19,9 +19,15 @@ KINDS: Final = {
     "alloc": ("alloc",),
     "copy": ("blocking_copy",),
     "all": ("sync", "alloc", "blocking_copy"),
+    "retry": ("sync", "alloc", "blocking_copy"),
+    "churn": ("alloc",),
     "loop": ("sync", "blocking_copy"),
 }
-"""The classes of calls (spec §3) that each kind of removal takes. `LOOP` takes more than these."""
+"""The classes of calls (spec §3) that each kind of removal takes. `LOOP` takes more than these,
+`retry` only those in retries of an allocator (spec §4.6), and `churn` only the others."""
+
+IN_RETRIES: Final = {"retry": True, "churn": False}
+"""Whether these kinds take calls in retries, or those outside."""
 
 LOOP: Final = "loop"
 """Where waits stand in a loop that only reads values back, all of the loop goes."""

@@ -75,7 +75,7 @@ class Wait:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    kind: Literal["sync", "alloc", "copy", "all"]
+    kind: Literal["sync", "alloc", "copy", "retry", "churn", "all"]
     at: str | None = None
 
 

@@ -198,7 +198,7 @@ ANALYZE: Final = (
     ["--no-files", "--flops-per-step", "1e12"],
 )
 WHATIF: Final = (
-    *(["--remove", kind] for kind in ("sync", "alloc", "copy", "all", "loop")),
+    *(["--remove", kind] for kind in ("sync", "alloc", "copy", "all", "loop", "retry", "churn")),
     ["--async-copies", "--no-profiler", "--no-gil", "--overlap-scheduling"],
     ["--graph", "step", "--faster-host", "step=0.5"],
     ["--graph", "(outside ranges)"],

@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.oracle import model
 from tests.oracle.model import LOW_24_BITS, PROCESS_MASK, PlainTrace
+from tests.oracle.retries import TAKES
 from tests.oracle.unmeasured import unmeasured
 
 
@@ -124,11 +125,9 @@ def read_export(path: Path) -> PlainTrace:
         return PlainTrace(
             report=path.stem,
             ops=tuple(_ops(export)),
-            calls=tuple(
-                model.Call(
-                    *(*row.times, *row.thread, row.correlation), api_name(strings[row["nameId"]])
-                )
-                for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")
+            calls=tuple(call for call, _ in _calls(export)),
+            failed_calls=tuple(
+                call for call, value in _calls(export) if value == 2 and TAKES.fullmatch(call.name)
             ),
             ranges=tuple(row for row in _ranges(export) if row.domain != "GIL Trace"),
             gil=tuple(_gil(export)),
@@ -187,6 +186,14 @@ def read_export(path: Path) -> PlainTrace:
             ),
             graph_ranges=tuple(_graph_ranges(export)),
         )
+
+
+def _calls(export: _Export) -> Iterator[tuple[model.Call, int | None]]:
+    """Each call, and what it returned."""
+    for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME"):
+        name = api_name(export.strings[row["nameId"]])
+        where = *row.times, *row.thread, row.correlation
+        yield model.Call(*where, name), row["returnValue"]
 
 
 def _gpus(export: _Export) -> dict[tuple[int | None, int], int]:

@@ -367,6 +367,7 @@ class PlainTrace:
     report: str = "plain"
     ops: tuple[Op, ...] = ()
     calls: tuple[Call, ...] = ()
+    failed_calls: tuple[Call, ...] = ()
     ranges: tuple[Range, ...] = ()
     gil: tuple[Gil, ...] = ()
     overhead: tuple[Overhead, ...] = ()
@@ -408,6 +409,7 @@ class PlainTrace:
 
 ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "calls": (Call, schema.CALLS),
+    "failed_calls": (Call, schema.FAILED_CALLS),
     "ranges": (Range, schema.RANGES),
     "gil": (Gil, schema.GIL),
     "overhead": (Overhead, schema.OVERHEAD),

@@ -16,6 +16,7 @@ from tests.oracle.gpu_metrics import class_of
 from tests.oracle.host_stacks import HostStacks
 from tests.oracle.model import LOW_24_BITS, Frame, LoaderTime, Op, PlainTrace
 from tests.oracle.report import Report
+from tests.oracle.retries import is_in, retries
 
 FREE = re.compile(r"(cudaFree|cuMemFree|hipFree|hipHostFree).*")
 EVENT_SYNC = re.compile(r"(cuda|cu|hip)EventSynchronize")
@@ -264,9 +265,14 @@ class Replay:
                 longest[op.device] = o
         return {o: d for o, d in pairs if frozenset({lane(o), lane(d)}) not in overlap}
 
-    def ends_without(self, classes: Iterable[str]) -> list[int]:
-        """When each operation ends, with the calls of these classes removed (rule 12)."""
-        return self.run({c for c in self.nodes if self.classes[c] in set(classes)}, {})[1]
+    def ends_without(self, classes: Iterable[str], *, retried: bool | None = None) -> list[int]:
+        """When each operation ends, with the calls of these classes removed (rule 12): all, only
+        those in retries, or only the others."""
+        gone = {c for c in self.nodes if self.classes[c] in set(classes)}
+        if retried is not None:
+            found = retries(self.calls, self.trace.failed_calls)
+            gone = {c for c in gone if is_in(self.calls[c], found) == retried}
+        return self.run(gone, {})[1]
 
     def ends_overlapped(self, waits: Iterable[list[list[int]]]) -> list[int]:
         """When each operation ends, with the token waits of a step a step later (rule 24).

@@ -766,3 +766,25 @@ def traces_with_readings(draw: st.DrawFn) -> PlainTrace:
             for number, frames in enumerate(draw(st.lists(_STACKS, min_size=2, max_size=20))):
                 samples.append(Sample(number * pace_ns, thread, frames))
     return replace(trace, gil=(), running=(), samples=tuple(samples), thread_cpu=tuple(thread_cpu))
+
+
+@st.composite
+def traces_with_retries(draw: st.DrawFn) -> PlainTrace:
+    """Traces in which threads take memory and give it back, and some calls find none."""
+    trace = draw(traces(max_threads=2, max_items=3))
+    names = ("cudaMalloc", "cudaFree", "cuMemCreate", "cuMemRelease", "cudaDeviceSynchronize")
+    one = st.tuples(st.sampled_from(names), st.sampled_from(CALLS_NS), st.sampled_from(WAITS_NS))
+    calls = list(trace.calls)
+    for which in draw(st.sampled_from(((0,), (0, 2)))):
+        clock = draw(_AT_NS)
+        for name, took_ns, wait_ns in draw(st.lists(one, min_size=3, max_size=9)):
+            calls.append(Call(clock, clock + took_ns, *_place(1, which), None, name))
+            clock += took_ns + wait_ns
+    chosen = draw(st.sampled_from((1, 2, 3)))  # by its time, so that equal calls fail alike
+    failed = (
+        call
+        for call in calls
+        if "Malloc" in call.name or "Create" in call.name
+        if call.start_ns // 5 % 4 < chosen
+    )
+    return replace(trace, calls=tuple(calls), failed_calls=tuple(failed))

@@ -5,6 +5,7 @@ from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
@@ -75,6 +76,7 @@ RULES: Final[tuple[Rule, ...]] = (
     serial_scheduling,
     waits,
     blocking_copies,
+    allocator_retry,
     allocator_churn,
     launch_bound,
     loop_of_launches,

@@ -11,6 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
+from nsysflow.analysis.events.retries import RETRIES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import (
     CHANGE_OF_WAIT,
@@ -22,6 +23,8 @@ from nsysflow.analysis.findings.host_functions import (
     spot_of,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
+from nsysflow.analysis.findings.rules.allocator_retry import in_words, retries_in
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING, recompiling
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import PARTS, device_parts
@@ -85,6 +88,9 @@ WAYS: Final[Mapping[str, str]] = {"DtoH": "to the host", "HtoD": "to the GPU"}
 
 STALLED: Final = ("copies", "sync", "alloc")
 """Parts that have a call, and its line."""
+
+RETRIED: Final = ("alloc", "sync")
+"""Parts that are longer where an allocator finds no memory and tries again."""
 
 BESIDE: Final = 3
 """A second part is named beside the largest one if it is at least a third of that."""
@@ -268,14 +274,17 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
     if not (source or via) and known:
         source, via = row["source"] or "", row["via"] or ""
     behind = duration(round(long.behind_ns / row["all_steps"]))
+    view = JudgedView(subject.timeline, steps=long.steps)
+    retries = retries_in(view) if excess.most in RETRIED else RETRIES.to_frame()
     return Finding(
         rule=rule,
         title=f"{often}: {_what(excess, culprit, row['phase'] or '', line(source, via))}",
-        change=excess.change(source),
+        change=excess.change(source) if retries.is_empty() else CHANGE_OF_RETRIES,
         evidence=(
             f"steps {_numbers(long.steps)} take {duration(mean_ns)} longer than those around them",
             f"more than in a typical step: {_more(excess)}",
             *_places(excess),
+            *([] if retries.is_empty() else in_words(subject, view, retries)),
             *([f"{behind} a step of it is in the steps behind them"] if long.behind_ns else []),
         ),
         table="run",
@@ -289,7 +298,8 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
         source=source,
         via=via,
         culprit=culprit,
-        fits=excess.most == "host" and (source != "" or excess.collects),
+        fits=not retries.is_empty()
+        or (excess.most == "host" and (source != "" or excess.collects)),
     )
 
 

@@ -132,7 +132,8 @@ CHANGE_OF_ALLOCATION: Final = (
 
 
 def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
-    """All calls that allocate or free memory; the place is where they lose most."""
+    """All calls that allocate or free memory, but for retries (`allocator-retry`); the place is
+    where they lose most."""
     every = sorted(stalls_of(subject, "alloc"), key=lambda stalls: stalls.idle_ns)
     if not every:
         return
@@ -141,6 +142,7 @@ def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
     counted = ", ".join(f"{number(n)} {api}" for api, n in apis.head(3).iter_rows())
     idle_ns = sum(stalls.idle_ns for stalls in every)
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
+    kind = "alloc" if subject.timeline.events.retries.is_empty() else "churn"
     yield Finding(
         rule="allocator-churn",
         title=f"memory allocated and freed{' in the loop' if subject.of_steps else ''}: {most.api}"
@@ -154,7 +156,7 @@ def allocator_churn(subject: JudgedReport) -> Iterator[Finding]:
         table="syncs",
         size_ns=idle_ns,
         steps=max(stalls.steps for stalls in every),
-        changes=Changes(removed=(Removal(kind="alloc"),)),
+        changes=Changes(removed=(Removal(kind=kind),)),
         waits=True,
         phase=most.phase,
         source=most.source,

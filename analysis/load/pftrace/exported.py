@@ -22,6 +22,7 @@ from nsysflow.analysis.trace import Collector, Note, NoteKind, Trace
 from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {
+    "failed_calls": schema.FAILED_CALLS,
     "ranges": schema.RANGES,
     "gil": schema.GIL,
     "overhead": schema.OVERHEAD,

@@ -262,8 +262,10 @@ def _changed(changes: Changes) -> Iterator[str]:
         yield "without this wait"
     if LOOP in kinds:
         yield "without these waits and the loop that they stand in"
-    if kinds & {"alloc", "all"}:
+    if kinds & {"alloc", "churn", "all"}:
         yield "without allocating and freeing"
+    if "retry" in kinds:
+        yield "without allocations that fail and are tried again"
     if "copy" in kinds or changes.async_copies:
         yield "with copies that do not block the host"
     if changes.graphs:

@@ -16,7 +16,7 @@ from tests.oracle.model import from_trace
 NAMES: Final = (
     *("ops", "shapes", "copy_details", "calls", "ranges", "overhead", "event_records", "waits"),
     *("operators", "operator_shapes", "threads", "devices", "diagnostics", "backtraces", "samples"),
-    *("gil", "running", "frames", "gpu_samples", "captures"),
+    *("gil", "running", "frames", "gpu_samples", "captures", "failed_calls"),
 )
 FRAMES: Final = {name: getattr(schema, name.upper()) for name in NAMES}
 """The schema of each frame, by name."""

@@ -137,3 +137,14 @@ def test_text_far_below_numbers_is_found(tmp_path: Path) -> None:
     change(path, f"UPDATE {CALLS} SET start = 'soon' WHERE rowid = 70001")
     with pytest.raises(Damaged, match="text where numbers belong"):
         load(path)
+
+
+@each_kind
+def test_folders_say_which_calls_found_no_memory(tmp_path: Path, kind: str) -> None:
+    calls = [{"nameId": "cudaMalloc", "returnValue": 2}, {"start": 5, "nameId": "cudaFree"}]
+    database = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=calls)
+    one, other = load(database), load(as_folder(database, tmp_path / "folder", kind))
+    assert one.failed_calls.height == 1
+    assert_frame_equal(one.failed_calls, other.failed_calls)
+    change(database, "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN returnValue")
+    assert load(as_folder(database, tmp_path / "without", kind)).failed_calls.is_empty()

@@ -25,6 +25,7 @@ from tests.analyses import loaded
 from tests.analysis.load.frames import (
     DOMAINS,
     Frame,
+    assert_read,
     counters,
     event,
     loaded_and_packed,
@@ -326,3 +327,37 @@ def test_a_payload_has_size_and_communicator_and_a_slim_one_nothing_else() -> No
 def test_a_payload_without_a_usable_size_is_left_out(text: str) -> None:
     assert sent(text)[0] is None
     assert slim_payload(text) is None
+
+
+# --- what calls returned --------------------------------------------------------------------------
+
+FULL: Final = {"nameId": "cudaMalloc_v3020", "returnValue": 2}
+FREED: Final = {"start": 40, "end": 50, "nameId": "cudaFree_v3020"}
+
+
+@pytest.mark.parametrize(
+    ("calls", "failed"),
+    [
+        ([FULL, FREED], [(0, 10, process(), thread(), 1, "cudaMalloc")]),
+        (
+            [{**FULL, "nameId": "cuMemCreate"}, {**FREED, "nameId": "cuMemRelease"}],
+            [(0, 10, process(), thread(), 1, "cuMemCreate")],
+        ),
+        ([{**FULL, "returnValue": 1}, FREED], []),  # for another reason
+        ([{**FULL, "nameId": "cudaEventQuery"}, {**FULL, "returnValue": 0}, FREED], []),
+        ([{**FULL, "nameId": "cudaMallocHost"}, {"nameId": "cudaMalloc"}, FREED], []),  # the host's
+    ],
+)
+def test_allocations_that_found_no_memory_are_read_and_packed(
+    tmp_path: Path, calls: list[dict[str, Any]], failed: list[tuple[Any, ...]]
+) -> None:
+    assert_read(write_export(tmp_path / "r.sqlite", kernels=[{}], calls=calls), failed_calls=failed)
+
+
+def test_a_report_without_return_values_or_frees_has_no_failed_calls(tmp_path: Path) -> None:
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[FULL, FREED])
+    change(report, "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN returnValue")
+    assert_read(report, failed_calls=[])
+    assert note_kinds(load(report)) == [NoteKind.NO_RANGES]
+    alone = load(write_export(tmp_path / "alone.sqlite", kernels=[{}], calls=[FULL]))
+    assert alone.failed_calls.is_empty()  # nothing was tried again

@@ -1,15 +1,19 @@
 """Waits of the host, and of streams for each other."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
+from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
-from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
+from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
+from nsysflow.analysis.findings.rules.waits import allocator_churn, dependency_wait, waits
 from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import US, Row, asked, found, launched, loop, options_of
@@ -277,3 +281,76 @@ def test_serial_scheduling_is_the_finding_and_no_wait_for_tokens_is_another(page
 
 def test_overlapped_scheduling_has_no_such_finding() -> None:
     assert SERIAL not in valued(Engine(ahead=True))
+
+
+def full(start: int, i: int) -> Iterator[Row]:
+    """A kernel of 60 us; then an allocation fails, five frees follow the wait, and it succeeds.
+    Another one later in the step has nothing to do with that."""
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=60 * US)
+    yield tiny.opened(start + 20 * US, start + 400 * US, "forward")
+    yield tiny.call(start + 30 * US, start + 50 * US, "cudaMalloc")
+    yield tiny.call(start + 52 * US, start + 80 * US, "cudaDeviceSynchronize")
+    for at in range(85, 285, 40):
+        yield tiny.call(start + at * US, start + (at + 35) * US, "cudaFree")
+    yield tiny.call(start + 290 * US, start + 330 * US, "cudaMalloc")
+    yield from launched(start, 100 * i + 2, at=340, took=5, kernel_ns=100 * US)
+    yield tiny.call(start + 450 * US, start + 500 * US, "cudaMalloc")
+    yield from launched(start, 100 * i + 3, at=505, took=5, kernel_ns=20 * US)
+
+
+def retrying(steps: Container[int], *, count: int = 12) -> JudgedReport:
+    """Steps of 200 us; those that find the memory full take 600 us."""
+    rows: list[Row] = []
+    start = 0
+    for i in range(count):
+        last = start + (600 if i in steps else 200) * US
+        rows.append(tiny.opened(start, last - 1, "step"))
+        if i in steps:
+            rows += full(start, i)
+        else:
+            rows += launched(start, 100 * i + 1, at=10, took=5, kernel_ns=180 * US)
+        start = last
+    plain = plain_of(*rows)
+    failed = tuple(
+        row
+        for row in plain.calls
+        if row.name == "cudaMalloc" and row.end_ns - row.start_ns == 20 * US
+    )
+    trace = to_trace(replace(plain, failed_calls=failed))
+    return JudgedReport(nsysflow.analyze(trace, replace(AS_RECORDED, skip=0)))
+
+
+def test_a_retry_of_the_allocator_is_a_finding_of_its_own_and_shares_no_time_with_churn() -> None:
+    subject = retrying(range(12))
+    retry, churn = find(subject).valued
+    assert retry.finding.rule == "allocator-retry"
+    assert retry.finding.title == (
+        "GPU memory was full: cudaMalloc failed and was tried again in step/forward"
+    )
+    steps = subject.steps
+    assert retry.finding.evidence[:2] == (
+        f"{steps} of {3 * steps} cudaMalloc calls in {steps} steps failed for want of memory",
+        f"PyTorch gave its cached blocks back before it tried again, in {5 * steps} calls:"
+        " 300 us a step, 253 us of it with an idle GPU",
+    )
+    assert not any("empty_cache" in line for line in retry.finding.change)
+    assert options_of(retry.finding) == "--remove retry"
+    # from where the first kernel ends (77 us) to the launch behind the retry, and the 50 us
+    assert retry.low_ns == pytest.approx(263 * US, abs=5 * US)
+    assert (churn.finding.rule, churn.finding.size_ns) == ("allocator-churn", 50 * US)
+    assert options_of(churn.finding) == "--remove churn"
+    assert churn.alone_ns == pytest.approx(50 * US, abs=US)
+
+
+def test_allocations_that_all_succeed_are_churn_and_no_retry() -> None:
+    subject = loop(full, every=600)
+    assert not found(allocator_retry, subject)
+    assert options_of(found(allocator_churn, subject)[0]) == "--remove alloc"
+
+
+def test_a_pause_in_which_memory_was_full_says_so_and_does_not_advise_to_empty_the_cache() -> None:
+    (pause,) = found(periodic_pause, retrying(range(5, 40, 5), count=40))
+    assert pause.rule == "periodic-pause"
+    assert pause.fits
+    assert pause.change == CHANGE_OF_RETRIES
+    assert "7 of 21 cudaMalloc calls in 7 steps failed for want of memory" in pause.evidence
