@@ -8,6 +8,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.plan import _graphs_after_waits
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.runtime.protocol import AUTO_DOMAIN
@@ -84,6 +85,21 @@ def test_a_loop_is_found_where_it_runs_and_its_launches_become_one_before_a_grap
     assert (first.finding.rule, first.finding.method) == ("loop-of-launches", "bound")
     # 119 pauses of 18 us behind the first launch, and most of 240 us of kernels
     assert first.high_ns == pytest.approx(119 * 18 * US + 0.8 * 240 * US, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("inside", "step_times", "first"),
+    [("ema", 9, True), ("ema", 11, False), ("", 9, True), ("forward/ema", 9, False)],
+)
+def test_a_loop_outside_of_the_model_comes_before_a_graph_from_a_tenth_of_the_step_on(
+    inside: str, step_times: int, *, first: bool
+) -> None:
+    loop = find(program()).valued[0]
+    loop = replace(loop, finding=replace(loop.finding, phase=inside))
+    graph = replace(loop.finding, rule="launch-bound")
+    launches = replace(loop, finding=graph, alone_ns=5 * loop.alone_ns, low_ns=5 * loop.high_ns)
+    plan = _graphs_after_waits([launches, loop], step_times * loop.alone_ns)
+    assert (plan[0] is loop) == first
 
 
 @pytest.mark.parametrize(
