@@ -261,7 +261,8 @@ _STALLS: Final = ("sync-in-loop", "scalar-readback", "pageable-copy", "blocking-
 
 ON_THE_GPU: Final = "do its work on the GPU, where the data is, and copy only the result"
 ALL_AT_ONCE: Final = (
-    "let one call do it for the whole batch instead of a loop, such as torchvision.ops.batched_nms"
+    "one call for all (torch._foreach_norm, torchvision.ops.batched_nms), and one read:"
+    " torch.stack(values).tolist()"
 )
 RARELY: Final = "do it less often, or some steps later, or on another thread"
 

@@ -21,6 +21,9 @@ LOADS_DATA: Final = (
 )
 """Matches paths with a range that loads data, by its name."""
 
+SAVES_STATE: Final = r"(?i)(?:^|/)(?:(?:write|make)[_ -]?)?(?:save|checkpoint)[^/]*$"
+"""Matches paths that end with a range which writes a checkpoint, by its name."""
+
 _TIMES: Final = (
     *("step", "timestep", "iter", "iteration", "epoch", "batch", "minibatch", "microbatch"),
     *("micro", "ubatch", "episode", "rollout", "update", "round", "cycle", "request", "frame"),

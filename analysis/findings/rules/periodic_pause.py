@@ -4,6 +4,7 @@ A checkpoint, an evaluation, a log that is written, a queue that is empty, garba
 they cost is spread over all steps, and no mean of the typical ones shows it.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -26,6 +27,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
 from nsysflow.analysis.findings.rules.allocator_retry import in_words, retries_in
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING, recompiling
+from nsysflow.analysis.phases.names import SAVES_STATE
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import PARTS, device_parts
 from nsysflow.analysis.selection.view import JudgedView, View
@@ -41,8 +43,15 @@ CHANGE_OF_CODE: Final = (
     "do it less often, or on another thread or process while the GPU goes on",
     "do it on the GPU, or launch the next step's work before it",
 )
+SAVED: Final = (
+    "write checkpoints from another thread (torch.distributed.checkpoint.async_save), or rarely"
+)
+CHANGE_OF_SAVING: Final = (
+    SAVED,
+    "copy to pinned memory first, in one go, and let another thread write that to the disk",
+)
 UNKNOWN: Final = (
-    "write checkpoints from another thread (torch.distributed.checkpoint.async_save), or rarely",
+    SAVED,
     "copy what is logged to pinned memory with non_blocking=True, and write it some steps later",
 )
 SAMPLE: Final = "see which Python it is: record again with --sample-python 1000"
@@ -143,8 +152,15 @@ class Excess:
             return (self.spot.source if self.spot else most), ""
         return self.stall if self.most in STALLED else ("", "")
 
-    def change(self, source: str) -> tuple[str, ...]:
-        """What to do about the largest part, of which most is at that line, if one is known."""
+    def change(self, source: str, phase: str) -> tuple[str, ...]:
+        """What to do about the largest part.
+
+        Args:
+            source: the line that has most of it, if one is known.
+            phase: the phase that has most of it.
+        """
+        if self._saves(phase):
+            return CHANGE_OF_SAVING if self.sampled else (*CHANGE_OF_SAVING, SAMPLE)
         if self.most == "copies" and self.copies:
             return CHANGES[self.copies]
         if self.most != "host":
@@ -156,6 +172,12 @@ class Excess:
         if source:
             return (*CHANGE_OF_CODE, GARBAGE)
         return (*([] if self.sampled else [SAMPLE]), GARBAGE, *UNKNOWN)
+
+    def _saves(self, phase: str) -> bool:
+        """Whether what takes longer is to write the program's state."""
+        waits = self.collects or (self.spot is not None and self.spot.waits_in != "")
+        at_work = self.most == "copies" or (self.most == "host" and not waits)
+        return at_work and re.search(SAVES_STATE, phase) is not None
 
     def label(self, part: str) -> str:
         """A part in words."""
@@ -279,7 +301,9 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
     return Finding(
         rule=rule,
         title=f"{often}: {_what(excess, culprit, row['phase'] or '', line(source, via))}",
-        change=excess.change(source) if retries.is_empty() else CHANGE_OF_RETRIES,
+        change=excess.change(source, row["phase"] or "")
+        if retries.is_empty()
+        else CHANGE_OF_RETRIES,
         evidence=(
             f"steps {_numbers(long.steps)} take {duration(mean_ns)} longer than those around them",
             f"more than in a typical step: {_more(excess)}",

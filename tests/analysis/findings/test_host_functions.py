@@ -287,6 +287,6 @@ def test_values_read_back_one_by_one_in_a_function_are_counted() -> None:
     first, *_ = find(steps_with(METRIC, reading)).valued
     finding = first.finding
     assert finding.title == "12 waits a step and host code in add (t.py:7) hold the GPU up"
-    assert finding.change[0].startswith("let one call do it for the whole batch")
+    assert finding.change[0].startswith("one call for all")
     assert finding.change[1].startswith("read it some steps later")
     assert finding.change[-1].startswith("do it less often")

@@ -255,7 +255,7 @@ def evaluating(start: int, number: int) -> Iterator[Row]:
 @pytest.mark.parametrize(
     ("pause", "what", "change"),
     [
-        (None, "host code in step/save", "--sample-python 1000"),
+        (None, "host code in step/save", "write checkpoints from another thread"),
         (standing("/me/t.py:7 write", "/me/t.py:1 main"), "host code, t.py:7 in write", "another"),
         (
             standing(f"{QUEUE}/c.py:1 _recv", f"{QUEUE}/q.py:2 get", "/me/t.py:7 main"),
@@ -267,7 +267,7 @@ def evaluating(start: int, number: int) -> Iterator[Row]:
             "garbage collection, t.py:7 in gc_collect",
             "gc.freeze()",
         ),
-        (copying, "copies to the host in step/save", "copy only the result"),
+        (copying, "copies to the host in step/save", "write checkpoints from another thread"),
         (evaluating, "GPU work", "do it less often, or with fewer samples"),
     ],
 )
@@ -277,7 +277,8 @@ def test_the_advice_on_a_pause_is_about_the_largest_part_of_it(
     (one,) = found(periodic_pause, pausing(8, pause))
     assert one.title.startswith(f"every 8 steps one takes longer: {what}")
     assert change in one.change[0]
-    assert ("gc." in " ".join(one.change)) == (pause is None or "garbage" in what)
+    assert ("gc." in " ".join(one.change)) == ("garbage" in what)
+    assert ("--sample-python 1000" in " ".join(one.change)) == (pause in (None, copying))
 
 
 def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() -> None:
@@ -291,8 +292,10 @@ def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() ->
         stall=("", ""),
     )
     assert excess.source == ("train.py:7 in write", "")
-    assert "on another thread" in excess.change("train.py:7 in write")[0]
-    assert excess.change("train.py:7 in write")[-1] == excess.change("")[0] == GARBAGE
+    assert "on another thread" in excess.change("train.py:7 in write", "")[0]
+    assert excess.change("train.py:7 in write", "")[-1] == excess.change("", "")[0] == GARBAGE
+    copies = replace(excess, parts={"copies": 1}, copies="to the host")
+    assert "copy only the result" in copies.change("", "step/log")[0]
 
 
 def test_a_step_right_behind_each_pause_is_part_of_the_pause() -> None:
