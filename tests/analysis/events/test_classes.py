@@ -18,7 +18,7 @@ MS = 1_000_000
 
 CLASSES = {
     "sync": "cudaDeviceSynchronize cuStreamSynchronize hipDeviceSynchronize hipEventSynchronize",
-    "blocking_copy": "cudaMemcpy cuMemcpyDtoH hipMemcpyWithStream",
+    "blocking_copy": "cudaMemcpy cuMemcpyDtoH hipMemcpy hipMemcpyWithStream",
     "launch": "cudaMemcpyAsync cudaMemsetAsync cuLaunchKernelEx cudaGraphLaunch hipMemcpyAsync"
     " hipMemcpyDtoHAsync hipLaunchKernel hipExtLaunchKernel hipModuleLaunchKernel"
     " hipExtModuleLaunchKernel hipGraphLaunch",

@@ -17,7 +17,6 @@ from tests.tiny import (
     PROCESS,
     WORKER,
     Row,
-    analysis_of,
     call,
     kernel,
     launch,
@@ -102,12 +101,6 @@ def test_the_wait_of_a_gap(name: str, tables: dict[str, pl.DataFrame]) -> None:
     (gil_ns,) = gaps["gil_ns"]
     assert round(gil_ns / US) == GAPS[name][1]
     assert gil["gil_ns"].sum() == gil_ns
-
-
-def test_a_gap_has_no_wait_where_nobody_recorded_it() -> None:
-    found = analysis_of(*gap())
-    assert found.gaps["gil_ns"].to_list() == [None]
-    assert found.gil.is_empty()
 
 
 def test_pictures_of_the_lock_agree_with_the_oracle() -> None:

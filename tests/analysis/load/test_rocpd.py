@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nsysflow
-from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.load import load
 from nsysflow.analysis.trace import NoteKind, Trace
 from nsysflow.base.errors import Incomplete
@@ -49,21 +47,6 @@ def test_each_form_of_the_schema_tells_the_same(form: Form, tmp_path: Path) -> N
     assert_is_step(trace)
     assert trace.devices.rows() == [(0, "AMD Instinct MI300X", None, 304, None)]
     assert {note.kind for note in trace.notes} == {NoteKind.NOT_CARRIED}
-
-
-def test_causes_of_gaps_are_found_and_sum_to_the_idle_time(tmp_path: Path) -> None:
-    run = step("inline")
-    run.kernel(190, 195, 4)
-    run.call(151, 160, 5, "hipMalloc")
-    run.call(165, 180, 4, "hipExtModuleLaunchKernel")
-    analysis = nsysflow.analyze(loaded(tmp_path, run))
-    gaps = analysis.gaps
-    idle = gaps["duration_ns"]
-    assert idle.to_list() == [80, 41]
-    assert gaps["cause"].to_list() == ["sync", "blocking_copy"]
-    assert (
-        gaps.select(pl.sum_horizontal(f"{cause}_ns" for cause in CAUSES)).to_series().equals(idle)
-    )
 
 
 def test_what_was_not_recorded_is_said(tmp_path: Path) -> None:

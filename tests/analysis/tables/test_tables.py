@@ -299,15 +299,6 @@ def test_a_collective_that_runs_into_a_window_takes_time_there_and_is_not_counte
     assert (row["count"], row["bytes"], row["busy_ns"], row["exposed_ns"]) == (0, None, 5, 5)
 
 
-def test_idle_samples_around_the_work_change_nothing() -> None:
-    whole = oracle_of("h200-gpu-metrics").trace
-    idle = [replace(s, time_ns=s.time_ns + 10**9) for s in whole.gpu_samples]
-    more = replace(whole, gpu_samples=(*whole.gpu_samples, *idle))
-    metrics = [nsysflow.analyze(to_trace(trace)).gpu_metrics for trace in (whole, more)]
-    assert metrics[0].equals(metrics[1])
-    assert not metrics[0].is_empty()
-
-
 @pytest.mark.parametrize("name", ["h200-train", "nan_check-sync"])
 def test_selected_steps_have_the_rows_that_they_have_in_the_whole_report(name: str) -> None:
     selected = nsysflow.analyze(loaded(name), Options(steps=(StepPart(1, 2),))).step_parts

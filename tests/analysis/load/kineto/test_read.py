@@ -14,8 +14,6 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
-from nsysflow.analysis.ranks.digest import digest
-from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import Damaged, NotAReport
 from tests.analysis.load.frames import assert_schemas
@@ -385,21 +383,3 @@ def test_a_kernel_has_the_collective_of_its_launch(tmp_path: Path) -> None:
     trace = load(write(tmp_path, collective("allreduce"), call(2, 1), ran))
     (row,) = agreed(trace).comm.to_dicts()
     assert (row["operation"], row["bytes"]) == ("ncclAllReduce", 16)
-
-
-def test_ranks_have_the_bandwidth_of_their_group(tmp_path: Path) -> None:
-    """100 all-reduces of 1 MB by four ranks: 10 us from the last one's arrival."""
-    digests = []
-    for rank in range(4):
-        rows: list[dict[str, Any]] = []
-        for turn in range(100):
-            at, number = 1_000 * turn, turn + 1
-            ran = kernel(at + 5 + rank, 13 - rank, NCCL, correlation=number, device=rank)
-            sent = collective("allreduce", ts=at, **{"In msg nelems": 500_000})
-            rows += [sent, call(at + 2, number), ran]
-        (folder := tmp_path / str(rank)).mkdir()
-        digests.append(digest(nsysflow.analyze(load(write(folder, *rows)))))
-    (row,) = Ranks.of(digests).bandwidth.to_dicts()
-    assert (row["operation"], row["ranks"], row["bytes"]) == ("ncclAllReduce", 4, 1_000_000)
-    assert row["algorithm_bytes_per_s"] == pytest.approx(1e11)
-    assert row["bus_bytes_per_s"] == pytest.approx(1.5e11)
