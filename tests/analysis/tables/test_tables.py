@@ -17,11 +17,10 @@ from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import analysed, loaded, oracle_of, rows_of
 from tests.oracle.accounting import Keep
 from tests.oracle.mfu import mfu
-from tests.oracle.model import Flops, GpuSample, Message, PlainTrace, Range, Shape, to_trace
+from tests.oracle.model import Flops, GpuSample, Message, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.steps import steps_of
 from tests.tiny import (
-    AUTOGRAD,
     MAIN,
     PROCESS,
     Row,
@@ -170,56 +169,27 @@ def two_processes(ours: PlainTrace, theirs: PlainTrace) -> PlainTrace:
     )
 
 
-def in_range(name: str) -> PlainTrace:
-    """Two kernels launched in a range of this name."""
-    calls = launch(1, 5, 1), launch(22, 25, 2)
-    return plain_of(opened(0, 50, name), *calls, ran(10, 20, "k", 1), ran(30, 40, "k", 2))
-
-
-OTHER_GRID = replace(kernel(20, 30, None), shape=Shape(grid_x=4, grid_y=2))
-
 STEP_PARTS: dict[str, Picture] = {
-    "a kernel within another, and one that outlasts it": stepped(
-        ran(10, 30, "a"), ran(15, 20, "b"), ran(25, 40, "c")
-    ),
-    "kernels that start together": stepped(
-        *(ran(20, 30, "a", 2), ran(20, 35, "b", 1), launch(12, 13, 1), launch(14, 15, 2))
-    ),
     "compute hides communication and both hide copies": stepped(
         *(ran(10, 20), ran(15, 40, NCCL), copy(35, 50, None, "HtoD", "pinned", "device"))
     ),
-    "a kernel across the border of steps": stepped(ran(90, 120, "a")),
-    "a kernel that is hidden behind the border": stepped(ran(80, 150, "a"), ran(90, 120, NCCL)),
-    "kernels of one name and other grids": stepped(ran(10, 20), OTHER_GRID, ran(40, 41)),
     "two processes with steps of their own": two_processes(
         plain_of(*stepped(ran(50, 60, "a"))), plain_of(*stepped(starts=(30, 130, 230)))
-    ),
-    "idle time with a place and a culprit": stepped(
-        *(opened(7, 400_001, "log"), call(7, 400_000, SYNC)), starts=(5, 400_005, 800_010)
     ),
     "paths that are written alike": stepped(
         *(opened(10, 20, "a/b"), opened(30, 40, "a"), opened(31, 39, "b")),
         *(launch(12, 13, 1), launch(33, 34, 2), ran(15, 25, "k", 1), ran(35, 45, "k", 2)),
     ),
     "a last step of one range that never ended": [
-        *(row for n, at in enumerate((0, 1_000, 2_000, 3_000), start=1) for row in (
+        row
+        for n, at in enumerate((0, 1_000, 2_000, 3_000), start=1)
+        for row in (
             opened(at, None if at == 3_000 else at + 900, "step"),
             launch(at + 50, at + 60, n),
             kernel(at + 100, at + 400, n),
-        )),
+        )
     ],
-    "a phase that inherits, and one that never launches": [
-        *(opened(0, 100, "step"), opened(10, 90, "backward"), opened(200, 200, "never")),
-        opened(11, 40, "mm", thread=AUTOGRAD),
-        *(launch(12, 13, 1, thread=AUTOGRAD), launch(52, 53, 2, thread=AUTOGRAD)),
-        *(kernel(20, 30, 1), kernel(60, 80, 2)),
-    ],
-    "launches that are queued and not started": [
-        *(launch(5 * n, 5 * n + 1, n) for n in (1, 2, 3)),
-        *(kernel(10, 100, 1), kernel(100, 200, 2), kernel(200, 300, 3), opened(0, 100, "a")),
-    ],
-    "two processes that do the same on one GPU": two_processes(in_range("a"), in_range("b")),
-}  # fmt: skip
+}
 
 Counters = dict[str, int]
 
