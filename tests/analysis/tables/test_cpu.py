@@ -1,5 +1,6 @@
 """Waits of launching threads for a CPU, in gaps and in all."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -8,35 +9,20 @@ import pytest
 import nsysflow
 from nsysflow.analysis.options import Options
 from tests.agreement import assert_pictures_agree
+from tests.analysis.idle.test_gil_estimate import IDLE as IN_A_STEP
+from tests.analysis.idle.test_gil_estimate import MS, read
 from tests.oracle.model import PlainTrace, ProcessCpu, ThreadCpu, to_trace
 from tests.tiny import AUTOGRAD, MAIN, PROCESS, Row, call, kernel, launch, plain_of
 
-MS: Final = 1_000_000
-
-IDLE: Final[tuple[Row, ...]] = (
-    launch(0, 1, 1),
-    kernel(2, 10 * MS, 1),
-    launch(30 * MS, 30 * MS + 1, 2),
-    kernel(30 * MS + 2, 40 * MS, 2),
-)
+IDLE: Final = IN_A_STEP[1:]
 """A gap with 20 ms of host code, from 10 ms on."""
 
 SYNC: Final = call(5 * MS, 10 * MS, "cudaStreamSynchronize")
 """The gap is charged with its 5 ms, so that 15 ms of host code are left."""
 
-Reading = tuple[float, float, float]
-"""When, what it ran and what it waited, in ms."""
 
-
-def read(*readings: Reading, thread: int = MAIN) -> tuple[ThreadCpu, ...]:
-    return tuple(
-        ThreadCpu(round(at * MS), thread, round(ran * MS), round(waited * MS))
-        for at, ran, waited in readings
-    )
-
-
-def waits(*rows: Row, readings: tuple[ThreadCpu, ...], more: Any = ()) -> PlainTrace:
-    return replace(plain_of(*rows), thread_cpu=readings, process_cpu=tuple(more))
+def waits(*rows: Row, readings: Sequence[ThreadCpu], more: Any = ()) -> PlainTrace:
+    return replace(plain_of(*rows), thread_cpu=tuple(readings), process_cpu=tuple(more))
 
 
 def process(at: int, *values: Any) -> ProcessCpu:
@@ -45,7 +31,7 @@ def process(at: int, *values: Any) -> ProcessCpu:
 
 WHOLE: Final = read((0, 0, 0), (40, 30, 8))
 
-READINGS: Final[dict[str, tuple[ThreadCpu, ...]]] = {
+READINGS: Final[dict[str, Sequence[ThreadCpu]]] = {
     "each stretch has its own": read((0, 0, 0), (20, 20, 0), (40, 30, 10)),
     "in any order": WHOLE[::-1],
     "before the recording": read((-40, 0, 0), (40, 30, 8)),
