@@ -34,13 +34,18 @@ WAIT: Final = (
     "time with CUDA events instead of synchronize()",
 )
 
+FREQUENT: Final = 10
+"""What stands in fewer than one of so many steps takes over nothing in the others: a loss that is
+printed now and then."""
+
 ALL: Final = {2: "both", 3: "all three", 4: "all four", 5: "all five"}
 """How one says that so many go together."""
 
 
 def waits(subject: JudgedReport) -> Iterator[Finding]:
-    """Each line (or phase, where no lines are known) at which the host waits for the GPU. Where the
-    host reads managed memory, it needs its syncs: nothing else says that what it reads is ready."""
+    """Each line (or phase, where no lines are known) at which the host waits for the GPU, and those
+    of many steps together, since one may take over from another. Where the host reads managed
+    memory, it needs its syncs: nothing else says that what it reads is ready."""
     reads_managed = (subject.view.copies["direction"] == "UVM DtoH").any()
     removable: tuple[What, ...] = ("read",) if reads_managed else ("read", "sync")
     for stalls in stalls_of(subject, *removable):
@@ -53,9 +58,10 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
             what=f"{what}{stalls.many(subject)}",
             change=(AT_ONCE,) * in_loop + READ_BACK if reads else WAIT,
         )
-    every = list(stalls_of(subject, *removable, "fetch", "pageable", "pinned"))
-    if len(every) > 1:
-        yield _taking_turns(subject, every)
+    every = stalls_of(subject, *removable, "fetch", "pageable", "pinned")
+    frequent = [stalls for stalls in every if FREQUENT * stalls.steps >= subject.steps]
+    if len(frequent) > 1:
+        yield _taking_turns(subject, frequent)
 
 
 def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:

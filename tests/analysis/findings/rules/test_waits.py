@@ -64,6 +64,13 @@ def test_all_waits_are_a_finding_beside_each_phase_s_but_save_no_more_together()
     assert not any(one.finding.joint for one in alone)
 
 
+def test_a_wait_of_few_steps_hides_none_of_the_others() -> None:
+    def rarely(start: int, i: int) -> Iterator[Row]:
+        yield from waiting(start, i, "log", *(("check",) if i == 8 else ()))
+
+    assert not any(one.joint for one in found(waits, loop(rarely, steps=24, every=400)))
+
+
 def both(start: int, i: int) -> Iterator[Row]:
     """A kernel of 500 us, and two waits for it right after each other, in two phases; then the
     host works for 300 us."""
