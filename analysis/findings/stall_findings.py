@@ -261,8 +261,7 @@ _STALLS: Final = ("sync-in-loop", "scalar-readback", "pageable-copy", "blocking-
 
 ON_THE_GPU: Final = "do its work on the GPU, where the data is, and copy only the result"
 ALL_AT_ONCE: Final = (
-    "one call for all (torch._foreach_norm, torchvision.ops.batched_nms), and one read:"
-    " torch.stack(values).tolist()"
+    "one call for all instead of a loop, such as torch._foreach_norm or torchvision.ops.batched_nms"
 )
 RARELY: Final = "do it less often, or some steps later, or on another thread"
 

@@ -121,9 +121,10 @@ def at_its_place(finding: Finding, table: pl.DataFrame) -> pl.DataFrame:
     if _has_line(finding, table):
         lines = (("source", finding.source), ("via", finding.via))
         wanted += [pl.col(name).fill_null("") == value for name, value in lines]
-    elif finding.phase and (path := _path_column(table)):
-        inside = pl.col(path).cast(pl.String)
-        wanted.append((inside == finding.phase) | inside.str.starts_with(f"{finding.phase}/"))
+    elif (finding.phase or finding.is_sampled) and (path := _path_column(table)):
+        inside = pl.col(path).cast(pl.String).fill_null("")
+        below = inside.str.starts_with(f"{finding.phase}/") & (finding.phase != "")
+        wanted.append((inside == finding.phase) | below)
     return table.filter(wanted) if wanted else table
 
 
@@ -247,7 +248,7 @@ def reckoned(finding: Finding) -> str:
     if finding.changes is None:
         most = "at most: the time lost there; " if finding.at_most_ns else ""
         return f"{most}no replay can express the change"
-    changed = " and ".join(_changed(finding.changes)) or "without these calls"
+    changed = ", and ".join(_changed(finding.changes)) or "without these calls"
     if finding.exact:
         return f"replayed: the steps {changed}"
     if finding.saves_more:
@@ -258,10 +259,10 @@ def reckoned(finding: Finding) -> str:
 def _changed(changes: Changes) -> Iterator[str]:
     """What is different in the replay."""
     kinds = {each.kind for each in changes.removed}
-    if kinds & {"sync", "all"} or changes.removed_calls:
-        yield "without this wait"
     if LOOP in kinds:
         yield "without these waits and the loop that they stand in"
+    elif kinds & {"sync", "all"} or changes.removed_calls:
+        yield "without this wait"
     if kinds & {"alloc", "churn", "all"}:
         yield "without allocating and freeing"
     if "retry" in kinds:
