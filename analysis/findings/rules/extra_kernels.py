@@ -29,6 +29,7 @@ from nsysflow.analysis.findings.judged_report import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
+from nsysflow.analysis.findings.rules.tensor_cores import conversions_of_fp32
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.base.units import between, percent
 
@@ -130,6 +131,7 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     """
     orders = pl.col("layout") & (pl.col("job").is_null() | (pl.col("job") == "chain"))
     rows = subject.kernels.filter(orders).with_columns(pl.col("ns").alias("gain_ns"))
+    rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
     if share_of_kernels(subject, rows) < LAYOUT_PCT:
         return
     name = pl.col("name").cast(pl.String)

@@ -60,9 +60,11 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
     ratios = {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in gpus.rows()}
     ratio = pl.col("device").replace_strict(ratios, default=None, return_dtype=pl.Float64)
     saved = pl.col("ns") * (1 - 1 / ratio.fill_null(LEAST_RATIO))
-    rows = subject.kernels.filter("simt").with_columns(
+    slow = subject.kernels.filter("simt").with_columns(
         saved.round().cast(pl.Int64).alias("gain_ns")
     )
+    reordered = conversions_of_fp32(subject).with_columns(pl.col("ns").alias("gain_ns"))
+    rows = pl.concat([slow, reordered]) if slow["gain_ns"].sum() > 0 else slow
     rows = rows.filter(pl.col("gain_ns") > 0)  # TF32 is no faster on an RTX 4090 or 5090
     known = {device: capability(gpu or "", _NO_KERNELS) for device, gpu in gpus.rows()}
     own = pl.col("device").replace_strict(known, default=None, return_dtype=pl.Int64)
@@ -81,6 +83,18 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
     )
     yield replace(finding, fits=before_ampere)
 
+
+def conversions_of_fp32(subject: JudgedReport) -> pl.DataFrame:
+    """The kernels that reorder tensors for float32 convolutions off the tensor cores, which take
+    NCHW, where most of the convolutions' time is theirs. Those on the tensor cores take NHWC."""
+    convolutions = subject.kernels.filter(pl.col("class") == "conv")
+    in_nchw = int(convolutions.filter("simt")["ns"].sum())
+    converts = pl.col("layout") & pl.col("name").cast(pl.String).str.contains(CONVERSIONS)
+    return subject.kernels.filter(converts & (2 * in_nchw > int(convolutions["ns"].sum())))
+
+
+CONVERSIONS: Final = r"(?i)nhwc\w*<float"
+"""Names of cuDNN's kernels that reorder float32 tensors for convolutions."""
 
 _NO_KERNELS: Final = pl.Series(dtype=pl.Int64)
 """A kernel of an older GPU runs on newer ones, too: only the name says that a GPU has no TF32."""

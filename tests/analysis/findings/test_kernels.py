@@ -154,6 +154,7 @@ OTHERS: Final = (
     DOUBLE_SCALARS,  # a float32 optimizer takes its numbers as doubles
     *(ADD, MUL, FLASH, LOG_SOFTMAX, FOREACH),
     "void dgrad2d_grouped_direct_kernel<float, float, float, (int)3>(cudnnTensorStruct)",
+    "void implicit_convolve_sgemm<__nv_bfloat16, __nv_bfloat16, (int)128>(int, int, int)",
 )
 EVERY: Final = dict.fromkeys((*UNITS, *ODD, *DOUBLES, *GENERATIONS, *WORK, *OTHERS))
 

@@ -65,6 +65,8 @@ OLDER: Final = (
     "sm80_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x32_stage4_tensor16x8x16_kernel"
 )
 ODD_80: Final = OLDEST.replace("75", "80")
+FP32_CONV: Final = names.FP32[7]
+FLOAT_TO_NCHW: Final = "void cudnn::engines_precompiled::nhwcToNchwKernel<float, float, float>(T1)"
 FP32, TF32, ADD, PRODUCT = names.FP32[0], names.TF32[0], (names.ADD, 10), (names.PRODUCT, 20)
 CAT: Final = (
     "void at::native::<unnamed>::CatArrayBatchedCopy<at::native::<unnamed>::OpaqueType<(unsigned"
@@ -113,6 +115,13 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
         # a fused chain takes as long as its longest kernel
         (unfused_elementwise, LAYER, {}, {name: round(103 / 260, 2) for name, _ in LAYER}),
         (layout_transpose, [MOST, (names.TO_NHWC, 20)], {}, {names.TO_NHWC: 0.0}),
+        # float32 convolutions off the tensor cores take NCHW, even of channels_last
+        (
+            fp32_matmul,
+            [(FP32_CONV, 60), (FLOAT_TO_NCHW, 30), (names.TO_NHWC, 9)],
+            {},
+            {FP32_CONV: round(66.9 / 494.7, 2), FLOAT_TO_NCHW: 0.0},
+        ),
         (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
         (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
         (index_backward, [MOST, (INDEXED, 20)], {}, {INDEXED: 0.0}),
