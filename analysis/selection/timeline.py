@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.events import lost_launches as lost
 from nsysflow.analysis.events.activity import (
     STATED_BY_NCCL,
     BlockingCalls,
@@ -28,12 +29,6 @@ from nsysflow.analysis.events.graphs import (
     lacking_launches,
     node_origins,
     unseen_waits,
-)
-from nsysflow.analysis.events.lost_launches import (
-    MARKED_LAUNCHES,
-    LostLaunches,
-    launches_in_stretches,
-    lost_launches,
 )
 from nsysflow.analysis.events.producers import EventWaits, Producers, event_waits, producers
 from nsysflow.analysis.events.waits import WaitPieces, split_waits, without_unwaited
@@ -434,15 +429,14 @@ class Timeline:
         return launches(self.events)
 
     @computed_once
-    def lost_launches(self) -> LostLaunches:
+    def lost_launches(self) -> lost.LostLaunches:
         """The launch calls without an operation."""
-        return lost_launches(self.events)
+        return lost.lost_launches(self.events)
 
     @computed_once
-    def launches_in_stretches(self) -> Annotated[pl.DataFrame | None, MARKED_LAUNCHES]:
-        """All kernel launches, and whether they lost their operations in a row; None where none
-        did."""
-        return launches_in_stretches(self.events, self.lost_launches)
+    def launches_in_stretches(self) -> Annotated[pl.DataFrame | None, lost.MARKED_LAUNCHES]:
+        """All kernel launches, and which lost operations in a row; None where none did."""
+        return lost.launches_in_stretches(self.events, self.lost_launches)
 
     @computed_once
     def wrong_times(self) -> WrongTimes:

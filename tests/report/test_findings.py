@@ -129,7 +129,7 @@ def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
         (Changes(overlapped=True),
          "with the host preparing each step while the GPU runs the one before"),
         (Changes(removed=(Removal(kind="sync"), Removal(kind="copy"))),
-         "without this wait and with copies that do not block the host"),
+         "without this wait, and with copies that do not block the host"),
     ],
 )  # fmt: skip
 def test_a_replay_says_what_is_different_in_it(changes: Changes, said: str) -> None:
@@ -197,6 +197,10 @@ TABLES: Final = handmade(
         STEP | {"api": "cudaMemcpyAsync", "induced_idle_ns": 3000, "source": "x.py:2 in f"},
         STEP | {"api": "cudaFree", "induced_idle_ns": 0},  # costs nothing
     ],
+    host_stacks=[
+        {"phase": "step/data", "idle_ns": 2000, "cause": "host"},
+        {"phase": None, "idle_ns": 1000, "cause": "host"},
+    ],
     gap_summary=[
         {"phase": "step/data", "total_ns": 1000, "cause": "host"},
         {"phase": "step", "total_ns": 2000, "cause": "sync"},
@@ -228,3 +232,10 @@ SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
 def test_the_largest_rows_are_behind_it(fields: dict[str, Any], shown: list[str]) -> None:
     blocks = [*rows_behind(finding(**fields), TABLES, ("host",), 200)]
     assert [row[0] for block in blocks for row in block.rows] == shown
+
+
+@pytest.mark.parametrize(("phase", "idle"), [("step", "2.00 us"), ("", "1.00 us")])
+def test_samples_behind_it_are_of_its_phase_or_outside_of_all(phase: str, idle: str) -> None:
+    of_samples = finding(table="host_stacks", phase=phase, source=LINE)
+    ((row,),) = (block.rows for block in rows_behind(of_samples, TABLES, (), 200))
+    assert idle in row
