@@ -59,7 +59,7 @@ def find_retries(
         return RETRIES.to_frame()
     rows = _with_inner(calls, axis)
     numbered = failed.join(threads[["thread", "thread_no"]], on="thread")
-    # nsys records a call twice if it has a backtrace, and perhaps only the inner one's value
+    # nsys records a call twice if it has a backtrace; the inner one has the value (nsys 2025.3)
     rows = rows.with_columns(_are_among(rows, numbered).alias("failed"))
     within = pl.col("failed").any().over(pl.col("outermost").cum_sum())
     return _runs(rows.with_columns(within & pl.col("takes")).filter("outermost"))

@@ -11,6 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.events import Events, Threads
+from nsysflow.analysis.events.lost_launches import MOST_QUEUED
 from nsysflow.analysis.frames.columns import matching, median_ns, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import on_axis, reached_before
 from nsysflow.analysis.idle.samples import has_host_stacks, waiting_time
@@ -294,10 +295,6 @@ def _stream_tails(waiting: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-LIMIT: Final = 1024
-"""Launches that the queue of a stream holds: blocked ones returned with 1,017 to 1,021 before them
-not done, on H100s, 2026-11-26. The next one returns when the first of them is done."""
-
 FULL: Final = 1000
 """With so many before it, a launch was held up: what it took says nothing of its own cost."""
 
@@ -347,7 +344,7 @@ def _queued(ops: pl.DataFrame, calls: int) -> pl.DataFrame:
     launches = launches.with_columns(last[launches["node"]].alias("op"))
     places = []
     for _, group in launches.group_by(stream, maintain_order=True):
-        if len(group) > LIMIT:
+        if len(group) > MOST_QUEUED:
             places.append(_places(group.sort("launch_start_ns"), ops["end_ns"]))
     return pl.concat(places) if places else pl.DataFrame()
 
@@ -359,6 +356,6 @@ def _places(launches: pl.DataFrame, ends: pl.Series) -> pl.DataFrame:
     return launches.select(
         "node",
         place.alias("place"),
-        pl.col("op").shift(LIMIT).alias("ahead"),
+        pl.col("op").shift(MOST_QUEUED).alias("ahead"),
         (place - pl.lit(done).cast(pl.Int64) >= FULL).alias("full"),
     ).drop_nulls("ahead")
