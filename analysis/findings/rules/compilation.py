@@ -65,7 +65,7 @@ def code_loading(subject: JudgedReport) -> Iterator[Finding]:
 
 CHANGE_OF_RECOMPILING: Final = (
     "keep shapes, types and Python values the same from step to step: pad, drop_last=True",
-    "TORCH_LOGS=recompiles says why; torch.compile(dynamic=True) where shapes must vary",
+    "with torch.compile: TORCH_LOGS=recompiles says why; dynamic=True where shapes must vary",
     "run every shape once before the loop",
 )
 
@@ -150,18 +150,21 @@ def _finding(subject: JudgedReport, found: Recompiling) -> Finding:
     numbers = steps.sort("begun_ns")["step"].gather(hosts).unique().sort().to_list()
     which = ", ".join(map(str, numbers[:_NAMED])) + (", …" if len(numbers) > _NAMED else "")
     what = "step" if len(numbers) == 1 else f"{number(len(numbers))} steps:"
+    compiles = int(compiling["ranges"].sum()) > 0
+    loads = _counted(longest["loads"], "call loads", "calls load")
+    ranges = _counted(longest["ranges"], "range of a compiler begins", "ranges of a compiler begin")
+    verb, code = ("compile", "GPU code again") if compiles else ("load", "new GPU code")
     spread_ns = round(int(compiling["excess_ns"].sum()) / len(steps))
     from_ns = begun.filter(begun <= longest["built_ns"])[-1]
     following = begun.filter(begun > longest["built_ns"])
     to_ns = following[0] if len(following) else longest["end_ns"]
     return Finding(
         rule="recompile",
-        title=f"{what} {which} compile{'s' if len(numbers) == 1 else ''} GPU code again:"
+        title=f"{what} {which} {verb}{'s' if len(numbers) == 1 else ''} {code}:"
         f" {duration(length_ns)} among steps of {duration(length_ns - longest['excess_ns'])}",
         change=CHANGE_OF_RECOMPILING,
         evidence=(
-            f"{number(longest['loads'])} calls load GPU code in the longest, and"
-            f" {number(longest['ranges'])} ranges of a compiler begin",
+            f"{loads} GPU code in the longest" + (f", and {ranges}" if compiles else ""),
             *_reasons(subject, int(from_ns), int(to_ns)),
         ),
         table="steps",
@@ -171,6 +174,11 @@ def _finding(subject: JudgedReport, found: Recompiling) -> Finding:
         beside=True,
         device=longest["device"],
     )
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    """`1 call loads`, `3 calls load`."""
+    return f"1 {one}" if count == 1 else f"{number(count)} {many}"
 
 
 def _reasons(subject: JudgedReport, from_ns: int, to_ns: int) -> Iterator[str]:

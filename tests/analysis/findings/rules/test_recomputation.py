@@ -108,10 +108,11 @@ def building_in(
     built: str = KERNEL,
     grid: int = 1,
     late_in: tuple[int, ...] = (),
+    compiled: bool = False,
 ) -> JudgedReport:
     """Steps of 2 ms with two kernels each; in one of them code is built and loaded between these,
-    which takes 50 ms. Its second kernel has another name or grid. In the steps `late_in` other host
-    code takes 30 ms there."""
+    which takes 50 ms. Its second kernel has another name or grid, and may be `compiled`. In the
+    steps `late_in` other host code takes 30 ms there."""
 
     def rows() -> Iterator[Row]:
         start = 0
@@ -120,6 +121,9 @@ def building_in(
             late = 50_000 if builds else 30_000 if i in late_in else 0
             yield tiny.opened(start, start + (1_990 + late) * US, "step")
             yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=900 * US)
+            if builds and compiled:
+                dynamo = "_compile.compile_inner (dynamo_timed)"
+                yield tiny.opened(start + 1_000 * US, start + 40_000 * US, dynamo)
             if builds:
                 yield tiny.call(start + 49_000 * US, start + 49_100 * US, "cuModuleLoadData")
             for row in launched(start, 100 * i + 2, at=late + 700, took=5, kernel_ns=900 * US):
@@ -132,10 +136,13 @@ def building_in(
     return judged(*rows())
 
 
-def test_one_step_of_many_that_builds_code_is_a_finding_with_its_step() -> None:
-    first = find(building_in(12)).valued[0]
+@pytest.mark.parametrize("compiled", [True, False])
+def test_one_step_of_many_that_builds_code_is_a_finding_with_its_step(*, compiled: bool) -> None:
+    first = find(building_in(12, compiled=compiled)).valued[0]
     assert first.finding.rule == "recompile"
-    assert first.finding.title.startswith("step 12 compiles GPU code again: 5")
+    does = "compiles GPU code again" if compiled else "loads new GPU code"
+    assert first.finding.title.startswith(f"step 12 {does}: 5")
+    assert ("1 range of a compiler begins" in first.finding.evidence[0]) == compiled
     assert 2 * MS < first.high_ns < 3.2 * MS  # 50 ms over 20 steps
 
 
