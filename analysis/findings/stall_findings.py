@@ -58,10 +58,11 @@ RUNS_AHEAD: Final = (
 
 
 def compared_with_replay(finding: Finding, saved_ns: int, lost_ns: float) -> Finding:
-    """A finding of waits that says why its replay saves less or more than what is lost there."""
+    """A finding of waits that says why its replay saves less or more than what is lost there: less
+    than without the profiler, or more than even the recorded time that its evidence states."""
     if saved_ns < lost_ns / TAKES_TURNS:
         return replace(finding, evidence=(*finding.evidence, TAKEN_OVER))
-    if saved_ns > MORE * lost_ns:
+    if saved_ns > MORE * finding.size_ns:
         return replace(finding, evidence=(*finding.evidence, RUNS_AHEAD))
     return finding
 
