@@ -22,10 +22,10 @@ KERNEL_LAUNCH: Final = (
 )
 """What names of calls begin with that launch a kernel or a graph, and some that do not."""
 
-ALLOCATES: Final = r"(?:cuda|hip)Malloc(?:Async)?|(?:cu|hip)Mem(?:Alloc(?:Async)?|Create)"
+ALLOCATES: Final = r"cudaMalloc(?:Async)?|cuMem(?:Alloc(?:Async)?|Create)"
 """The whole names of calls that take memory of the GPU."""
 
-FREES: Final = r"(?:cuda|hip)Free(?:Async)?|(?:cu|hip)Mem(?:Free(?:Async)?|Unmap|Release)"
+FREES: Final = r"cudaFree(?:Async)?|cuMem(?:Free(?:Async)?|Unmap|Release)"
 """The whole names of calls that give it back."""
 
 

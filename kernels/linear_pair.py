@@ -50,8 +50,8 @@ rows 2 us."""
 
 def _tile(x: Tensor) -> Tile:
     """The tile for x. With fewer programs than SMs it has half of the rows: 8192 rows took 8.2 us
-    in bf16, and 11.2 with whole tiles. These are rows for one warpgroup: of two, which then share
-    the columns of a float32 product, Triton 3.6 lets one read outside shared memory."""
+    in bf16, and 11.2 with whole tiles. One warpgroup takes these. Two would share the columns
+    of a float32 product, and Triton 3.6 lets one of them read outside of shared memory."""
     tile = TILES[x.element_size()]
     if cdiv(len(x), tile.rows) >= sms(x.device):
         return tile

@@ -22,7 +22,7 @@ _SIMT: Final = (
     r"(?i)_ffma_|(?:^|[_:<\s])[sc]gemm|scudnn|implicit_convolve_sgemm<float|f32f32_f32f32_f32"
     r"|fft2d_[rc]2[cr]|(?:[dw]grad|winograd)\w*<float|convolve\w*_float"
 )
-_TENSOR: Final = r"(?i)tf32|tensorop|wmma|1688|16816|[hsi]884|grouped_direct|depthwise|sgemm<__"
+_NOT_SIMT: Final = r"(?i)tf32|tensorop|wmma|1688|16816|[hsi]884|grouped_direct|depthwise|sgemm<__"
 _FP8: Final = r"nvjet_(?:sm\d+_)?[qo]|e4m3|e5m2|fp8"
 _TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
 _HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
@@ -83,7 +83,7 @@ def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
 
 def off_tensor_cores(name: pl.Expr) -> pl.Expr:
     """Whether a kernel multiplies float32 numbers beside the tensor cores, by its full name."""
-    return name.str.contains(_SIMT) & ~name.str.contains(_TENSOR)
+    return name.str.contains(_SIMT) & ~name.str.contains(_NOT_SIMT)
 
 
 def unit_by_name(name: pl.Expr) -> pl.Expr:

@@ -121,23 +121,16 @@ MOST_QUEUED: Final = 1024
 """Launches that the queue of a stream holds: blocked ones returned with 1,017 to 1,021 before them
 not done, on H100s, 2026-11-26. The next one returns when the first of them is done."""
 
-_QUEUED: Final = pl.Schema({"process": pl.Int64(), "since_ns": pl.Int64()})
 
-
-def queued_at_end(events: Events, lost: LostLaunches) -> Annotated[pl.DataFrame, _QUEUED]:
-    """From when on the launches of a process still waited for the GPU when the recording ended.
-
-    They follow its last launch of a kernel that ran, and are no more than its streams can hold.
+def are_queued(calls: pl.DataFrame, events: Events, lost: LostLaunches) -> pl.Series:
+    """Whether each call waited for the GPU when the recording ended: it follows the last launch of
+    a kernel of its process that ran, and no more launches do than the process's streams can hold.
 
     Args:
+        calls: with `process` and `start_ns`.
         events: of the trace.
         lost: of `lost_launches`.
-
-    Returns:
-        `process` and `since_ns`, for processes of which all calls after that one are queued.
     """
-    if lost.is_empty():
-        return pl.DataFrame(schema=_QUEUED)
     kernels = events.ops.filter(pl.col("kind").is_in(["kernel", "graph"]))
     ran = kernels.group_by("process").agg(pl.col("launch_start_ns").max().alias("since_ns"))
     streams = kernels.select("process", "device_no", "stream").unique()["process"].value_counts()
@@ -145,15 +138,6 @@ def queued_at_end(events: Events, lost: LostLaunches) -> Annotated[pl.DataFrame,
     waiting = waiting.filter(pl.col("start_ns") > pl.col("since_ns"))["process"].value_counts()
     some = ran.join(streams, on="process").join(waiting, on="process", how="left", suffix="_lost")
     fits = pl.col("count_lost").fill_null(0) <= MOST_QUEUED * pl.col("count")
-    return some.filter(fits).drop_nulls("since_ns").select("process", "since_ns")
-
-
-def are_queued(calls: pl.DataFrame, queued: pl.DataFrame) -> pl.Series:
-    """Whether each call waited for the GPU when the recording ended.
-
-    Args:
-        calls: with `process` and `start_ns`.
-        queued: of `queued_at_end`.
-    """
+    queued = some.filter(fits).select("process", "since_ns")
     since = calls.select("process").join(queued, on="process", how="left", maintain_order="left")
     return (calls["start_ns"] > since["since_ns"]).fill_null(value=False)

@@ -6,11 +6,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import CLOCK_JUMP_NS, Events, Operations
 from nsysflow.analysis.events.graphs import LackingLaunches, WrongTimes
-from nsysflow.analysis.events.lost_launches import (
-    LostLaunches,
-    are_queued,
-    queued_at_end,
-)
+from nsysflow.analysis.events.lost_launches import LostLaunches, are_queued
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.schema import MOVES_MANAGED_MEMORY
 from nsysflow.analysis.selection.view import View
@@ -154,7 +150,7 @@ def _between_operations(lost: LostLaunches, events: Events) -> int:
         return 0
     first, last = events.ops["start_ns"].min(), events.ops["end_ns"].max()
     within = (pl.col("start_ns") >= first) & (pl.col("end_ns") <= last)
-    queued = are_queued(lost, queued_at_end(events, lost))
+    queued = are_queued(lost, events, lost)
     return int(lost.select((within & ~queued).sum()).item())
 
 

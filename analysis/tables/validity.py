@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
-from nsysflow.analysis.events.lost_launches import are_queued, kernel_launches, queued_at_end
+from nsysflow.analysis.events.lost_launches import are_queued, kernel_launches
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.ranges import instance_ranges
@@ -45,7 +45,7 @@ def lost_operations(view: View) -> LostOperations | None:
     in_stretches = timeline.launches_in_stretches
     if in_stretches is None:
         return None
-    queued = are_queued(in_stretches, queued_at_end(timeline.events, timeline.lost_launches))
+    queued = are_queued(in_stretches, timeline.events, timeline.lost_launches)
     launches = view.calls_in_sight(in_stretches.with_columns(pl.col("lost") & ~queued))
     lost = launches.filter("lost")
     if lost.is_empty() or not _matters(launches, timeline):

@@ -97,8 +97,8 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     metavar="KIND[@PLACE]",
     help="Remove the waits of a KIND (sync, alloc, copy or all), everywhere or at a source line or"
     " in a phase (PHASE/. leaves out the phases inside it). The kind loop removes reads together"
-    " with the loop that they stand in, retry all waits of allocations that fail and are tried"
-    " again, churn the other allocations.",
+    " with the loop that they stand in. The kind retry removes allocations that fail and what"
+    " follows until they succeed; churn removes all other allocations.",
 )
 @option(
     "--remove-calls",

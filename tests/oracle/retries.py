@@ -7,14 +7,8 @@ from collections.abc import Iterable
 from tests.oracle.model import Call
 from tests.oracle.report import Report
 
-TAKES = re.compile(
-    r"cudaMalloc|cudaMallocAsync|cuMemAlloc|cuMemAllocAsync|cuMemCreate"
-    r"|hipMalloc|hipMallocAsync|hipMemAlloc|hipMemAllocAsync|hipMemCreate"
-)
-GIVES = re.compile(
-    r"cudaFree|cudaFreeAsync|cuMemFree|cuMemFreeAsync|cuMemUnmap|cuMemRelease"
-    r"|hipFree|hipFreeAsync|hipMemFree|hipMemFreeAsync|hipMemUnmap|hipMemRelease"
-)
+TAKES = re.compile(r"cudaMalloc|cudaMallocAsync|cuMemAlloc|cuMemAllocAsync|cuMemCreate")
+GIVES = re.compile(r"cudaFree|cudaFreeAsync|cuMemFree|cuMemFreeAsync|cuMemUnmap|cuMemRelease")
 
 Retry = tuple[int, int, int, int, int]
 """Thread, start, end, failed calls, frees."""
