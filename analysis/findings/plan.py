@@ -64,6 +64,7 @@ _LOCK: Final = "gil-contention"
 BEFORE_GRAPHS: Final = (
     "sync-in-loop",
     "scalar-readback",
+    "anomaly-detection",
     "pageable-copy",
     "blocking-pinned-copy",
     "allocator-retry",

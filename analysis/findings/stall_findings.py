@@ -84,6 +84,7 @@ class Stalls:
         api: the call that loses most.
         kinds: of `replay.changes.KINDS`: what is to be removed.
         calls: how many there are.
+        copies: how many of them copy.
         steps: how many of the judged steps have them.
         blocked_ns: how long they block the host, per step.
         idle_ns: the idle time behind them, per step.
@@ -91,6 +92,7 @@ class Stalls:
         at: the place as `nsysflow whatif` takes it.
         loop_kernels: where they stand in loops that only read, how many kernels these launch; else
             None.
+        repeats: whether repeat_interleave asks there how long its result is.
     """
 
     what: What
@@ -100,12 +102,14 @@ class Stalls:
     api: str
     kinds: tuple[str, ...]
     calls: int
+    copies: int
     steps: int
     blocked_ns: int
     idle_ns: int
     process: int | None
     at: str
     loop_kernels: int | None
+    repeats: bool
 
     @property
     def line(self) -> str:
@@ -165,9 +169,10 @@ class Stalls:
         return f"the {launched} and the code between them go, too"
 
     def many(self, subject: JudgedReport) -> str:
-        """`, 203 times a step`, where they are that many; else empty."""
-        calls = round(self.calls / subject.steps)
-        return f", {number(calls)} times{subject.a_step}" if calls >= MANY_CALLS else ""
+        """`, 203 times a step`, where they are that many; else empty. A copy and the wait for it
+        are once."""
+        times = round((self.copies or self.calls) / subject.steps)
+        return f", {number(times)} times{subject.a_step}" if times >= MANY_CALLS else ""
 
     def _often(self, subject: JudgedReport) -> str:
         """`2 calls a step block`; `3 calls in 10 steps block` where not every step has one."""
@@ -216,13 +221,39 @@ def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[
         api=first["api"],
         kinds=tuple(kinds[kind] for kind in sorted(rows["kind"].unique())),
         calls=len(rows),
+        copies=int((rows["kind"] == "blocking_copy").sum()),
         steps=subject.steps_with(rows["start_ns"]),
         blocked_ns=subject.per_step(int(rows["blocked_ns"].sum())),
         idle_ns=subject.per_step(int(rows["idle_ns"].sum())),
         process=subject.process_of(rows),
         at=without_function(line(source, via)) or _alone(phase, phases),
         loop_kernels=_loop_kernels(subject, rows) if what in ("read", "sync") else None,
+        repeats=what == "read" and _repeats(subject, rows["call"]),
     )
+
+
+REPEAT_INTERLEAVE: Final = "compute_cuda_kernel"
+"""The kernel of PyTorch's repeat_interleave: ATen/native/cuda/Repeat.cu."""
+
+READS_OF_REPEAT: Final = 3
+"""Without `output_size` it reads twice before this kernel: whether all counts are positive, and
+their sum. So it launches the kernel right behind every second read, if all are its own."""
+
+
+def _repeats(subject: JudgedReport, calls: pl.Series) -> bool:
+    """Whether the kernel of repeat_interleave comes right behind at least a third of the reads."""
+    launched = kept_with(subject, "kernels by call", lambda: _kernels_by_call(subject))
+    if not (launched["short_name"] == REPEAT_INTERLEAVE).any():
+        return False
+    reads = calls.sort().alias("call").to_frame()
+    behind = reads.join_asof(launched, on="call", strategy="forward")["short_name"]
+    return READS_OF_REPEAT * int((behind == REPEAT_INTERLEAVE).sum()) >= len(reads)
+
+
+def _kernels_by_call(subject: JudgedReport) -> pl.DataFrame:
+    """`call` and `short_name` of the judged kernels, in the order of their launches."""
+    kernels = subject.view.ops.filter(pl.col("kind") == "kernel", pl.col("call").is_not_null())
+    return kernels.select("call", "short_name").sort("call")
 
 
 MOST_OF_KERNELS: Final = 0.5

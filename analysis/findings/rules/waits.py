@@ -16,6 +16,7 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.anomaly import anomaly_detection
 from nsysflow.analysis.findings.stall_findings import Stalls, What, stalls_of
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.units import number
@@ -27,6 +28,10 @@ READ_BACK: Final = (
 )
 AT_ONCE: Final = (
     "read all values at once: torch.stack(values).tolist(); clip_grad_norm_ returns the norm of all"
+)
+REPEATS: Final = (
+    "repeat_interleave(…, output_size=n): it need not ask for the size that the host can know",
+    "one repeat_interleave for the whole batch instead of a loop",
 )
 WAIT: Final = (
     "remove the wait: synchronize(), .item(), .cpu(), `if tensor` and print(tensor) all wait",
@@ -50,18 +55,27 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
     removable: tuple[What, ...] = ("read",) if reads_managed else ("read", "sync")
     for stalls in stalls_of(subject, *removable):
         reads = stalls.what == "read"
-        in_loop = stalls.loop_kernels is not None
+        if reads and (anomaly := anomaly_detection(subject, stalls)):
+            yield anomaly
+            continue
         what = "value read back in the loop" if reads else "sync in the loop"
         yield stalls.finding(
             subject,
             rule="scalar-readback" if reads else "sync-in-loop",
             what=f"{what}{stalls.many(subject)}",
-            change=(AT_ONCE,) * in_loop + READ_BACK if reads else WAIT,
+            change=_reading(stalls) if reads else WAIT,
         )
     every = stalls_of(subject, *removable, "fetch", "pageable", "pinned")
     frequent = [stalls for stalls in every if FREQUENT * stalls.steps >= subject.steps]
     if len(frequent) > 1:
         yield _taking_turns(subject, frequent)
+
+
+def _reading(stalls: Stalls) -> tuple[str, ...]:
+    """What to change where values are read back."""
+    if stalls.repeats:
+        return REPEATS
+    return (AT_ONCE, *READ_BACK) if stalls.loop_kernels is not None else READ_BACK
 
 
 def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:

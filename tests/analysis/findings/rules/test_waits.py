@@ -1,6 +1,6 @@
 """Waits of the host, and of streams for each other."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,9 +16,18 @@ from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.waits import allocator_churn, dependency_wait, waits
 from nsysflow.base.units import duration
 from tests import tiny
-from tests.analysis.findings.subjects import US, Row, asked, found, launched, loop, options_of
+from tests.analysis.findings.subjects import (
+    US,
+    Row,
+    asked,
+    found,
+    launched,
+    loop,
+    named,
+    options_of,
+)
 from tests.analysis.replay.test_overlapped import Engine, step_us
-from tests.oracle.model import Op, to_trace
+from tests.oracle.model import Frame, Op, Sample, to_trace
 from tests.tiny import AS_RECORDED, plain_of
 
 
@@ -144,6 +153,67 @@ def test_a_program_that_reads_in_each_of_its_blocks_is_no_loop_to_remove() -> No
     first, *_ = find(loop(lambda start, i: list(norms(start, i))[80:], every=6_000)).valued
     assert first.finding.rule == "scalar-readback"
     assert first.low_ns == first.high_ns
+
+
+def repeats(start: int, i: int) -> Iterator[Row]:
+    """The same, where every second read is right before the kernel of repeat_interleave."""
+    for row in norms(start, i):
+        if isinstance(row, Op) and not row.copy:
+            number = (row.correlation or 0) % 1_000
+            is_one = number > 40 and number % 4 == 1
+            yield named(row, "void compute_cuda_kernel<long>()") if is_one else row
+        else:
+            yield row
+
+
+@pytest.mark.parametrize(
+    ("body", "change"), [(norms, "read all values at once"), (repeats, "repeat_interleave(…, ")]
+)
+def test_reads_of_sizes_are_told_how_to_do_without(
+    body: Callable[[int, int], Iterator[Row]], change: str
+) -> None:
+    (one,) = found(waits, loop(body, every=6_000))
+    assert one.change[0].startswith(change)
+
+
+def searching(start: int, i: int, written: str) -> Iterator[Row]:
+    """40 operators that write down their stacks at this file for half the time, 30 us each; then a
+    gradient is compared and read back 100 times."""
+    library, program = "/lib/python3.12/site-packages", Frame("/me/train.py", 7, "forward")
+    yield tiny.opened(start, start + 1_210 * US, "forward")
+    for k in range(40):
+        yield from launched(start, 1_000 * i + 500 + k, at=30 * k, took=5, kernel_ns=15 * US)
+        for at, frames in ((8, (Frame(f"{library}/{written}", 3, "format_stack"),)), (18, ())):
+            yield Sample(start + (30 * k + at) * US, tiny.MAIN, (*frames, program))
+    yield tiny.opened(start + 1_215 * US, start + 7_900 * US, "backward")
+    yield from (row for row in norms(start + 1_215 * US, i) if _of_reads(row))
+
+
+def _of_reads(row: Row) -> bool:
+    """Whether a row is of the 100 reads, not of the 40 kernels before them."""
+    number = getattr(row, "correlation", None)
+    return number is None or number % 1_000 > 40
+
+
+@pytest.mark.parametrize(
+    ("written", "rule"),
+    [("torch/fx/traceback.py", "anomaly-detection"), ("logs/traceback.py", "scalar-readback")],
+)
+def test_reads_in_backward_are_of_anomaly_detection_where_operators_write_down_stacks(
+    written: str, rule: str
+) -> None:
+    subject = loop(lambda start, i: searching(start, i, written), every=8_000)
+    (one,) = found(waits, subject)
+    assert one.rule == rule
+    if rule == "anomaly-detection":
+        assert one.title.startswith("autograd looks for NaN in each gradient, 100 times a step: ")
+        assert one.changes is not None
+        assert one.sure is not None
+        ((phase, factor),) = one.changes.faster_host
+        assert phase == "step/forward"
+        assert 0.3 < factor < 0.7
+        assert options_of(one).startswith("--remove loop@step/backward ")
+        assert options_of(replace(one, changes=one.sure)) == "--remove sync@step/backward"
 
 
 def batches(start: int, i: int) -> Iterator[Row]:
