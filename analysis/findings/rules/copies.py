@@ -22,10 +22,10 @@ from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import number, size
 
+AS_ONE: Final = "put them together on the CPU, and copy them as one"
 PAGEABLE: Final = (
     "pin_memory=True in the DataLoader (or tensor.pin_memory()), and .to(device,"
     " non_blocking=True)",
-    "copy many small tensors as one",
     "copy the next batch on a stream of its own while this one computes",
 )
 TO_THE_HOST: Final = (
@@ -63,8 +63,10 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     waited = set()
     for stalls in stalls_of(subject, "fetch", "pageable"):
         fetches = stalls.what == "fetch"
-        what = "copy to pageable memory" if fetches else "copy of pageable memory"
-        change = TO_THE_HOST if fetches else PAGEABLE
+        many = stalls.many(subject)
+        what = f"copy {'to' if fetches else 'of'} pageable memory{many}"
+        small = many and _are_small(subject, stalls.phase)
+        change = TO_THE_HOST if fetches else (AS_ONE, *PAGEABLE) if small else PAGEABLE
         finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)
         if finding.phase in phases:
             continue
@@ -86,9 +88,7 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
 def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> Finding:
     """The finding. If the GPU waits longer for its copies than for the host after them, it becomes
     a bound: the next batch is copied while this one computes."""
-    label, up = pl.col("copy_label").cast(pl.String), pl.col("direction") == "HtoD"
-    copies = subject.tables.copies.filter(label.str.starts_with("pageable"), up)
-    here = copies.filter(pl.col("phase").fill_null("").cast(pl.String) == finding.phase)
+    here = _pageable_to_gpu(subject, finding.phase)
     exposed_ns = subject.per_step(int(here["exposed_ns"].sum()))
     if exposed_ns <= idle_ns or finding.changes is None:
         return finding
@@ -99,6 +99,19 @@ def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> F
         changes=replace(finding.changes, scaled=(("memcpy HtoD", 0.0),)),
         exact=False,
     )
+
+
+def _are_small(subject: JudgedReport, phase: str) -> bool:
+    """Whether the pageable copies to the GPU in a phase are no batches, in the mean."""
+    here = _pageable_to_gpu(subject, phase)
+    return int(here["bytes"].sum()) < BATCH_BYTES * int(here["count"].sum())
+
+
+def _pageable_to_gpu(subject: JudgedReport, phase: str) -> pl.DataFrame:
+    """The rows of COPIES in a phase that are from pageable memory to the GPU."""
+    label, up = pl.col("copy_label").cast(pl.String), pl.col("direction") == "HtoD"
+    here = pl.col("phase").fill_null("").cast(pl.String) == phase
+    return subject.tables.copies.filter(label.str.starts_with("pageable"), up, here)
 
 
 def _copying(subject: JudgedReport, exposed_ns: int, direction: str) -> str:

@@ -28,10 +28,12 @@ from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
 from nsysflow.analysis.findings.loaders import loader_advice
 from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
+from nsysflow.analysis.findings.stall_findings import MANY_CALLS
 from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.schema import grid_as_text
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, percent
 
@@ -190,6 +192,17 @@ CHANGE_OF_LOOP: Final = (
     "stack the tensors, and compute all of them at once",
     "torch.compile the function: it unrolls the loop and fuses its kernels",
 )
+LONGEST_PASS: Final = 60
+"""A pass of a loop launches no more kernels."""
+
+ALIKE: Final = 0.9
+"""So many kernels of a loop are like those of the pass before: the first pass of each step is not,
+and a pass may do a little more or less."""
+
+CHANGE_OF_PASSES: Final = (
+    "one call for all passes; where each needs the one before: torch.compile the function",
+    "stack what the passes take, with a dimension more; a scan such as torch.cumsum over time",
+)
 
 
 def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
@@ -211,7 +224,7 @@ def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
         yield Finding(
             rule="loop-of-launches",
             title=f"a loop launches {count} small kernels a step{where}",
-            change=CHANGE_OF_LOOP,
+            change=CHANGE_OF_PASSES if _passes_alike(subject, kernels) else CHANGE_OF_LOOP,
             evidence=(
                 f"{count} kernels a step, {number(kernels['name'].n_unique())} different ones,"
                 f" {duration(kernels.select(median_ns(pl.col('ns'))).item())} each",
@@ -252,6 +265,18 @@ def _loops(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
             yield str(phase) or OUTSIDE, rows
 
 
+def _passes_alike(subject: JudgedReport, kernels: pl.DataFrame) -> bool:
+    """Whether each pass of a loop launches the same kernels with the same grids, as one over time
+    steps does; parameters differ in size."""
+    names = kernels["name"].cast(pl.String)
+    grids = subject.grids.select(grid_as_text().gather(kernels["detail"])).to_series()
+    for kernels_of_pass in range(1, min(LONGEST_PASS, len(names) // 2) + 1):
+        same = names == names.shift(kernels_of_pass)
+        if int(same.sum()) >= ALIKE * len(names):
+            return int((same & (grids == grids.shift(kernels_of_pass))).sum()) >= ALIKE * len(names)
+    return False
+
+
 CHANGE_OF_LOADER: Final = (
     "DataLoader(num_workers=4 or more, persistent_workers=True, pin_memory=True)",
     "a larger prefetch_factor where batches take unequally long",
@@ -260,6 +285,10 @@ CHANGE_OF_LOADER: Final = (
 CHANGE_ON_GPU: Final = (
     "the data is on the GPU, where workers are no help: take a batch at once, data[order[i:j]]",
     "draw its order there, too: order = torch.randperm(len(data), device='cuda')",
+)
+CHANGE_OF_SAMPLES: Final = (
+    "leave samples on the CPU in the dataset, and copy the batch: .to(device, non_blocking=True)",
+    "then DataLoader(num_workers=1 or more, pin_memory=True): workers cannot put samples on a GPU",
 )
 SAMPLE_BETWEEN: Final = (
     "see what Python does between the steps: record again with --sample-python 1000"
@@ -284,15 +313,16 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
 def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     size_ns = subject.worst_ns(rows, "ns")
     known, ran = phase != OUTSIDE, running(subject, phase)
-    loads = known and not _on_gpu(subject, phase)
+    batches = _batches_on_gpu(subject, phase) if known else None
+    loads = known and batches is None
     advice = loader_advice(subject, subject.process_of(rows)) if loads else None
     what = f"{'waiting' if ran.waits else 'host code'} between the steps"
     most = f", most in {ran.most}" if ran.most else ""
     between = f"{what}: {ran.mostly}" if ran.mostly else f"{what}{most}"
     if not known:
         change, reason = _change_between(subject, ran), "no range says what it does"
-    elif not loads:
-        change, reason = CHANGE_ON_GPU, "kernels put the batches together; none comes from the host"
+    elif batches is not None:
+        change, reason = batches
     elif advice is not None:
         change, reason = advice.change, "the saving is that of no wait at all"
     else:
@@ -322,12 +352,19 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
     )
 
 
-def _on_gpu(subject: JudgedReport, phase: str) -> bool:
-    """Whether a phase that loads data launches kernels, and copies nothing from the host."""
-    here = pl.col("path") == phase
-    kernels = subject.tables.phases.filter(here)["kernels"].sum()
-    copies = subject.tables.copies
-    return bool(kernels) and "HtoD" not in copies.filter(pl.col("phase") == phase)["direction"]
+def _batches_on_gpu(subject: JudgedReport, phase: str) -> tuple[tuple[str, ...], str] | None:
+    """What to change where kernels put the batches together in a phase that loads data, and why:
+    its data is on the GPU, or samples are copied there one by one. None where batches are made on
+    the host."""
+    if not subject.tables.phases.filter(pl.col("path") == phase)["kernels"].sum():
+        return None
+    up = (pl.col("phase") == phase) & (pl.col("direction") == "HtoD")
+    copies = subject.per_step(int(subject.tables.copies.filter(up)["count"].sum()))
+    if copies == 0:
+        return CHANGE_ON_GPU, "kernels put the batches together; none comes from the host"
+    if copies < MANY_CALLS:
+        return None
+    return CHANGE_OF_SAMPLES, f"{number(copies)} copies{subject.a_step} put samples on the GPU"
 
 
 def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from nsysflow.analysis.findings.explanation import explanations
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.compilation import code_loading
+from nsysflow.analysis.findings.rules.copies import AS_ONE, PAGEABLE, blocking_copies
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.last_resort import IDLE_PCT, idle_gpu
 from nsysflow.analysis.findings.rules.periodic_pause import GARBAGE, Excess, periodic_pause
@@ -108,6 +109,25 @@ def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase(
     assert (loads.phase, elsewhere.phase) == ("step/data", "")
     assert ("on the GPU" in loads.change[0]) is on_gpu  # where kernels make a batch
     assert not any("num_workers" in advice for advice in elsewhere.change)
+
+
+def test_a_dataset_that_puts_samples_on_the_gpu_one_by_one_is_told_to_leave_them() -> None:
+    def loading(start: int, i: int) -> Iterator[Row]:
+        yield tiny.opened(start + 1 * US, start + 2_000 * US, "data")
+        for k in range(12):
+            begin, number = start + (100 * k + 100) * US, 100 * i + k + 1
+            yield tiny.copy(begin + 8 * US, begin + 20 * US, number, "HtoD", "pageable", "device")
+            launch = tiny.launch(begin, begin + 25 * US, number)
+            yield replace(launch, name="cudaMemcpyAsync")
+        yield from launched(start, 100 * i + 20, at=1_900, took=5, kernel_ns=900 * US)
+
+    subject = loop(loading, every=3_000)
+    (data,) = (one for one in found(data_loading, subject) if one.phase)
+    assert data.change[0].startswith("leave samples on the CPU")
+    assert "12 copies a step put samples on the GPU" in data.evidence
+    (copies,) = found(blocking_copies, subject)
+    assert copies.title.startswith("copy of pageable memory, 12 times a step: ")
+    assert copies.change == (AS_ONE, *PAGEABLE)
 
 
 def logging(start: int, i: int, every: int = 1) -> Iterator[Row]:

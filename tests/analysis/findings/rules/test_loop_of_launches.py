@@ -15,6 +15,7 @@ from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import US, Row, asked, found, judged, launched, loop, named
+from tests.oracle.model import Shape
 
 EVERY_US = 4_000
 UPDATES = (names.MUL, names.ADD)
@@ -31,6 +32,7 @@ def step(
     marked: bool = False,
     automatic: bool = False,
     pause_us: int = 0,
+    grids: tuple[int, ...] = (1,),
 ) -> Iterator[Row]:
     """A step of 4 ms or more, that of `forward`, `marked` with a range of its own, or with an
     `automatic` range where it begins: a model of `model` matmuls, then `count` small kernels, 20 us
@@ -54,6 +56,7 @@ def step(
         number = 1_000 * i + k + 1
         yield tiny.launch(begin, begin + 6 * US, number)
         ran = tiny.kernel(begin + 8 * US, begin + 10 * US, number)
+        ran = replace(ran, shape=Shape(grid_x=grids[k // len(kinds) % len(grids)]))
         kind = kinds[k % len(kinds)]
         yield named(ran, kind)
         if kind == READ:
@@ -121,6 +124,18 @@ def test_no_loop_of_launches_is(of: dict[str, Any]) -> None:
 def test_a_loop_may_be_most_of_a_step_that_launches_much_else() -> None:
     (one,) = found(loop_of_launches, program(count=320, model=100))
     assert one.title.startswith("a loop launches 320 small kernels a step")
+
+
+@pytest.mark.parametrize(
+    ("grids", "change"),
+    [((7,), "one call for all passes"), ((7, 5, 9), "one call for all tensors")],
+    ids=["over time steps", "over parameters"],
+)
+def test_what_to_do_about_a_loop_depends_on_whether_its_passes_are_alike(
+    grids: tuple[int, ...], change: str
+) -> None:
+    (one,) = found(loop_of_launches, program(grids=grids))
+    assert one.change[0].startswith(change)
 
 
 def test_launches_outside_all_ranges_count() -> None:
