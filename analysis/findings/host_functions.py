@@ -37,6 +37,23 @@ CHANGE_OF_WAIT: Final = (
     "make the other side faster: more workers, less to send",
 )
 
+CHANGE_OF_PROCESS: Final = (
+    "start the process, and read its answer some steps later: subprocess.Popen",
+    "start it less often, or on another thread; ask a library instead, such as pynvml",
+)
+CHANGES_OF_WAIT: Final = (CHANGE_OF_WAIT, CHANGE_OF_PROCESS)
+"""What to do about waits for others, which no GPU can take over."""
+
+
+def change_of_wait(waits_in: str) -> tuple[str, ...]:
+    """What to do about a wait for another thread or process.
+
+    Args:
+        waits_in: the library's function in which the host waits; `communicate` is subprocess's.
+    """
+    return CHANGE_OF_PROCESS if waits_in == "communicate" else CHANGE_OF_WAIT
+
+
 CUDNN_ATTENTION: Final = "aten::_cudnn_attention"
 """The operators in which cuDNN builds a plan for each new length of sequences. Steps of a serving
 loop took 67 to 92 ms with it, and 18 to 26 ms without (H100, docs/facts.md)."""
@@ -81,7 +98,8 @@ class Running:
         most: the code that takes more of it than any other; empty where no sample says.
         source: the program's line of `mostly`; empty where that has none.
         via: the framework's line, if `source` only calls that framework; else empty.
-        waits: whether it waits there for another thread or process.
+        waits_in: the library's function in which it waits there for another thread or process;
+            empty where it computes.
         evidence: what ran, as a sentence; no sentence where no sample says.
     """
 
@@ -89,14 +107,14 @@ class Running:
     most: str = ""
     source: str = ""
     via: str = ""
-    waits: bool = False
+    waits_in: str = ""
     evidence: tuple[str, ...] = ()
 
     @property
     def change(self) -> tuple[str, ...]:
         """What to change about this code in particular; empty where nothing is known."""
-        if self.waits:
-            return CHANGE_OF_WAIT
+        if self.waits_in:
+            return change_of_wait(self.waits_in)
         return CHANGE_OF_PLANS if self.mostly.startswith(CUDNN_ATTENTION) else ()
 
 
@@ -174,7 +192,7 @@ def running(subject: JudgedReport, *phases: str) -> Running:
         most=first,
         source=(line["source"] or "") if line else spot.source if spot else "",
         via=line.get("via") or "",
-        waits=waits,
+        waits_in=spot.waits_in if spot else "",
         evidence=(
             f"while the GPU waited for the host there, it ran {first} {share} of the time{rest}",
             *([AT_THE_LINE] if between_calls else []),

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, in_function, line, place, without_function
-from nsysflow.analysis.findings.host_functions import CHANGE_OF_WAIT, code_of, is_loop
+from nsysflow.analysis.findings.host_functions import CHANGES_OF_WAIT, code_of, is_loop
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.apply import ITSELF
@@ -319,7 +319,7 @@ def with_round_trips(subject: JudgedReport, found: Iterable[Finding]) -> list[Fi
 def _functions(found: Sequence[Finding]) -> Iterator[str]:
     """The functions whose own code holds the GPU up, each once. Code in a phase that loads data is
     a loader's."""
-    computing = (one for one in found if one.rule in _HOST and one.change != CHANGE_OF_WAIT)
+    computing = (one for one in found if one.rule in _HOST and one.change not in CHANGES_OF_WAIT)
     named = (in_function(one.source) for one in computing if " in " in one.source)
     loaders = {in_function(one.source) for one in found if one.rule == "data-loading" and one.phase}
     yield from dict.fromkeys(name for name in named if name not in loaders)

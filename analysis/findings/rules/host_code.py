@@ -18,7 +18,6 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import (
-    CHANGE_OF_WAIT,
     LEAST_PCT,
     Running,
     lock_share,
@@ -316,7 +315,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
     batches = _batches_on_gpu(subject, phase) if known else None
     loads = known and batches is None
     advice = loader_advice(subject, subject.process_of(rows)) if loads else None
-    what = f"{'waiting' if ran.waits else 'host code'} between the steps"
+    what = f"{'waiting' if ran.waits_in else 'host code'} between the steps"
     most = f", most in {ran.most}" if ran.most else ""
     between = f"{what}: {ran.mostly}" if ran.mostly else f"{what}{most}"
     if not known:
@@ -348,7 +347,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         phase=phase if known else "",
         source=ran.source,
         via=ran.via,
-        fits=ran.waits and not known,
+        fits=not known and ran.waits_in != "",
     )
 
 
@@ -369,7 +368,7 @@ def _batches_on_gpu(subject: JudgedReport, phase: str) -> tuple[tuple[str, ...],
 
 def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:
     """What to do about host code outside all ranges: it is no loader where batches have a phase."""
-    if ran.waits:
-        return CHANGE_OF_WAIT
+    if ran.waits_in:
+        return ran.change
     change = CHANGE_OF_HOST_CODE if ran.evidence else (SAMPLE_BETWEEN,)
     return change if subject.pauses["data"].any() else (*change, *CHANGE_OF_LOADER)

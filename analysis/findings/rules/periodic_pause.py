@@ -15,9 +15,9 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.retries import RETRIES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import (
-    CHANGE_OF_WAIT,
     FEW,
     Spot,
+    change_of_wait,
     code_of,
     collects,
     lines_of,
@@ -168,7 +168,8 @@ class Excess:
         if self.collects:
             return CHANGE_OF_GARBAGE
         if self.spot:
-            return CHANGE_OF_WAIT if self.spot.waits_in else CHANGE_OF_CODE
+            waits_in = self.spot.waits_in
+            return change_of_wait(waits_in) if waits_in else CHANGE_OF_CODE
         if source:
             return (*CHANGE_OF_CODE, GARBAGE)
         return (*([] if self.sampled else [SAMPLE]), GARBAGE, *UNKNOWN)

@@ -283,6 +283,11 @@ def evaluating(start: int, number: int) -> Iterator[Row]:
             "ask for it earlier",
         ),
         (
+            standing("/lib/python3.12/subprocess.py:1 communicate", "/me/t.py:7 gpu_state"),
+            "waiting for another process or thread, t.py:7 in gpu_state",
+            "subprocess.Popen",
+        ),
+        (
             standing("/me/t.py:7 gc_collect", "/me/t.py:1 main"),
             "garbage collection, t.py:7 in gc_collect",
             "gc.freeze()",
