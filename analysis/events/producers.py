@@ -47,7 +47,7 @@ class EventWaits:
 
 def event_waits(events: Events) -> EventWaits:
     """Match waits, records of events and operations."""
-    asked = int(matching(events.calls["name"], STREAM_WAIT).sum())
+    asked = _stream_waits(events)
     if events.trace.waits.is_empty():
         none = EDGES.to_frame(), HOST_WAITS.to_frame()
         return EventWaits(edges=none[0], hosts=none[1], named=0, missing=asked)
@@ -72,6 +72,15 @@ def event_waits(events: Events) -> EventWaits:
         named=named,
         missing=max(0, asked - named),
     )
+
+
+def _stream_waits(events: Events) -> int:
+    """How many calls tell a stream to wait; a call inside another one with its correlation id is
+    the same one."""
+    waiting = events.calls.filter(matching(events.calls["name"], STREAM_WAIT))
+    numbered = waiting.drop_nulls("correlation")
+    once = numbered.select(pl.struct("thread_no", "correlation").n_unique()).item()
+    return int(once) + len(waiting) - len(numbered)
 
 
 def _launched_on(wanted: pl.Series, events: Events) -> pl.DataFrame:

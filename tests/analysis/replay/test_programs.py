@@ -310,6 +310,19 @@ def test_an_operation_waits_for_the_later_of_two_events() -> None:
     assert kernel_starts(timeline, SLOW) == [10, 20, 230]
 
 
+@pytest.mark.parametrize(("named", "missing"), [(True, 0), (False, 1)])
+def test_a_wait_and_the_drivers_call_inside_it_are_one_wait(named: bool, missing: int) -> None:
+    wait = "cudaStreamWaitEvent"
+    timeline = timeline_of(
+        *(ONE, launch(5, 6, 2, name="cudaEventRecord")),
+        *(launch(8, 12, 5, name=wait), launch(9, 11, 5, name=wait), launch(13, 14, 7)),
+        *(FIRST, kernel(130, 150, 7, stream=13)),
+        records=((2, 7, 1),),
+        waits=((5, 13, 1),) if named else (),
+    )
+    assert timeline.event_waits.missing == missing
+
+
 IN_TURNS: Final = [launch(20 * i, 20 * i + 5, i, thread=(MAIN, WORKER)[i % 2]) for i in range(10)]
 FEW_TURNS: Final = [
     launch(at + 20 * i, at + 20 * i + 5, at + i, thread=thread)
