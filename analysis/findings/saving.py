@@ -14,6 +14,7 @@ from nsysflow.analysis.replay.disturbance import (
     NEAR,
     RecordingCost,
     Shares,
+    behind_backtraces,
     cost_between,
     extreme_costs,
     have_backtraces,
@@ -260,8 +261,14 @@ class Replays:
 
     def without_cost(self, cost: RecordingCost) -> Program:
         """The program without what recording costs."""
-        traced = have_backtraces(self.part.events.calls)
-        return without_cost(self.recording.program, cost, traced=traced)
+        return without_cost(self.recording.program, cost, traced=self._behind_backtraces)
+
+    @computed_once
+    def _behind_backtraces(self) -> pl.Series:
+        """Of each call of the program, whether it comes after one with a backtrace."""
+        if self._like is not None:
+            return self._like._behind_backtraces
+        return behind_backtraces(self.recording.program, self.part.events)
 
     @computed_once
     def recorded_pct(self) -> int | None:
@@ -271,7 +278,7 @@ class Replays:
         traced = have_backtraces(self.part.events.calls)
         if plain_ns is None or traced or not self.subject.of_steps:
             return None
-        return recorded_pct(self.recording.program, plain_ns, self._step_ns_of)
+        return recorded_pct(plain_ns, self._step_without)
 
     @property
     def longer_ns(self) -> int:

@@ -6,6 +6,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.selection.timeline import Timeline
 
@@ -156,19 +157,38 @@ def have_backtraces(calls: pl.DataFrame) -> bool:
     return launches["source"].is_not_null().sum() > ALL_TRACED * len(launches)
 
 
-def without_cost(program: Program, cost: RecordingCost, *, traced: bool) -> Program:
+def behind_backtraces(program: Program, events: Events) -> pl.Series:
+    """Of each call of a program, whether the one that it comes after has a backtrace: it is taken
+    when that call returns. (Between a wait with one and the next call 37 us pass, and 15 us behind
+    a launch without: `regulator`, docs/facts.md.)
+
+    Args:
+        program: as recorded.
+        events: those that it is of.
+    """
+    pred = program.calls["pred"]
+    if have_backtraces(events.calls):
+        return pred.is_not_null()
+    traced = events.trace.backtraces.join(events.threads[["thread", "thread_no"]], on="thread")
+    key = ["thread_no", "start_ns"]
+    nodes = program.calls.join(traced, on=key, how="semi")["node"]
+    return pred.is_in(nodes.implode()).fill_null(value=False)
+
+
+def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) -> Program:
     """`program` without what recording takes of the host's time at each call, of its work before
     what the call costs. The first call of a thread keeps its time.
 
     Args:
         program: as recorded.
         cost: what recording takes.
-        traced: whether each call has a backtrace.
+        traced: of each call, whether it comes after one with a backtrace.
     """
     work_ns = pl.when(pl.col("pred").is_not_null()).then(pl.col("work_ns").clip(lower_bound=0))
     host_ns = work_ns + pl.col("cost_ns").clip(lower_bound=0)
     host = program.calls.select(work_ns.alias("work_ns"), host_ns.alias("host_ns"))
-    backtrace_ns = pl.min_horizontal("host_ns", cost.backtrace_ns if traced else 0)
+    taken_ns = pl.when(pl.lit(traced)).then(cost.backtrace_ns).otherwise(0)
+    backtrace_ns = pl.min_horizontal("host_ns", taken_ns)
     host = host.with_columns(backtrace_ns.alias("backtrace_ns"))
     rest_ns = pl.col("host_ns") - pl.col("backtrace_ns")
     first_ns = pl.min_horizontal(rest_ns, FULL_NS)
@@ -194,7 +214,7 @@ def undisturbed(
     unrecorded_ns = timeline.options.unrecorded_step_ns
     if unrecorded_ns is not None:
         return without_disturbance(program, unrecorded_ns, step_ns_of)
-    traced = have_backtraces(timeline.events.calls)
+    traced = behind_backtraces(program, timeline.events)
 
     def without(cost: RecordingCost) -> Program:
         return without_cost(program, cost, traced=traced)
@@ -215,23 +235,20 @@ MOST_SLOWED: Final = 2
 """A step that is this many times as long as one that was not recorded has other reasons, too."""
 
 
-def recorded_pct(
-    program: Program, unrecorded_step_ns: int, step_ns_of: Callable[[Program], int]
-) -> int | None:
+def recorded_pct(unrecorded_step_ns: int, step_ns_of: Callable[[RecordingCost], int]) -> int | None:
     """What share of the host's time recording took, so that a step without it takes as long as one
     that was not recorded; None where the step does not show it.
 
     Args:
-        program: as recorded, without backtraces of all calls.
         unrecorded_step_ns: a step without the profiler.
-        step_ns_of: how long a step of a program takes.
+        step_ns_of: how long a step takes without what recording costs.
     """
+    backtrace_ns = cost_between((0, MOST_PCT)).backtrace_ns
 
     def step_ns(pct: int) -> int:
-        cost = RecordingCost(pct=pct, backtrace_ns=0)
-        return step_ns_of(without_cost(program, cost, traced=False))
+        return step_ns_of(RecordingCost(pct=pct, backtrace_ns=backtrace_ns))
 
-    recorded_ns = step_ns(0)
+    recorded_ns = step_ns_of(RecordingCost(pct=0, backtrace_ns=0))
     if not unrecorded_step_ns < recorded_ns <= MOST_SLOWED * unrecorded_step_ns:
         return None  # the program did other work, or the machine was slower then
     if step_ns(MOST_COST.pct) > HOST_BOUND * recorded_ns or step_ns(MOST_PCT) > unrecorded_step_ns:

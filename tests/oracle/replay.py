@@ -390,14 +390,15 @@ class Replay:
             less[c] = work_ns, min(max(0, self.cost[c] - 1_000), less_ns - work_ns)
         return less
 
-    def ends_without_cost(self, pct: int, backtrace_ns: int) -> list[int]:
-        """When each operation ends, without what recording costs (rule 16)."""
+    def ends_without_cost(self, pct: int, backtrace_ns: int, traced: Collection[int]) -> list[int]:
+        """When each operation ends, without what recording costs (rule 16); `traced` are the calls
+        that have a backtrace."""
         less = {}
         for c in self.nodes:
             if self.pred[c] is None:
                 continue
             host_ns = self._work(c) + max(0, self.cost[c])
-            traced_ns = min(host_ns, backtrace_ns)
+            traced_ns = min(host_ns, backtrace_ns) if self.pred[c] in traced else 0
             rest_ns = host_ns - traced_ns
             longer_ns = min(max(0, rest_ns - 100_000), self._work(c))
             thirds = 3 * min(rest_ns, 100_000) + longer_ns

@@ -20,12 +20,14 @@ from nsysflow.analysis.replay.disturbance import (
     LEAST_COST,
     MOST_COST,
     RecordingCost,
+    behind_backtraces,
     with_cheaper_host,
     without_cost,
 )
 from nsysflow.analysis.replay.replay import recorded, replay
 from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
+from tests import tiny
 from tests.analyses import analysed, few_reports, loaded
 from tests.analysis.replay.replays import (
     Row,
@@ -40,7 +42,7 @@ from tests.analysis.replay.replays import (
 from tests.analysis.replay.sites import sites
 from tests.analysis.test_simulated import simulated
 from tests.oracle.export import read_export
-from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.model import Backtrace, Frame, PlainTrace, to_trace
 from tests.oracle.replay import Replay
 from tests.reports import DATA, sqlite_report
 from tests.tiny import AS_RECORDED, analysis_of, trace_of
@@ -163,10 +165,29 @@ def test_a_cheaper_host_is_that_of_the_oracle(name: str, less_ns: int) -> None:
 @every_program
 def test_the_oracle_takes_the_same_cost_of_recording(name: str, cost: RecordingCost) -> None:
     timeline, oracle = both(name)
-    for traced in (False, True):
-        quiet = without_cost(recorded(timeline).program, cost, traced=traced)
-        wanted = oracle.ends_without_cost(cost.pct, traced * cost.backtrace_ns)
+    program = recorded(timeline).program
+    for every in (1, 3, len(oracle.calls) + 1):
+        traced = oracle.nodes[every - 1 :: every]
+        behind = program.calls["pred"].is_in(program.calls["node"][every - 1 :: every].implode())
+        quiet = without_cost(program, cost, traced=behind.fill_null(value=False))
+        wanted = oracle.ends_without_cost(cost.pct, cost.backtrace_ns, traced)
         assert replay(quiet).ops["end_ns"].to_list() == wanted
+
+
+@pytest.mark.parametrize("launches", [False, True])
+def test_backtraces_cost_behind_the_calls_that_have_one(launches: bool) -> None:
+    """Where launches have backtraces, all calls do."""
+    rows = [tiny.launch(at * US, (at + 5) * US, at) for at in (10, 20, 30, 40)]
+    wait = tiny.call(50 * US, 55 * US, "cudaDeviceSynchronize")
+    later = tiny.launch(60 * US, 65 * US, 60)
+    traced = [*rows, wait] if launches else [wait]
+    model = tiny.plain_of(*rows, wait, later)
+    stacks = tuple(Backtrace(row.start_ns, row.thread, (Frame("/a.py", 1, "f"),)) for row in traced)
+    timeline = Timeline(to_trace(replace(model, backtraces=stacks)), Options())
+    behind = behind_backtraces(recorded(timeline).program, timeline.events)
+    wanted = [start_ns for start_ns in (20, 30, 40, 50, 60) if launches or start_ns == 60]
+    starts = recorded(timeline).program.calls["start_ns"].filter(behind)
+    assert (starts // US).to_list() == wanted
 
 
 def loop(*, share_us: int, kernel_us: int) -> list[Row]:
