@@ -53,6 +53,7 @@ class Finding:
         waits: whether waits of the host are removed: of several, each may hide the others.
         joint: whether it stands for all waits at once.
         beside: whether it is lost beside the judged steps, and not in them.
+        by_recording: whether recording alone may be why it is lost: it comes behind all others.
         process: the OS pid; None where it is of several.
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
@@ -77,6 +78,7 @@ class Finding:
     saves_more: bool = False
     at_most_ns: int = 0
     beside: bool = False
+    by_recording: bool = False
     worth_ns: int = 0
     waits: bool = False
     joint: bool = False

@@ -132,6 +132,8 @@ class Findings:
         notes: what was left out, and why.
         ranks_alone: whether the ranks of a run were judged each by itself, as their collectives
             could not be replayed together.
+        slower_hosts: the ranks that come late, but perhaps only because recording slows their
+            hosts more; also those that cost too little without the profiler to be in `valued`.
     """
 
     valued: tuple[Valued, ...]
@@ -145,6 +147,7 @@ class Findings:
     notes: tuple[Note, ...] = ()
     plain_estimate: PlainEstimate | None = None
     ranks_alone: bool = False
+    slower_hosts: tuple[Valued, ...] = ()
 
 
 def find(subject: JudgedReport) -> Findings:
@@ -191,26 +194,28 @@ def find_of_run(subjects: Sequence[JudgedReport], ranks: Ranks | None = None) ->
         ranks = Ranks.of([digest(subject.whole) for subject in subjects])
     if any(subject.whole.failed_checks for subject in subjects):
         ranks = None  # what is not valid shows nothing of the others
-    compared = [] if ranks is None else [*_compared(subjects, ranks)]
-    looked_at = _looked_at(subjects, {one.culprit for _, one in compared})
+    together = None
     if ranks is not None:
         from nsysflow.analysis.findings.run_saving import RunReplays  # a report alone needs none
 
         together = RunReplays.of(subjects, ranks)
-        if together is not None:
-            return _found_together(looked_at, together, compared)
+    added_ns = 0 if together is None else together.added_ns
+    compared = [] if ranks is None else [*_compared(subjects, ranks, added_ns)]
+    looked_at = _looked_at(subjects, {one.culprit for _, one in compared})
+    if together is not None:
+        return _found_together(looked_at, together, compared)
     alone = _found_alone(looked_at, compared)
     return replace(alone, ranks_alone=ranks is not None and ranks.several)
 
 
 def _compared(
-    subjects: Sequence[JudgedReport], ranks: Ranks
+    subjects: Sequence[JudgedReport], ranks: Ranks, added_ns: int
 ) -> Iterator[tuple[JudgedReport, Finding]]:
     """What only all ranks together show, each with the report that values it. A rank that has more
     to compute than the others is no straggler beside that."""
     blamed: set[tuple[str, int | None, int | None]] = set()
     for rule in RULES_OF_RUN:
-        for subject, one in rule(subjects, ranks):
+        for subject, one in rule(subjects, ranks, added_ns):
             rank = (one.culprit, one.process, one.device)
             if rank not in blamed:
                 blamed.add(rank)
@@ -220,7 +225,7 @@ def _compared(
 def _found_together(
     subjects: Iterable[JudgedReport],
     together: "RunReplays",
-    compared: Iterable[tuple[JudgedReport, Finding]],
+    compared: Sequence[tuple[JudgedReport, Finding]],
 ) -> Findings:
     """The plan of a run: each place once, of the report in which most is lost there."""
     asked = [(subject, one) for subject in subjects for one in _asked(subject)]
@@ -236,7 +241,8 @@ def _found_together(
         replace(one, report=report_of.get(_place_of(one.finding), one.report))
         for one in found.valued
     )
-    return replace(found, valued=tuple(named))
+    slower = tuple(value(one, together) for _, one in compared if one.by_recording)
+    return replace(found, valued=tuple(named), slower_hosts=slower)
 
 
 def _found_alone(

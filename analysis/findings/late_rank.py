@@ -1,4 +1,4 @@
-"""Which function of the program a rank that comes late runs longer than the other ranks."""
+"""What a rank that comes late does longer than the other ranks, if anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.idle.samples import cells
+from nsysflow.base.names import OUTSIDE
 
 LEAST_SHARE: Final = 0.2
-"""A function with less of the delay is not named."""
+"""A function or a phase with less of the delay does not explain it."""
 
 ABOUT_ALL: Final = 0.9
 """Of a function and one that it calls, the inner one is named if it has so much of the longer time
@@ -75,6 +76,93 @@ def longer_function(
     return LongerFunction(
         source=row["line"], own_ns=round(row["ns"]), others_ns=round(row["ns_others"])
     )
+
+
+MORE_KERNELS: Final = 1.02
+"""A rank that runs so many more kernels a step has more to do."""
+
+LAUNCHING: Final = 0.1
+"""Phases with less of the launches do not tell how much slower a host is: they are short."""
+
+
+def does_nothing_more(late: JudgedReport, others: Sequence[JudgedReport], cost_ns: int) -> bool:
+    """Whether the late rank runs as many kernels as the others, and neither code nor waits of a
+    phase, or outside of them, have more of the delay than a host that is slower as a whole
+    explains. False where no phase tells.
+
+    A slower host takes longer in all phases that launch: in proportion at least as much as in the
+    one where it differs least. A single phase cannot tell that; then, and where nothing is
+    launched, all of the difference counts.
+
+    Args:
+        late: the report of the rank that comes late; it has no other rank.
+        others: those of the other ranks.
+        cost_ns: what it costs the others per step.
+    """
+    own, known = _time_by_phase(late), [_time_by_phase(other) for other in others]
+    if late.has_ranks or own.is_empty() or not known or any(of.is_empty() for of in known):
+        return False
+    kernels = sum(map(_kernels_a_step, others)) / len(others)
+    if _kernels_a_step(late) > MORE_KERNELS * kernels:
+        return False
+    key = ["phase", "waits"]
+    elsewhere = pl.concat(known).group_by(key).agg(pl.col("ns").sum() / len(known))
+    both = own.join(elsewhere, on=key, how="left", suffix="_others").with_columns(
+        pl.col("ns_others").fill_null(0)
+    )
+    telling = both.filter(
+        pl.col("launches") >= LAUNCHING * pl.col("launches").sum(), pl.col("ns_others") > 0
+    )
+    slower = (telling["ns"] / telling["ns_others"]).to_list() if len(telling) > 1 else [1.0]
+    usual = pl.when(pl.col("launches") > 0).then(max(1.0, min(slower))).otherwise(1.0)
+    longer = both.select((pl.col("ns") - usual * pl.col("ns_others")).max()).item()
+    return bool(longer < max(1, LEAST_SHARE * cost_ns))
+
+
+def _kernels_a_step(subject: JudgedReport) -> float:
+    return len(subject.kernels) / subject.steps
+
+
+def _time_by_phase(subject: JudgedReport) -> pl.DataFrame:
+    """`phase`, `waits`, `ns`, `launches` per judged step of the outermost ranges inside steps, and
+    of the rest of the step (`OUTSIDE`): how long the host runs code there, neither launching nor
+    waiting in a call; and a row how long it waits in calls. Empty where no such range launches."""
+    steps = subject.step_paths
+    phases = subject.tables.phases.filter(~pl.col("path").is_in(steps))
+    phases = phases.filter(pl.col("depth") == pl.col("depth").min())
+    rows = phases.group_by(phase="path").agg(pl.col("host_wall_ns", "launches").sum())
+    if not rows["launches"].sum():
+        return pl.DataFrame()
+    rest_ns = subject.step_ns * subject.steps - rows["host_wall_ns"].sum()
+    rest = pl.DataFrame([(OUTSIDE, rest_ns, 0)], schema=rows.schema, orient="row")
+    calls = subject.tables.launches.group_by(phase="path").agg(pl.col("api_ns").sum())
+    blocked = _blocked_by_phase(subject, rows["phase"].to_list())
+    rows = (
+        pl.concat([rows, rest])
+        .join(calls, on="phase", how="left")
+        .join(blocked, on="phase", how="left")
+        .with_columns(pl.col("api_ns", "blocked_ns").fill_null(0))
+    )
+    code = (pl.col("host_wall_ns") - pl.col("api_ns") - pl.col("blocked_ns")).clip(0)
+    both = [
+        rows.select("phase", pl.lit(waits).alias("waits"), ns / subject.steps, launches)
+        for waits, ns, launches in (
+            (False, code.alias("ns"), pl.col("launches")),
+            (True, pl.col("blocked_ns").alias("ns"), pl.lit(0, pl.Int64).alias("launches")),
+        )
+    ]
+    return pl.concat(both)
+
+
+def _blocked_by_phase(subject: JudgedReport, phases: Sequence[str]) -> pl.DataFrame:
+    """`phase`, `blocked_ns`: how long calls block the host in each of these, with what is nested in
+    it, and outside of them."""
+    place = pl.lit(OUTSIDE)
+    for phase in phases:
+        inside = (pl.col("phase") == phase) | pl.col("phase").str.starts_with(f"{phase}/")
+        place = pl.when(inside).then(pl.lit(phase)).otherwise(place)
+    stalls = subject.stalls.with_columns(pl.col("phase").cast(pl.String).fill_null(""))
+    return stalls.group_by(place.alias("phase")).agg(pl.col("blocked_ns").sum())
 
 
 def _time_by_function(subject: JudgedReport) -> pl.DataFrame:

@@ -36,7 +36,9 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     """
     subject = replays.subject
     worth_ns = max(1.0, WORTH_PCT / 100 * replays.step_ns)  # nothing is not worth a line
-    large = sorted((one for one in asked if one.size_ns >= worth_ns), key=lambda one: -one.size_ns)
+    asked = [one for one in asked if one.size_ns >= worth_ns]
+    large = sorted((one for one in asked if not one.by_recording), key=lambda one: -one.size_ns)
+    doubtful = ranked(value(one, replays) for one in asked if one.by_recording)
     kept = [
         value(one, replays, replayed=index < replays.most)
         for index, one in enumerate(large[:MOST_REPLAYED])
@@ -51,7 +53,10 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
         plan = _with_hidden(plan, hidden, replays, worth_ns)
     else:
         behind = ranked(_behind_the_host(hidden, replays, subject))
-    plan = tuple(_with_words(_with_ends(_with_idle(plan, replays), replays)))
+    plan = _with_idle(plan, replays)
+    if last_ones := [one for one in doubtful if one.alone_ns >= worth_ns]:
+        plan = tuple(_in_turn([*plan, *last_ones], replays))
+    plan = tuple(_with_words(_with_ends(plan, replays)))
     behind += tuple(value(one, replays) for rule in WITHOUT_TIME for one in rule(subject))
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):

@@ -104,6 +104,11 @@ class RunReplays(Replays):
         return self._slowest.part
 
     @property
+    def added_ns(self) -> int:
+        """How much longer recording makes a step."""
+        return max(0, self.subject.run_step_ns - self.step_ns)
+
+    @property
     def steps(self) -> int:
         """How many steps are measured."""
         return self._slowest.chosen

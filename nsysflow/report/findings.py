@@ -140,9 +140,11 @@ def late_ranks(findings: Findings) -> dict[str, LateRank]:
     slowed = _is_slowed(findings)
     return {
         one.finding.culprit: LateRank(
-            undisturbed_ns=one.alone_ns if slowed else None, code=code_of(one.finding.source)
+            undisturbed_ns=one.alone_ns if slowed else None,
+            code=code_of(one.finding.source),
+            by_recording=one.finding.by_recording,
         )
-        for one in findings.valued
+        for one in (*findings.valued, *findings.slower_hosts)
         if one.finding.rule == "straggler"
     }
 

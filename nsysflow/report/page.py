@@ -91,6 +91,9 @@ def opening(results: Results, length: Length) -> Page:
     """All of the page but its tables."""
     judgement = judge(results)
     typical = results.typical
+    told = RankSummary()
+    if judgement.valid:
+        told = summarize_ranks(results.judged, late_ranks(results.found))
     return Page(
         reports=_reports(results),
         gpus=gpu_names(names_of_gpus(results)),
@@ -99,13 +102,9 @@ def opening(results: Results, length: Length) -> Page:
         steps=steps_sentence(typical),
         ledger=ledger_sentence(typical),
         loops=other_loops(typical),
-        told=(
-            summarize_ranks(results.judged, late_ranks(results.found))
-            if judgement.valid
-            else RankSummary()
-        ),
+        told=told,
         headlines=judgement.headlines,
-        remarks=judgement.remarks,
+        remarks=(*told.remarks, *judgement.remarks),
         suggestions=suggestions(results, FIRST if length == "page" else len(results.found.valued)),
         sentences=mfu_sentences(typical),
         blocks=(),

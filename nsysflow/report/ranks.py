@@ -75,10 +75,13 @@ class RankSummary:
     Attributes:
         first: who or what holds the others up, or that nobody does; empty for nothing to say.
         more: why, and what else, a sentence each.
+        remarks: of each rank that may be late only because it is recorded, a sentence, which
+            stands behind the verdict.
     """
 
     first: str = ""
     more: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +93,12 @@ class LateRank:
             the step hardly longer.
         code: the function that its host runs longer than the others', such as
             `augment (train.py:53)`; empty where none is known.
+        by_recording: whether recording alone may make it late.
     """
 
     undisturbed_ns: int | None
     code: str
+    by_recording: bool = False
 
 
 def summarize_ranks(
@@ -113,14 +118,50 @@ def summarize_ranks(
     found = stragglers(groups, step_ns)
     if link:
         found = found.filter(~follows(link.group))
+    slower = found.filter(
+        pl.col("report").is_in([name for name, about in late.items() if about.by_recording]),
+        ~PASSED_ON,
+    )
+    found = found.filter(
+        ~pl.col("rank").is_in(slower["rank"].implode()), ~follows(*slower["group"])
+    )
+    remarks = tuple(_slower_hosts(results, slower, groups, step_ns, late))
     straggler = _straggler(results, found, groups, step_ns, late)
     delays = sorted(filter(None, [straggler, link]), key=lambda delay: -delay.cost_ns)
     sentences = [sentence for delay in delays for sentence in delay.sentences]
     if not sentences and results.whole.many:
-        sentences = [*_nobody(results, groups, step_ns)]
-    return (
-        RankSummary(first=sentences[0], more=tuple(sentences[1:])) if sentences else RankSummary()
-    )
+        nobody = _nobody(results, groups, step_ns)
+        sentences = [next(nobody)] if remarks else [*nobody]
+    first, more = (sentences[0], tuple(sentences[1:])) if sentences else ("", ())
+    return RankSummary(first=first, more=more, remarks=remarks)
+
+
+def _slower_hosts(
+    results: RunTables,
+    slower: pl.DataFrame,
+    groups: pl.DataFrame,
+    step_ns: int,
+    late: Mapping[str, LateRank],
+) -> Iterator[str]:
+    """A sentence on each rank that may be late only because it is recorded.
+
+    Args:
+        results: the judged part of a run.
+        slower: of `stragglers`, the rows of these ranks.
+        groups: RANK_GROUPS.
+        step_ns: the median step.
+        late: with what they cost without the profiler.
+    """
+    for rank in slower["rank"].unique(maintain_order=True):
+        row = where_it_starts(slower.filter(pl.col("rank") == rank), groups)
+        name = rank_namer(results)(row["report"], row["device"])
+        costs = f"{duration(row['lost_ns'])} a step{_of_step(row['lost_ns'], step_ns)}"
+        quiet_ns = min(late[row["report"]].undisturbed_ns or 0, row["lost_ns"])
+        quiet = f"at most {duration(quiet_ns)}" if quiet_ns else "nothing"
+        yield (
+            f"While recorded, {name}'s host was slower, though it does nothing more than the"
+            f" others: that cost {costs}, without the profiler {quiet}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

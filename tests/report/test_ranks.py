@@ -187,6 +187,28 @@ def test_the_line_and_what_a_delay_costs_without_the_profiler_are_said() -> None
     assert len(summarize_ranks(judged, {"rank37": as_recorded}).more) == len(more) - 1
 
 
+SLOWER = LateRank(undisturbed_ns=MS // 10, code="", by_recording=True)
+
+
+def test_a_rank_that_recording_makes_late_is_a_remark_and_another_straggler_is_named_first() -> (
+    None
+):
+    waits = dp(2, 1, rank=36, report="rank36")
+    other = tp(3, "0-7", rank=5, report="rank5", cost_step_ns=MS // 2)
+    tables: dict[str, Any] = {"ranks": ranks(64), "rank_steps": steps(64, 2)}
+    late = {"rank37": SLOWER}
+    alone = summarize_ranks(run_with(rank_groups=[tp(1, "32-39"), waits], **tables).judged, late)
+    assert (alone.first, alone.more) == ("No rank holds the others up", ())
+    assert alone.remarks == (
+        "While recorded, rank37's host was slower, though it does nothing more than the others:"
+        " that cost 1.00 ms a step (10 %), without the profiler at most 100 us",
+    )
+    groups = [tp(1, "32-39"), waits, other]
+    both = summarize_ranks(run_with(rank_groups=groups, **tables).judged, late)
+    assert both.first.startswith("rank5 holds up the other 7 ranks of TP 0-7: 500 us a step")
+    assert both.remarks == alone.remarks
+
+
 def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> None:
     of = {"kind": "TP", "operation": "ncclAllReduce", "size_bytes": 1 << 23, "bytes": 8_388_608}
     slow = of | {"group": 1, "bus_bytes_per_s": 67e9, "slow_ns": 4 * MS}

@@ -50,8 +50,9 @@ from nsysflow.analysis.findings.rules.waits import allocator_churn, dependency_w
 from nsysflow.analysis.ranks.ranks import Ranks
 
 Rule = Callable[[JudgedReport], Iterator[Finding]]
-RuleOfRun = Callable[[Sequence[JudgedReport], Ranks], Iterator[tuple[JudgedReport, Finding]]]
-"""A rule for the reports of a run together: findings, each with the report that values it."""
+RuleOfRun = Callable[[Sequence[JudgedReport], Ranks, int], Iterator[tuple[JudgedReport, Finding]]]
+"""A rule for the reports of a run together, and how many ns recording adds to a step: findings,
+each with the report that values it."""
 
 GPU_RULES: Final[tuple[Rule, ...]] = (
     fp32_matmul,

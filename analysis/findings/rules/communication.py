@@ -6,13 +6,14 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.late_rank import LongerFunction, longer_function
+from nsysflow.analysis.findings.late_rank import LongerFunction, does_nothing_more, longer_function
 from nsysflow.analysis.ranks.ranks import Ranks, rank_names
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes import Changes
@@ -85,7 +86,7 @@ CHANGE_OF_LOAD: Final = (
 
 
 def load_imbalance(
-    subjects: Sequence[JudgedReport], ranks: Ranks
+    subjects: Sequence[JudgedReport], ranks: Ranks, _added_ns: int = 0
 ) -> Iterator[tuple[JudgedReport, Finding]]:
     """The rank that computes longest, if that is because its kernels run more often or on more
     blocks than those of another rank; and its report."""
@@ -203,11 +204,21 @@ BECAUSE: Final = {
 HIDDEN: Final = "without it, the others would wait for their own hosts for most of that time"
 
 
+ONLY_HOST: Final = 0.9
+"""If the host has so much of a delay, nothing else explains any of it."""
+
+
 def straggler(
-    subjects: Sequence[JudgedReport], ranks: Ranks
+    subjects: Sequence[JudgedReport], ranks: Ranks, added_ns: int = 0
 ) -> Iterator[tuple[JudgedReport, Finding]]:
     """Per rank that holds a group up, and is not held up itself: the finding, and the subject that
-    waits longest for it."""
+    waits longest for it.
+
+    Args:
+        subjects: the reports to look at.
+        ranks: of the whole run.
+        added_ns: how much longer recording makes a step; 0 where that is not known.
+    """
     judged = ranks.judged
     groups = judged.rank_groups
     of_all = judged.costs.group_by("group").agg(pl.col("cost_ns").sum().alias("of_all_ns"))
@@ -217,7 +228,7 @@ def straggler(
     blamed = own.filter(pl.col("cost_ns") > BLAMED_SHARE * pl.col("of_all_ns"))
     for rank in blamed["rank"].unique(maintain_order=True):
         mine = own.filter(pl.col("rank") == rank)
-        yield _stragglers(subjects, judged, where_it_starts(mine, groups))
+        yield _stragglers(subjects, judged, where_it_starts(mine, groups), added_ns)
 
 
 def _reason(group: dict[str, Any]) -> str:
@@ -226,7 +237,7 @@ def _reason(group: dict[str, Any]) -> str:
 
 
 def _stragglers(
-    subjects: Sequence[JudgedReport], judged: Ranks, group: dict[str, Any]
+    subjects: Sequence[JudgedReport], judged: Ranks, group: dict[str, Any], added_ns: int
 ) -> tuple[JudgedReport, Finding]:
     """The subject and the finding."""
     waits = judged.waited_for(group["group"], group["rank"]).sort("waited_ns", descending=True)
@@ -238,7 +249,42 @@ def _stragglers(
         )
     subject = by_report[waiting[0]["report"]]
     longer = _longer_function(by_report, group, subject)
-    return subject, _straggler_finding(subject, judged, group, longer)
+    found = _straggler_finding(subject, judged, group, longer)
+    if longer is None and found.size_ns <= added_ns and _is_alike(by_report, group):
+        found = _while_recorded(found, judged, added_ns)
+    return subject, found
+
+
+def _is_alike(by_report: Mapping[str, JudgedReport], group: dict[str, Any]) -> bool:
+    """Whether a rank is late by its host alone, which does nothing more than the others'."""
+    late = by_report.get(group["report"])
+    by_host = group["cost_host_ns"] >= ONLY_HOST * group["cost_ns"]
+    if late is None or not late.of_steps or not group["steps"] or not by_host:
+        return False
+    others = [other for other in by_report.values() if other is not late]
+    return does_nothing_more(late, others, group["cost_step_ns"])
+
+
+def _while_recorded(found: Finding, judged: Ranks, added_ns: int) -> Finding:
+    """The finding of a rank that may come late only because it is recorded: without the profiler,
+    a step is shorter by at least what the others wait for it."""
+    late = rank_names(judged.ranks)(found.culprit, found.device or 0)
+    return replace(
+        found,
+        title=f"{late}'s host was slower while recorded, and the others waited for it",
+        change=(
+            f"nothing {late} does takes longer: look at its CPU cores, or record again and see"
+            " whether it is the same rank",
+        ),
+        evidence=(
+            *found.evidence,
+            "it runs as many kernels as the others, and no phase takes longer than a host that is"
+            " slower as a whole explains",
+            f"recording makes a step {duration(added_ns)} longer",
+        ),
+        fits=True,
+        by_recording=True,
+    )
 
 
 def _longer_function(

@@ -4,12 +4,14 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import polars as pl
 import pytest
 
 import nsysflow
+from nsysflow import Analysis
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.findings import Findings, find_of_run
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -22,6 +24,8 @@ from nsysflow.analysis.ranks.ranks import Ranks, rank_names
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.disturbance import with_cheaper_host
 from nsysflow.analysis.replay.whatif import whatif
+from nsysflow.report.page import Page, opening
+from nsysflow.report.results import Origin, Results
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, launched, loop, real
 from tests.oracle.model import Call, Op, Range, Shape
@@ -36,13 +40,20 @@ AS_RECORDED_WHOLE = replace(tiny.AS_RECORDED, skip=0)
 class Loop:
     """What a rank does in each step: so many kernels, the Python before each launch, and how long
     each kernel takes with how many blocks. A collective with the other ranks ends the step; the
-    host waits for it, or runs ahead."""
+    host waits for it, or runs ahead. If it has phases, these are `data`, which takes so long and
+    launches nothing, and `forward` and `backward` with half of the kernels each; `forward` sleeps
+    once. With one phase, that is `forward`. Before each launch a sample has these functions, the
+    innermost first."""
 
     kernels: int = 40
     python_us: int = 60
     kernel_us: int = 20
     blocks: int = 64
     ahead: bool = False
+    phases: int = 0
+    data_us: int = 10
+    sleeps_us: int = 0
+    functions: tuple[str, ...] = ()
 
     @property
     def computes_ns(self) -> int:
@@ -104,14 +115,32 @@ def _computed(
     """Add a step's kernels, the first when the GPU is free; when the collective is launched, and
     when it arrives."""
     launched = begin_us
+    half = first + loop.kernels // 2
+    if loop.phases:
+        launched += loop.data_us
+        rows.append(tiny.opened(begin_us * US, launched * US - 1, "data"))
+        half_us, all_us = (launched + us for us in _halves_us(loop))
+        forward_us = half_us if loop.phases > 1 else all_us
+        rows.append(tiny.opened(launched * US, forward_us * US - 1, "forward"))
+        if loop.phases > 1:
+            rows.append(tiny.opened(half_us * US, all_us * US - 1, "backward"))
     for number in range(first, first + loop.kernels):
+        launched += loop.sleeps_us * (number == half - 1)
         rows.append(tiny.launch(launched * US, (launched + 4) * US, number))
+        if loop.functions:
+            rows.append(tiny.sample((launched - 1) * US, *loop.functions))
         start = max(launched + 6, free + 1)
         free = start + loop.kernel_us
         op = tiny.kernel(start * US, free * US, number, name="work")
         rows.append(replace(op, shape=Shape(grid_x=loop.blocks)))
         launched += loop.python_us
     return launched, max(launched + 6, free + 1)
+
+
+def _halves_us(loop: Loop) -> tuple[int, int]:
+    """When each half of the kernels is launched, from the first launch on."""
+    half_us = loop.kernels // 2 * loop.python_us
+    return half_us + loop.sleeps_us, loop.kernels * loop.python_us + loop.sleeps_us
 
 
 def ranks_of(subjects: Sequence[JudgedReport]) -> Ranks:
@@ -348,6 +377,77 @@ def test_the_finding_names_the_group_that_others_wait_for_though_another_costs_m
     assert ranks.judged.rank_groups.select("rank", "members").row(0) == (1, "1,5")
     found = [one for _, one in straggler(reports_of(EVEN, LATE), ranks)]
     assert [one.title for one in found] == ["straggler: rank1 holds up TP group 0-3"]
+
+
+QUICK = Loop(python_us=60, phases=2)
+SLOW = replace(QUICK, python_us=75)
+"""The host of the second one takes 600 us longer for the same 40 launches."""
+
+
+def recorded(*loops: Loop, plain_us: int) -> list[Analysis]:
+    """Ranks whose step takes so long without the profiler."""
+    options = replace(AS_RECORDED_WHOLE, unrecorded_step_ns=plain_us * US)
+    return [
+        nsysflow.analyze(replace(tiny.trace_of(*own), report=f"rank{number}"), options)
+        for number, own in enumerate(rows_of(*loops))
+    ]
+
+
+def page_of(*loops: Loop, plain_us: int) -> Page:
+    """The page of these ranks."""
+    analyses = recorded(*loops, plain_us=plain_us)
+    paths = {f"rank{number}": Path() for number in range(len(loops))}
+    return opening(Results(analyses, origin=Origin(ranks=True, paths=paths)), "full")
+
+
+def test_a_rank_that_is_late_only_because_it_is_recorded_is_not_accused() -> None:
+    page = page_of(QUICK, SLOW, plain_us=2_000)
+    assert page.told.first == ""
+    assert page.remarks[0].startswith(
+        "While recorded, rank1's host was slower, though it does nothing more than the others: that"
+        " cost "
+    )
+    assert "without the profiler at most" in page.remarks[0]
+    *others, last = page.suggestions.rows
+    assert [row for row in others if row.saving.startswith("save ")]
+    assert not any("waited for it" in row.title for row in others)
+    assert last.title == (
+        "rank0: rank1's host was slower while recorded, and the others waited for it"
+    )
+    assert last.change.startswith("nothing rank1 does takes longer: look at its CPU cores")
+
+
+@pytest.mark.parametrize(
+    ("late", "plain_us"),
+    [
+        # recording adds less than the rank costs
+        (SLOW, 2_800),
+        # one phase takes longer: more code, or it waits for data
+        (replace(QUICK, sleeps_us=600), 2_000),
+        (replace(QUICK, data_us=610), 2_000),
+        # it launches more, or computes longer
+        (replace(QUICK, kernels=50, kernel_us=16), 2_000),
+        (replace(SLOW, kernel_us=30), 2_000),
+        # a function takes longer
+        (replace(SLOW, functions=("augment", "main")), 2_000),
+        # no phase tells
+        (replace(SLOW, phases=0), 2_000),
+        (replace(SLOW, phases=1), 2_000),
+    ],
+    ids=["as-plain", "sleeps", "data", "kernels", "compute", "function", "no-phases", "one-phase"],
+)
+def test_a_rank_that_is_late_by_itself_is_named_first(late: Loop, plain_us: int) -> None:
+    quick = replace(QUICK, phases=late.phases, functions=late.functions[1:])
+    page = page_of(quick, late, plain_us=plain_us)
+    assert page.told.first.startswith("rank1 holds up the other rank: ")
+    assert not page.told.remarks
+
+
+def test_what_costs_nothing_without_the_profiler_is_said_but_no_finding() -> None:
+    busy = [replace(loop, kernel_us=40) for loop in (QUICK, SLOW)]  # then the GPU is the limit
+    page = page_of(*busy, plain_us=1_660)
+    assert page.remarks[0].endswith("(20 %), without the profiler nothing")
+    assert not any("waited for it" in row.title for row in page.suggestions.rows)
 
 
 @pytest.mark.parametrize(
