@@ -166,12 +166,12 @@ _OPTIMIZER: Final = r"(?i)optim"
 def kernels_in_order(view: View) -> pl.DataFrame:
     """The judged kernels, stream by stream in the order in which they ran.
 
-    Columns: `process`, `device`, `node`, `thread_no` (that launched it), `detail` (its row in
-    SHAPES), `shape` (of its operator, a row in OPERATOR_SHAPES), `start_ns`, `ns`, `name`,
-    `short_name`, those of `with_traits`, `lane` (a number per stream) and `job`: the one that a
-    kernel is part of, `attention` (between the two matmuls of one that is not fused), `optimizer`
-    (tensor by tensor), `tiny` (a run of kernels shorter than `TINY_NS`), `chain` (of neighbours
-    that only move memory), or null. `run` numbers neighbours of one job.
+    Columns: `op` (its row in the operations), `process`, `device`, `node`, `thread_no` (that
+    launched it), `detail` (its row in SHAPES), `shape` (of its operator, a row in OPERATOR_SHAPES),
+    `start_ns`, `ns`, `name`, `short_name`, those of `with_traits`, `lane` (a number per stream) and
+    `job`: the one that a kernel is part of, `attention` (between the two matmuls of one that is not
+    fused), `optimizer` (tensor by tensor), `tiny` (a run of kernels shorter than `TINY_NS`),
+    `chain` (of neighbours that only move memory), or null. `run` numbers neighbours of one job.
     """
     kernels = _by_lane(view.ops, view.trace.operators)
     pair = ["name", "short_name"]
@@ -192,6 +192,7 @@ def _by_lane(ops: PlacedOps, operators: pl.DataFrame) -> pl.DataFrame:
     stream = ["device_no", "process", "stream"]
     ns = (pl.col("end_ns") - pl.col("start_ns")).clip(0).alias("ns")
     columns = (
+        "op",
         "process",
         "device",
         "node",

@@ -40,6 +40,7 @@ from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
+from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,
     fp64_kernels,
@@ -66,6 +67,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     index_backward,
     optimizer_not_fused,
     recomputation,
+    streams_in_turn,
     small_grid,
     tiny_kernels,
     idle_chip,

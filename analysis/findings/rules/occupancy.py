@@ -40,7 +40,7 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
     Twice the blocks would take half the time. Where grids were not loaded it stays quiet.
     """
     some = subject.kernels.filter(pl.col("ns") >= TINY_NS, pl.col("class") != "comm")
-    small = some.with_columns(_waves(subject, some).alias("waves")).filter(
+    small = some.with_columns(waves(subject, some).alias("waves")).filter(
         pl.col("waves") < MOST_WAVES
     )
     rows = small.with_columns((pl.col("ns") // 2).alias("gain_ns"))
@@ -61,7 +61,7 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
     )
 
 
-def _waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
+def waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
     """Blocks per SM of each kernel; null where its grid or the GPU's SMs are not known."""
     grid = subject.grids.select(pl.all().gather(kernels["detail"]))
     counts = subject.view.trace.devices[["device", "sm_count"]].drop_nulls().unique("device").rows()
