@@ -34,6 +34,7 @@ from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
+from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
@@ -60,6 +61,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     fp64_kernels,
     unaligned_matmul,
     unfused_attention,
+    causal_mask,
     unfused_elementwise,
     layout_transpose,
     cast_storm,
