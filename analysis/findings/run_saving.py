@@ -105,8 +105,10 @@ class RunReplays(Replays):
 
     @property
     def added_ns(self) -> int:
-        """How much longer recording makes a step."""
-        return max(0, self.subject.run_step_ns - self.step_ns)
+        """How much longer recording makes a step; at most, where that is estimated."""
+        estimate = self.plain_estimate
+        plain_ns = estimate.low_ns if estimate is not None else self.step_ns
+        return max(0, self.subject.run_step_ns - plain_ns)
 
     @property
     def steps(self) -> int:

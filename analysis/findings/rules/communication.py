@@ -217,7 +217,7 @@ def straggler(
     Args:
         subjects: the reports to look at.
         ranks: of the whole run.
-        added_ns: how much longer recording makes a step; 0 where that is not known.
+        added_ns: how much longer recording makes a step, at most; 0 where that is not known.
     """
     judged = ranks.judged
     groups = judged.rank_groups
@@ -280,7 +280,7 @@ def _while_recorded(found: Finding, judged: Ranks, added_ns: int) -> Finding:
             *found.evidence,
             "it runs as many kernels as the others, and no phase takes longer than a host that is"
             " slower as a whole explains",
-            f"recording makes a step {duration(added_ns)} longer",
+            f"recording makes a step up to {duration(added_ns)} longer",
         ),
         fits=True,
         by_recording=True,
