@@ -23,28 +23,30 @@ of both."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongerFunction:
-    """A function of the program that a late rank runs longer than the others do.
+class LongerCode:
+    """What the host of a late rank runs longer than those of the others do.
 
     Attributes:
-        source: where, such as `train.py:53 in augment`.
+        source: the function, such as `train.py:53 in augment`; empty where only a phase is known.
+        phase: the phase; empty where the function is known.
         own_ns: per step, in it and in what it calls.
         others_ns: the same on the other ranks, their mean.
     """
 
-    source: str
+    source: str = ""
+    phase: str = ""
     own_ns: int
     others_ns: int
 
     @property
     def code(self) -> str:
-        """`augment (train.py:53)`."""
-        return code_of(self.source)
+        """`augment (train.py:53)`; `backward` where only a phase is known."""
+        return code_of(self.source) or self.phase
 
 
 def longer_function(
     late: JudgedReport, others: Sequence[JudgedReport], cost_ns: int
-) -> LongerFunction | None:
+) -> LongerCode | None:
     """The innermost function in which the launching threads of the late rank spend more time per
     judged step than those of the others; None where no function has enough of the delay, or where
     no samples of Python tell.
@@ -73,7 +75,7 @@ def longer_function(
     if longer.is_empty():
         return None
     row = longer.sort("depth", "function").row(0, named=True)
-    return LongerFunction(
+    return LongerCode(
         source=row["line"], own_ns=round(row["ns"]), others_ns=round(row["ns_others"])
     )
 
@@ -90,21 +92,51 @@ def does_nothing_more(late: JudgedReport, others: Sequence[JudgedReport], cost_n
     phase, or outside of them, have more of the delay than a host that is slower as a whole
     explains. False where no phase tells.
 
-    A slower host takes longer in all phases that launch: in proportion at least as much as in the
-    one where it differs least. A single phase cannot tell that; then, and where nothing is
-    launched, all of the difference counts.
-
     Args:
         late: the report of the rank that comes late; it has no other rank.
         others: those of the other ranks.
         cost_ns: what it costs the others per step.
     """
+    kernels = sum(map(_kernels_a_step, others)) / max(1, len(others))
+    longer = _longer_phases(late, others)
+    if longer.is_empty() or _kernels_a_step(late) > MORE_KERNELS * kernels:
+        return False
+    return float(longer.select(pl.col("more_ns").max()).item()) < max(1, LEAST_SHARE * cost_ns)
+
+
+def longer_phase(
+    late: JudgedReport, others: Sequence[JudgedReport], cost_ns: int
+) -> LongerCode | None:
+    """The phase whose code takes the host of the late rank longest beyond those of the others; None
+    where none has enough of the delay, and where that is outside of all phases.
+
+    Args:
+        late: the report of the rank that comes late.
+        others: those of the other ranks.
+        cost_ns: what it costs the others per step.
+    """
+    longer = _longer_phases(late, others)
+    if longer.is_empty():
+        return None
+    row = longer.filter(~pl.col("waits")).sort("more_ns", "phase").row(-1, named=True)
+    if row["phase"] == OUTSIDE or row["more_ns"] < max(1, LEAST_SHARE * cost_ns):
+        return None
+    own_ns, others_ns = round(row["ns"]), round(row["ns_others"])
+    return LongerCode(phase=row["phase"], own_ns=own_ns, others_ns=others_ns)
+
+
+def _longer_phases(late: JudgedReport, others: Sequence[JudgedReport]) -> pl.DataFrame:
+    """The rows of `_time_by_phase` of the late rank, plus `ns_others` and `more_ns`: what they take
+    beyond those of the others, where these are as slow as its host is as a whole. Empty where no
+    phase tells, or its report has other ranks, too.
+
+    A slower host takes longer in all phases that launch: in proportion at least as much as in the
+    one where it differs least. A single phase cannot tell that; then, and where nothing is
+    launched, all of the difference counts.
+    """
     own, known = _time_by_phase(late), [_time_by_phase(other) for other in others]
     if late.has_ranks or own.is_empty() or not known or any(of.is_empty() for of in known):
-        return False
-    kernels = sum(map(_kernels_a_step, others)) / len(others)
-    if _kernels_a_step(late) > MORE_KERNELS * kernels:
-        return False
+        return pl.DataFrame()
     key = ["phase", "waits"]
     elsewhere = pl.concat(known).group_by(key).agg(pl.col("ns").sum() / len(known))
     both = own.join(elsewhere, on=key, how="left", suffix="_others").with_columns(
@@ -115,8 +147,7 @@ def does_nothing_more(late: JudgedReport, others: Sequence[JudgedReport], cost_n
     )
     slower = (telling["ns"] / telling["ns_others"]).to_list() if len(telling) > 1 else [1.0]
     usual = pl.when(pl.col("launches") > 0).then(max(1.0, min(slower))).otherwise(1.0)
-    longer = both.select((pl.col("ns") - usual * pl.col("ns_others")).max()).item()
-    return bool(longer < max(1, LEAST_SHARE * cost_ns))
+    return both.with_columns((pl.col("ns") - usual * pl.col("ns_others")).alias("more_ns"))
 
 
 def _kernels_a_step(subject: JudgedReport) -> float:

@@ -141,7 +141,7 @@ def late_ranks(findings: Findings) -> dict[str, LateRank]:
     return {
         one.finding.culprit: LateRank(
             undisturbed_ns=one.alone_ns if slowed else None,
-            code=code_of(one.finding.source),
+            code=code_of(one.finding.source) or one.finding.phase,
             by_recording=one.finding.by_recording,
         )
         for one in (*findings.valued, *findings.slower_hosts)

@@ -91,8 +91,8 @@ class LateRank:
     Attributes:
         undisturbed_ns: what it costs a step at most without the profiler; None where recording made
             the step hardly longer.
-        code: the function that its host runs longer than the others', such as
-            `augment (train.py:53)`; empty where none is known.
+        code: what its host runs longer than the others': a function, such as
+            `augment (train.py:53)`, or a phase; empty where neither is known.
         by_recording: whether recording alone may make it late.
     """
 

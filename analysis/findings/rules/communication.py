@@ -5,7 +5,7 @@
 * `straggler`: one rank of a group comes late to its collectives, and the others wait there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +13,12 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.late_rank import LongerFunction, does_nothing_more, longer_function
+from nsysflow.analysis.findings.late_rank import (
+    LongerCode,
+    does_nothing_more,
+    longer_function,
+    longer_phase,
+)
 from nsysflow.analysis.ranks.ranks import Ranks, rank_names
 from nsysflow.analysis.ranks.stragglers import PASSED_ON, where_it_starts
 from nsysflow.analysis.replay.changes import Changes
@@ -248,11 +253,12 @@ def _stragglers(
             subjects[0], judged, group, None
         )
     subject = by_report[waiting[0]["report"]]
-    longer = _longer_function(by_report, group, subject)
-    found = _straggler_finding(subject, judged, group, longer)
-    if longer is None and found.size_ns <= added_ns and _is_alike(by_report, group):
-        found = _while_recorded(found, judged, added_ns)
-    return subject, found
+    function = _longer_code(by_report, group, subject, longer_function)
+    found = _straggler_finding(subject, judged, group, function)
+    if function is None and found.size_ns <= added_ns and _is_alike(by_report, group):
+        return subject, _while_recorded(found, judged, added_ns)
+    phase = _longer_code(by_report, group, subject, longer_phase)
+    return subject, _straggler_finding(subject, judged, group, function or phase)
 
 
 def _is_alike(by_report: Mapping[str, JudgedReport], group: dict[str, Any]) -> bool:
@@ -287,20 +293,27 @@ def _while_recorded(found: Finding, judged: Ranks, added_ns: int) -> Finding:
     )
 
 
-def _longer_function(
-    by_report: Mapping[str, JudgedReport], group: dict[str, Any], subject: JudgedReport
-) -> LongerFunction | None:
+Compared = Callable[[JudgedReport, Sequence[JudgedReport], int], LongerCode | None]
+"""`longer_function` or `longer_phase`."""
+
+
+def _longer_code(
+    by_report: Mapping[str, JudgedReport],
+    group: dict[str, Any],
+    subject: JudgedReport,
+    compared: Compared,
+) -> LongerCode | None:
     """Where a late host is longer than those of the other ranks; None where it is not late by its
     host, or nothing tells."""
     late = by_report.get(group["report"])
     if late is None or not subject.of_steps or _reason(group) != "cost_host_ns":
         return None
     others = [other for other in by_report.values() if other is not late]
-    return longer_function(late, others, group["cost_step_ns"])
+    return compared(late, others, group["cost_step_ns"])
 
 
 def _straggler_finding(
-    subject: JudgedReport, judged: Ranks, group: dict[str, Any], longer: LongerFunction | None
+    subject: JudgedReport, judged: Ranks, group: dict[str, Any], longer: LongerCode | None
 ) -> Finding:
     steps = group["steps"]
     per_step = subject.of_steps and steps > 0
@@ -327,6 +340,7 @@ def _straggler_finding(
         table="rank_groups",
         size_ns=lost_ns,
         steps=max(1, group["steps_last"]),
+        phase=longer.phase if longer else "",
         source=longer.source if longer else "",
         changes=Changes(unawaited=(group["rank"],)),
         exact=False,
@@ -337,7 +351,7 @@ def _straggler_finding(
     )
 
 
-def _where_longer(subject: JudgedReport, longer: LongerFunction | None) -> tuple[str, ...]:
+def _where_longer(subject: JudgedReport, longer: LongerCode | None) -> tuple[str, ...]:
     if longer is None:
         return ()
     own = subject.spent(longer.own_ns)
@@ -345,10 +359,15 @@ def _where_longer(subject: JudgedReport, longer: LongerFunction | None) -> tuple
     return (f"its host spends {own} in {longer.code}; the others' hosts spend {others} there",)
 
 
-def _change_of_straggler(late: str, longer: LongerFunction | None) -> tuple[str, ...]:
+def _change_of_straggler(late: str, longer: LongerCode | None) -> tuple[str, ...]:
     if longer is None:
         return CHANGE_OF_STRAGGLER
-    first = f"make {longer.code} on {late} as quick as on the other ranks"
+    first = (
+        f"see what {late}'s host does longer in {longer.phase}: code that only it runs, or other"
+        " processes on its CPU cores"
+        if longer.phase
+        else f"make {longer.code} on {late} as quick as on the other ranks"
+    )
     return (first, *CHANGE_OF_STRAGGLER[1:])
 
 
