@@ -39,7 +39,8 @@ CHANGE_OF_WAIT: Final = (
 
 CHANGE_OF_PROCESS: Final = (
     "start the process, and read its answer some steps later: subprocess.Popen",
-    "start it less often, or on another thread; ask a library instead, such as pynvml",
+    "start it less often, or on another thread",
+    "ask a library instead: pynvml for what nvidia-smi prints",
 )
 CHANGES_OF_WAIT: Final = (CHANGE_OF_WAIT, CHANGE_OF_PROCESS)
 """What to do about waits for others, which no GPU can take over."""
@@ -265,13 +266,18 @@ def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
         subject: the report.
         stacks: as for `spot_of`.
     """
+    collecting = stacks_with(subject, GARBAGE)
+    ns = int(stacks.filter(pl.col("stack").is_in(collecting.implode()))["ns"].sum())
+    return ns > 0 and 2 * ns >= int(stacks["ns"].sum())
+
+
+def stacks_with(subject: JudgedReport, pattern: str) -> pl.Series:
+    """The stacks that have a frame whose file and function, with a space between, match."""
     frames = subject.timeline.trace.frames
     named = pl.concat_str(
         pl.col("file", "function").cast(pl.String), separator=" ", ignore_nulls=True
     )
-    collecting = frames.filter(named.str.contains(GARBAGE)).select(pl.col("stack").unique())
-    ns = int(stacks.join(collecting, on="stack", how="semi")["ns"].sum())
-    return ns > 0 and 2 * ns >= int(stacks["ns"].sum())
+    return frames.filter(named.str.contains(pattern))["stack"].unique()
 
 
 def is_loop(subject: JudgedReport, function: str) -> bool:

@@ -75,8 +75,8 @@ class RankSummary:
     Attributes:
         first: who or what holds the others up, or that nobody does; empty for nothing to say.
         more: why, and what else, a sentence each.
-        remarks: of each rank that may be late only because it is recorded, a sentence, which
-            stands behind the verdict.
+        remarks: two sentences of each rank that may be late only because it is recorded; they
+            stand behind the verdict.
     """
 
     first: str = ""
@@ -143,7 +143,7 @@ def _slower_hosts(
     step_ns: int,
     late: Mapping[str, LateRank],
 ) -> Iterator[str]:
-    """A sentence on each rank that may be late only because it is recorded.
+    """Two sentences on each rank that may be late only because it is recorded.
 
     Args:
         results: the judged part of a run.
@@ -158,10 +158,8 @@ def _slower_hosts(
         costs = f"{duration(row['lost_ns'])} a step{_of_step(row['lost_ns'], step_ns)}"
         quiet_ns = min(late[row["report"]].undisturbed_ns or 0, row["lost_ns"])
         quiet = f"at most {duration(quiet_ns)}" if quiet_ns else "nothing"
-        yield (
-            f"While recorded, {name}'s host was slower, though it does nothing more than the"
-            f" others: that cost {costs}, without the profiler {quiet}"
-        )
+        yield f"{name}'s host was slower while recorded, but does nothing more than the others"
+        yield f"That cost {costs}; without the profiler it costs {quiet}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,7 +299,7 @@ def _speed(bytes_per_s: float) -> str:
 
 
 def _nobody(results: RunTables, groups: pl.DataFrame, step_ns: int) -> Iterator[str]:
-    """That nobody holds the others up, or that it cannot be summarize_ranks."""
+    """That nobody holds the others up, or that nothing tells who does."""
     matched = groups.filter(pl.col("collectives") > 0)
     if matched.is_empty():
         yield "The ranks have no collectives together, so nobody can be called late"

@@ -200,8 +200,8 @@ def test_a_rank_that_recording_makes_late_is_a_remark_and_another_straggler_is_n
     alone = summarize_ranks(run_with(rank_groups=[tp(1, "32-39"), waits], **tables).judged, late)
     assert (alone.first, alone.more) == ("No rank holds the others up", ())
     assert alone.remarks == (
-        "While recorded, rank37's host was slower, though it does nothing more than the others:"
-        " that cost 1.00 ms a step (10 %), without the profiler at most 100 us",
+        "rank37's host was slower while recorded, but does nothing more than the others",
+        "That cost 1.00 ms a step (10 %); without the profiler it costs at most 100 us",
     )
     groups = [tp(1, "32-39"), waits, other]
     both = summarize_ranks(run_with(rank_groups=groups, **tables).judged, late)

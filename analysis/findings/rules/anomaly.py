@@ -12,6 +12,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.host_functions import LEAST_PCT, stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import BACKWARD, itself
 from nsysflow.analysis.findings.stall_findings import Stalls
@@ -21,10 +22,6 @@ from nsysflow.base.units import percent
 WRITES_STACK: Final = r"(?:^|/)torch/fx/traceback\.py format_stack$"
 """Called by anomaly detection for each operator (torch/csrc/autograd/python_anomaly_mode.cpp), and
 by torch.compile while it compiles."""
-
-LEAST_SHARE: Final = 0.05
-"""Of the host code that the GPU waits for in a phase, as for functions that are named; and of all
-the time in which stacks are written down."""
 
 CHANGE: Final = (
     "no torch.autograd.set_detect_anomaly(True), and no torch.autograd.detect_anomaly() around it",
@@ -64,13 +61,12 @@ def anomaly_detection(subject: JudgedReport, stalls: Stalls) -> Finding | None:
 
 def _shares(subject: JudgedReport) -> Iterator[tuple[str, float]]:
     """Each phase in which operators write down stacks, with the share that this takes of the host
-    code for which the GPU waits there; by time, most first."""
+    code for which the GPU waits there; by time, most first. It takes as much of that as a function
+    that is named, and of all the time in which stacks are written down."""
     stacks = subject.view.host_stacks
     if stacks is None:
         return
-    frames = subject.timeline.trace.frames
-    named = pl.concat_str(pl.col("file", "function").cast(pl.String), separator=" ")
-    writing = frames.filter(named.str.contains(WRITES_STACK))["stack"].unique()
+    writing = stacks_with(subject, WRITES_STACK)
     spent = stacks.filter(pl.col("stack").is_not_null(), pl.col("phase") != "").select(
         pl.col("phase").cast(pl.String), "idle_ns", writes=pl.col("stack").is_in(writing.implode())
     )
@@ -79,7 +75,7 @@ def _shares(subject: JudgedReport) -> Iterator[tuple[str, float]]:
         pl.col("idle_ns").filter("writes").sum().alias("writing_ns"),
     )
     writing_ns = pl.col("writing_ns")
-    at_least = LEAST_SHARE * pl.max_horizontal("whole_ns", writing_ns.sum())
-    worth = sums.filter(writing_ns > 0, writing_ns >= at_least)
+    least_ns = LEAST_PCT / 100 * pl.max_horizontal("whole_ns", writing_ns.sum())
+    worth = sums.filter(writing_ns > 0, writing_ns >= least_ns)
     part = (writing_ns / pl.col("whole_ns")).alias("part")
     yield from worth.sort(-writing_ns, "phase").select("phase", part).iter_rows()

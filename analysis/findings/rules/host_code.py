@@ -199,7 +199,7 @@ ALIKE: Final = 0.9
 and a pass may do a little more or less."""
 
 CHANGE_OF_PASSES: Final = (
-    "one call for all passes; where each needs the one before: torch.compile the function",
+    "one call for all passes, or torch.compile the function if each pass needs the one before",
     "stack what the passes take, with a dimension more; a scan such as torch.cumsum over time",
 )
 
@@ -287,7 +287,7 @@ CHANGE_ON_GPU: Final = (
 )
 CHANGE_OF_SAMPLES: Final = (
     "leave samples on the CPU in the dataset, and copy the batch: .to(device, non_blocking=True)",
-    "then DataLoader(num_workers=1 or more, pin_memory=True): workers cannot put samples on a GPU",
+    "then workers can make the batches: DataLoader(num_workers=1 or more, pin_memory=True)",
 )
 SAMPLE_BETWEEN: Final = (
     "see what Python does between the steps: record again with --sample-python 1000"

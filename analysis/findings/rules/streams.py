@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
@@ -17,7 +17,6 @@ from nsysflow.analysis.findings.judged_report import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.rules.occupancy import MOST_WAVES, SMALL_PCT, waves
-from nsysflow.analysis.frames.columns import greatest
 from nsysflow.base.units import duration, percent
 
 QUEUED_NS: Final = 5_000
@@ -48,7 +47,8 @@ def streams_in_turn(subject: JudgedReport) -> Iterator[Finding]:
     gain_ns, whole_ns = (int(some.sum()) for some in (rows["gain_ns"], subject.kernels["ns"]))
     if rows.is_empty() or 100 * gain_ns < SMALL_PCT * whole_ns:
         return
-    here = rows.filter(pl.col("gain_ns").sum().over("device") == _most(rows, "gain_ns"))
+    of_device = pl.col("gain_ns").sum().over("device")
+    here = rows.filter(of_device == of_device.max())
     streams = here.group_by("lane").agg(pl.col("ns").sum()).sort("ns", descending=True)["ns"]
     times = [duration(subject.per_step(ns)) for ns in streams[:MOST_NAMED]]
     more = ", …" if len(streams) > MOST_NAMED else ""
@@ -70,11 +70,6 @@ def streams_in_turn(subject: JudgedReport) -> Iterator[Finding]:
             " chip has room for two",
         ),
     )
-
-
-def _most(rows: pl.DataFrame, column: str) -> int:
-    """The sum of a column on the device where it is largest."""
-    return greatest(rows.group_by("device").agg(pl.col(column).sum())[column])
 
 
 def _with_gain(rows: pl.DataFrame) -> pl.DataFrame:
@@ -129,27 +124,37 @@ def _awaited(turns: pl.DataFrame, edges: Edges, subject: JudgedReport) -> pl.Dat
         same=times["device_no"][edges["op"]] == times["device_no"][edges["source"]],
     ).filter(pl.col("to") != pl.col("of"), "same")
     # a wait or an event may be at a copy, before the first kernel of a turn or behind its last one
-    begins = turns.select("stream_no", "start_ns", awaited="turn").sort("start_ns")
-    ends = turns.select("stream_no", "end_ns", "turn").sort("end_ns")
-    both = both.sort("until_ns").join_asof(
-        begins,
-        left_on="until_ns",
-        right_on="start_ns",
-        by_left="of",
-        by_right="stream_no",
-        check_sortedness=False,
-    )
-    both = both.sort("at_ns").join_asof(
-        ends,
-        left_on="at_ns",
-        right_on="end_ns",
-        by_left="to",
-        by_right="stream_no",
-        strategy="forward",
-        check_sortedness=False,
-    )
+    both = _with_turn(both, turns, "awaited", stream="of", at="until_ns", edge="start_ns")
+    both = _with_turn(both, turns, "turn", stream="to", at="at_ns", edge="end_ns")
     pairs = both.select("turn", "awaited").drop_nulls().unique()
     return pairs.filter(pl.col("awaited") < pl.col("turn"))
+
+
+def _with_turn(
+    waits: pl.DataFrame,
+    turns: pl.DataFrame,
+    name: str,
+    *,
+    stream: str,
+    at: str,
+    edge: Literal["start_ns", "end_ns"],
+) -> pl.DataFrame:
+    """`waits` plus the turn of a stream that had begun last at a time, or that ends first after it,
+    as `name`.
+
+    Args:
+        waits: with the columns `stream` and `at`.
+        turns: with `turn`, `stream_no`, `start_ns` and `end_ns`.
+        name: of the new column.
+        stream: the column of the stream.
+        at: the column of the time.
+        edge: where turns are met.
+    """
+    known = turns.select(
+        pl.col("stream_no").alias(stream), pl.col(edge).alias(at), pl.col("turn").alias(name)
+    ).sort(at)
+    side: Literal["backward", "forward"] = "backward" if edge == "start_ns" else "forward"
+    return waits.sort(at).join_asof(known, on=at, by=stream, strategy=side, check_sortedness=False)
 
 
 def _beside(turns: pl.DataFrame, pairs: pl.DataFrame) -> pl.Series:

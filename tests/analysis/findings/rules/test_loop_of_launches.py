@@ -128,7 +128,7 @@ def test_a_loop_may_be_most_of_a_step_that_launches_much_else() -> None:
 
 @pytest.mark.parametrize(
     ("grids", "change"),
-    [((7,), "one call for all passes"), ((7, 5, 9), "one call for all tensors")],
+    [((7,), "one call for all passes, "), ((7, 5, 9), "one call for all tensors")],
     ids=["over time steps", "over parameters"],
 )
 def test_what_to_do_about_a_loop_depends_on_whether_its_passes_are_alike(
