@@ -85,9 +85,9 @@ FULL_NS: Final = 100_000
 """Recorded programs took 14 to 113 us a launch, and recording the same share of each. Long code
 between calls only loses what samples take: a loader in Python 3 to 17 % (docs/facts.md)."""
 
-LEAST_COST: Final = RecordingCost(pct=15, backtrace_ns=10_000)
-MOST_COST: Final = RecordingCost(pct=55, backtrace_ns=35_000)
-"""Of 24 recordings on H100s and H200s; backtraces of all launches cost 26 us each
+LEAST_COST: Final = RecordingCost(pct=20, backtrace_ns=10_000)
+MOST_COST: Final = RecordingCost(pct=60, backtrace_ns=35_000)
+"""Of 40 recordings on H100s and H200s; backtraces of all launches cost 26 us each
 (docs/facts.md)."""
 
 

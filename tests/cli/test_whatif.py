@@ -39,12 +39,16 @@ def test_the_page_is_of_the_selected_steps() -> None:
         "--graph step",
         "--scale reduce_kernel=0.5",
         "--faster-host step=0.5",
-        "--no-profiler",
     ],
 )
 def test_each_change_saves_time(change: str) -> None:
     before, after = windows(*change.split())
     assert after < before
+
+
+def test_what_the_profiler_recorded_of_itself_can_be_removed() -> None:
+    found = document("--no-profiler", report=SAMPLES / "launch_bound-eager.sqlite.xz")
+    assert found["window_after_ns"] < found["window_before_ns"]
 
 
 def test_rows_of_syncs_csv_name_calls(tmp_path: Path) -> None:

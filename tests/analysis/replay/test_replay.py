@@ -240,7 +240,7 @@ def replays_of(rows: list[Row], **options: Any) -> Replays:
 @pytest.mark.parametrize(
     ("kernel_us", "options", "low_us", "high_us", "source"),
     [
-        (2, {}, 76.5, 144.5, "usual"),
+        (2, {}, 68, 136, "usual"),
         (2, {"recording_pct": (36, 46)}, 92, 109, "machine"),  # whose costs are known
         (30, {}, 300, 300, "usual"),  # the step waits for its GPU
     ],
@@ -260,9 +260,9 @@ def test_a_plain_step_that_nobody_timed_lies_within_what_recording_costs(
 @pytest.mark.parametrize(
     ("warm_up_us", "low_us", "high_us"),
     [
-        (160, 76.5, 144.5),  # the usual costs explain it
-        (120, 76.5, 119),  # whole per cents of the host
-        (70, 70, 70),
+        (160, 68, 136),  # the usual costs explain it
+        (120, 68, 119),  # whole per cents of the host
+        (65, 64.6, 64.6),
         (10, 34, 34),  # 80 % of the host's time is as much as recording is taken to cost
     ],
 )

@@ -14,14 +14,14 @@ from tests.reports import SAMPLES
 BY_NAME: Final = {rule.__name__: rule for rule in (*RULES, LAST_RESORT)}
 
 LAUNCH_BOUND: Final = {
-    "launch_bound-eager": ("step/forward", "launch_bound.py:41 in forward", 52),
-    "launch_bound-eager-plain": ("step/forward", "", 66),
+    "launch_bound-eager": ("step/forward", "launch_bound.py:41 in forward", 48),
+    "launch_bound-eager-plain": ("step/forward", "", 63),
     "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 10),
-    "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 71),
+    "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 68),
     "rolloutcopy-fused": ("step/train_select_and_copy", "", 97),
     "trainforward-fused": ("step/backward", "", 78),
-    "trainstep-torch": ("step/backward", "", 62),
-    "trainstep-fused": ("step/backward", "", 61),
+    "trainstep-torch": ("step/backward", "", 61),
+    "trainstep-fused": ("step/backward", "", 57),
 }
 """Of reports whose launches are the first finding: where most of them are, and what a graph of the
 step saves."""
@@ -39,7 +39,7 @@ FIRST: Final = {
     "h2d-pageable": "pageable-copy; step/h2d; ; cudaMemcpyAsync;"
     " --remove copy@step/h2d --remove sync@step/h2d; 34; replay",
     "h2d-pageable_non_blocking": "pageable-copy; step/h2d; ; cudaMemcpyAsync;"
-    " --remove copy@step/h2d; 10; replay",
+    " --remove copy@step/h2d; 6; replay",
     "h2d-pinned_blocking": "blocking-pinned-copy; step/h2d; ; cudaStreamSynchronize;"
     " --remove sync@step/h2d; 6; replay",
     "overlap-in_turn": "exposed-copy; step/h2d; ; memcpy HtoD; --scale memcpy HtoD=0; 22; replay",
