@@ -33,6 +33,7 @@ from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, 
 from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
@@ -62,6 +63,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unaligned_matmul,
     unfused_attention,
     causal_mask,
+    unfused_loss,
     unfused_elementwise,
     layout_transpose,
     cast_storm,

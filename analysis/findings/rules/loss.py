@@ -1,0 +1,74 @@
+"""Losses that pass over all logits several times.
+
+* `unfused-loss`: a cross-entropy over a large vocabulary, in kernels of its own.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import (
+    JudgedReport,
+    in_words,
+    kernel_finding,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import is_glue
+from nsysflow.base.units import percent
+
+_LARGE: Final = r"cunn_SoftMaxForward\w*<.*\bLogSoftMaxForward"
+"""PyTorch's log-softmax of rows that are too long for a warp: of more than 1,024 numbers."""
+
+LOSS_PCT: Final = 5.0
+"""Less of the kernel time is not worth another loss."""
+
+CHANGE: Final = (
+    "a fused cross-entropy with the output layer in it: Liger's, or cut-cross-entropy",
+    "torch.compile the output layer and the loss together",
+    "no logits for tokens that the loss ignores: padding, prompts",
+)
+
+
+def unfused_loss(subject: JudgedReport) -> Iterator[Finding]:
+    """Casts, log-softmax, loss and their gradients between the product that makes the logits and
+    those that take their gradient. Fused, the logits are read once and their gradient is written
+    over them, which takes as long as the log-softmax alone does. That a fused one may also leave
+    the logits on the chip is not counted.
+    """
+    rows = _losses(subject.kernels)
+    if share_of_kernels(subject, rows) < LOSS_PCT:
+        return
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="unfused-loss",
+        title="the loss passes over all logits several times:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CHANGE,
+        evidence=(
+            "between the product that makes the logits and that of their gradient:"
+            f" {in_words(subject, rows)}",
+            "the log-softmax stays: one pass that reads the logits and writes their gradient",
+        ),
+    )
+
+
+def _losses(kernels: pl.DataFrame) -> pl.DataFrame:
+    """The kernels between two others that are neither elementwise nor reductions, where one of them
+    is a large log-softmax; with `gain_ns`.
+
+    Args:
+        kernels: as of `kernels_in_order`.
+    """
+    names = kernels[["name"]].unique()
+    large = names.with_columns(pl.col("name").cast(pl.String).str.contains(_LARGE).alias("large"))
+    if not large["large"].any():
+        return kernels.clear().with_columns(gain_ns=pl.col("ns"))
+    rows = kernels.join(large, on="name", how="left", maintain_order="left")
+    inside = (is_glue() | (pl.col("class") == "reduction")).fill_null(value=False)
+    rows = rows.with_columns(inside.alias("inside"), (~inside).cum_sum().alias("part"))
+    loss = pl.col("inside") & (pl.col("large") & pl.col("inside")).any().over("lane", "part")
+    gain = pl.when("large").then(0).otherwise("ns")
+    return rows.filter(loss).with_columns(gain.cast(pl.Int64).alias("gain_ns"))
