@@ -69,26 +69,31 @@ def cost_of_calls_ns(unrecorded_step_ns: int, step_ns_of: Callable[[int], int]) 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingCost:
-    """What recording takes of the host's time.
+    """What recording takes of the host's time, and of the GPU's.
 
     Attributes:
         pct: of the first `FULL_NS` at each call; a third of what is longer, as far as that is work:
             a long call copies or allocates, which no profiler slows.
         backtrace_ns: at each call that has a backtrace.
+        gap_ns: between an operation and the next; `LEAST_GAP_NS` of it stay.
     """
 
     pct: int
     backtrace_ns: int
+    gap_ns: int
 
 
 FULL_NS: Final = 100_000
 """Recorded programs took 14 to 113 us a launch, and recording the same share of each. Long code
 between calls only loses what samples take: a loader in Python 3 to 17 % (docs/facts.md)."""
 
-LEAST_COST: Final = RecordingCost(pct=20, backtrace_ns=10_000)
-MOST_COST: Final = RecordingCost(pct=60, backtrace_ns=35_000)
+LEAST_GAP_NS: Final = 500
+"""As near kernels of a CUDA graph follow each other on an H100 that nothing records."""
+
+LEAST_COST: Final = RecordingCost(pct=20, backtrace_ns=10_000, gap_ns=100)
+MOST_COST: Final = RecordingCost(pct=60, backtrace_ns=35_000, gap_ns=700)
 """Of 40 recordings on H100s and H200s; backtraces of all launches cost 26 us each
-(docs/facts.md)."""
+(docs/facts.md). Recorded, six programs took 0.16 to 0.71 us a kernel more on the GPU."""
 
 
 Shares = tuple[int, int]
@@ -108,10 +113,10 @@ def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) ->
     warm_up_ns = _warm_up_step_ns(timeline)
     if warm_up_ns is None:
         return least, most
-    backtrace_ns = cost_between((least, most)).backtrace_ns
+    between = cost_between((least, most))
 
     def step_ns(pct: int) -> int:
-        return step_ns_of(RecordingCost(pct=pct, backtrace_ns=backtrace_ns))
+        return step_ns_of(replace(between, pct=pct))
 
     if step_ns(least) <= warm_up_ns:
         return least, most
@@ -139,7 +144,9 @@ def cost_between(shares: Shares) -> RecordingCost:
     """The middle of the least and the most that recording costs."""
     most, least = extreme_costs(shares)
     return RecordingCost(
-        pct=(least.pct + most.pct) // 2, backtrace_ns=(least.backtrace_ns + most.backtrace_ns) // 2
+        pct=(least.pct + most.pct) // 2,
+        backtrace_ns=(least.backtrace_ns + most.backtrace_ns) // 2,
+        gap_ns=(least.gap_ns + most.gap_ns) // 2,
     )
 
 
@@ -176,8 +183,9 @@ def behind_backtraces(program: Program, events: Events) -> pl.Series:
 
 
 def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) -> Program:
-    """`program` without what recording takes of the host's time at each call, of its work before
-    what the call costs. The first call of a thread keeps its time.
+    """`program` without what recording takes: of the host's time at each call, of its work before
+    what the call costs, and of the time between operations. The first call of a thread keeps its
+    time.
 
     Args:
         program: as recorded.
@@ -197,7 +205,18 @@ def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) ->
     less_ns = (pl.col("backtrace_ns") + share_ns).fill_null(0)
     host = host.select(pl.col("work_ns").fill_null(0), less_ns.alias("less_ns"))
     from_work_ns = host.select(pl.min_horizontal("work_ns", "less_ns")).to_series()
-    return _with_less(program, pl.lit(host["less_ns"]), pl.lit(from_work_ns))
+    nearer = replace(
+        program,
+        ops=program.ops.with_columns(_nearer("gap_ns", cost.gap_ns)),
+        edges=program.edges.with_columns(_nearer("lag_ns", cost.gap_ns)),
+    )
+    return _with_less(nearer, pl.lit(host["less_ns"]), pl.lit(from_work_ns))
+
+
+def _nearer(name: str, less_ns: int) -> pl.Expr:
+    """A time between two operations, so much less of what is more than `LEAST_GAP_NS`."""
+    spare = (pl.col(name) - LEAST_GAP_NS).clip(0, less_ns).fill_null(0)
+    return pl.col(name) - spare
 
 
 def undisturbed(
@@ -243,12 +262,12 @@ def recorded_pct(unrecorded_step_ns: int, step_ns_of: Callable[[RecordingCost], 
         unrecorded_step_ns: a step without the profiler.
         step_ns_of: how long a step takes without what recording costs.
     """
-    backtrace_ns = cost_between((0, MOST_PCT)).backtrace_ns
+    between = cost_between((0, MOST_PCT))
 
     def step_ns(pct: int) -> int:
-        return step_ns_of(RecordingCost(pct=pct, backtrace_ns=backtrace_ns))
+        return step_ns_of(replace(between, pct=pct))
 
-    recorded_ns = step_ns_of(RecordingCost(pct=0, backtrace_ns=0))
+    recorded_ns = step_ns_of(RecordingCost(pct=0, backtrace_ns=0, gap_ns=0))
     if not unrecorded_step_ns < recorded_ns <= MOST_SLOWED * unrecorded_step_ns:
         return None  # the program did other work, or the machine was slower then
     if step_ns(MOST_COST.pct) > HOST_BOUND * recorded_ns or step_ns(MOST_PCT) > unrecorded_step_ns:

@@ -390,7 +390,9 @@ class Replay:
             less[c] = work_ns, min(max(0, self.cost[c] - 1_000), less_ns - work_ns)
         return less
 
-    def ends_without_cost(self, pct: int, backtrace_ns: int, traced: Collection[int]) -> list[int]:
+    def ends_without_cost(
+        self, pct: int, backtrace_ns: int, gap_ns: int, traced: Collection[int]
+    ) -> list[int]:
         """When each operation ends, without what recording costs (rule 16); `traced` are the calls
         that have a backtrace."""
         less = {}
@@ -405,7 +407,7 @@ class Replay:
             all_ns = traced_ns + pct * thirds // 300
             work_ns = min(self._work(c), all_ns)
             less[c] = work_ns, all_ns - work_ns
-        return self.run(set(), {}, less)[1]
+        return self.run(set(), {}, less, nearer_ns=gap_ns)[1]
 
     def _span(self, c: int) -> int:
         """From the call before it to a call."""
@@ -423,6 +425,7 @@ class Replay:
         less: Mapping[int, tuple[int, int]] | None = None,
         loops: Iterable[list[int]] = (),
         late: Collection[int] = (),
+        nearer_ns: int = 0,
     ) -> tuple[list[int], list[int]]:
         """When each operation starts and ends.
 
@@ -432,6 +435,7 @@ class Replay:
             less: what a call takes less of its work, and of its own cost.
             loops: the calls of loops that go.
             late: removed calls that wait all the same.
+            nearer_ns: how much sooner operations follow others, 500 ns behind them at the nearest.
         """
         free = {c for loop in loops for c in loop}
         behind = {c for loop in loops for c in loop[1:]}
@@ -465,7 +469,7 @@ class Replay:
                 target, back = self.after[i]
                 end[i] = max(end[i], ends[target] + back)
             elif kind == 2:
-                starts[i] = self._op_start(i, start, ends, gone, free)
+                starts[i] = self._op_start(i, start, ends, gone, free, nearer_ns)
                 lasts_ns = self.ops[i].end_ns - self.ops[i].start_ns
                 lasts_ns *= self.launch[i] not in free
                 ends[i] = ended.get(i, starts[i] + lasts_ns)
@@ -482,11 +486,18 @@ class Replay:
         return max(end[pred] + work, NEVER if before is None else end[before])
 
     def _op_start(
-        self, o: int, start: dict[int, int], ends: list[int], gone: set[int], free: set[int]
+        self,
+        o: int,
+        start: dict[int, int],
+        ends: list[int],
+        gone: set[int],
+        free: set[int],
+        nearer_ns: int,
     ) -> int:
         launch, times = self.launch[o], []
         for source, lag in self.sources[o]:
             if source >= 0:
+                lag -= min(nearer_ns, max(0, lag - 500))
                 times.append(ends[source] + (min(lag, 0) if launch in free else lag))
             elif launch is not None:
                 removed = launch in gone and self.classes[launch] == "blocking_copy"

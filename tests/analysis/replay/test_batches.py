@@ -50,7 +50,9 @@ def agreed(model: PlainTrace) -> Timeline:
     assert replay(program).ops["end_ns"].to_list() == [op.end_ns for op in oracle.ops]
     for cost in (LEAST_COST, MOST_COST):
         quiet = replay(without_cost(program, cost, traced=program.calls["pred"].is_null()))
-        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(cost.pct, 0, ())
+        assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(
+            cost.pct, 0, cost.gap_ns, ()
+        )
     return timeline
 
 

@@ -170,7 +170,7 @@ def test_the_oracle_takes_the_same_cost_of_recording(name: str, cost: RecordingC
         traced = oracle.nodes[every - 1 :: every]
         behind = program.calls["pred"].is_in(program.calls["node"][every - 1 :: every].implode())
         quiet = without_cost(program, cost, traced=behind.fill_null(value=False))
-        wanted = oracle.ends_without_cost(cost.pct, cost.backtrace_ns, traced)
+        wanted = oracle.ends_without_cost(cost.pct, cost.backtrace_ns, cost.gap_ns, traced)
         assert replay(quiet).ops["end_ns"].to_list() == wanted
 
 
