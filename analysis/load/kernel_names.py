@@ -10,10 +10,11 @@ from typing import Final
 GENERIC: Final = frozenset(
     {
         *("Kernel", "Kernel2", "device_kernel", "kernel", "_kernel_agent"),
-        *("kentry", "trampoline_kernel"),
+        *("kentry", "trampoline_kernel", "kernel_wrapper"),
     }
 )
-"""Generic names: templates of CUTLASS, Thrust, Composable Kernel and rocPRIM for any kernel."""
+"""Generic names: templates of CUTLASS, Thrust, Composable Kernel, rocPRIM and cuFFT for any
+kernel."""
 
 MANGLED: Final = "_Z"
 """What a C++ name begins with that nobody demangled, as most of ROCm's in torch.profiler."""
@@ -25,6 +26,9 @@ _VALUE_OR_PLAIN_TYPE: Final = re.compile(
     r"(?i)true|false|const|(?:__nv_|__)?(?:T|void|bool|char|short|long|double|half|u?int|signed"
     r"|unsigned|b?float|fp)\d*(?:b?_\w+)?"
 )
+_ADDRESS_OF: Final = re.compile(r"^\s*&\(?")
+"""Before a function: `&f<int>` by nsys, `&(void f<int>(int))` by torch.profiler."""
+
 _BRACKET: Final = re.compile(r"[<(\[{]")
 _CLOSES: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
 
@@ -64,7 +68,7 @@ def short_kernel_name(name: str) -> str:
 def _first_specific(arguments: list[str]) -> str | None:
     """The short name of the first template argument that names a kernel."""
     for argument in arguments:
-        for name, inner in reversed(_parts(argument)):
+        for name, inner in reversed(_parts(_ADDRESS_OF.sub("", argument))):
             if name in GENERIC or _WRAPPER.fullmatch(name):
                 if specific := _first_specific(inner):
                     return specific

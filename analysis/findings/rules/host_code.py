@@ -180,7 +180,7 @@ SIMPLE_PCT: Final = 95
 """So many of the kernels must be simple ones. A loop with matmuls is a model, which needs other
 remedies."""
 
-SIMPLE: Final = ("elementwise", "copy/cast", "reduction", "norm", "softmax", "other")
+SIMPLE: Final = ("elementwise", "copy/cast", "reduction", "norm", "softmax", "fft", "other")
 """Classes of kernels that one call over many tensors can do."""
 
 BACKWARD: Final = r"(?i)backward"

@@ -170,6 +170,10 @@ NAMES = {
     " split_embedding_codegen_forward_unweighted_kernel",
     "copy/cast": "CatArrayBatchedCopy batched_transpose_32x32_half SubTensorOpWithScalar1d"
     " gptq_marlin_repack_kernel __amd_rocclr_copyBuffer",
+    "fft": "vector_fft_symm_r2c regular_fft_factor prime_fft multi_bluestein_fft"
+    " packR2C_kernel_Odd_impl unpackC2R_kernel_Odd_impl postprocess_kernel preprocess_kernel"
+    " fft_rtc_fwd_len128_factors_16_8_wgs_256_tpt_16_sp_ip_CI_sbcc_dirReg bluestein_pad_mul_sp"
+    " r2c_even_post_Ndiv4_dim1_sp_CI_CI VkFFT_main",
     "triton": "triton_poi_fused_add_0 triton_poi_fused_all_reduce_0"
     " triton_red_fused__to_copy_rms_norm_rope_quantize_3",
     "gemm+comm": "kernel_gemm_rs_producer_persistent",
@@ -182,6 +186,7 @@ NAMES = {
     "memory": "__amd_rocclr_fillBufferAligned",
     "sleep": "spin_kernel",
     "other": "record_param_comms property_kernel quantile_kernel moessner my_kernel Kernel2 kernel"
+    " postprocess_kernel_boxes fft_shift"
     " device_kernel",
 }
 """Among them what a substring test on `mm` or `dot` misfiles: `GammaBeta…`, `record_param_comms`,

@@ -9,6 +9,7 @@ import nsysflow
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
+from nsysflow.analysis.load.kernel_names import short_kernel_name
 from tests import tiny
 from tests.analyses import analysed
 from tests.oracle.model import Device, Op, Operator, OperatorShape, Range, Shape, to_trace
@@ -120,9 +121,5 @@ def subject_of(
 
 
 def named(op: Op, name: str) -> Op:
-    """The kernel with another name, shortened as loaders do: no namespace and arguments, and the
-    kernel inside cutlass's own."""
-    plain = name.removeprefix("void ").replace("<unnamed>::", "")
-    outer, _, inner = plain.partition("<")
-    shorter = inner.partition(">")[0] if outer.endswith("Kernel2") else outer
-    return replace(op, name=name, short_name=shorter.rpartition("::")[2].partition("(")[0])
+    """The kernel with another name, shortened as loaders do."""
+    return replace(op, name=name, short_name=short_kernel_name(name))

@@ -211,6 +211,11 @@ NAMES = {
     "void rocprim::detail::trampoline_kernel<rocprim::detail::wrapped_scan_config<long>>(int)": (
         "wrapped_scan_config"
     ),
+    "void kernel_wrapper<unsigned int, &packR2C_kernel_Odd_impl<unsigned int, float>>(T1)": (
+        "packR2C_kernel_Odd_impl"
+    ),
+    "void kernel_wrapper<unsigned int, &(void unpackC2R_kernel_Odd_impl<unsigned int, float>"
+    "(RealComplex_st<unsigned int>))>(T1)": "unpackC2R_kernel_Odd_impl",
     "std::enable_if<(((8)>(0)))&&mine::convert<T>::exists, void>::type mine::rms_norm<T, 8>(T*)": (
         "rms_norm"
     ),
