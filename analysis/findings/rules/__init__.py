@@ -22,6 +22,7 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
     layout_transpose,
     recomputation,
 )
+from nsysflow.analysis.findings.rules.fft import fft_length
 from nsysflow.analysis.findings.rules.fusion import (
     optimizer_not_fused,
     tiny_kernels,
@@ -64,6 +65,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unfused_attention,
     causal_mask,
     unfused_loss,
+    fft_length,
     unfused_elementwise,
     layout_transpose,
     cast_storm,

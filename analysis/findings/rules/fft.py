@@ -1,0 +1,70 @@
+"""`fft-length`: FFTs of a length for which the library has no fast plan."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import (
+    JudgedReport,
+    in_words,
+    kernel_finding,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import covered, run_of
+from nsysflow.base.units import percent
+
+SLOW: Final = r"(?i)bluestein|\bprime_fft"
+"""cuFFT's and rocFFT's kernels of Bluestein's algorithm, for lengths with a large prime factor, and
+cuFFT's that compute a prime factor up to 127 directly. (Lengths with 31 had a plain kernel.)"""
+
+SLOW_PCT: Final = 5.0
+"""Less of the kernel time is not worth a change of the program."""
+
+LEFT: Final = 0.09
+"""The least that is left of an FFT's time with the next power of two: 75 of 846 us, of 8191 real
+numbers. Of ten other lengths from 1021 to 131071, real and complex, 0.10 to 0.32 was left (H200,
+cuFFT of CUDA 13.0, 2026-11-28). rocFFT was not measured."""
+
+CHANGE: Final = (
+    "where the FFT makes a convolution: pad to a length with the prime factors 2, 3, 5 and 7 alone,"
+    " best a power of two: rfft(x, n=8192), not n=8191",
+    "scipy.fft.next_fast_len(n, real=True) gives the next length with the factors 2, 3 and 5",
+    "of a spectrum: take windows of such a length (n_fft, hop), or cut the signal to one",
+)
+
+
+def fft_length(subject: JudgedReport) -> Iterator[Finding]:
+    """FFTs with a kernel for lengths that have a large prime factor.
+
+    Bluestein's algorithm makes a convolution of such an FFT: two FFTs of a fast length that is at
+    least twice as large, and three products. Of real numbers cuFFT also makes complex ones, as odd
+    lengths have no halves, and back. All FFT kernels before and behind on the stream are of it,
+    or of an FFT with nothing between, so that the saving is a bound.
+    Convolutions of 8191 points took 64.8 ms a step, of 8192 points 41.7 ms (H200, 2026-11-28).
+    """
+    kernels = subject.kernels
+    slow = kernels["name"].cast(pl.String).str.contains(SLOW)
+    if not slow.any():
+        return
+    runs = run_of(kernels, (pl.col("class") == "fft") | pl.lit(slow))
+    at = slow.arg_true()
+    holds = at.search_sorted(runs["last"], side="right") > at.search_sorted(runs["first"])
+    gain = (pl.col("ns") * (1 - LEFT)).round().cast(pl.Int64).alias("gain_ns")
+    rows = kernels.filter(covered(kernels, runs.filter(holds))).with_columns(gain)
+    share = share_of_kernels(subject, rows)
+    if share < SLOW_PCT:
+        return
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="fft-length",
+        title=f"FFTs of a length with a large prime factor: {percent(share)} of kernel time",
+        change=CHANGE,
+        evidence=(
+            in_words(subject, rows),
+            f"padded to the next power of two, {percent(100 * LEFT)} to 32 % of the time was left"
+            " (11 lengths, H200)",
+        ),
+    )
