@@ -51,6 +51,7 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     unaligned_matmul,
 )
 from nsysflow.analysis.findings.rules.waits import allocator_churn, dependency_wait, waits
+from nsysflow.analysis.findings.rules.weight_norm import weight_norm
 from nsysflow.analysis.ranks.ranks import Ranks
 
 Rule = Callable[[JudgedReport], Iterator[Finding]]
@@ -89,6 +90,7 @@ RULES: Final[tuple[Rule, ...]] = (
     allocator_churn,
     launch_bound,
     loop_of_launches,
+    weight_norm,
     data_loading,
     host_code,
     gil_contention,

@@ -1,0 +1,111 @@
+"""`weight-norm`: weights are computed again in each step, though nothing trains.
+
+Weight norm keeps a direction and a length of each weight for the optimizer, and computes the weight
+from them in each forward pass.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
+from nsysflow.analysis.findings.rules.extra_kernels import is_backward
+from nsysflow.analysis.findings.rules.host_code import itself
+from nsysflow.analysis.frames.columns import matching
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.names import OUTSIDE
+
+FORWARD: Final = r"\bweight_norm_fwd_(?:first|last)_dim_kernel\b"
+"""PyTorch's kernels, of a norm over all but the first or the last dimension. Over another one, and
+for spectral norm, it takes kernels that much else has, too."""
+
+TRAINS: Final = r"(?i)backward|weight_norm_bwd"
+"""Kernels of a backward pass. A dgrad alone is none: a transposed convolution is one."""
+
+CHANGE: Final = (
+    "once, after the weights are loaded: parametrize.remove_parametrizations(module, 'weight') of"
+    " torch.nn.utils, for each such module; of the older torch.nn.utils.weight_norm:"
+    " remove_weight_norm(module)",
+    "where the model still trains, around its evaluation: with torch.nn.utils.parametrize.cached()",
+)
+
+
+def weight_norm(subject: JudgedReport) -> Iterator[Finding]:
+    """The kernels of weight norm, their launches and the host code before these, in steps without a
+    backward pass and an optimizer.
+
+    A vocoder with 78 such weights took 10.1 ms a request, and 6.15 ms without (H200, 2026-11-28).
+    """
+    kernels = subject.kernels
+    normed = matching(kernels["name"], FORWARD)
+    if not subject.of_steps or not normed.any() or _trains(subject):
+        return
+    rows = kernels.filter(normed).with_columns(pl.col("ns").alias("gain_ns"))
+    host = _host(subject, rows["op"])
+    own_ns = subject.per_step(int(host["own_ns"].sum()))
+    found = kernel_finding(
+        subject,
+        rows,
+        rule="weight-norm",
+        title=f"weight norm computes {subject.per_step(len(rows)):,} weights again in each step",
+        change=CHANGE,
+        evidence=(
+            f"no backward pass and no optimizer in these steps: {in_words(subject, rows)}",
+            f"their launches and the code before each take the host {subject.spent(own_ns)}",
+        ),
+        table="launches",
+    )
+    less = host.filter(pl.col("own_ns") > 0).select("phase", 1 - pl.col("own_ns") / "whole_ns")
+    faster = ((itself(subject, phase), max(0.0, factor)) for phase, factor in less.iter_rows())
+    changes = Changes(faster_host=tuple(faster))
+    yield replace(
+        found,
+        size_ns=found.size_ns + own_ns,
+        changes=Changes.together([changes, *([found.changes] if found.changes else [])]),
+    )
+
+
+def _trains(subject: JudgedReport) -> bool:
+    """Whether a judged kernel is of a backward pass or an optimizer."""
+    optimizer = (pl.col("class") == "optimizer") | (pl.col("job") == "optimizer")
+    return bool(
+        subject.kernels.select(optimizer.any()).item()
+        or matching(subject.kernels["name"], TRAINS).any()
+        or is_backward(subject).any()
+    )
+
+
+def _host(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
+    """Per `phase` the time of the host: `own_ns` of the launches of `ops` and of the code before
+    each, `whole_ns` of all code between launches. The first launch of a range or step is left
+    out: the code before it may be of the loop. A graph's launch is not one kernel's."""
+    view = subject.view
+    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
+    ended_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
+    calls = acting.select(
+        *("call", "thread_no", "start_ns"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
+        ended_ns.alias("free_ns"),
+        pl.col("name").cast(pl.String).str.contains("Graph").alias("graph"),
+    )
+    launches = view.launches[["op", "call", "node"]].join(calls, on="call")
+    launches = launches.sort("thread_no", "start_ns")
+    same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
+    begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
+    begun_ns = begun_ns.unique().sort()
+    step, step_before = (begun_ns.search_sorted(launches[at]) for at in ("start_ns", "free_ns"))
+    launches = launches.filter(same_range, pl.lit(step == step_before), ~pl.col("graph"))
+    work_ns = (pl.col("start_ns") - pl.col("free_ns")).clip(0)
+    own = pl.col("op").is_in(ops.implode())
+    return (
+        launches.with_columns(view.attribution.name_of(launches["node"]).alias("phase"))
+        .group_by(pl.col("phase").cast(pl.String).replace("", OUTSIDE).fill_null(OUTSIDE))
+        .agg(
+            (work_ns + pl.col("cost_ns")).filter(own).sum().alias("own_ns"),
+            work_ns.sum().alias("whole_ns"),
+        )
+        .sort("phase")
+    )
