@@ -15,6 +15,7 @@ from nsysflow.analysis.findings.rules.communication import (
 from nsysflow.analysis.findings.rules.compilation import code_loading, recompile
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
 from nsysflow.analysis.findings.rules.cpu import cpu_wait
+from nsysflow.analysis.findings.rules.embeddings import dense_embedding
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
@@ -72,6 +73,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     cast_storm,
     concatenation,
     index_backward,
+    dense_embedding,
     optimizer_not_fused,
     recomputation,
     streams_in_turn,
