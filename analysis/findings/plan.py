@@ -78,7 +78,7 @@ BEFORE_GRAPHS: Final = (
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 
-FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused")
+FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused", "weight-norm")
 """With these changes the step launches less. They come before a CUDA graph, too, if they save at
 least `GOOD_PART` of what it saves."""
 
