@@ -1,4 +1,4 @@
-"""What it costs a program that its GPU's clock, power and temperature are sampled.
+"""What it costs a program that its GPU's clock, power, temperature and traffic are sampled.
 
     python -m benchmarks.clock_cost
     nsys profile --trace=cuda,nvtx --sample=none python -m benchmarks.clock_cost
@@ -18,7 +18,7 @@ from typing import Final
 import click
 import torch
 
-from nsysflow.runtime.captures import mark_states
+from nsysflow.runtime.captures import mark_readings
 from nsysflow.runtime.gpu_states import Nvml, Sampler
 from nsysflow.runtime.protocol import READINGS as ASKED
 
@@ -78,9 +78,9 @@ def costs(step: Callable[[], None], rounds: int, seconds: float) -> tuple[list[f
         took: dict[bool, float] = {}
         for sampled in (number % 2 == 0, number % 2 == 1):
             if sampled:
-                sampler.begin(mark_states)
+                sampler.begin(mark_readings)
             took[sampled] = step_ns(step, seconds)
-            sampler.end(mark_states)
+            sampler.end(mark_readings)
         longer.append(100 * (took[True] / took[False] - 1))
         plain.append(took[False])
     return longer, median(plain)
@@ -92,12 +92,15 @@ def reading() -> str:
     gpu = None if nvml is None else nvml.first_gpu()
     if nvml is None or gpu is None:
         raise click.UsageError("NVML does not answer here: nsysflow doctor")
-    lasted = []
-    for _ in range(READINGS):
-        begun_ns = time.perf_counter_ns()
-        state = nvml.state(gpu)
-        lasted.append(time.perf_counter_ns() - begun_ns)
-    return f"a reading takes {median(lasted) / 1e3:.0f} us: {state}"
+    said = []
+    for name, read in (("a reading", nvml.state), ("of traffic", nvml.counters)):
+        lasted = []
+        for _ in range(READINGS):
+            begun_ns = time.perf_counter_ns()
+            values = [*read(gpu)]
+            lasted.append(time.perf_counter_ns() - begun_ns)
+        said.append(f"{name} takes {median(lasted) / 1e3:.0f} us: {values}")
+    return "\n".join(said)
 
 
 @click.command()

@@ -148,8 +148,8 @@ class _ProfileCommand(Command):
     "--no-readings",
     section=_RECORD,
     is_flag=True,
-    help="Do not read clocks, power and temperature of the GPUs, nor how long the launching thread"
-    " waits for a CPU.",
+    help="Do not read clocks, power, temperature and traffic of the GPUs, nor how long the"
+    " launching thread waits for a CPU.",
 )
 @option(
     "--graph-trace",

@@ -37,7 +37,7 @@ class ProfileOptions:
         no_annotate: give a PyTorch program no steps and phases.
         memory: record what is allocated on the GPUs.
         shapes: record the shapes of operators and their memory.
-        no_readings: read neither clocks, power and temperature nor waits for a CPU.
+        no_readings: read neither clocks, power, temperature and traffic nor waits for a CPU.
         dry_run: print the commands and run nothing.
         no_analyze: stop when the report is written.
         force: replace an earlier run.

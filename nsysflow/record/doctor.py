@@ -273,11 +273,12 @@ def _gpu_metrics(machine: Machine) -> Check:
 
 
 def _clocks(machine: Machine) -> Check:
-    """Whether NVML says the GPUs' clocks, power and temperature."""
+    """Whether NVML says the GPUs' clocks, power, temperature and traffic."""
     readings = machine.readings or {}
     missing = [name for name, value in readings.items() if value is None]
     if readings and not missing:
-        return _ok("clocks", "NVML says clocks, power and temperature, for PyTorch programs")
+        said = "clocks, power, temperature, and traffic over PCIe and NVLink"
+        return _ok("clocks", f"NVML says {said}, for PyTorch programs")
     seen = f"NVML does not say: {', '.join(missing) or 'clocks, power and temperature'}"
     if len(missing) < len(readings):
         return _ok("clocks", f"{seen}; the rest is sampled")

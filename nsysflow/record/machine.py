@@ -104,8 +104,8 @@ class Machine:
         samples: whether nsys may sample the CPU, by its own account; None if it does not say.
         paranoid: `kernel.perf_event_paranoid`; None if it cannot be read.
         capabilities: the numbers of this process's capabilities.
-        readings: what NVML says of the first GPU's clocks, power and temperature, by name; None if
-            it does not answer.
+        readings: what NVML says of the first GPU's clocks, power, temperature and traffic, by name;
+            None if it does not answer.
         cpus: how many CPUs this process may use.
         cpu_limit: the limit of its control group, in CPUs; None without one.
         counts_waits: whether the kernel counts how long threads wait for a CPU.

@@ -46,8 +46,8 @@ class Request:
         gpu_metrics: sample the GPU's counters.
         memory: record what PyTorch's allocator and CUDA allocate.
         shapes: record the shapes of operators and the memory that PyTorch allocates.
-        readings: read in each process clocks, power and temperature of its GPUs, and how long the
-            launching thread waits for a CPU.
+        readings: read in each process clocks, power, temperature and traffic of its GPUs, and how
+            long the launching thread waits for a CPU.
         processes: how many ranks torchrun starts; None without torchrun.
         nsys: the nsys to use; found automatically when None.
         nsys_args: passed to `nsys profile` unchanged.

@@ -86,17 +86,13 @@ def synchronize() -> None:
             torch.cuda.synchronize(device)
 
 
-def mark_states(states: Sequence[State]) -> None:
-    """Record a mark with the states of GPUs."""
-    _mark_readings("gpu_states", states)
-
-
 def mark_reading(key: str, values: Values) -> None:
     """Record a mark with a reading of CPUs."""
-    _mark_readings(key, [values])
+    mark_readings(key, [values])
 
 
-def _mark_readings(key: str, readings: Sequence[Sequence[int | None]]) -> None:
+def mark_readings(key: str, readings: Sequence[State]) -> None:
+    """Record a mark with readings, such as those of GPUs."""
     mark(_COMPACT.encode({KEY: {key: readings}}))
 
 
@@ -119,13 +115,13 @@ class CudaProfilerCapture:
         if about is not None:
             mark(json.dumps({KEY: about}))
         list_noted(mark)
-        SAMPLER.begin(mark_states)
+        SAMPLER.begin(mark_readings)
         READER.begin(mark_reading)
         LOADERS.begin(mark_loaders)
         HISTORY.begin(mark)
 
     def stop(self) -> None:
-        SAMPLER.end(mark_states)
+        SAMPLER.end(mark_readings)
         READER.end(mark_reading)
         LOADERS.end(mark_loaders)
         torch = _torch_on_gpu()
@@ -194,13 +190,13 @@ class KinetoCapture:
         if about is not None:
             self._about = about
             self._profile.add_metadata_json(KEY, json.dumps(about))
-        SAMPLER.begin(self._keep_states)
+        SAMPLER.begin(self._keep_all)
         READER.begin(self._keep)
         LOADERS.begin(self._keep_loaders)
 
-    def _keep_states(self, states: Sequence[State]) -> None:
-        for state in states:
-            self._keep("gpu_states", state)
+    def _keep_all(self, key: str, readings: Sequence[State]) -> None:
+        for reading in readings:
+            self._keep(key, reading)
 
     def _keep(self, key: str, values: Sequence[int | None]) -> None:
         """Keep a reading with the time of the system's clock, which Kineto's is."""
@@ -214,7 +210,7 @@ class KinetoCapture:
     def stop(self) -> None:
         if self._profile is None:
             return
-        SAMPLER.end(self._keep_states)
+        SAMPLER.end(self._keep_all)
         READER.end(self._keep)
         LOADERS.end(self._keep_loaders)
         try:

@@ -1,4 +1,5 @@
-"""The clocks, power and temperature of the GPUs that this process uses, while it is recorded.
+"""The clocks, power and temperature of the GPUs that this process uses, and what they send and
+receive over PCIe and NVLink, while it is recorded.
 
 A thread asks NVML ten times a second; ctypes leaves the GIL to the program meanwhile. Without the
 library or a permission nothing is sampled, and what a GPU does not say is left out: the program
@@ -15,12 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Optional
 
+from nsysflow.runtime.gpu_traffic import COUNTERS, Field, Traffic
 from nsysflow.runtime.process import THIS_PROCESS, is_loader_worker
 from nsysflow.runtime.protocol import READINGS
 
 PERIOD_S: Final = 0.1
 
 _LIBRARY: Final = "libnvidia-ml.so.1"
+
+STATES: Final = "gpu_states"
+TRAFFIC: Final = "gpu_traffic"
+"""What marks call the readings."""
 
 _LOOKS_EVERY: Final = 10
 """After so many samples the thread looks which GPUs are in use: torch takes 0.1 ms to say it."""
@@ -45,8 +51,9 @@ if TYPE_CHECKING:
     """The readings of a GPU in that order: MHz, MHz, mW, °C, and NVML's bits of what limits the
     clock. None for what the GPU does not say."""
 
-    Keep = Callable[[Sequence[State]], None]
-    """Takes the GPUs' states of one instant: before each, the GPU's number in CUDA."""
+    Keep = Callable[[str, Sequence[State]], None]
+    """Takes the kind of the readings (`STATES`, `TRAFFIC`), and the GPUs' readings of one instant:
+    before each, the GPU's number in CUDA."""
 
 
 class Nvml:
@@ -94,6 +101,27 @@ class Nvml:
         """The readings of a GPU now."""
         return tuple(self.readings(gpu).values())
 
+    def counters(self, gpu: ctypes.c_void_p) -> list[int | None]:
+        """The values of `COUNTERS` now."""
+        function = getattr(self._library, "nvmlDeviceGetFieldValues", None)
+        fields = (Field * len(COUNTERS))(*(Field(*counter) for counter in COUNTERS))
+        if function is None or function(gpu, len(fields), fields):
+            return [None] * len(fields)
+        return [field.count() for field in fields]
+
+    def pcie_rate(self, gpu: ctypes.c_void_p, direction: int) -> int | None:
+        """The bytes per second that a GPU sends (0) or receives (1). NVML counts them for 20 ms."""
+        rate = self._read(gpu, "nvmlDeviceGetPcieThroughput", (direction,), ctypes.c_uint)
+        return None if rate is None else 1000 * rate
+
+    def pcie_lanes(self, gpu: ctypes.c_void_p) -> tuple[int, int] | None:
+        """Generation and width of the PCIe link at its best."""
+        generation, width = (
+            self._read(gpu, f"nvmlDeviceGetMaxPcieLink{name}", (), ctypes.c_uint)
+            for name in ("Generation", "Width")
+        )
+        return (generation, width) if generation and width else None
+
     def _read(
         self,
         gpu: ctypes.c_void_p,
@@ -113,7 +141,19 @@ def readings_here() -> dict[str, int | None] | None:
     not answer."""
     nvml = Nvml.here()
     gpu = None if nvml is None else nvml.first_gpu()
-    return None if nvml is None or gpu is None else nvml.readings(gpu)
+    if nvml is None or gpu is None:
+        return None
+    pcie, _, nvlink, _ = nvml.counters(gpu)
+    pcie = nvml.pcie_rate(gpu, 0) if pcie is None else pcie
+    return {**nvml.readings(gpu), "PCIe traffic": pcie, "NVLink traffic": nvlink}
+
+
+class _Gpu:
+    """A GPU that is sampled: its handle in NVML, and its traffic."""
+
+    def __init__(self, nvml: Nvml, handle: ctypes.c_void_p) -> None:
+        self.handle = handle
+        self.traffic = Traffic(nvml, handle, PERIOD_S)
 
 
 class Sampler:
@@ -127,6 +167,7 @@ class Sampler:
         self._pid: int | None = None
         self._in_nvml = threading.Lock()
         self._held = False
+        self._gpus: dict[int, _Gpu] = {}
 
     def prepare(self) -> None:
         """Start the thread, if `nsysflow profile` wants it: NVML is ready then once it is needed.
@@ -141,7 +182,7 @@ class Sampler:
             )
         self._pid = os.getpid()
         self._wake = threading.Event()
-        self._keeps = []
+        self._keeps, self._gpus = [], {}
         threading.Thread(target=self._run, name="nsysflow-clocks", daemon=True).start()
 
     def begin(self, keep: Keep) -> None:
@@ -151,9 +192,17 @@ class Sampler:
         self._wake.set()
 
     def end(self, keep: Keep) -> None:
-        """Sample no more for `keep`."""
-        if keep in self._keeps:
-            self._keeps.remove(keep)
+        """Sample no more for `keep`, which gets the traffic since the last sample."""
+        if keep not in self._keeps:
+            return
+        self._keeps.remove(keep)
+        if self._in_nvml.acquire(timeout=PERIOD_S):
+            try:
+                traffic = _traffic_of(self._gpus, may_wait=False)
+            finally:
+                self._in_nvml.release()
+            if traffic:
+                keep(TRAFFIC, traffic)
 
     def _hold(self) -> None:
         """Let no thread be in NVML: a forked process would find its locks taken for ever."""
@@ -168,30 +217,49 @@ class Sampler:
             nvml = self._open()
         if nvml is None:
             return
-        gpus: dict[int, ctypes.c_void_p] = {}
-        samples = 0
+        looks = samples = 0
         while not THIS_PROCESS.recorded:
-            self._wake.wait(PERIOD_S if self._keeps else None)
+            in_a_sample = max((gpu.traffic.looks for gpu in self._gpus.values()), default=1)
+            self._wake.wait(PERIOD_S / in_a_sample if self._keeps else None)
+            woken = self._wake.is_set()
             self._wake.clear()
             if not self._keeps:
                 continue
+            looks = 0 if woken else (looks + 1) % in_a_sample
+            readings: dict[str, list[State]] = {}
             with self._in_nvml:
-                if not gpus or samples % _LOOKS_EVERY == 0:
-                    gpus |= _handles(nvml, but=gpus)
-                states = [(number, *nvml.state(gpu)) for number, gpu in gpus.items()]
-            samples += 1
-            for keep in [*self._keeps] if states else []:
-                keep(states)
+                if not self._gpus or (looks == 0 and samples % _LOOKS_EVERY == 0):
+                    self._gpus |= _found(nvml, but=self._gpus)
+                if woken or looks:
+                    for gpu in self._gpus.values():
+                        gpu.traffic.look(afresh=woken)
+                else:
+                    readings[TRAFFIC] = _traffic_of(self._gpus)
+                if looks == 0:
+                    samples += 1
+                    readings[STATES] = [
+                        (number, *nvml.state(gpu.handle)) for number, gpu in self._gpus.items()
+                    ]
+            for keep in [*self._keeps]:
+                for kind, of_gpus in readings.items():
+                    if of_gpus:
+                        keep(kind, of_gpus)
 
 
-def _handles(nvml: Nvml, but: Mapping[int, object]) -> dict[int, ctypes.c_void_p]:
+def _traffic_of(gpus: Mapping[int, _Gpu], *, may_wait: bool = True) -> list[State]:
+    """The traffic since the last reading, of GPUs that say something of it."""
+    read = [(number, gpu.traffic.reading(may_wait=may_wait)) for number, gpu in gpus.items()]
+    return [(number, *reading) for number, reading in read if reading is not None]
+
+
+def _found(nvml: Nvml, but: Mapping[int, object]) -> dict[int, _Gpu]:
     """The GPUs on which torch holds memory, by their number in CUDA, without those of `but`."""
     found = {}
     with suppress(RuntimeError):  # after a failed kernel CUDA says nothing more
         for number, uuid in _used_gpus():
             gpu = None if number in but else nvml.gpu(uuid)
             if gpu is not None:
-                found[number] = gpu
+                found[number] = _Gpu(nvml, gpu)
     return found
 
 

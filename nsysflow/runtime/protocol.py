@@ -30,8 +30,8 @@ SHAPES: Final = "NSYSFLOW_SHAPES"
 """Set when torch.profiler is to record the shapes of operators, and the memory they allocate."""
 
 READINGS: Final = "NSYSFLOW_READINGS"
-"""Set when clocks, power and temperature of the GPUs are to be sampled, and how long the launching
-thread waits for a CPU."""
+"""Set when clocks, power, temperature and traffic of the GPUs are to be sampled, and how long the
+launching thread waits for a CPU."""
 
 MEMORY: Final = "NSYSFLOW_MEMORY"
 """Set when what PyTorch's allocator does is to be recorded."""

@@ -1,4 +1,5 @@
-"""Clocks, power and temperature are sampled while something records, and never harm the program."""
+"""Clocks, power, temperature and traffic are sampled while something records, and never harm the
+program."""
 
 import ctypes
 import json
@@ -14,7 +15,8 @@ import pytest
 
 from nsysflow.runtime import captures, gpu_states
 from nsysflow.runtime.captures import CudaProfilerCapture, KinetoCapture
-from nsysflow.runtime.gpu_states import Nvml, Sampler
+from nsysflow.runtime.gpu_states import STATES, TRAFFIC, Nvml, Sampler
+from nsysflow.runtime.gpu_traffic import Field
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import READINGS as ASKED
 
@@ -25,15 +27,22 @@ READINGS = {
     ("nvmlDeviceGetTemperature", 0): 52,
     ("nvmlDeviceGetCurrentClocksThrottleReasons",): 4,
 }
+CALLED = {("nvmlDeviceGetPcieThroughput", 0): 7, ("nvmlDeviceGetPcieThroughput", 1): 9}
+LINK = {("nvmlDeviceGetMaxPcieLinkGeneration",): 4, ("nvmlDeviceGetMaxPcieLinkWidth",): 8}
+FIELDS = {(197, 0): (1, 5), (198, 0): (3, 6), (138, 2**32 - 1): (3, 1 << 40)}
+"""Of NVML's fields and scopes the type and the value."""
 NOT_SUPPORTED = 3
 
 
 class Library:
     """An NVML with these readings; what it lacks, it does not support."""
 
-    def __init__(self, readings: dict[tuple[Any, ...], int], *, code: int = 0) -> None:
+    def __init__(
+        self, readings: dict[tuple[Any, ...], int], *, code: int = 0, fields: Any = None
+    ) -> None:
         self.readings = readings
         self.code = code
+        self.fields = fields
         self.asked: list[bytes] = []
 
     def nvmlInit_v2(self) -> int:
@@ -46,6 +55,15 @@ class Library:
 
     def nvmlDeviceGetHandleByIndex_v2(self, _index: int, handle: Any) -> int:
         handle._obj.value = 7
+        return 0
+
+    def nvmlDeviceGetFieldValues(self, _gpu: object, count: int, fields: Any) -> int:
+        if self.fields is None:
+            return NOT_SUPPORTED
+        assert count == len(fields)
+        for field in fields:
+            kind, value = self.fields.get((field.field, field.scope), (0, 0))
+            field.kind, field.value.wide, field.code = kind, value, 0 if kind else NOT_SUPPORTED
         return 0
 
     def __getattr__(self, name: str) -> Callable[..., int]:
@@ -81,9 +99,40 @@ def test_there_is_no_nvml_without_a_driver_or_where_it_does_not_answer(
         assert Nvml.here() is None
         assert gpu_states.readings_here() is None
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library(READINGS))
-    assert gpu_states.readings_here() == dict(
-        zip(gpu_states._FUNCTIONS, READINGS.values(), strict=True)
-    )
+    assert gpu_states.readings_here() == {
+        **dict(zip(gpu_states._FUNCTIONS, READINGS.values(), strict=True)),
+        "PCIe traffic": None,
+        "NVLink traffic": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("library", "traffic"),
+    [
+        (Library(READINGS, fields=FIELDS), [5, 1 << 40]),
+        (Library({**READINGS, **CALLED}), [7_000, None]),
+        (Library(READINGS, fields={(197, 0): (0, 5), (138, 0): (3, 5)}), [None, None]),
+    ],
+)
+def test_doctor_is_told_whether_a_driver_says_the_traffic(
+    library: Library, traffic: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    said = gpu_states.readings_here()
+    assert said is not None
+    assert [said["PCIe traffic"], said["NVLink traffic"]] == traffic
+
+
+def test_counters_link_and_rates_are_read_as_nvml_has_them() -> None:
+    assert [ctypes.sizeof(Field), Field.kind.offset, Field.value.offset] == [40, 24, 32]
+    nvml, gpu = Nvml(Library(LINK | CALLED, fields=FIELDS)), ctypes.c_void_p(7)
+    assert nvml.counters(gpu) == [5, 6, 1 << 40, None]
+    assert nvml.pcie_lanes(gpu) == (4, 8)
+    assert [nvml.pcie_rate(gpu, direction) for direction in (0, 1)] == [7_000, 9_000]
+    without = Nvml(Library({}))
+    assert without.counters(gpu) == [None] * 4
+    assert without.pcie_lanes(gpu) is None
+    assert without.pcie_rate(gpu, 0) is None
 
 
 def fake_torch(*, fails: bool = False) -> SimpleNamespace:
@@ -117,6 +166,53 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     THIS_PROCESS.recorded = False
 
 
+class Kept(list[tuple[str, Any]]):
+    """What a sampler gives."""
+
+    def keep(self, kind: str, readings: Any) -> None:
+        self.append((kind, readings))
+
+
+@pytest.mark.usefixtures("wanted")
+def test_traffic_is_sampled_between_begin_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counters are read twice per sample, as the link may fill their 32 bits in one; and once
+    more at the end, so that a short window has a reading, too."""
+    looks = list[int]()
+
+    def counters(_gpu: object) -> list[int | None]:
+        looks.append(len(looks))
+        return [None, (1 << 32) - 10 + 10 * len(looks), None, None]
+
+    nvml = SimpleNamespace(
+        state=lambda _gpu: (1,),
+        gpu=lambda _uuid: ctypes.c_void_p(7),
+        counters=counters,
+        pcie_lanes=lambda _gpu: (5, 16),
+        pcie_rate=lambda _gpu, _direction: None,
+    )
+    monkeypatch.setattr(gpu_states, "PERIOD_S", 0.1)
+    monkeypatch.setitem(sys.modules, "torch", fake_torch())
+    sampler, kept = Sampler(lambda: nvml), Kept()  # type: ignore[arg-type, return-value]
+    sampler.begin(kept.keep)
+    assert waited_for(lambda: [kind for kind, _ in kept].count(STATES) == 3)
+    time.sleep(0.02)
+    sampler.end(kept.keep)
+    kinds = [kind for kind, _ in kept]
+    assert kinds[:5] == [STATES, TRAFFIC, STATES, TRAFFIC, STATES]
+    assert kinds[-1] == TRAFFIC
+    assert len(looks) >= 2 * (1 + 1 + 2 * 2 + 1)  # two GPUs: found, begin, two per sample, end
+    assert len(kept[1][1]) == 2
+    number, past_ns, *rates = kept[1][1][0]
+    assert (number, rates[0], rates[2:]) == (0, None, [None, None])
+    assert past_ns > 90_000_000
+    assert 0 < rates[1] < 1_000
+    kept.clear()
+    time.sleep(0.6)
+    sampler.begin(kept.keep)
+    assert waited_for(lambda: len(kept) > 1)
+    assert kept[1][1][0][1] < 500_000_000  # nothing of the time between two windows
+
+
 def waited_for(condition: Callable[[], bool]) -> bool:
     """Whether it became true within 5 s."""
     until = time.monotonic() + 5
@@ -127,17 +223,18 @@ def waited_for(condition: Callable[[], bool]) -> bool:
 
 @pytest.mark.usefixtures("wanted")
 def test_the_gpus_in_use_are_sampled_from_begin_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    library, kept = Library(READINGS), list[Any]()
+    library, kept = Library(READINGS), Kept()
     monkeypatch.setitem(sys.modules, "torch", fake_torch())
     sampler = Sampler(lambda: Nvml(library))
     sampler.prepare()
     time.sleep(0.03)
     assert not kept
-    sampler.begin(kept.append)
+    sampler.begin(kept.keep)
     assert waited_for(lambda: len(kept) > 2)
-    assert kept[0] == [(0, *READINGS.values())]
+    assert kept[0] == (STATES, [(0, *READINGS.values())])
+    assert {kind for kind, _ in kept} == {STATES}  # this GPU says nothing of its traffic
     assert set(library.asked) == {b"GPU-a", b"GPU-c"}
-    sampler.end(kept.append)
+    sampler.end(kept.keep)
     time.sleep(0.03)
     count = len(kept)
     time.sleep(0.03)
@@ -152,8 +249,8 @@ def test_nothing_is_kept_without_nvml_or_after_a_failed_kernel(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", fake_torch(fails=True))
-    kept = list[Any]()
-    Sampler(nvml).begin(kept.append)
+    kept = Kept()
+    Sampler(nvml).begin(kept.keep)
     time.sleep(0.05)
     assert kept == []
     assert capsys.readouterr() == ("", "")
@@ -161,7 +258,7 @@ def test_nothing_is_kept_without_nvml_or_after_a_failed_kernel(
 
 @pytest.mark.usefixtures("wanted")
 def test_a_process_is_forked_between_two_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, kept = threading.Event(), list[Any]()
+    reading, kept = threading.Event(), Kept()
 
     def state(_gpu: object) -> tuple[int, ...]:
         reading.set()
@@ -169,10 +266,16 @@ def test_a_process_is_forked_between_two_readings(monkeypatch: pytest.MonkeyPatc
         reading.clear()
         return (1,)
 
-    nvml = SimpleNamespace(state=state, gpu=lambda _uuid: ctypes.c_void_p(7))
+    nvml = SimpleNamespace(
+        state=state,
+        gpu=lambda _uuid: ctypes.c_void_p(7),
+        counters=lambda _gpu: [None] * 4,
+        pcie_lanes=lambda _gpu: None,
+        pcie_rate=lambda _gpu, _direction: None,
+    )
     monkeypatch.setitem(sys.modules, "torch", fake_torch())
     sampler = Sampler(lambda: nvml)  # type: ignore[arg-type, return-value]
-    sampler.begin(kept.append)
+    sampler.begin(kept.keep)
     assert reading.wait(5)
     child = os.fork()
     if not child:
@@ -185,7 +288,7 @@ def test_a_process_is_forked_between_two_readings(monkeypatch: pytest.MonkeyPatc
 def test_no_thread_is_started_unless_profile_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ASKED, raising=False)
     before = threading.active_count()
-    Sampler().begin(print)
+    Sampler().begin(Kept().keep)
     assert threading.active_count() == before
 
 
@@ -199,9 +302,13 @@ def test_a_capture_samples_while_it_records(monkeypatch: pytest.MonkeyPatch) -> 
     capture.start(None)
     state = (0, *READINGS.values())
     for keep in sampler._keeps:
-        keep([state])
+        keep(STATES, [state])
+        keep(TRAFFIC, [(0, 100, None, 5, 6, 7)])
     capture.stop()
-    assert marks == ['{"nsysflow":{"gpu_states":[[0,1980,2619,351200,52,4]]}}']
+    assert marks == [
+        '{"nsysflow":{"gpu_states":[[0,1980,2619,351200,52,4]]}}',
+        '{"nsysflow":{"gpu_traffic":[[0,100,null,5,6,7]]}}',
+    ]
     written: dict[str, Any] = {}
     profile = SimpleNamespace(
         start=lambda: None,
@@ -213,9 +320,12 @@ def test_a_capture_samples_while_it_records(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(kineto, "_still_records", lambda: True)
     monkeypatch.setattr(kineto, "_export", lambda: None)
     before_ns = time.time_ns()
-    kineto._keep_states([state])
+    kineto._keep_all(STATES, [state])
+    kineto._keep_all(TRAFFIC, [(0, 100, None, 5, 6, 7), (1, 100, 8, 9, None, None)])
     kineto.stop()
     ((at_ns, kept),) = written["nsysflow"].pop("gpu_states")
+    of_traffic = [kept for _, kept in written["nsysflow"].pop("gpu_traffic")]
+    assert of_traffic == [[0, 100, None, 5, 6, 7], [1, 100, 8, 9, None, None]]
     assert written == {"nsysflow": {"capture": "1:1:1"}}
     assert kept == [*state]
     assert before_ns <= at_ns <= time.time_ns()

@@ -23,7 +23,7 @@ from nsysflow.runtime.auto.modules import (
 )
 from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
-from nsysflow.runtime.captures import mark_loaders, mark_reading, mark_states
+from nsysflow.runtime.captures import mark_loaders, mark_reading, mark_readings
 from nsysflow.runtime.cpu import READER
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.loaders import LOADERS
@@ -65,7 +65,7 @@ def _record_beside() -> None:
     if CAPTURE in os.environ or protocol.COLLECTOR_HERE == "kineto":
         SAMPLER.prepare()
     else:
-        SAMPLER.begin(mark_states)
+        SAMPLER.begin(mark_readings)
         READER.begin(mark_reading)
         atexit.register(READER.end, mark_reading)
         LOADERS.begin(mark_loaders)
