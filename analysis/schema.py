@@ -315,6 +315,23 @@ GPU_STATES: Final = Frame(
     },
 )
 
+TRAFFIC: Final = tuple(
+    f"{link}_{direction}_bytes_per_s" for link in ("pcie", "nvlink") for direction in ("tx", "rx")
+)
+"""What a GPU sends and receives."""
+
+GPU_TRAFFIC: Final = Frame(
+    """One row per reading of what a GPU sends (`tx`) and receives (`rx`) over PCIe and over all its
+    NVLinks, in any order: means since the reading before, `past_ns` ago; null for what was not
+    read.""",
+    {
+        "time_ns": pl.Int64(),
+        "device": pl.Int32(),
+        "past_ns": pl.Int64(),
+        **dict.fromkeys(TRAFFIC, pl.Int64()),
+    },
+)
+
 THREAD_CPU: Final = Frame(
     """One row per reading of what the kernel counts of a thread, in any order: how long it ran, and
     how long it could have run and had no CPU, both since it started.""",

@@ -125,6 +125,7 @@ class Trace:
         frames: `schema.FRAMES`, addressed by the `stack` of these three.
         gpu_samples: `schema.GPU_SAMPLES`.
         gpu_states: `schema.GPU_STATES`.
+        gpu_traffic: `schema.GPU_TRAFFIC`.
         thread_cpu: `schema.THREAD_CPU`.
         process_cpu: `schema.PROCESS_CPU`.
         loader_times: `schema.LOADER_TIMES`.
@@ -164,6 +165,7 @@ class Trace:
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
     gpu_states: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_STATES))
+    gpu_traffic: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_TRAFFIC))
     thread_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.THREAD_CPU))
     process_cpu: pl.DataFrame = field(default_factory=lambda: _empty(schema.PROCESS_CPU))
     loader_times: pl.DataFrame = field(default_factory=lambda: _empty(schema.LOADER_TIMES))

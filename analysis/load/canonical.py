@@ -14,6 +14,7 @@ from nsysflow.analysis.load.allocator import allocator_rows
 from nsysflow.analysis.load.export_tables import (
     Raw,
 )
+from nsysflow.analysis.load.gpu_readings import gpu_states, gpu_traffic
 from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
 from nsysflow.analysis.load.labels import (
     direction,
@@ -26,7 +27,6 @@ from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
     flops_rows,
-    gpu_states,
     graph_range_rows,
     loader_times,
     process_cpu,
@@ -108,6 +108,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         frames=pl.concat([stacks.frames, allocator.frames]),
         gpu_samples=gpu_samples(raw),
         gpu_states=_gpu_states(raw, marks),
+        gpu_traffic=_with_physical_gpu(gpu_traffic(marks.rows()), raw.cuda_devices).drop("process"),
         thread_cpu=cpu,
         process_cpu=process_cpu(marks.rows()),
         loader_times=loader_times(marks.rows()),

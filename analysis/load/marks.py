@@ -118,6 +118,25 @@ class TimedGpuStates(msgspec.Struct):
     gpu_states: list[tuple[_TimeNs, GpuState]]
 
 
+_Rate = Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)]
+_Past = Annotated[int, msgspec.Meta(gt=0, lt=1 << 50)]
+
+GpuTraffic = tuple[_Device, _Past, _Rate | None, _Rate | None, _Rate | None, _Rate | None]
+"""Of a GPU its number in CUDA, the ns since the reading before, and what `schema.TRAFFIC` has."""
+
+
+class GpuTraffics(msgspec.Struct):
+    """What a process's GPUs send and receive."""
+
+    gpu_traffic: list[GpuTraffic]
+
+
+class TimedGpuTraffics(msgspec.Struct):
+    """The same, each with the system's time."""
+
+    gpu_traffic: list[tuple[_TimeNs, GpuTraffic]]
+
+
 _Ns = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=1 << 31)]
 
@@ -194,7 +213,7 @@ class _Mark(msgspec.Struct):
 _MARK: Final = msgspec.json.Decoder(_Mark)
 _GRAPH_RANGES: Final = msgspec.json.Decoder(GraphRanges)
 _GPU_STATES: Final = msgspec.json.Decoder(GpuStates)
-_TIMED_GPU_STATES: Final = msgspec.json.Decoder(TimedGpuStates)
+_GPU_TRAFFIC: Final = msgspec.json.Decoder(GpuTraffics)
 _THREAD_CPU: Final = msgspec.json.Decoder(ThreadCpu)
 _PROCESS_CPU: Final = msgspec.json.Decoder(ProcessCpu)
 _TIMED_THREAD_CPU: Final = msgspec.json.Decoder(TimedThreadCpu)
@@ -235,6 +254,11 @@ def gpu_states_of_mark(text: str) -> GpuStates | None:
     return _of_mark(_GPU_STATES, text)
 
 
+def gpu_traffic_of_mark(text: str) -> GpuTraffics | None:
+    """The `GpuTraffics` in the text of a mark; None if it has none."""
+    return _of_mark(_GPU_TRAFFIC, text)
+
+
 def thread_cpu_of_mark(text: str) -> ThreadCpu | None:
     """The `ThreadCpu` in the text of a mark; None if it has none."""
     return _of_mark(_THREAD_CPU, text)
@@ -267,6 +291,7 @@ def slim_mark(text: str) -> str | None:
         capture_of_mark,
         graph_ranges_of_mark,
         gpu_states_of_mark,
+        gpu_traffic_of_mark,
         thread_cpu_of_mark,
         process_cpu_of_mark,
         loader_times_of_mark,
@@ -390,53 +415,6 @@ def _loader_rows(read: Sequence[tuple[int, int, LoaderTimes]]) -> pl.DataFrame:
             for asked, had in times.waits
         )
     return pl.DataFrame(rows, schema.LOADER_TIMES, orient="row")
-
-
-_LIMITS: Final = {
-    "thermal": 0x20 | 0x40,
-    "power_brake": 0x80,
-    "hardware": 0x8,
-    "power_cap": 0x4,
-    "sync_boost": 0x10,
-    "setting": 0x2 | 0x100,
-    "idle": 0x1,
-}
-"""NVML's bits of each limit (`nvmlClocksEventReason…`), in the order of `schema.CLOCK_LIMIT`."""
-
-_STATES: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_STATES})
-
-
-def gpu_states(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
-    """`process` and `schema.GPU_STATES` of all marks (process, time and text of each); `device` is
-    the number in its process."""
-    rows = [
-        (process, *_state_row(at_ns, state))
-        for process, at_ns, text in marks
-        if (read := gpu_states_of_mark(text)) is not None
-        for state in read.gpu_states
-    ]
-    return pl.DataFrame(rows, _STATES, orient="row")
-
-
-def timed_gpu_states(json: bytes | msgspec.Raw, base_ns: int) -> pl.DataFrame:
-    """`schema.GPU_STATES` from the JSON under our key, at times since `base_ns` of the system."""
-    read = decoded_or_none(_TIMED_GPU_STATES, json)
-    states = read.gpu_states if read is not None else []
-    rows = [_state_row(at_ns - base_ns, state) for at_ns, state in states]
-    return pl.DataFrame(rows, schema.GPU_STATES, orient="row")
-
-
-def _state_row(at_ns: int, state: Sequence[int | None]) -> tuple[int | str | None, ...]:
-    device, sm_mhz, memory_mhz, milliwatts, celsius, reasons = state
-    watts = None if milliwatts is None else (milliwatts + 500) // 1000
-    return at_ns, device, sm_mhz, memory_mhz, watts, celsius, _limit(reasons)
-
-
-def _limit(reasons: int | None) -> str | None:
-    """One of `schema.CLOCK_LIMIT`; None if it is not known."""
-    if reasons is None:
-        return None
-    return next((name for name, bits in _LIMITS.items() if reasons & bits), "none")
 
 
 def thread_cpu(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:

@@ -57,12 +57,12 @@ def clock_table(view: View) -> pl.DataFrame:
     events, states = view.events, _readings(view.events)
     if states.is_empty():
         return CLOCKS.to_frame()
-    pieces = _pieces(view)
+    pieces = pieces_of(view)
     found = pieces.drop("start", "end").join(_highest(states), on="device_no", how="left")
     parts = {column: _within(pieces, states, column, events) for column in (*_MEANS, "limit")}
     clock = pl.col("value")
     for rows in (
-        *(_means(parts[column]).rename({"mean": column}) for column in _MEANS),
+        *(means_of(parts[column]).rename({"mean": column}) for column in _MEANS),
         parts["sm_clock_mhz"]
         .group_by("piece")
         .agg(clock.min().alias("lowest_mhz"), clock.max().alias("highest_mhz")),
@@ -87,13 +87,13 @@ def mean_clocks(view: View) -> pl.DataFrame:
     events, states = view.events, _readings(view.events)
     windows = view.windows.with_columns(pl.col("device_no").alias("piece"))
     pieces = windows.hstack(on_axis(windows, events.axis).get_columns())
-    means = _means(_within(pieces, states, "sm_clock_mhz", events))
+    means = means_of(_within(pieces, states, "sm_clock_mhz", events))
     return means.join(events.devices, left_on="piece", right_on="device_no").select(
         "device", pl.col("mean").alias("sm_clock_mhz")
     )
 
 
-def _pieces(view: View) -> pl.DataFrame:
+def pieces_of(view: View) -> pl.DataFrame:
     """The steps, and of GPUs without steps the windows: `piece`, `process`, `device_no`, `step`,
     its times, `compute_ns`, and `start`, `end` on the axis."""
     columns = ["process", "device_no", "step", "start_ns", "end_ns"]
@@ -134,6 +134,18 @@ def _within(
         time.alias("start_ns"),
         pl.min_horizontal(time.shift(-1).over("device_no"), time + HOLD_NS).alias("end_ns"),
     )
+    return held_in(pieces, readings, events)
+
+
+def held_in(pieces: pl.DataFrame, readings: pl.DataFrame, events: Events) -> pl.DataFrame:
+    """How long each reading holds in each piece: `piece`, `value`, `ns`.
+
+    Args:
+        pieces: of `pieces_of`.
+        readings: `device_no`, `value`, and from `start_ns` to `end_ns` it holds; in order of
+            `device_no` and time, disjoint.
+        events: the report.
+    """
     held = inside(readings, events.axis)
     parts = overlaps(pieces.select("piece", "start", "end"), on_axis(held, events.axis))
     ns = (pl.col("end") - pl.col("start")).alias("ns")
@@ -142,7 +154,7 @@ def _within(
     )
 
 
-def _means(parts: pl.DataFrame) -> pl.DataFrame:
+def means_of(parts: pl.DataFrame) -> pl.DataFrame:
     """`piece`, `mean`, weighed by time."""
     weighed = (pl.col("value") * pl.col("ns")).sum() / pl.col("ns").sum()
     return parts.group_by("piece").agg(weighed.alias("mean"))

@@ -169,6 +169,10 @@ class TablesOfSamples(TableHolder):
         "tables.clocks",
         "per step, the GPU's clock, power and temperature, and what kept the clock down",
     )
+    traffic = TableProperty(
+        "tables.traffic",
+        "per step, what each GPU sent and received over PCIe and NVLink, beside its copies",
+    )
     cpu = TableProperty(
         "tables.cpu", "per launching thread, how long it waited for a CPU, and who used the CPUs"
     )

@@ -10,7 +10,7 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.events import Events, Operations
 from nsysflow.analysis.frames.columns import greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import reached_before
-from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, Frame, os_pid, os_tid
+from nsysflow.analysis.schema import CAUSE, METRICS, STEP_KIND, TRAFFIC, Frame, os_pid, os_tid
 from nsysflow.analysis.steps.kinds import Steps
 
 LANE_KIND: Final = pl.Enum(
@@ -185,7 +185,7 @@ class Lanes:
         steps: Steps,
         threads: Mapping[str, pl.Series],
         idle: pl.Series,
-        memory: pl.DataFrame,
+        titled: pl.DataFrame,
     ) -> "Lanes":
         """The lanes of a report.
 
@@ -194,7 +194,7 @@ class Lanes:
             steps: `process`, `device` of its steps.
             threads: by kind of lane, the `thread_no` of each row to draw.
             idle: the `device_no` of each gap.
-            memory: `device`, `number` and `title` of each value of memory.
+            titled: `device`, `number` and `title` of each value of traffic and memory.
         """
         frames = [
             _steps(steps),
@@ -204,7 +204,7 @@ class Lanes:
             _streams(events.ops, events.stream_no),
             _counters(events.trace.gpu_samples),
             _clocks(events.trace.gpu_states),
-            _memory(memory),
+            _titled(titled),
         ]
         frame = pl.concat(frames, how="diagonal").sort(_ORDER, maintain_order=True)
         return cls(frame=frame.with_row_index("lane"), stream_no=events.stream_no)
@@ -418,12 +418,15 @@ def _clocks(states: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-MEMORY_NUMBER: Final = CLOCK_NUMBER + 1
+TRAFFIC_NUMBER: Final = CLOCK_NUMBER + 1
+"""The number of the first of `schema.TRAFFIC` among the counters; the others follow."""
+
+MEMORY_NUMBER: Final = TRAFFIC_NUMBER + len(TRAFFIC)
 """The number of the memory of a GPU's first process among the counters; the others follow."""
 
 
-def _memory(values: pl.DataFrame) -> pl.DataFrame:
-    """The lanes of memory."""
+def _titled(values: pl.DataFrame) -> pl.DataFrame:
+    """The lanes of values with titles."""
     return _lanes(
         "counter",
         values.select("device", "number", "title")

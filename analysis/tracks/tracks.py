@@ -7,9 +7,10 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.frames.columns import greatest
-from nsysflow.analysis.schema import BEFORE_NS, METRICS, os_pid
+from nsysflow.analysis.schema import BEFORE_NS, METRICS, TRAFFIC, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tables.memory import memory_uses
+from nsysflow.analysis.tables.traffic import held_rates
 from nsysflow.analysis.tracks import rows as host
 from nsysflow.analysis.tracks.lanes import (
     BATCHES,
@@ -20,6 +21,7 @@ from nsysflow.analysis.tracks.lanes import (
     PROFILER,
     RANGES,
     STEPS,
+    TRAFFIC_NUMBER,
     Lanes,
 )
 from nsysflow.analysis.tracks.rows import gaps, operations, sorted_by_lane, stack_frames
@@ -70,8 +72,9 @@ class Tracks:
             "stack": found_stacks["thread_no"],
             "profiler": events.overhead["thread_no"],
         }
-        memory, idle = _memory(timeline), timeline.bare_gaps["device_no"]
-        lanes = Lanes.of(events, timeline.steps, threads, idle, memory)
+        titled = pl.concat([_traffic(timeline.trace.gpu_traffic), _memory(timeline)])
+        idle = timeline.bare_gaps["device_no"]
+        lanes = Lanes.of(events, timeline.steps, threads, idle, titled)
         calls = host.calls(timeline, lanes)
         ops = operations(timeline, lanes, calls.place)
         ranges = host.ranges(timeline, lanes, found_ranges)
@@ -91,7 +94,7 @@ class Tracks:
             batches=batches.match_to_schema(BATCHES),
             host_stacks=host.host_stacks(timeline, lanes, stacks),
             stack_frames=frames,
-            counters=_counters(timeline, lanes, memory),
+            counters=_counters(timeline, lanes, titled),
             paths=timeline.attribution.paths.select("path", pl.col("joined").alias("name"))
             .sort("path")
             .match_to_schema(PATHS),
@@ -106,7 +109,7 @@ def _steps(timeline: Timeline, lanes: Lanes) -> pl.DataFrame:
     return placed.select(STEPS.names()).match_to_schema(STEPS)
 
 
-def _counters(timeline: Timeline, lanes: Lanes, memory: pl.DataFrame) -> pl.DataFrame:
+def _counters(timeline: Timeline, lanes: Lanes, titled: pl.DataFrame) -> pl.DataFrame:
     """COUNTERS."""
     samples = timeline.trace.gpu_samples
     values = [
@@ -115,7 +118,7 @@ def _counters(timeline: Timeline, lanes: Lanes, memory: pl.DataFrame) -> pl.Data
         .with_columns(pl.lit(number, pl.UInt32).alias("number"))
         for number, metric in enumerate(METRICS)
     ]
-    rows = pl.concat([*values, _clocks(timeline.trace.gpu_states), memory.drop("title")])
+    rows = pl.concat([*values, _clocks(timeline.trace.gpu_states), titled.drop("title")])
     sorted_rows = rows.with_columns(lanes.of_counters(rows)).sort("lane", "time_ns")
     return sorted_rows.select(COUNTERS.names()).match_to_schema(COUNTERS)
 
@@ -132,7 +135,7 @@ def _clocks(states: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_MEMORY: Final = pl.Schema(
+_TITLED: Final = pl.Schema(
     {
         "device": pl.Int32(),
         "time_ns": pl.Int64(),
@@ -143,13 +146,39 @@ _MEMORY: Final = pl.Schema(
 )
 
 
+_SAID: Final = ("PCIe sent", "PCIe received", "NVLink sent", "NVLink received")
+"""What lanes call `schema.TRAFFIC`."""
+
+
+def _traffic(readings: pl.DataFrame) -> pl.DataFrame:
+    """What GPUs send and receive as values of a counter, in whole percent of the highest rate of
+    the GPU; with what the titles of their lanes say."""
+    frames = [_TITLED.to_frame()]
+    for number, (column, said) in enumerate(zip(TRAFFIC, _SAID, strict=True), TRAFFIC_NUMBER):
+        rates = held_rates(readings, column, "device")
+        for (device,), of_device in rates.group_by("device", maintain_order=True):
+            highest = greatest(of_device["value"].cast(pl.Int64))
+            if highest <= 0:
+                continue
+            frames.append(
+                of_device.select(
+                    pl.lit(device, pl.Int32).alias("device"),
+                    pl.col("start_ns").alias("time_ns"),
+                    (100 * pl.col("value").cast(pl.Int64) // highest).alias("value_pct"),
+                    pl.lit(number, pl.UInt32).alias("number"),
+                    pl.lit(f"{said}, of {size(highest)}/s").alias("title"),
+                )
+            )
+    return pl.concat(frames)
+
+
 def _memory(timeline: Timeline) -> pl.DataFrame:
     """What each process has on a GPU as values of a counter, in whole percent of the most that it
     has in the recording, where they change; with what the title of its lane says."""
     uses = [*memory_uses(timeline)]
     of_device = Counter(use.device for use in uses)
     met: Counter[int] = Counter()
-    frames = [_MEMORY.to_frame()]
+    frames = [_TITLED.to_frame()]
     for use in uses:
         recorded = pl.col("time_ns").is_between(BEFORE_NS // 2, timeline.events.last_ns, "left")
         levels = use.levels.filter(recorded).drop_nulls("bytes")
@@ -168,7 +197,7 @@ def _memory(timeline: Timeline) -> pl.DataFrame:
                 pl.lit(MEMORY_NUMBER + met[use.device], pl.UInt32).alias("number"),
                 pl.lit(f"memory{whose}, of {size(most)}").alias("title"),
             )
-            .match_to_schema(_MEMORY)
+            .match_to_schema(_TITLED)
         )
         met[use.device] += 1
     return pl.concat(frames)

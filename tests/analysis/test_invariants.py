@@ -241,7 +241,10 @@ def shifted(trace: nsysflow.Trace, by_ns: int) -> nsysflow.Trace:
         ),
         **{
             name: getattr(trace, name).with_columns(pl.col("time_ns") + by_ns)
-            for name in ("samples", "gpu_samples", "gpu_states", "thread_cpu", "process_cpu")
+            for name in (
+                *("samples", "gpu_samples", "gpu_states", "gpu_traffic", "thread_cpu"),
+                "process_cpu",
+            )
         },
     )
 
@@ -252,7 +255,15 @@ SHIFTS_NS: Final = (1, -1, 7_000_000_001, -(10**12), 1_795_000_000 * 10**9, -4 *
 
 ANY_ORDER: Final = (
     *("calls", "ranges", "overhead", "threads", "devices", "diagnostics", "frames", "gpu_samples"),
-    *("gpu_states", "thread_cpu", "process_cpu", "loader_times", "captures", "messages"),
+    *(
+        "gpu_states",
+        "gpu_traffic",
+        "thread_cpu",
+        "process_cpu",
+        "loader_times",
+        "captures",
+        "messages",
+    ),
 )
 """Frames to whose rows nothing points."""
 

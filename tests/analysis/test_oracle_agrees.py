@@ -1,6 +1,7 @@
 """The analysis against its slow oracle: every table, on random traces and on real reports."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -22,12 +23,14 @@ from tests.analyses import (
 )
 from tests.analysis.ranks.test_ranks import assert_exchanged_alike
 from tests.analysis.test_invariants import assert_invariants
+from tests.oracle.clocks import traffic
 from tests.oracle.cpu import cpu
 from tests.oracle.gap_tables import gaps
 from tests.oracle.gil import gil
-from tests.oracle.model import PlainTrace, to_trace
+from tests.oracle.model import GpuTraffic, PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import (
+    gpu_traffic,
     several,
     traces,
     traces_with_events,
@@ -77,6 +80,15 @@ def test_estimates_of_waits_for_the_lock_agree_with_the_oracle(
     both = pl.col("gil_ns").fill_null(0) + pl.col("descheduled_ns").fill_null(0)
     # three others at most, whose parts may be rounded up
     assert analysis.gaps.select((both <= pl.col("host_ns") + 3).all()).item()
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(several(traces()), gpu_traffic())
+def test_traffic_agrees_with_the_oracle(model: PlainTrace, readings: list[GpuTraffic]) -> None:
+    model = replace(model, gpu_traffic=tuple(readings))
+    analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
+    assert_agrees(analysis, report, {"traffic": traffic(report)})
+    assert_pictured_alike(analysis, report)
 
 
 @every_report

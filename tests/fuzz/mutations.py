@@ -51,6 +51,8 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
     {"clock_ns": 100, "graph_ranges": [["layer", None, 10, 60, 1000], ["b", "d", 20, 40, 1000]]},
     {"gpu_states": [[0, 1980, 2619, 700_000, 60, 4], [1, None, None, None, None, None]]},
     {"gpu_states": [[500, [0, 1980, 2619, 700_000, 60, 4]]]},
+    {"gpu_traffic": [[0, 10**8, 10**6, 5 * 10**10, None, None], [1, 1, None, None, 1, 1]]},
+    {"gpu_traffic": [[500, [0, 10**8, 10**6, 5 * 10**10, None, None]]]},
     {"thread_cpu": [[1000, 10**9, 10**8]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},
 )

@@ -1,4 +1,4 @@
-"""Clocks, power and temperature over time, and what a lower clock costs (spec §25)."""
+"""Clocks, power and temperature over time, what a lower clock costs, and traffic (spec §25)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -50,13 +50,15 @@ def mean(shares: Iterable[tuple[int, int]]) -> Fraction | None:
     return Fraction(sum(value * ns for value, ns in known), whole) if whole else None
 
 
-def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§25.3: a row per step, and per window of a GPU without steps."""
-    if not report.trace.gpu_states:
-        return []
+Piece = tuple[int, int | None, int | None, int, int]
+"""Device, process, step, start and end."""
+
+
+def pieces_of(report: Report, keep: Keep | None) -> list[Piece]:
+    """§25.3: each step, and each window of a GPU without steps."""
     windows = report.windows if keep is None else keep
     steps = steps_of(report)
-    pieces = [
+    return [
         *((step.device, step.process, step.index, step.start_ns, step.end_ns) for step in steps),
         *(
             (device, None, None, *window)
@@ -65,7 +67,13 @@ def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
             for window in windows.get(device, [])
         ),
     ]
-    rows = [row_of(report, *piece) for piece in pieces]
+
+
+def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§25.3: a row per step, and per window of a GPU without steps."""
+    if not report.trace.gpu_states:
+        return []
+    rows = [row_of(report, *piece) for piece in pieces_of(report, keep)]
     return [row for row in rows if row is not None]
 
 
@@ -113,6 +121,59 @@ def row_of(
         "limited_pct": 100 * sum(limiting.values()) / sum(limits.values()) if limits else None,
         "compute_ns": parts([report.ops[i] for i in report.on(device)], window)["compute_ns"],
     }
+
+
+def rates_held(report: Report, device: int, column: str) -> Held:
+    """§25.5: a rate holds for the time before its instant, back to the reading before."""
+    at: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for one in report.trace.gpu_traffic:
+        value = getattr(one, column)
+        if one.device == device and value is not None:
+            at[one.time_ns].append((value, one.time_ns - one.past_ns))
+    found, before = [], None
+    for end in sorted(at):
+        start = min(begun for _, begun in at[end])
+        start = start if before is None else max(start, before)
+        found.append(((start, end), max(value for value, _ in at[end])))
+        before = end
+    return found
+
+
+TRAFFIC = tuple(f"{link}_{way}_bytes_per_s" for link in ("pcie", "nvlink") for way in ("tx", "rx"))
+
+
+def traffic(report: Report, keep: Keep | None = None) -> list[Row]:
+    """§25.6: a row per step and window in which a rate holds."""
+    rows = []
+    for device, process, step, start_ns, end_ns in pieces_of(report, keep):
+        means = {
+            column: mean(within(rates_held(report, device, column), start_ns, end_ns))
+            for column in TRAFFIC
+        }
+        if all(value is None for value in means.values()):
+            continue
+        copied = dict.fromkeys(("htod", "dtoh"), 0)
+        for op in report.ops:
+            if op.copy is not None and op.device == device and start_ns <= op.start_ns < end_ns:
+                way = op.copy.direction.removeprefix("UVM ").lower()
+                if way in copied:
+                    copied[way] += op.copy.bytes
+        rows.append(
+            {
+                "report": report.trace.report,
+                "process": None if process is None else os_pid(process),
+                "device": device,
+                "step": step,
+                "start_ns": start_ns,
+                "end_ns": end_ns,
+                **{column: number(value) for column, value in means.items()},
+                **{
+                    f"{way}_bytes_per_s": number(Fraction(n * 10**9, end_ns - start_ns))
+                    for way, n in copied.items()
+                },
+            }
+        )
+    return rows
 
 
 def number(value: Fraction | None) -> float | None:

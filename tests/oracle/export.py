@@ -155,6 +155,7 @@ def read_export(path: Path) -> PlainTrace:
             ),
             gpu_samples=tuple(_gpu_samples(export)),
             gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
+            gpu_traffic=tuple(_traffic(export)),
             thread_cpu=tuple(_thread_cpu(export)),
             process_cpu=tuple(_process_cpu(export)),
             loader_times=tuple(_loader_times(export)),
@@ -363,6 +364,15 @@ def _marked_states(export: _Export) -> Iterator[model.GpuState]:
             gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
             watts = None if milliwatts is None else floor(milliwatts / 1000 + 0.5)
             yield model.GpuState(at_ns, gpu, sm, memory, watts, celsius, limit_of(bits))
+
+
+def _traffic(export: _Export) -> Iterator[model.GpuTraffic]:
+    """§25.5: the traffic that marks of ours hold."""
+    gpus = _gpus(export)
+    for process, at_ns, about in _marks(export):
+        for number, past_ns, *rates in about.get("gpu_traffic", []):
+            gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
+            yield model.GpuTraffic(at_ns, gpu, past_ns, *rates)
 
 
 LIMITS = (

@@ -214,6 +214,19 @@ class GpuState:
 
 
 @dataclass(frozen=True)
+class GpuTraffic:
+    """§25.5: what one GPU sent and received until an instant."""
+
+    time_ns: int
+    device: int
+    past_ns: int
+    pcie_tx_bytes_per_s: int | None = None
+    pcie_rx_bytes_per_s: int | None = None
+    nvlink_tx_bytes_per_s: int | None = None
+    nvlink_rx_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True)
 class LoaderTime:
     """§27.1: a batch of a worker, or without one a wait of the loop."""
 
@@ -379,6 +392,7 @@ class PlainTrace:
     running: tuple[Running, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
     gpu_states: tuple[GpuState, ...] = ()
+    gpu_traffic: tuple[GpuTraffic, ...] = ()
     thread_cpu: tuple[ThreadCpu, ...] = ()
     process_cpu: tuple[ProcessCpu, ...] = ()
     loader_times: tuple[LoaderTime, ...] = ()
@@ -418,6 +432,7 @@ ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
     "diagnostics": (Diagnostic, schema.DIAGNOSTICS),
     "gpu_samples": (GpuSample, schema.GPU_SAMPLES),
     "gpu_states": (GpuState, schema.GPU_STATES),
+    "gpu_traffic": (GpuTraffic, schema.GPU_TRAFFIC),
     "thread_cpu": (ThreadCpu, schema.THREAD_CPU),
     "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
     "loader_times": (LoaderTime, schema.LOADER_TIMES),

@@ -456,6 +456,26 @@ def _gpu_states(draw: Callable[..., Any]) -> list[model.GpuState]:
     return found
 
 
+_RATE = st.sampled_from((None, 0, 7, 25_000_000_000))
+
+
+@st.composite
+def gpu_traffic(draw: Callable[..., Any]) -> list[model.GpuTraffic]:
+    """Readings of one process, or of two that read the same GPU, some of one instant, and of GPUs
+    that ran nothing."""
+    found = []
+    for device in draw(st.sampled_from(((), (0,), (0, 0), (0, 1), (2,)))):
+        at_ns = draw(st.sampled_from((-2_000_000_000, -7, 0, 5)))
+        pauses = st.sampled_from((1, 1_000, 10_000, 100_000, 1_500_000_000))
+        for pause_ns, rates in draw(
+            st.lists(st.tuples(pauses, st.tuples(*[_RATE] * 4)), max_size=6)
+        ):
+            at_ns += pause_ns
+            past_ns = draw(st.sampled_from((pause_ns, pause_ns, 1, 50_000)))
+            found.append(model.GpuTraffic(at_ns, device, past_ns, *rates))
+    return found
+
+
 @st.composite
 def _thread_cpu(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.ThreadCpu]:
     """Readings of launching threads: some at one instant, some before the recording, some of

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import astuple
 from typing import Any, Protocol
 
+from tests.oracle.clocks import TRAFFIC, rates_held
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import METRICS
 from tests.oracle.host_stacks import Frames, HostStacks
@@ -317,9 +318,19 @@ def _standing(stacks: HostStacks, thread: int, at_ns: int) -> Slice:
 
 
 def counters(report: Report) -> list[Row]:
-    """One row per sampled value. Each metric of a GPU has a lane, and so have its clock (§22.11)
-    and its memory (§22.13)."""
+    """One row per sampled value. Each metric of a GPU has a lane, and so have its clock (§22.11),
+    its traffic (§22.14) and its memory (§22.13)."""
     return [
+        *(
+            {
+                "lane": {**NOTHING, "kind": "counter", "device": device},
+                "time_ns": start_ns,
+                "value_pct": 100 * rate // highest,
+            }
+            for device, column in _traffic(report)
+            for highest in [max(rate for _, rate in rates_held(report, device, column))]
+            for (start_ns, _), rate in rates_held(report, device, column)
+        ),
         *({key: row[key] for key in row if key != "first"} for row in _memory(report)),
         *(
             {
@@ -361,6 +372,17 @@ def _memory(report: Report) -> Iterator[Row]:
                 yield {"lane": lane, "time_ns": time_ns, "value_pct": before, "first": first}
 
 
+def _traffic(report: Report) -> list[tuple[int, str]]:
+    """§22.14: the GPUs and columns of traffic in which any rate is above 0."""
+    devices = sorted({one.device for one in report.trace.gpu_traffic})
+    return [
+        (device, column)
+        for device in devices
+        for column in TRAFFIC
+        if any(rate for _, rate in rates_held(report, device, column))
+    ]
+
+
 def _highest(report: Report, device: int) -> int:
     """The highest clock of a GPU, 0 if none is known."""
     return max(
@@ -383,6 +405,7 @@ def lanes(report: Report) -> list[Lane]:
     processes |= {process for (process, _, _), _ in workers_of(report)}
     devices = {*report.devices, *(sample.device for sample in report.trace.gpu_samples)}
     devices |= {state.device for state in report.trace.gpu_states}
+    devices |= {device for device, _ in _traffic(report)}
     devices |= {row["lane"]["device"] for row in _memory(report)}
     of_threads = {
         kind: {tuple(row["lane"].values()): row["lane"] for row in made(report)}.values()
@@ -426,6 +449,8 @@ def _gpu_lanes(report: Report, device: int) -> list[Lane]:
             found.append({**NOTHING, "kind": "counter", "device": device})
     if _highest(report, device):
         found.append({**NOTHING, "kind": "counter", "device": device})
+    for of, _ in _traffic(report):
+        found += [{**NOTHING, "kind": "counter", "device": device}] if of == device else []
     found += [
         row["lane"] for row in _memory(report) if row["first"] and row["lane"]["device"] == device
     ]

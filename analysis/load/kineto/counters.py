@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.load.gpu_readings import timed_gpu_states, timed_gpu_traffic
 from nsysflow.analysis.load.kineto.document import (
     Document,
     Event,
@@ -23,7 +24,6 @@ from nsysflow.analysis.load.kineto.document import (
 )
 from nsysflow.analysis.load.marks import (
     decoded_or_none,
-    timed_gpu_states,
     timed_loaders,
     timed_process_cpu,
     timed_thread_cpu,
@@ -56,6 +56,11 @@ def gpu_states(document: Document, values: Iterable[Event]) -> pl.DataFrame:
         and (hz := _value(event)) is not None
     ]
     return pl.concat([ours, frame_of(rows, schema.GPU_STATES)])
+
+
+def gpu_traffic(document: Document) -> pl.DataFrame:
+    """`schema.GPU_TRAFFIC`: what we sampled."""
+    return timed_gpu_traffic(document.ours, _base_ns(document))
 
 
 def thread_cpu(document: Document, process: int | None) -> pl.DataFrame:

@@ -233,6 +233,7 @@ def _trace_of(
         running=stretches,
         frames=frames,
         gpu_states=counters.gpu_states(document, events.get("counter", ())),
+        gpu_traffic=counters.gpu_traffic(document),
         thread_cpu=counters.thread_cpu(document, process),
         process_cpu=counters.process_cpu(document, process),
         loader_times=counters.loader_times(document, process),

@@ -38,6 +38,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "flops": schema.FLOPS,
     "gpu_samples": schema.GPU_SAMPLES,
     "gpu_states": schema.GPU_STATES,
+    "gpu_traffic": schema.GPU_TRAFFIC,
     "thread_cpu": schema.THREAD_CPU,
     "process_cpu": schema.PROCESS_CPU,
     "loader_times": schema.LOADER_TIMES,

@@ -28,6 +28,7 @@ LIMITS: Final = {
     None: (None,),
 }
 BITS: Final = {bits: limit for limit, each in LIMITS.items() for bits in each}
+MOVED: Final = [1, 100_003_412, 1_203_400, 11_203_400_000, None, 450_000_000_000]
 OF_THREAD: Final = [1000, 5_000, 700]
 OF_PROCESS: Final = [4, 900, 20, 3_600, 2_500, 10]
 SETTINGS: Final = (3, 2, 8, 4, True, False, "spawn", 16)
@@ -58,6 +59,13 @@ MARKED: Final[dict[str, tuple[list[Row], dict[str, list[tuple[Any, ...]]]]]] = {
                 (7, 6, 1980, 2619, 351, 52, "power_cap"),
             ]
         },
+    ),
+    "traffic of the GPUs of each process": (
+        [
+            event(mark(gpu_traffic=[MOVED, [0, 1, None, None, 0, None]]), start=5),
+            event(mark(gpu_traffic=[MOVED]), OTHER, start=7),
+        ],
+        {"gpu_traffic": [(5, 0, 1, None, None, 0, None), (5, 5, *MOVED[1:]), (7, 6, *MOVED[1:])]},
     ),
     "the limit is the first whose bit is set": (
         [event(mark(gpu_states=[[0, 1, 1, 1, 1, bits]]), start=at) for at, bits in enumerate(BITS)],
@@ -114,11 +122,20 @@ def test_marks_hold_what_was_read(what: str, tmp_path: Path) -> None:
 
 
 LOADER: Final = {"clock_ns": 95, "loader": SETTINGS, "batches": [], "waits": [[95, 96]]}
-USABLE: Final = {"gpu_states": FULL, "thread_cpu": OF_THREAD, "process_cpu": OF_PROCESS}
+USABLE: Final = {
+    "gpu_states": FULL,
+    "gpu_traffic": MOVED,
+    "thread_cpu": OF_THREAD,
+    "process_cpu": OF_PROCESS,
+}
 ODD: Final[dict[str, list[Any]]] = {
     "gpu_states": [
         *([-1, 1, 1, 1, 1, 1], [0, 1 << 16, 1, 1, 1, 1], [0, 1, 1, 1 << 40, 1, 1], [0, 1]),
         *([0, "1980", 1, 1, 1, 1], [0, 1.5, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1 << 70], {"a": 1}, None),
+    ],
+    "gpu_traffic": [
+        *([-1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1], [0, -1, 1, 1, 1, 1], [0, 1, -1, 1, 1, 1]),
+        *([0, 1, 1, 1 << 50, 1, 1], [0, 1, 1, 1.5, 1, 1], [0, 1], [0, None, 1, 1, 1, 1], None),
     ],
     "thread_cpu": [
         *([-1, 1, 1], [1 << 24, 1, 1], [1, -1, 1], [1, 1, 1 << 62], [1, 1], [1, 1, 1, 1]),
@@ -169,12 +186,17 @@ def test_torch_profiler_has_them_beside_its_events(base_ns: Any, tmp_path: Path)
         base_ns=base_ns,
         thread_cpu=[[BASE_NS + 2_000, OF_THREAD]],
         process_cpu=[[BASE_NS + 3_000, OF_PROCESS]],
+        gpu_traffic=[[BASE_NS + 4_000, [0, *MOVED[1:]]], [BASE_NS + 5_000, MOVED]],
         loaders=[[BASE_NS + 2_000, about]],
     )
     at = 0 if base_ns == BASE_NS else BASE_NS
     pid = trace.ranges["process"][0]
     assert trace.thread_cpu.rows() == [(at + 2_000, pid | 1000, 5_000, 700)]
     assert trace.process_cpu.rows() == [(at + 3_000, pid, *OF_PROCESS)]
+    assert trace.gpu_traffic.rows() == [
+        (at + 4_000, 0, *MOVED[1:]),
+        (at + 5_000, 1, *MOVED[1:]),
+    ]
     assert trace.loader_times.drop("process").rows() == [
         (3, 1, at + 1_510, at + 1_520, at + 1_530, *ABOUT),
         (3, None, at + 1_507, None, at + 1_508, *ABOUT),

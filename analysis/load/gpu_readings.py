@@ -1,0 +1,90 @@
+"""What `nsysflow profile` read of GPUs: their states and traffic, from marks of ours, and from what
+stands beside a Kineto trace."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import polars as pl
+
+from nsysflow.analysis import schema
+from nsysflow.analysis.load.marks import (
+    TimedGpuStates,
+    TimedGpuTraffics,
+    decoded_or_none,
+    gpu_states_of_mark,
+    gpu_traffic_of_mark,
+)
+
+_LIMITS: Final = {
+    "thermal": 0x20 | 0x40,
+    "power_brake": 0x80,
+    "hardware": 0x8,
+    "power_cap": 0x4,
+    "sync_boost": 0x10,
+    "setting": 0x2 | 0x100,
+    "idle": 0x1,
+}
+"""NVML's bits of each limit (`nvmlClocksEventReason…`), in the order of `schema.CLOCK_LIMIT`."""
+
+_TIMED_STATES: Final = msgspec.json.Decoder(TimedGpuStates)
+_TIMED_TRAFFIC: Final = msgspec.json.Decoder(TimedGpuTraffics)
+
+_STATES: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_STATES})
+
+
+def gpu_states(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """`process` and `schema.GPU_STATES` of all marks (process, time and text of each); `device` is
+    the number in its process."""
+    rows = [
+        (process, *_state_row(at_ns, state))
+        for process, at_ns, text in marks
+        if (read := gpu_states_of_mark(text)) is not None
+        for state in read.gpu_states
+    ]
+    return pl.DataFrame(rows, _STATES, orient="row")
+
+
+def timed_gpu_states(json: bytes | msgspec.Raw, base_ns: int) -> pl.DataFrame:
+    """`schema.GPU_STATES` from the JSON under our key, at times since `base_ns` of the system."""
+    read = decoded_or_none(_TIMED_STATES, json)
+    states = read.gpu_states if read is not None else []
+    rows = [_state_row(at_ns - base_ns, state) for at_ns, state in states]
+    return pl.DataFrame(rows, schema.GPU_STATES, orient="row")
+
+
+_TRAFFIC: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_TRAFFIC})
+
+
+def gpu_traffic(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
+    """`process` and `schema.GPU_TRAFFIC` of all marks, likewise."""
+    rows = [
+        (process, at_ns, *traffic)
+        for process, at_ns, text in marks
+        if (read := gpu_traffic_of_mark(text)) is not None
+        for traffic in read.gpu_traffic
+    ]
+    return pl.DataFrame(rows, _TRAFFIC, orient="row")
+
+
+def timed_gpu_traffic(json: bytes | msgspec.Raw, base_ns: int) -> pl.DataFrame:
+    """`schema.GPU_TRAFFIC` from the JSON under our key, at times since `base_ns` of the system."""
+    read = decoded_or_none(_TIMED_TRAFFIC, json)
+    rows = [
+        (at_ns - base_ns, *traffic)
+        for at_ns, traffic in (read.gpu_traffic if read is not None else [])
+    ]
+    return pl.DataFrame(rows, schema.GPU_TRAFFIC, orient="row")
+
+
+def _state_row(at_ns: int, state: Sequence[int | None]) -> tuple[int | str | None, ...]:
+    device, sm_mhz, memory_mhz, milliwatts, celsius, reasons = state
+    watts = None if milliwatts is None else (milliwatts + 500) // 1000
+    return at_ns, device, sm_mhz, memory_mhz, watts, celsius, _limit(reasons)
+
+
+def _limit(reasons: int | None) -> str | None:
+    """One of `schema.CLOCK_LIMIT`; None if it is not known."""
+    if reasons is None:
+        return None
+    return next((name for name, bits in _LIMITS.items() if reasons & bits), "none")
