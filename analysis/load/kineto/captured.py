@@ -22,6 +22,7 @@ from nsysflow.analysis.load.kineto.document import (
     frame_of,
     launched_kernel,
     span_ns,
+    thread_of,
 )
 from nsysflow.analysis.load.kineto.operators import Shapes, launches_graph, operators_around
 from nsysflow.analysis.load.kineto.running import on_thread, spans_of_threads, thread_keys
@@ -293,7 +294,7 @@ def _graphs(document: Document, shapes: Shapes) -> Iterator[_Graph]:
     events = [event for event in document.events if isinstance(event, Event) and event.ph == "X"]
     calls = [event for event in events if event.cat in ("cuda_runtime", "cuda_driver")]
     operators = [event for event in events if event.cat == "cpu_op"]
-    keys = thread_keys([*calls, *operators])
+    keys = thread_keys({thread_of(event) for event in (*calls, *operators)})
     spans = spans_of_threads(operators, (), keys)
     timed = sorted(((span_ns(call)[0], row) for row, call in enumerate(calls)))
     by_thread: dict[int, list[tuple[int, int, int]]] = defaultdict(list)

@@ -2,43 +2,30 @@
 made a row of each event took several times as long (docs/facts.md).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from decimal import Decimal
+from itertools import count
 from types import NoneType
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import polars as pl
 
 from nsysflow.analysis.load.kineto.document import (
     Event,
-    as_odd_events,
     frame_of,
     int_of,
     span_ns,
+    thread_of,
 )
-from nsysflow.analysis.load.kineto.running import ThreadKeys
-from nsysflow.analysis.schema import ID_MASK
+from nsysflow.analysis.load.marks import decoded_or_none
 
-_MOST: Final = 1 << 16
-"""So many events become columns at a time: their arguments take ten times the memory of these."""
-
-_USUAL: Final = r"^[0-9]{1,15}\.[0-9]{3}$"
-"""A time as torch writes it: microseconds with three decimals."""
+_MOST_US: Final = 10**15
+"""Times above are looked at one by one."""
 
 _SPANS: Final = pl.Schema({"start_ns": pl.Int64, "end_ns": pl.Int64})
-_THREADS: Final = pl.Schema({"process": pl.Int64, "thread": pl.Int64})
-
-
-def in_parts(
-    events: Sequence[Event], columns: pl.Schema, rows: Callable[[Sequence[Event]], pl.DataFrame]
-) -> pl.DataFrame:
-    """The rows of the events in the given schema, made of some events at a time. A number that does
-    not fit its column is null."""
-    made = [columns.to_frame()]
-    for at in range(0, len(events), _MOST):
-        part = rows(events[at : at + _MOST]).select(*columns)
-        made.append(part.cast(columns, strict=False))
-    return pl.concat(made)
 
 
 def spans_of(events: Sequence[Event]) -> pl.DataFrame:
@@ -47,24 +34,49 @@ def spans_of(events: Sequence[Event]) -> pl.DataFrame:
     Raises:
         OddEvent: one has no time in microseconds.
     """
-    start, length = (
-        pl.Series([b"\n".join(times).decode("utf-8", "replace")]).str.split("\n").explode()
-        for times in ([event.ts for event in events], [event.dur for event in events])
-    )
-    usual = start.str.contains(_USUAL).all() and length.str.contains(_USUAL).all()
-    if not usual or not len(start) == len(length) == len(events):
+    times = [*(event.ts for event in events), *(event.dur for event in events)]
+    try:
+        ns = _usual_ns(b".".join(times).decode("utf-8", "replace"), len(times))
+    except pl.exceptions.PolarsError:
+        ns = None
+    if ns is None:
         return frame_of(map(span_ns, events), _SPANS)
-    start_ns, length_ns = (
-        times.str.replace(".", "", literal=True).cast(pl.Int64) for times in (start, length)
-    )
+    start_ns, length_ns = ns[: len(events)], ns[len(events) :]
     return pl.DataFrame({"start_ns": start_ns, "end_ns": start_ns + length_ns})
 
 
-def threads_of(events: Sequence[Event], keys: ThreadKeys) -> pl.DataFrame:
-    """`process` and `thread` of each event of the host; null where the pid is no number."""
-    with as_odd_events():
-        threads = pl.Series([keys.get((e.pid, e.tid)) for e in events], dtype=pl.Int64)
-    return pl.DataFrame({"process": threads & ~ID_MASK, "thread": threads})
+def _usual_ns(joined: str, count_: int) -> pl.Series | None:
+    """Times as torch writes them, microseconds with three decimals, and with a point between two of
+    them; None if one is written otherwise.
+
+    Raises:
+        PolarsError: one is no number.
+    """
+    parts = pl.Series([joined]).str.split(".").explode()
+    decimals = parts.gather_every(2, 1)
+    if len(parts) != 2 * count_ or "-" in joined or not (decimals.str.len_bytes() == 3).all():
+        return None
+    us = parts.gather_every(2).cast(pl.Int64)
+    return us * 1000 + decimals.cast(pl.Int64) if (us < _MOST_US).all() else None
+
+
+class Places(dict[tuple[object, object], int]):
+    """The number of each pid and tid."""
+
+    def __missing__(self, place: tuple[object, object]) -> int:
+        return self.setdefault(place, len(self))
+
+    def column(self, events: Sequence[Event]) -> pl.Series:
+        """The number of each event's place.
+
+        Raises:
+            OddEvent: one has no pid or no tid.
+        """
+        pids, tids = [event.pid for event in events], [event.tid for event in events]
+        if not {*map(type, pids), *map(type, tids)} <= {int, str}:
+            [*map(thread_of, events)]
+        numbers = map(self.__getitem__, zip(pids, tids, strict=True))
+        return pl.Series(list(numbers), dtype=pl.UInt32)
 
 
 def ints(values: list[object]) -> pl.Series:
@@ -83,6 +95,30 @@ def ids(values: list[object]) -> pl.Series:
 
 def words(texts: Iterable[str], *forms: Callable[[str], str]) -> list[pl.Series]:
     """Texts as a column for each form; a form is asked once for each distinct text."""
-    numbers: dict[str, int] = {}
-    at = [numbers.setdefault(text, len(numbers)) for text in texts]
-    return [pl.Series(map(form, numbers), dtype=pl.Categorical).gather(at) for form in forms]
+    distinct, at = numbered(texts)
+    return [pl.Series(map(form, distinct), dtype=pl.Categorical).gather(at) for form in forms]
+
+
+def numbered(texts: Iterable[str]) -> tuple[list[str], list[int]]:
+    """The distinct texts, and the place of each text among them."""
+    numbers: dict[str, int] = defaultdict(count().__next__)
+    at = list(map(numbers.__getitem__, texts))
+    return list(numbers), at
+
+
+def sizes(written: Sequence[msgspec.Raw]) -> pl.DataFrame:
+    """`x`, `y` and `z`: sizes along three axes, as JSON; null without them."""
+    texts = b"\0".join(written).decode("utf-8", "replace").split("\0")
+    distinct, at = numbered(texts)
+    axes = zip(*map(_three, distinct), strict=True)
+    columns = dict(zip("xyz", map(ints, map(list, axes)), strict=True))
+    return pl.DataFrame(columns)[at]
+
+
+def _three(text: str) -> list[Any]:
+    """The sizes along three axes; None without them."""
+    read = decoded_or_none(_SIZES, text)
+    return read if read is not None and len(read) == 3 else [None] * 3
+
+
+_SIZES: Final = msgspec.json.Decoder(list[Any], float_hook=Decimal)

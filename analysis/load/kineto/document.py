@@ -7,11 +7,10 @@ checked. Torch writes ids as numbers; other programs that rewrite traces may quo
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 import polars as pl
@@ -28,7 +27,9 @@ HOST: Final = (*CALLS, "cpu_op", "python_function", "user_annotation")
 _Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
 _NotAnObject = list[Any] | str | int | float | bool | None
 
-_NOTHING: Final = msgspec.Raw()
+T = TypeVar("T", bound=msgspec.Struct)
+
+NOTHING: Final = msgspec.Raw()
 _HALF: Final = re.compile(r"(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)|\\u[dD][89a-fA-F]\w\w")
 """A letter beyond 16 bits as JSON escapes it, in two halves; or one half alone."""
 
@@ -47,9 +48,9 @@ class Event(msgspec.Struct, gc=False):
     name: Any = None
     pid: Any = None
     tid: Any = None
-    ts: msgspec.Raw = _NOTHING
-    dur: msgspec.Raw = _NOTHING
-    args: msgspec.Raw = _NOTHING
+    ts: msgspec.Raw = NOTHING
+    dur: msgspec.Raw = NOTHING
+    args: msgspec.Raw = NOTHING
 
 
 class Args(msgspec.Struct, gc=False):
@@ -66,12 +67,18 @@ class Args(msgspec.Struct, gc=False):
     correlation: Any = None
     graph_node: Any = msgspec.field(name="graph node id", default=None)
     bytes: Any = None
-    grid: Any = None
-    block: Any = None
+    grid: msgspec.Raw = NOTHING
+    block: msgspec.Raw = NOTHING
     registers: Any = msgspec.field(name="registers per thread", default=None)
     shared_memory: Any = msgspec.field(name="shared memory", default=None)
     name: Any = None
     text: Any = msgspec.field(name="str", default=None)
+
+
+class CallArgs(msgspec.Struct, gc=False):
+    """What ties a call to what it launched."""
+
+    correlation: Any = None
 
 
 class WaitArgs(msgspec.Struct, gc=False):
@@ -100,11 +107,11 @@ class CollectiveArgs(msgspec.Struct, gc=False):
 class OperatorArgs(msgspec.Struct, gc=False):
     """What an operator was called with, as JSON."""
 
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
-    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=_NOTHING)
-    types: msgspec.Raw = msgspec.field(name="Input type", default=_NOTHING)
-    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=_NOTHING)
-    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NOTHING)
+    old_dims: msgspec.Raw = msgspec.field(name="Input dims", default=NOTHING)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NOTHING)
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=NOTHING)
+    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=NOTHING)
 
 
 class LaunchArgs(msgspec.Struct, gc=False):
@@ -138,22 +145,29 @@ class Gpu(msgspec.Struct):
     sm_count: _Int32 | None = msgspec.field(name="numSms", default=None)
 
 
+Element = Event | _NotAnObject
+"""What may stand among the events."""
+
+
 class Document(msgspec.Struct):
     """The whole trace; `ours` is what `nsysflow.steps` wrote beside the events, `base_ns` the
     system's time at which the events' times begin."""
 
-    events: list[Event | _NotAnObject] = msgspec.field(name="traceEvents")
+    events: list[Element] = msgspec.field(name="traceEvents")
     schema_version: Any = msgspec.field(name="schemaVersion", default="unknown")
-    gpus: msgspec.Raw = msgspec.field(name="deviceProperties", default=_NOTHING)
-    ranks: msgspec.Raw = msgspec.field(name="distributedInfo", default=_NOTHING)
-    ours: msgspec.Raw = msgspec.field(name=KEY, default=_NOTHING)
-    base_ns: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=_NOTHING)
+    gpus: msgspec.Raw = msgspec.field(name="deviceProperties", default=NOTHING)
+    ranks: msgspec.Raw = msgspec.field(name="distributedInfo", default=NOTHING)
+    ours: msgspec.Raw = msgspec.field(name=KEY, default=NOTHING)
+    base_ns: msgspec.Raw = msgspec.field(name="baseTimeNanoseconds", default=NOTHING)
 
 
 # floats as Decimal, since msgspec refuses those that a float cannot hold
-_DOCUMENT: Final = msgspec.json.Decoder(Document | list[Event | _NotAnObject], float_hook=Decimal)
+DOCUMENT: Final = msgspec.json.Decoder(Document | list[Element], float_hook=Decimal)
+EVENTS: Final = msgspec.json.Decoder(list[Element], float_hook=Decimal)
 _ARGS: Final = msgspec.json.Decoder(Args, float_hook=Decimal)
 _ALL_ARGS: Final = msgspec.json.Decoder(list[Args | _NotAnObject], float_hook=Decimal)
+_CALL_ARGS: Final = msgspec.json.Decoder(CallArgs, float_hook=Decimal)
+_ALL_CALL_ARGS: Final = msgspec.json.Decoder(list[CallArgs | _NotAnObject], float_hook=Decimal)
 _WAIT_ARGS: Final = msgspec.json.Decoder(WaitArgs, float_hook=Decimal)
 _COLLECTIVE_ARGS: Final = msgspec.json.Decoder(CollectiveArgs, float_hook=Decimal)
 _OPERATOR_ARGS: Final = msgspec.json.Decoder(OperatorArgs)
@@ -174,11 +188,11 @@ def decoded_document(content: bytes) -> Document:
         RecursionError: it is nested too deeply to be read.
     """
     try:
-        document = _DOCUMENT.decode(content)
+        document = DOCUMENT.decode(content)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        document = _DOCUMENT.decode(_as_strict_json(content))
+        document = DOCUMENT.decode(_as_strict_json(content))
     return Document(events=document) if isinstance(document, list) else document
 
 
@@ -215,12 +229,29 @@ def args_of(event: Event) -> Args:
 
 
 def args_of_all(events: Sequence[Event]) -> list[Args]:
-    """The arguments of each event: read as one list, which takes half the time."""
+    """The arguments of each event."""
+    return _all(events, _ALL_ARGS, _ARGS, Args)
+
+
+def call_args_of_all(events: Sequence[Event]) -> list[CallArgs]:
+    """Those of each call."""
+    return _all(events, _ALL_CALL_ARGS, _CALL_ARGS, CallArgs)
+
+
+def _all(
+    events: Sequence[Event],
+    decoder_of_all: msgspec.json.Decoder[list[T | _NotAnObject]],
+    decoder: msgspec.json.Decoder[T],
+    of: type[T],
+) -> list[T]:
+    """Arguments read as one list, which takes half the time."""
     joined = b"[%b]" % b",".join([event.args for event in events])
-    read = decoded_or_none(_ALL_ARGS, joined)
+    read = decoded_or_none(decoder_of_all, joined)
     if read is None or len(read) < len(events):  # some have none, or what msgspec refuses
-        return [args_of(event) for event in events]
-    return [args if isinstance(args, Args) else Args() for args in read]
+        return [decoded_or_none(decoder, event.args) or of() for event in events]
+    if {*map(type, read)} == {of}:
+        return read  # type: ignore[return-value]
+    return [args if isinstance(args, of) else of() for args in read]
 
 
 def wait_args_of(event: Event) -> WaitArgs:
@@ -300,33 +331,7 @@ def thread_of(event: Event) -> tuple[int | str, int | str]:
     raise OddEvent("no pid or no tid")
 
 
-def usable_events(
-    events: Mapping[str, list[Event]],
-) -> tuple[dict[str, list[Event]], list[str]]:
-    """The events of each category that have a time, a thread or a GPU, as theirs do; and how many
-    have not, by category and reason.
-
-    Raises:
-        OddEvent: no call has, or nothing that a GPU ran: idle time would be wrong.
-    """
-    left_out: Counter[tuple[str, str]] = Counter()
-    usable: dict[str, list[Event]] = {}
-    for category, of_category in events.items():
-        lacks = [_lacks(category, event) for event in of_category]
-        usable[category] = [e for e, lack in zip(of_category, lacks, strict=True) if not lack]
-        left_out.update((category, lack) for lack in lacks if lack)
-    for what, needed in (("calls", CALLS), ("operations of GPUs", ON_GPU)):
-        count = sum(len(events.get(category, ())) for category in needed)
-        if count and not any(usable.get(category) for category in needed):
-            lack = next(lack for category, lack in left_out if category in needed)
-            raise OddEvent(f"{lack}, and none of its {count} {what} can be used")
-    return usable, [
-        f"{count} of {len(events[category])} {category} ({lack})"
-        for (category, lack), count in left_out.most_common()
-    ]
-
-
-def _lacks(category: str, event: Event) -> str:
+def lacks(category: str, event: Event) -> str:
     """What an event of a category has not, though others have it: empty for a usable one."""
     try:
         if category in (*HOST, *ON_GPU):

@@ -57,6 +57,8 @@ def operators_of(
         ops: `schema.OPS`; calls without any are left out.
         shapes: gets the shapes of these operators.
     """
+    if not events:
+        return schema.OPERATORS.to_frame()
     on_threads = calls.filter(pl.col("thread").is_in([*spans]))
     rows = [
         (process, correlation, None, row, shape)
@@ -79,7 +81,7 @@ def _launches(calls: pl.DataFrame, ops: pl.DataFrame) -> Mapping[int, list[Launc
     key = ["process", "correlation"]
     starts = (
         calls.drop_nulls([*key, "thread"])
-        .join(ops.select(key).unique(), on=key, how="semi")
+        .join(ops.select(key), on=key, how="semi")
         .sort("start_ns", -pl.col("end_ns"))
         .unique(key, keep="first", maintain_order=True)
         .filter(~launches_graph())

@@ -10,52 +10,43 @@ nanoseconds above 8.8e12.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
 from nsysflow.analysis.load.kineto import counters
 from nsysflow.analysis.load.kineto.captured import captured_operators
 from nsysflow.analysis.load.kineto.collectives import collectives
-from nsysflow.analysis.load.kineto.columns import (
-    ids,
-    in_parts,
-    ints,
-    spans_of,
-    threads_of,
-    words,
-)
+from nsysflow.analysis.load.kineto.columns import Places, spans_of, words
 from nsysflow.analysis.load.kineto.document import (
     CALLS,
     HOST,
     ON_GPU,
-    Args,
     Document,
     Event,
     OddEvent,
     args_of,
-    args_of_all,
+    as_odd_events,
     decoded_document,
     frame_of,
     gpus_of,
     int_of,
     rank_of,
-    span_ns,
-    usable_events,
     wait_args_of,
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
-from nsysflow.analysis.load.kineto.graph_annotations import captured_as, graph_annotations
-from nsysflow.analysis.load.kineto.memory import CHANGED, FAILED, memory_changes, out_of_memory
+from nsysflow.analysis.load.kineto.events import Events
+from nsysflow.analysis.load.kineto.graph_annotations import graph_annotations
+from nsysflow.analysis.load.kineto.memory import memory_changes, out_of_memory
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
+from nsysflow.analysis.load.kineto.pieces import NoPieces, pieces_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
     on_thread,
@@ -63,6 +54,7 @@ from nsysflow.analysis.load.kineto.running import (
     spans_of_threads,
     thread_keys,
 )
+from nsysflow.analysis.load.kineto.work import PLACED
 from nsysflow.analysis.load.marks import (
     PREFIX,
     capture_in,
@@ -77,25 +69,11 @@ from nsysflow.base.errors import Damaged
 from nsysflow.base.names import printable, some_of
 from nsysflow.runtime.recorders import original_name
 
-_RENAMED: Final = {
-    "operator": "cpu_op",
-    "runtime": "cuda_runtime",
-    "memcpy": "gpu_memcpy",
-    "memset": "gpu_memset",
-}
-"""Categories in the first versions of Kineto, which also capitalised all of them."""
-
 _NO_STREAM: Final = (1 << 32) - 1
 
-_COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
 _MOST: Final = 4
 """So many categories of other events are named."""
 _THREAD: Final = re.compile(r"\((.*)\)\s*$")
-_MEMORY: Final = {
-    **{kind: kind for kind in schema.MEMORY_KIND.categories},
-    "device static": "device",
-    "managed static": "managed",
-}
 _WRITE_AGAIN: Final = (
     "Write one from the program",
     "profiler.export_chrome_trace('run.pt.trace.json')",
@@ -109,16 +87,27 @@ def read_kineto(path: Path, shown: str, report: str, folder: Path) -> Trace:
         NotAReport: it is JSON, but not a trace of torch.profiler.
         Damaged: it is truncated, or has no usable call, or nothing usable that a GPU ran.
     """
-    content = path.read_bytes()
-    document = _document(content, shown)
-    events = _by_category(document)
-    if not any(events.get(category) for category in (*HOST, *ON_GPU)):
-        others = ", ".join(sorted(category[:40] for category in events if category)[:_MOST])
-        raise not_a_trace(content, shown, "it has none of its events", written_by=others)
     try:
-        return trace_of_events(document, events, report, folder)
+        document, events = _read(path, shown)
+        if any(events.counts[category] for category in (*HOST, *ON_GPU)):
+            return trace_of_events(document, events, report, folder)
     except OddEvent as error:
         raise Damaged(f"{shown} is corrupt: an event has {error}", *_WRITE_AGAIN) from None
+    others = ", ".join(sorted(category[:40] for category in events.counts if category)[:_MOST])
+    raise not_a_trace(path.read_bytes(), shown, "it has none of its events", written_by=others)
+
+
+def _read(path: Path, shown: str) -> tuple[Document, Events]:
+    """The trace in pieces, else as a whole."""
+    events = Events()
+    try:
+        for piece in pieces_of(path):
+            events.add(piece.events)
+    except NoPieces:
+        events = Events()
+        piece = _document(path.read_bytes(), shown)
+        events.add(piece.events)
+    return piece, events
 
 
 def _document(content: bytes, shown: str) -> Document:
@@ -135,68 +124,44 @@ def _document(content: bytes, shown: str) -> Document:
         ) from None
 
 
-def _by_category(document: Document) -> dict[str, list[Event]]:
-    """The events with a duration by category, those that name threads as `thread_name`, values of
-    counters as `counter`, and those at which memory changed, or could not be had, as `memory`."""
-    events: dict[str, list[Event]] = defaultdict(list)
-    written: dict[str, list[Event]] = defaultdict(list)
-    for event in document.events:
-        if not isinstance(event, Event):
-            continue
-        if event.ph == "X":
-            written[str(event.cat)].append(event)
-        elif event.name == "thread_name":
-            events["thread_name"].append(event)
-        elif event.ph == "C":
-            events["counter"].append(event)
-        elif event.name in (CHANGED, FAILED):
-            events["memory"].append(event)
-    for category, of_category in written.items():
-        plain = category.lower()
-        events[_RENAMED.get(plain, plain)] += of_category
-    return events
-
-
-def trace_of_events(
-    document: Document, events: Mapping[str, list[Event]], report: str, folder: Path
-) -> Trace:
+def trace_of_events(document: Document, events: Events, report: str, folder: Path) -> Trace:
     """What the events of each category say; `document` has what stands beside them. Traces of
     captures may lie in `folder`. Events without a time, a thread or a GPU are left out with a note.
 
     Raises:
         OddEvent: no call is usable, or nothing that a GPU ran.
     """
-    try:
-        return _trace_of(document, events, report, folder)
-    except OddEvent:  # most traces have none, so events are looked at one by one only here
-        usable, left_out = usable_events(events)
-        trace = _trace_of(document, usable, report, folder)
-        note = Note(NoteKind.UNUSABLE_ROWS, f"events were left out: {some_of(left_out, _MOST)}")
-        return replace(trace, notes=(note, *trace.notes))
+    with suppress(OddEvent):  # most traces have none, so events are looked at one by one below
+        trace = _trace_of(document, events, report, folder)
+        if not events.odd:
+            return trace
+    left_out = events.leave_out()
+    trace = _trace_of(document, events, report, folder)
+    note = Note(NoteKind.UNUSABLE_ROWS, f"events were left out: {some_of(left_out, _MOST)}")
+    return replace(trace, notes=(note, *trace.notes))
 
 
-def _trace_of(
-    document: Document, events: Mapping[str, list[Event]], report: str, folder: Path
-) -> Trace:
+def _trace_of(document: Document, events: Events, report: str, folder: Path) -> Trace:
     """The same of events of which each is usable.
 
     Raises:
         OddEvent: one is not.
     """
-    keys = thread_keys(event for category in HOST for event in events.get(category, ()))
+    called = pl.concat([events.rows(category) for category in CALLS])
+    kernels, copies, memsets = (events.rows(category) for category in ON_GPU)
+    places = Places(events.places)
+    for category in HOST:
+        places.column(events.kept(category))
+    keys = thread_keys(places)
     process = _main_process(keys)
-    called = [event for category in CALLS for event in events.get(category, ())]
-    calls = in_parts(called, schema.CALLS, partial(_calls, keys=keys))
-    kernels = in_parts(events.get("kernel", []), _KERNEL, _kernels)
-    copies = in_parts(events.get("gpu_memcpy", []), _COPIED, _copies)
-    memsets = in_parts(events.get("gpu_memset", []), _PLACED, _memsets)
+    calls = _calls(called, events.places, keys)
     ops = _ops(kernels, copies, memsets, calls, process)
-    operators, automatic = _operators(events.get("cpu_op", ()))
-    records, waits = _waits(events.get("cuda_sync", ()), calls, process)
-    opened = [*events.get("user_annotation", []), *automatic]
+    operators, automatic = _operators(events.kept("cpu_op"))
+    records, waits = _waits(events.kept("cuda_sync"), calls, process)
+    opened = [*events.kept("user_annotation"), *automatic]
     ranges = _ranges(opened, keys, ours=bool(bytes(document.ours)))
     of_nccl, messages = collectives(operators, keys, len(ranges))
-    functions = events.get("python_function", ())
+    functions = events.kept("python_function")
     spans = spans_of_threads(operators, functions, keys)
     stretches, frames = running(spans)
     by_function, on_functions = engine_frames(
@@ -220,7 +185,7 @@ def _trace_of(
         calls=calls,
         ranges=ranges,
         messages=messages,
-        threads=_threads(events.get("thread_name", []), keys),
+        threads=_threads(events.kept("thread_name"), keys),
         devices=_devices(document, ops),
         graph_nodes=graph_nodes,
         graph_ranges=graph_ranges,
@@ -228,11 +193,11 @@ def _trace_of(
         waits=waits,
         operators=pl.concat([launching, captured]),
         operator_shapes=shapes.frame(),
-        memory=memory_changes(events.get("memory", ()), keys, process),
-        out_of_memory=out_of_memory(events.get("memory", ()), keys, process),
+        memory=memory_changes(events.kept("memory"), keys, process),
+        out_of_memory=out_of_memory(events.kept("memory"), keys, process),
         running=stretches,
         frames=frames,
-        gpu_states=counters.gpu_states(document, events.get("counter", ())),
+        gpu_states=counters.gpu_states(document, events.kept("counter")),
         gpu_traffic=counters.gpu_traffic(document),
         thread_cpu=counters.thread_cpu(document, process),
         process_cpu=counters.process_cpu(document, process),
@@ -242,7 +207,7 @@ def _trace_of(
         collector="kineto",
         source=f"torch.profiler (Kineto), schema {document.schema_version}",
         notes=(
-            *_notes(events.get("counter", ()), ops, ranges),
+            *_notes(events.kept("counter"), ops, ranges),
             *from_captures,
             *on_functions,
         ),
@@ -264,90 +229,6 @@ def _operators(events: Iterable[Event]) -> tuple[list[Event], list[Event]]:
     return operators, automatic
 
 
-_PLACED: Final = pl.Schema(
-    {
-        **{name: dtype for name, dtype in schema.OPS.items() if name not in ("process", "detail")},
-        "captured_as": pl.String(),
-    }
-)
-"""Of an operation, what its event says; `captured_as` is what the program called it when a graph
-was captured."""
-
-_KERNEL: Final = pl.Schema({**_PLACED, **schema.SHAPES})
-_COPIED: Final = pl.Schema({**_PLACED, **schema.COPY_DETAILS})
-
-
-def _kernels(events: Sequence[Event]) -> pl.DataFrame:
-    """What the events of kernels say: `_PLACED` and `schema.SHAPES`."""
-    args = args_of_all(events)
-    names = [str(event.name) for event in events]
-    name, short_name = words(names, str, short_kernel_name)
-    placed = _placed(events, args, "kernel", name, short_name)
-    sizes = {
-        "grid": [_three(each.grid) for each in args],
-        "block": [_three(each.block) for each in args],
-    }
-    return placed.with_columns(
-        *(
-            ints([size[at] for size in each]).alias(f"{what}_{axis}")
-            for what, each in sizes.items()
-            for at, axis in enumerate("xyz")
-        ),
-        ints([each.registers for each in args]).alias("registers"),
-        ints([each.shared_memory for each in args]).alias("shared_bytes"),
-    )
-
-
-def _three(sizes: object) -> list[Any]:
-    """The sizes along three axes; None without them."""
-    return sizes if isinstance(sizes, list) and len(sizes) == 3 else [None] * 3
-
-
-def _copies(events: Sequence[Event]) -> pl.DataFrame:
-    """What the events of copies say: `_PLACED` and `schema.COPY_DETAILS`."""
-    args = args_of_all(events)
-    details = frame_of(map(_copy_detail, events, args), schema.COPY_DETAILS)
-    name = details.select(pl.format("memcpy {}", "direction").alias("name"))["name"]
-    return _placed(events, args, "memcpy", name, name).hstack(details)
-
-
-def _memsets(events: Sequence[Event]) -> pl.DataFrame:
-    """What the events of memsets say: `_PLACED`."""
-    name = pl.repeat("memset", len(events), eager=True)
-    return _placed(events, args_of_all(events), "memset", name, name)
-
-
-def _placed(
-    events: Sequence[Event], args: Sequence[Args], kind: str, name: pl.Series, short_name: pl.Series
-) -> pl.DataFrame:
-    """When and where operations ran, under these names.
-
-    Raises:
-        OddEvent: one has no time or no GPU.
-    """
-    device = ints(
-        [
-            event.pid if each.device is None else each.device
-            for event, each in zip(events, args, strict=True)
-        ]
-    ).cast(pl.Int32, strict=False)
-    if device.null_count():
-        raise OddEvent("no GPU")
-    stream = [
-        each.stream if each.original_stream is None else each.original_stream for each in args
-    ]
-    return spans_of(events).with_columns(
-        pl.lit(kind).alias("kind"),
-        device.alias("device"),
-        ints(stream).alias("stream"),
-        ids([each.correlation for each in args]).alias("correlation"),
-        ids([each.graph_node for each in args]).alias("graph_node"),
-        name.alias("name"),
-        short_name.alias("short_name"),
-        captured_as=pl.Series([captured_as(each) for each in args], dtype=pl.String),
-    )
-
-
 def _ops(
     kernels: pl.DataFrame,
     copies: pl.DataFrame,
@@ -358,15 +239,18 @@ def _ops(
     """`schema.OPS`, each in the process that launched it; where that is unknown, in `process`."""
     row = pl.int_range(pl.len(), dtype=pl.UInt32).alias("detail")
     kinds = (kernels.with_columns(row), copies.with_columns(row), memsets.with_columns(detail=None))
-    ops = pl.concat([rows.select(*_PLACED, "detail") for rows in kinds], how="vertical_relaxed")
+    ops = pl.concat([rows.select(*PLACED, "detail") for rows in kinds], how="vertical_relaxed")
     return _in_processes(ops, calls, process).select(*schema.OPS)
 
 
 def _in_processes(rows: pl.DataFrame, calls: pl.DataFrame, process: int | None) -> pl.DataFrame:
     """`rows` plus `process`: that of the last call with their correlation id, else `process`."""
+    or_else = pl.lit(process, pl.Int64)
+    if {*calls["process"].drop_nulls().unique()} <= {process}:
+        return rows.with_columns(or_else.alias("process"))
     called = calls.select("correlation", "process").drop_nulls().unique("correlation", keep="last")
     found = rows.join(called, on="correlation", how="left", maintain_order="left")
-    return found.with_columns(pl.col("process").fill_null(pl.lit(process, pl.Int64)))
+    return found.with_columns(pl.col("process").fill_null(or_else))
 
 
 def _waits(
@@ -405,26 +289,13 @@ def _stream(number: int | None) -> int | None:
     return number if number is not None and 0 <= number < _NO_STREAM else None
 
 
-def _copy_detail(event: Event, args: Args) -> tuple[Any, ...]:
-    """Bytes, direction and memory kinds, from a name such as `Memcpy HtoD (Pageable -> Device)`."""
-    match = _COPY.match(str(event.name))
-    direction, *sides = match.groups() if match else ("unknown", None, None)
-    return (int_of(args.bytes), direction, *(_memory(side) for side in sides))
-
-
-def _memory(side: str | None) -> str | None:
-    return None if side is None else _MEMORY.get(side.lower(), "unknown")
-
-
-def _calls(events: Sequence[Event], keys: ThreadKeys) -> pl.DataFrame:
-    """`schema.CALLS` of some of the calls, but for the order of columns."""
-    names = [str(event.name) for event in events]
-    (name,) = words(names, partial(VERSION.sub, ""))
-    return spans_of(events).with_columns(
-        *threads_of(events, keys),
-        ids([args.correlation for args in args_of_all(events)]).alias("correlation"),
-        name.alias("name"),
-    )
+def _calls(rows: pl.DataFrame, places: Places, keys: ThreadKeys) -> pl.DataFrame:
+    """`schema.CALLS` of `CALLED`; process and thread are null where the pid is no number."""
+    with as_odd_events():
+        threads = pl.Series([keys.get(place) for place in places], dtype=pl.Int64)
+    thread = threads.gather(rows["place"])
+    calls = rows.with_columns(thread.alias("thread"), (thread & ~ID_MASK).alias("process"))
+    return calls.select(*schema.CALLS)
 
 
 def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFrame:
@@ -432,11 +303,14 @@ def _ranges(events: list[Event], keys: ThreadKeys, *, ours: bool) -> pl.DataFram
     names = [str(event.name) for event in events]
     if ours:
         names = [original_name(name) for name in names]
-    rows = (
-        (*span_ns(event), "push_pop", *on_thread(event, keys), None, name, row)
-        for row, (event, name) in enumerate(zip(events, names, strict=True))
+    thread = pl.Series([keys.get((event.pid, event.tid)) for event in events], dtype=pl.Int64)
+    (name,) = words(names, str)
+    ranges = spans_of(events).with_columns(
+        (thread & ~ID_MASK).alias("process"), thread.alias("thread"), name.alias("name")
     )
-    return with_auto_domain(frame_of(rows, schema.RANGES))
+    rest = {"kind": pl.lit("push_pop"), "domain": None, "row": pl.int_range(pl.len())}
+    ranges = ranges.with_columns(**rest).select(*schema.RANGES).cast(schema.RANGES)
+    return with_auto_domain(ranges)
 
 
 def _is_automatic(event: Event) -> bool:

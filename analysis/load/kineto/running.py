@@ -6,7 +6,7 @@ import re
 import sys
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -14,7 +14,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.kineto.document import Event, frame_of, span_ns, thread_of, unquoted
+from nsysflow.analysis.load.kineto.columns import spans_of
+from nsysflow.analysis.load.kineto.document import Event, frame_of, thread_of, unquoted
 from nsysflow.analysis.schema import ID_BITS, ID_MASK
 
 ThreadKeys = Mapping[tuple[object, object], int]
@@ -25,12 +26,12 @@ _MOST_PID: Final = 1 << 63 - ID_BITS
 """The key of a thread has 64 bits."""
 
 
-def thread_keys(events: Iterable[Event]) -> ThreadKeys:
-    """A key for every thread. A tid that is not an OS tid (a pthread handle) becomes a small one.
+def thread_keys(written: Iterable[tuple[object, object]]) -> ThreadKeys:
+    """A key for every thread, by its pid and tid. A tid that is not an OS tid (a pthread handle)
+    becomes a small one.
 
     The main thread's tid stays equal to the pid, because that identifies the main thread.
     """
-    written = {thread_of(event) for event in events}
     pairs = {pair: (unquoted(pair[0]), unquoted(pair[1])) for pair in written}
     tids: dict[int, list[object]] = defaultdict(list)
     for pid, tid in sorted({*pairs.values()}, key=repr):
@@ -92,7 +93,7 @@ class Stacks:
 
 
 def spans_of_threads(
-    operators: Iterable[Event], functions: Iterable[Event], keys: ThreadKeys
+    operators: Sequence[Event], functions: Sequence[Event], keys: ThreadKeys
 ) -> Mapping[int, list[Span]]:
     """The spans of each thread, sorted.
 
@@ -101,9 +102,9 @@ def spans_of_threads(
     """
     spans: dict[int, list[Span]] = defaultdict(list)
     for is_operator, events in ((False, functions), (True, operators)):
-        for row, event in enumerate(events):
-            _, thread = on_thread(event, keys)
-            start_ns, end_ns = span_ns(event)
+        times = zip(*spans_of(events).get_columns(), strict=True)
+        for row, (event, (start_ns, end_ns)) in enumerate(zip(events, times, strict=True)):
+            thread = keys.get((event.pid, event.tid))
             if thread is not None and end_ns > start_ns:
                 spans[thread].append((start_ns, -end_ns, is_operator, row, str(event.name)))
     for of_thread in spans.values():

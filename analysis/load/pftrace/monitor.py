@@ -21,6 +21,7 @@ from nsysflow.analysis.load.kineto.document import (
     OperatorArgs,
     WaitArgs,
 )
+from nsysflow.analysis.load.kineto.events import Events
 from nsysflow.analysis.load.kineto.read import trace_of_events
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.slices import slices_of
@@ -59,7 +60,10 @@ def read_monitor(contents: Contents, report: str, folder: Path) -> Trace:
     """
     events: dict[str, list[Event]] = defaultdict(list)
     left_out = _host_events(contents, events) + _gpu_events(contents, events)
-    trace = trace_of_events(Document(events=[]), events, report, folder)
+    of_trace = Events()
+    for category, of_category in events.items():
+        of_trace.take(category, of_category)
+    trace = trace_of_events(Document(events=[]), of_trace, report, folder)
     notes = [
         *trace.notes,
         Note(
