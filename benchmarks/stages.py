@@ -12,6 +12,7 @@ Prints one JSON object of name to [seconds, CPU seconds, peak MB so far].
 import itertools
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -49,10 +50,17 @@ Times = dict[str, tuple[float, float, int]]
 def _timed(times: Times, name: str) -> Iterator[None]:
     begin, begin_cpu = time.perf_counter(), time.process_time()
     yield
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     seconds, cpu_s = time.perf_counter() - begin, time.process_time() - begin_cpu
-    times[name] = (seconds, cpu_s, round(peak_bytes / 1e6))
+    times[name] = (seconds, cpu_s, round(_peak_bytes() / 1e6))
+
+
+def _peak_bytes() -> int:
+    """The most memory of this process. Linux's `ru_maxrss` counts the process that started it, too:
+    here one that has loaded the trace."""
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return int(peak) * 1024
 
 
 def tables(path: Path) -> Times:
