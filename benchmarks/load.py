@@ -6,7 +6,7 @@ A real report, repeated in time (big_trace.py), is written once more as torch.pr
 (plain and `.gz`) and as rocprofv3 does (formats.py). Each is loaded in a process of its own, all in
 turn. Medians go to the screen and to a CSV file. An event is a row that the trace keeps: an
 operation, a call or a range. `ratio` is the CPU time of an event to that of the SQLite export.
-"Kineto, JSON alone" decodes the same document and uses nothing of it.
+"Kineto, JSON alone" decodes the same document, in pieces too, and uses nothing of it.
 """
 
 import gzip
