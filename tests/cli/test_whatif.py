@@ -105,7 +105,8 @@ def test_the_ranks_of_a_run_are_replayed_together(change: str, tmp_path: Path) -
     reports = [analysed(f"ddp-bucketed-rank{rank}").judged for rank in (0, 1)]
     means_ns = [sum(own.steps["duration_ns"]) / len(own.steps) for own in reports]
     slowest_ns = round(max(means_ns))
-    assert (found["ranks"], found["step_before_ns"]) == (2, pytest.approx(slowest_ns, rel=0.005))
+    assert found["ranks"] == 2
+    assert 0.99 * slowest_ns <= found["step_before_ns"] < slowest_ns  # of the plain step
     assert (found["step_after_ns"] == found["step_before_ns"]) == change.endswith("=1")
 
 

@@ -1,4 +1,5 @@
-"""Put into the pages what their commands print today; a line `…` goes on to stand for any lines.
+"""Put into the pages what their commands and Python print today. A line `…` stays one that stands
+for any lines.
 
     python -m tests.docs.renew
 
@@ -18,7 +19,7 @@ import pytest
 
 from tests.docs.conftest import described_folder, unpacked_report
 from tests.docs.test_case_studies import COMPARED, compared
-from tests.docs.test_pages import READ_BY_USERS, printed_by
+from tests.docs.test_pages import READ_BY_USERS, WITH_PYTHON, printed_by, run_python
 from tests.reports import ROOT
 from tests.shown import FENCED, commands, is_shown
 
@@ -63,6 +64,18 @@ def renewed_page(text: str) -> str:
     return FENCED.sub(block, text)
 
 
+def renewed_texts(text: str, ran: list[tuple[str, str]]) -> str:
+    """A page with what its Python prints.
+
+    Args:
+        text: the page.
+        ran: of each block, what the page showed, and what it printed.
+    """
+    for shown, printed in ran:
+        text = text.replace(f"```text\n{shown}```", f"```text\n{printed}```")
+    return text
+
+
 def renewed_table(text: str) -> str:
     """The case studies with the rows of their table as they are now."""
     for pair in COMPARED:
@@ -86,6 +99,8 @@ def main() -> None:
         described_folder(Path(temporary), report, patch)
         for page in READ_BY_USERS:
             write(page, renewed_page)
+        for page in WITH_PYTHON:
+            write(page, partial(renewed_texts, ran=list(run_python(page))))
         patch.chdir(ROOT)
         write(CASES, renewed_page)
         write(CASES, renewed_table)

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,22 +80,30 @@ def printed_by(command: str) -> str:
     return subprocess.run(shell, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
+WITH_PYTHON: Final = ("README.md", "docs/usage.md")
+
+
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", ["README.md", "docs/usage.md"])
+@pytest.mark.parametrize("page", WITH_PYTHON)
 def test_the_python_of_a_page_runs_in_order_and_prints_what_is_shown(page: str) -> None:
+    ran = list(run_python(page))
+    assert ran
+    for shown, printed in ran:
+        assert printed == shown
+
+
+def run_python(page: str) -> Iterator[tuple[str, str]]:
+    """Of each Python block of a page, in order, the text shown behind it and what it prints."""
     blocks = FENCED.findall((ROOT / page).read_text(encoding="utf-8"))
     names: dict[str, Any] = {}
-    ran = 0
     for (language, body), (follows, shown) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
         if language != "python":
             continue
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(body, f"{page}, python block {ran}", "exec"), names)
+            exec(compile(body, f"{page}, a python block", "exec"), names)
         assert follows == "text", "what it prints should follow"
-        assert printed.getvalue() == shown
-        ran += 1
-    assert ran
+        yield shown, printed.getvalue()
 
 
 def anchors(page: str) -> set[str]:

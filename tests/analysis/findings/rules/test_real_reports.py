@@ -16,7 +16,7 @@ BY_NAME: Final = {rule.__name__: rule for rule in (*RULES, LAST_RESORT)}
 LAUNCH_BOUND: Final = {
     "launch_bound-eager": ("step/forward", "launch_bound.py:41 in forward", 48),
     "launch_bound-eager-plain": ("step/forward", "", 63),
-    "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 10),
+    "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 5),
     "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 68),
     "rolloutcopy-fused": ("step/train_select_and_copy", "", 97),
     "trainforward-fused": ("step/backward", "", 78),
