@@ -150,7 +150,7 @@ class Producers:
         which no producer ended up to 10 us before its start."""
         found = set()
         for index, op in enumerate(self.ops):
-            producer = self.producer(index)
+            producer = self.presumed(index)
             in_time = producer is not None and (self.ops[producer].end_ns + START_NS >= op.start_ns)
             if index not in self.before and not in_time:
                 found.add((op.process, op.correlation))

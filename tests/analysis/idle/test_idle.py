@@ -17,6 +17,7 @@ from tests.tiny import (
     copy,
     kernel,
     launch,
+    on_stream,
     opened,
     sample,
 )
@@ -64,6 +65,11 @@ CAUSES: dict[str, Picture] = {
     "a page of managed memory, which no call moves": until(
         200 * US, wait(20, 60), copy(100 * US, 101 * US, None, "UVM DtoH", "managed", "managed")
     ),
+    "a stream that first runs behind another one of the same launch": [
+        *(copy(0, 5, None, "HtoD", "pageable", "device"), launch(0, 5, 1, name="cudaGraphLaunch")),
+        kernel(10_006, 10_011, 1, node=1),
+        on_stream(kernel(10_011, 10_016, 1, node=2), 13),
+    ],  # found by a random trace on 2026-11-28
     "the profiler before the call that it interrupts": until(
         200 * US, wait(100, 200, QUERY), flush(90, 150)
     ),
