@@ -1,8 +1,8 @@
 """What `nsysflow profile` read of GPUs: their states and traffic, from marks of ours, and from what
 stands beside a Kineto trace."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 import polars as pl
@@ -33,13 +33,26 @@ _TIMED_TRAFFIC: Final = msgspec.json.Decoder(TimedGpuTraffics)
 _STATES: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_STATES})
 
 
-def gpu_states(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
-    """`process` and `schema.GPU_STATES` of all marks (process, time and text of each); `device` is
-    the number in its process."""
+Marks = Iterable[tuple[int | None, int, str]]
+"""The process, time and text of each."""
+
+Read = TypeVar("Read")
+
+
+def _read_of(
+    marks: Marks, read: Callable[[str], Read | None]
+) -> Iterator[tuple[int | None, int, Read]]:
+    """What `read` makes of each mark's text, with its process and time; not of marks of others."""
+    for process, at_ns, text in marks:
+        if (found := read(text)) is not None:
+            yield process, at_ns, found
+
+
+def gpu_states(marks: Marks) -> pl.DataFrame:
+    """`process` and `schema.GPU_STATES` of all marks; `device` is the number in its process."""
     rows = [
         (process, *_state_row(at_ns, state))
-        for process, at_ns, text in marks
-        if (read := gpu_states_of_mark(text)) is not None
+        for process, at_ns, read in _read_of(marks, gpu_states_of_mark)
         for state in read.gpu_states
     ]
     return pl.DataFrame(rows, _STATES, orient="row")
@@ -56,12 +69,11 @@ def timed_gpu_states(json: bytes | msgspec.Raw, base_ns: int) -> pl.DataFrame:
 _TRAFFIC: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_TRAFFIC})
 
 
-def gpu_traffic(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
-    """`process` and `schema.GPU_TRAFFIC` of all marks, likewise."""
+def gpu_traffic(marks: Marks) -> pl.DataFrame:
+    """`process` and `schema.GPU_TRAFFIC` of all marks; `device` is the number in its process."""
     rows = [
         (process, at_ns, *traffic)
-        for process, at_ns, text in marks
-        if (read := gpu_traffic_of_mark(text)) is not None
+        for process, at_ns, read in _read_of(marks, gpu_traffic_of_mark)
         for traffic in read.gpu_traffic
     ]
     return pl.DataFrame(rows, _TRAFFIC, orient="row")

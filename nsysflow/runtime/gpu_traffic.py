@@ -21,35 +21,35 @@ COUNTERS: Final = ((197, 0), (198, 0), (138, _ALL_LINKS), (139, _ALL_LINKS))
 all NVLinks in KiB, each with its scope."""
 
 _PCIE: Final = 2
-"""So many counters, the first ones, are of PCIe."""
+"""The first two counters are PCIe's, the others NVLink's."""
 
 _KIB: Final = 1024
 
 _WRAPS_AT: Final = 1 << 32
-"""PCIe's counters start again from 0: "Value can be wrapped" (`nvml.h`). Where they do is not said;
-those of an L40S have 32 bits (docs/facts.md). One with more is taken for a number of 64 bits."""
+"""PCIe's counters start again from 0 here: those of an H200 and an L40S have 32 bits
+(docs/facts.md). A larger value shows that a counter has 64."""
 
 _LANE: Final = 250_000_000
 """The bytes per second of a PCIe lane of generation 1, at most; each generation doubles it."""
 
 _USUAL: Final = 5, 16
-"""The PCIe link of a GPU that does not say it."""
+"""Generation and lanes where a GPU does not tell them."""
 
 _LATE: Final = 1.3
-"""A look may be so many times later than it should: threads wait for Python's lock."""
+"""A look may come 1.3 times as late as planned, as its thread waits for Python's lock."""
 
 _SHORTEST_NS: Final = 10_000_000
-"""Of less time no rate is said: a look takes up to 0.4 ms, 4 % of it."""
+"""No rate is given over a shorter time: reading the counters takes up to 0.4 ms, 4 % of it."""
 
 
 class Value(ctypes.Union):
-    """`nvmlValue_t`, of the kinds that are counts."""
+    """The number that NVML gives for a field (`nvmlValue_t`). A counter has one of these types."""
 
     _fields_ = (("uint", ctypes.c_uint), ("wide", ctypes.c_ulonglong))
 
 
 class Field(ctypes.Structure):
-    """`nvmlFieldValue_t`."""
+    """A field that NVML is asked for, and its answer (`nvmlFieldValue_t`)."""
 
     _fields_ = (
         ("field", ctypes.c_uint),
@@ -62,7 +62,7 @@ class Field(ctypes.Structure):
     )
 
     def count(self) -> int | None:
-        """The value, of unsigned int, or of (unsigned) long and long long; else None."""
+        """The value of a counter; None if NVML has none, or one that is no whole number."""
         if self.code or self.kind not in (1, 2, 3, 4):
             return None
         count: int = self.value.uint if self.kind == 1 else self.value.wide
@@ -70,7 +70,7 @@ class Field(ctypes.Structure):
 
 
 class Readable(Protocol):
-    """What is asked of NVML, as `Nvml` answers it."""
+    """The part of `Nvml` that `Traffic` uses."""
 
     def counters(self, gpu: ctypes.c_void_p) -> list[int | None]:
         """The values of `COUNTERS`."""

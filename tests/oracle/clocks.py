@@ -73,14 +73,27 @@ def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
     """§25.3: a row per step, and per window of a GPU without steps."""
     if not report.trace.gpu_states:
         return []
-    rows = [row_of(report, *piece) for piece in pieces_of(report, keep)]
+    rows = [row_of(report, piece) for piece in pieces_of(report, keep)]
     return [row for row in rows if row is not None]
 
 
-def row_of(
+def place_of(
     report: Report, device: int, process: int | None, step: int | None, start_ns: int, end_ns: int
-) -> Row | None:
+) -> Row:
+    """The columns of a row that say what it is of."""
+    return {
+        "report": report.trace.report,
+        "process": None if process is None else os_pid(process),
+        "device": device,
+        "step": step,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+    }
+
+
+def row_of(report: Report, piece: Piece) -> Row | None:
     """One row; None where no value holds."""
+    device, _, _, start_ns, end_ns = piece
     shares = {
         column: within(held(report, device, column), start_ns, end_ns)
         for column in ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "limit")
@@ -104,12 +117,7 @@ def row_of(
     longest = max(limiting, key=lambda name: (limiting[name], -ORDER.index(name)), default=None)
     window = [(start_ns, end_ns)] if end_ns > start_ns else []
     return {
-        "report": report.trace.report,
-        "process": None if process is None else os_pid(process),
-        "device": device,
-        "step": step,
-        "start_ns": start_ns,
-        "end_ns": end_ns,
+        **place_of(report, *piece),
         "sm_clock_mhz": number(clock),
         "lowest_mhz": min(readings, default=None),
         "highest_mhz": max(readings, default=None),
@@ -145,7 +153,8 @@ TRAFFIC = tuple(f"{link}_{way}_bytes_per_s" for link in ("pcie", "nvlink") for w
 def traffic(report: Report, keep: Keep | None = None) -> list[Row]:
     """§25.6: a row per step and window in which a rate holds."""
     rows = []
-    for device, process, step, start_ns, end_ns in pieces_of(report, keep):
+    for piece in pieces_of(report, keep):
+        device, _, _, start_ns, end_ns = piece
         means = {
             column: mean(within(rates_held(report, device, column), start_ns, end_ns))
             for column in TRAFFIC
@@ -160,12 +169,7 @@ def traffic(report: Report, keep: Keep | None = None) -> list[Row]:
                     copied[way] += op.copy.bytes
         rows.append(
             {
-                "report": report.trace.report,
-                "process": None if process is None else os_pid(process),
-                "device": device,
-                "step": step,
-                "start_ns": start_ns,
-                "end_ns": end_ns,
+                **place_of(report, *piece),
                 **{column: number(value) for column, value in means.items()},
                 **{
                     f"{way}_bytes_per_s": number(Fraction(n * 10**9, end_ns - start_ns))

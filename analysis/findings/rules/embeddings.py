@@ -54,8 +54,9 @@ TIED: Final = 2
 so that it takes at least so many times as long. A table that is the output layer, too, has one."""
 
 CHANGE: Final = (
-    "nn.Embedding(..., sparse=True), with Adagrad, SGD (the same result without momentum and weight"
-    " decay) or SparseAdam: a step then updates only the rows that it used",
+    "nn.Embedding(..., sparse=True): a step then updates only the rows that it used",
+    "optimizers that take it: Adagrad and SGD (the same result without momentum and weight decay),"
+    " SparseAdam",
     "the table in an optimizer of its own: one sparse gradient switches foreach off for all"
     " parameters",
     "SparseAdam is lazy: rows without a gradient are not updated, and their moments do not decay,"

@@ -28,10 +28,9 @@ numbers. Of ten other lengths from 1021 to 131071, real and complex, 0.10 to 0.3
 cuFFT of CUDA 13.0, 2026-11-28). rocFFT was not measured."""
 
 CHANGE: Final = (
-    "where the FFT makes a convolution: pad to a length with the prime factors 2, 3, 5 and 7 alone,"
-    " best a power of two: rfft(x, n=8192), not n=8191",
-    "scipy.fft.next_fast_len(n, real=True) gives the next length with the factors 2, 3 and 5",
-    "of a spectrum: take windows of such a length (n_fft, hop), or cut the signal to one",
+    "if the FFT is for a convolution, pad it to a power of two: rfft(x, n=8192), not n=8191",
+    "or to scipy.fft.next_fast_len(n, real=True), the next length with small prime factors only",
+    "if you need the spectrum, take windows of such a length (n_fft), or cut the signal to one",
 )
 
 
@@ -39,9 +38,9 @@ def fft_length(subject: JudgedReport) -> Iterator[Finding]:
     """FFTs with a kernel for lengths that have a large prime factor.
 
     Bluestein's algorithm makes a convolution of such an FFT: two FFTs of a fast length that is at
-    least twice as large, and three products. Of real numbers cuFFT also makes complex ones, as odd
-    lengths have no halves, and back. All FFT kernels before and behind on the stream are of it,
-    or of an FFT with nothing between, so that the saving is a bound.
+    least twice as large, and three products. cuFFT also turns real numbers into complex ones and
+    back, as an odd length cannot be halved. All FFT kernels right before and behind it on the
+    stream are counted. Some may be of another FFT, so the saving is a bound.
     Convolutions of 8191 points took 64.8 ms a step, of 8192 points 41.7 ms (H200, 2026-11-28).
     """
     kernels = subject.kernels

@@ -26,10 +26,10 @@ TRAINS: Final = r"(?i)backward|weight_norm_bwd"
 """Kernels of a backward pass. A dgrad alone is none: a transposed convolution is one."""
 
 CHANGE: Final = (
-    "once, after the weights are loaded: parametrize.remove_parametrizations(module, 'weight') of"
-    " torch.nn.utils, for each such module; of the older torch.nn.utils.weight_norm:"
-    " remove_weight_norm(module)",
-    "where the model still trains, around its evaluation: with torch.nn.utils.parametrize.cached()",
+    "after loading, call torch.nn.utils.parametrize.remove_parametrizations(module, 'weight') for"
+    " each such module",
+    "if the older torch.nn.utils.weight_norm made it: remove_weight_norm(module)",
+    "if the model still trains, evaluate it within torch.nn.utils.parametrize.cached()",
 )
 
 

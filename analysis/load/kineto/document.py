@@ -234,7 +234,7 @@ def args_of_all(events: Sequence[Event]) -> list[Args]:
 
 
 def call_args_of_all(events: Sequence[Event]) -> list[CallArgs]:
-    """Those of each call."""
+    """The arguments of each call."""
     return _all(events, _ALL_CALL_ARGS, _CALL_ARGS, CallArgs)
 
 

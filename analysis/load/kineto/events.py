@@ -1,5 +1,5 @@
-"""The events of a trace by category: calls and what GPUs ran as columns, a part at a time, so that
-few of them are in memory; the others as they are.
+"""The events of a trace by category. Calls and GPU operations become columns, a part at a time, so
+that few of these events are in memory. Other events stay objects.
 """
 
 from collections import Counter, defaultdict
@@ -100,12 +100,12 @@ class Events:
         return pl.concat([columns.to_frame(), *self._parts[category]])
 
     def kept(self, category: str) -> list[Event]:
-        """The events of another category."""
+        """The events of a category that stay objects."""
         return self._kept[category]
 
     def leave_out(self) -> list[str]:
-        """Leave out the other events that have no time or no thread, as theirs do. How many have
-        not, by category and reason.
+        """Leave out the kept events that have no time or no thread, too. Returns how many events
+        were left out in all, by category and reason.
 
         Raises:
             OddEvent: no call has, or nothing that a GPU ran: idle time would be wrong.

@@ -16,13 +16,13 @@ import msgspec
 from nsysflow.analysis.load.kineto.document import DOCUMENT, EVENTS, Document
 
 PIECE_BYTES: Final = 1 << 18
-"""What is made of so much text fits a cache of a core."""
+"""Objects decoded from so much text fit into the cache of a core."""
 
 _BEGIN: Final = re.compile(rb'(?:\A\s*|"traceEvents"\s*:\s*)\[\s*(\{\s*"\w+")')
 """What stands before the first event, and how it begins."""
 
 _FIRST: Final = "nsysflow has read events before these"
-"""Stands for them where the last events are decoded with what stands beside them."""
+"""Stands in place of the earlier events when the last ones are decoded with all else."""
 
 
 class NoPieces(Exception):
