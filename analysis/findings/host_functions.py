@@ -25,8 +25,14 @@ FEW: Final = 3
 LEAST_PCT: Final = 5
 """A function that takes less is not named."""
 
-GARBAGE: Final = r"(?i)(?:^|[/_. ])gc(?:$|[_. ])|garbage"
-"""Files and functions about Python's garbage collector."""
+COLLECTING: Final = "garbage collection"
+STARTING_WORKERS: Final = "starting a DataLoader's workers"
+
+KNOWN_CODE: Final[Mapping[str, str]] = {
+    COLLECTING: r"(?i)(?:^|[/_. ])gc(?:$|[_. ])|garbage",
+    STARTING_WORKERS: r"torch/utils/data/dataloader\.py (?:_get_iterator|_shutdown_workers)$",
+}
+"""Code that has advice of its own, in words, and the files and functions that it is known by."""
 
 LOOP_SHARE: Final = 0.9
 """A function that makes more of the launches is the loop itself, or nearly all of it. What it waits
@@ -259,16 +265,20 @@ def lines_of(
     return tuple(worth.sort(-pl.col("ns"), "line").select("line", "pct").rows())
 
 
-def collects(subject: JudgedReport, stacks: pl.DataFrame) -> bool:
-    """Whether Python collects garbage in at least half of this time.
+def known_code(subject: JudgedReport, stacks: pl.DataFrame) -> str:
+    """Which of `KNOWN_CODE` runs in at least half of this time; empty where none does.
 
     Args:
         subject: the report.
         stacks: as for `spot_of`.
     """
-    collecting = stacks_with(subject, GARBAGE)
-    ns = int(stacks.filter(pl.col("stack").is_in(collecting.implode()))["ns"].sum())
-    return ns > 0 and 2 * ns >= int(stacks["ns"].sum())
+    whole_ns = int(stacks["ns"].sum())
+    for words, pattern in KNOWN_CODE.items():
+        running = stacks_with(subject, pattern)
+        ns = int(stacks.filter(pl.col("stack").is_in(running.implode()))["ns"].sum())
+        if 2 * ns >= whole_ns > 0:
+            return words
+    return ""
 
 
 def stacks_with(subject: JudgedReport, pattern: str) -> pl.Series:

@@ -15,11 +15,13 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.events.retries import RETRIES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import (
+    COLLECTING,
     FEW,
+    STARTING_WORKERS,
     Spot,
     change_of_wait,
     code_of,
-    collects,
+    known_code,
     lines_of,
     spot_of,
 )
@@ -39,6 +41,17 @@ CHANGE_OF_GARBAGE: Final = (
     "gc.freeze() after start-up, gc.disable(), and gc.collect() rarely, between epochs",
     "make fewer objects that refer to each other in a circle: those wait for the collector",
 )
+CHANGE_OF_WORKERS: Final = (
+    "DataLoader(…, persistent_workers=True): its workers then live through all epochs",
+    "make one DataLoader before the loop, not a new one for each epoch",
+    "longer epochs, if the data is few: RandomSampler(data, replacement=True, num_samples=…)",
+)
+KNOWN_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {
+    COLLECTING: CHANGE_OF_GARBAGE,
+    STARTING_WORKERS: CHANGE_OF_WORKERS,
+}
+"""What helps against `KNOWN_CODE`."""
+
 CHANGE_OF_CODE: Final = (
     "do it less often, or on another thread or process while the GPU goes on",
     "do it on the GPU, or launch the next step's work before it",
@@ -126,7 +139,7 @@ class Excess:
         lines: the program's lines at which the GPU waited for the host, and the share of that wait
             in percent, largest first; only those that are worth a name.
         sampled: whether anything says what the host ran.
-        collects: whether Python collected garbage there.
+        known: which of `KNOWN_CODE` ran there; empty if none did.
         copies: `to the host` or `to the GPU`, where most copies went; empty without any.
         stall: the line of the call that held up most; both empty where none is known.
     """
@@ -135,7 +148,7 @@ class Excess:
     spot: Spot | None
     lines: tuple[tuple[str, int], ...]
     sampled: bool
-    collects: bool
+    known: str
     copies: str
     stall: tuple[str, str]
 
@@ -165,8 +178,8 @@ class Excess:
             return CHANGES[self.copies]
         if self.most != "host":
             return CHANGES.get(self.most, UNKNOWN)
-        if self.collects:
-            return CHANGE_OF_GARBAGE
+        if self.known:
+            return KNOWN_CHANGES[self.known]
         if self.spot:
             waits_in = self.spot.waits_in
             return change_of_wait(waits_in) if waits_in else CHANGE_OF_CODE
@@ -176,7 +189,7 @@ class Excess:
 
     def _saves(self, phase: str) -> bool:
         """Whether what takes longer is to write the program's state."""
-        waits = self.collects or (self.spot is not None and self.spot.waits_in != "")
+        waits = self.known != "" or (self.spot is not None and self.spot.waits_in != "")
         at_work = self.most == "copies" or (self.most == "host" and not waits)
         return at_work and re.search(SAVES_STATE, phase) is not None
 
@@ -184,8 +197,8 @@ class Excess:
         """A part in words."""
         if part == "copies" and self.copies:
             return f"copies {self.copies}"
-        if part == "host" and self.collects:
-            return "garbage collection"
+        if part == "host" and self.known:
+            return self.known
         if part == "host" and self.spot and self.spot.waits_in:
             return "waiting for another process or thread"
         return LABELS[part] if part in LABELS else CAUSES[part].label
@@ -324,7 +337,7 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
         via=via,
         culprit=culprit,
         fits=not retries.is_empty()
-        or (excess.most == "host" and (source != "" or excess.collects)),
+        or (excess.most == "host" and (source != "" or excess.known != "")),
     )
 
 
@@ -378,7 +391,7 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
         spot=spot_of(subject, stacks),
         lines=lines_of(subject, stacks, LEAST_PCT)[:FEW],
         sampled=view.host_stacks is not None,
-        collects=collects(subject, stacks),
+        known=known_code(subject, stacks),
         copies=copies,
         stall=stall,
     )

@@ -248,6 +248,7 @@ def test_what_some_steps_take_longer_is_spread_over_all_of_the_run(
 
 
 QUEUE: Final = "/usr/lib/python3.12/multiprocessing"
+LOADER: Final = "/lib/python3.12/site-packages/torch/utils/data/dataloader.py"
 
 
 def standing(*stack: str) -> Pause:
@@ -292,6 +293,16 @@ def evaluating(start: int, number: int) -> Iterator[Row]:
             "garbage collection, t.py:7 in gc_collect",
             "gc.freeze()",
         ),
+        (
+            standing(f"{QUEUE}/p.py:1 _launch", f"{LOADER}:2 _get_iterator", "/me/t.py:7 endless"),
+            "starting a DataLoader's workers, t.py:7 in endless",
+            "persistent_workers=True",
+        ),
+        (
+            standing(f"{LOADER}:1 _process_data", f"{LOADER}:2 __next__", "/me/t.py:7 endless"),
+            "host code, t.py:7 in endless",
+            "another",
+        ),
         (copying, "copies to the host in step/save", "write checkpoints from another thread"),
         (evaluating, "GPU work", "do it less often, or with fewer samples"),
     ],
@@ -312,7 +323,7 @@ def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() ->
         spot=None,
         lines=(("train.py:7 in write", 30), ("train.py:9 in save", 20)),
         sampled=True,
-        collects=False,
+        known="",
         copies="",
         stall=("", ""),
     )
