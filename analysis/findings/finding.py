@@ -122,6 +122,16 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ends:
+    """The least and the most that a change saves, each also as a share of the step."""
+
+    low_ns: int
+    high_ns: int
+    low_pct: float
+    high_pct: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Valued:
     """A finding and its saving, per judged step (or of the judged window where there are none).
 
@@ -138,8 +148,8 @@ class Valued:
         report: the report in which it was found.
         later_ns: what is saved at most once the host keeps up, where the host hides the saving; 0
             where it does not.
-        plain_ns: what is saved at least and at most, by what recording costs, where that makes much
-            of the step and no plain step was timed; else None.
+        plain: what is saved at least and at most, by what recording costs, where that makes much of
+            the step and no plain step was timed; else None.
     """
 
     finding: Finding
@@ -152,7 +162,7 @@ class Valued:
     report: str
     later_ns: int = 0
     busy_after_ns: int = 0
-    plain_ns: tuple[int, int] | None = None
+    plain: Ends | None = None
 
     @property
     def counts(self) -> bool:
@@ -167,12 +177,24 @@ class Valued:
     @property
     def pct(self) -> float:
         """The most that is saved, as a share of the step."""
-        return 100 * self.high_ns / self.step_ns if self.step_ns else 0.0
+        return share_pct(self.high_ns, self.step_ns)
 
     @property
-    def low_pct(self) -> float:
-        """The least that is saved, as a share of the step."""
-        return 100 * self.low_ns / self.step_ns if self.step_ns else 0.0
+    def is_figure(self) -> bool:
+        """Whether one figure is said of it, and not a range or a bound."""
+        return not self.is_range and self.finding.method != "bound"
+
+    @property
+    def said(self) -> Ends:
+        """What is said of the saving: ranges and bounds are such that no plain step passes them."""
+        if self.plain is not None and not self.is_figure:
+            return self.plain
+        return Ends(
+            low_ns=self.low_ns,
+            high_ns=self.high_ns,
+            low_pct=share_pct(self.low_ns, self.step_ns),
+            high_pct=self.pct,
+        )
 
     @property
     def rank_ns(self) -> float:
@@ -184,6 +206,11 @@ class Valued:
     def worth(self) -> float:
         """What findings of a plan are sorted by: their saving, by what the change takes."""
         return self.rank_ns / EFFORTS[explanation_of(self.finding.rule).effort]
+
+
+def share_pct(saved_ns: int, step_ns: int) -> float:
+    """What is saved, as a share of a step."""
+    return 100 * saved_ns / step_ns if step_ns else 0.0
 
 
 def line(source: str, via: str = "") -> str:

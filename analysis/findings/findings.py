@@ -34,7 +34,9 @@ FINDINGS: Final = TableSchema(
     their own and for `host-round-trip`: low is what goes with the waits, high what goes with the
     whole loop or function. It is `bound` where
     `saving_high_ns` is the most that it can be, and `least` where both are the least that it is:
-    the change also makes other kernels faster, by what no trace tells. `culprit` is the call,
+    the change also makes other kernels faster, by what no trace tells. Where the plain step is only
+    estimated, a range and a bound hold for the whole estimate; other savings, and `step_after_ns`,
+    are of its middle. `culprit` is the call,
     kernel or stream that it is about. `steps` is how many of the judged steps have it. `process`
     and `device` are null where it is of several.""",
     [
@@ -65,8 +67,7 @@ FINDINGS: Final = TableSchema(
         Column(
             "saving_high_ns",
             pl.Int64(),
-            "what the change saves at most, per step, after those above it; with the method least, "
-            "what it saves at least",
+            "what it saves at most, likewise; with the method least, what it saves at least",
         ),
         Column("saving_pct", pl.Float64(), "the most that it saves, of a step"),
         Column(
@@ -315,11 +316,11 @@ def findings_table(found: Findings) -> pl.DataFrame:
             "source": one.finding.source or None,
             "via": one.finding.via or None,
             "culprit": one.finding.culprit,
-            "saving_low_ns": one.low_ns,
-            "saving_high_ns": one.high_ns,
-            "saving_pct": one.pct,
-            "plain_saving_low_ns": one.plain_ns[0] if one.plain_ns else None,
-            "plain_saving_high_ns": one.plain_ns[1] if one.plain_ns else None,
+            "saving_low_ns": one.said.low_ns,
+            "saving_high_ns": one.said.high_ns,
+            "saving_pct": one.said.high_pct,
+            "plain_saving_low_ns": one.plain.low_ns if one.plain else None,
+            "plain_saving_high_ns": one.plain.high_ns if one.plain else None,
             "alone_ns": one.alone_ns,
             "later_ns": one.later_ns,
             "step_after_ns": one.step_after_ns,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from nsysflow.analysis.findings.explanation import explanation_of
-from nsysflow.analysis.findings.finding import Finding, Valued
+from nsysflow.analysis.findings.finding import Ends, Finding, Valued, share_pct
 from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE, WITHOUT_TIME
@@ -210,8 +210,8 @@ def _with_words(plan: Iterable[Valued]) -> Iterator[Valued]:
             yield one
             continue
         least, most = one.finding.ends
-        low = duration(one.low_ns) if one.low_ns else "nothing"
-        ends = f"{low} if {least}, {duration(one.high_ns)} if {most}"
+        low = duration(one.said.low_ns) if one.said.low_ns else "nothing"
+        ends = f"{low} if {least}, {duration(one.said.high_ns)} if {most}"
         finding = replace(one.finding, evidence=(*one.finding.evidence, ends))
         yield replace(one, finding=finding)
 
@@ -225,20 +225,41 @@ def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     made: list[Changes] = []
     done = []
     for one in plan:
-        before = [_saved(each, made) for each in replays.extremes]
-        sure = [] if one.finding.sure is None else [*made, one.finding.sure]
-        least = [_saved(each, sure) for each in replays.extremes] if sure else []
+        each = [(one.low_ns, one.high_ns, one.step_ns)]
+        each += [(*_at_cost(one, made, replays, at), at.step_ns) for at in replays.extremes]
         made += [] if one.finding.changes is None else [one.finding.changes]
-        if one.finding.method == "bound":
-            done.append(one)
-            continue
-        after = [_saved(each, made) for each in replays.extremes]
-        lows, highs = (
-            [max(0, then - now) for now, then in zip(before, saved, strict=True)]
-            for saved in (least or after, after)
+        ends = Ends(
+            low_ns=min(low_ns for low_ns, _, _ in each),
+            high_ns=max(high_ns for _, high_ns, _ in each),
+            low_pct=min(share_pct(low_ns, step_ns) for low_ns, _, step_ns in each),
+            high_pct=max(share_pct(high_ns, step_ns) for _, high_ns, step_ns in each),
         )
-        done.append(replace(one, plain_ns=(min(*lows, one.low_ns), max(*highs, one.high_ns))))
+        done.append(replace(one, plain=ends))
     return tuple(done)
+
+
+def _at_cost(
+    one: Valued, made: Sequence[Changes], replays: Replays, at: Replays
+) -> tuple[int, int]:
+    """What a finding saves after other changes where recording costs so much: at least, at most.
+
+    Args:
+        one: the finding, valued by `replays`.
+        made: the changes above it.
+        replays: where recording costs the middle of what is usual.
+        at: where it costs something else.
+    """
+    finding = one.finding
+    if finding.changes is None:
+        by_idle = explanation_of(finding.rule).causes and not finding.beside and replays.idle_left
+        factor = at.idle_left / replays.idle_left if by_idle else 1.0
+        high_ns = round(factor * one.high_ns)
+        return least_ns(finding, None, high_ns), high_ns
+    before_ns = _saved(at, made)
+    high_ns = _at_most(finding, max(0, _saved(at, [*made, finding.changes]) - before_ns))
+    sure = finding.sure
+    sure_ns = None if sure is None else max(0, _saved(at, [*made, sure]) - before_ns)
+    return least_ns(finding, sure_ns, high_ns), high_ns
 
 
 def _saved(replays: Replays, made: Sequence[Changes]) -> int:

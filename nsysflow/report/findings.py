@@ -88,25 +88,25 @@ def saving_of(valued: Valued) -> str:
         return "not estimated"
     if valued.finding.rule == OTHER_LOOP:  # a step of another loop says little beside these steps
         return f"save up to {percent(valued.pct)} of all time"
-    if valued.is_range:
-        return f"save {amount_of(valued)} ({shares_of(valued)})"
-    rough = valued.plain_ns is not None and valued.plain_ns[1] > APART * valued.plain_ns[0]
-    extent = "about " if rough else EXTENTS[valued.finding.method]
-    return f"save {extent}{duration(valued.high_ns)} ({percent(valued.pct)})"
+    plain = valued.plain
+    rough = plain is not None and plain.high_ns > APART * plain.low_ns
+    extent = "about " if rough and valued.is_figure else ""
+    return f"save {extent}{amount_of(valued)} ({shares_of(valued)})"
 
 
 def amount_of(valued: Valued) -> str:
     """How much that is: `1.53 to 6.01 ms` where there are two ends, `up to 2.10 ms`."""
-    if valued.is_range and valued.low_ns:
-        return between(valued.low_ns, valued.high_ns)
-    extent = "up to " if valued.is_range else EXTENTS[valued.finding.method]
-    return f"{extent}{duration(valued.high_ns)}"
+    said = valued.said
+    if valued.is_figure:
+        return f"{EXTENTS[valued.finding.method]}{duration(said.high_ns)}"
+    return between(said.low_ns, said.high_ns) if said.low_ns else f"up to {duration(said.high_ns)}"
 
 
 def shares_of(valued: Valued) -> str:
     """The same of the step: `9.2 to 36 %`."""
-    low, high = percent(valued.low_pct), percent(valued.pct)
-    two = valued.is_range and valued.low_ns and low != high
+    said = valued.said
+    low, high = percent(said.low_pct), percent(said.high_pct)
+    two = not valued.is_figure and said.low_ns and low != high
     return f"{low.removesuffix(' %')} to {high}" if two else high
 
 
@@ -114,7 +114,7 @@ def _saving_in_turn(valued: Valued) -> str:
     """The same in a plan: a finding of which the changes above leave nothing says what it saves
     alone, as it may be the easier change."""
     is_late = valued.finding.changes is not None and not valued.later_ns
-    if is_late and 100 * valued.high_ns < WORTH_PCT * valued.step_ns:
+    if is_late and valued.said.high_pct < WORTH_PCT:
         return f"nothing more (alone {duration(valued.alone_ns)})"
     return saving_of(valued)
 

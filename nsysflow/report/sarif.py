@@ -44,12 +44,12 @@ def found_results(results: Results, find: Find) -> list[dict[str, Any]]:
     return [
         {
             "ruleId": valued.finding.rule,
-            "level": "warning" if valued.pct >= WARNING_PCT else "note",
+            "level": "warning" if valued.said.high_pct >= WARNING_PCT else "note",
             "message": {"text": _message(valued, of_steps=results.found.of_steps)},
             "locations": [_location(valued, results, recorded[valued.report], find)],
             **_related(valued),
             "partialFingerprints": {FINGERPRINT: fingerprint},
-            "rank": min(100.0, round(valued.pct, 6)),
+            "rank": min(100.0, round(valued.said.high_pct, 6)),
             "properties": _properties(number, valued, results),
         }
         for number, (valued, fingerprint) in enumerate(
@@ -141,9 +141,9 @@ def _properties(number: int, valued: Valued, results: Results) -> dict[str, Any]
         "device": finding.device,
         "phase": finding.phase,
         "culprit": finding.culprit,
-        "saving_low_ns": valued.low_ns,
-        "saving_high_ns": valued.high_ns,
-        "saving_pct": round(valued.pct, 6),
+        "saving_low_ns": valued.said.low_ns,
+        "saving_high_ns": valued.said.high_ns,
+        "saving_pct": round(valued.said.high_pct, 6),
         "later_ns": valued.later_ns,
         "step_ns": valued.step_ns,
         "method": finding.method,

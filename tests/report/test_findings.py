@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.finding import Ends, Finding
 from nsysflow.analysis.findings.saving import PlainEstimate
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.replay.changes import CallKey, Changes, Removal
@@ -71,22 +71,33 @@ def test_the_caption_says_of_which_step_savings_are(
     assert suggestions(Results([run], origin=origin), 1).caption == f"{IN_TURN}{said}"
 
 
+def ends(low_ms: float, high_ms: float) -> Ends:
+    """The least and the most that is saved of a step of 50 ms."""
+    low_ns, high_ns = (round(ms * MS) for ms in (low_ms, high_ms))
+    return Ends(low_ns=low_ns, high_ns=high_ns, low_pct=2 * low_ms, high_pct=2 * high_ms)
+
+
 @pytest.mark.parametrize(
     ("of", "said"),
     [
         # what depends much on what recording costs is rough
-        ({"plain_ns": None}, "save 5.00 ms (10 %)"),
-        ({"plain_ns": (4 * MS, 5 * MS)}, "save 5.00 ms (10 %)"),
-        ({"plain_ns": (MS, 6 * MS)}, "save about 5.00 ms (10 %)"),
+        ({"plain": None}, "save 5.00 ms (10 %)"),
+        ({"plain": ends(4, 5)}, "save 5.00 ms (10 %)"),
+        ({"plain": ends(1, 6)}, "save about 5.00 ms (10 %)"),
         # two ends are a range
         ({"low_ns": MS}, "save 1.00 to 5.00 ms (2.0 to 10 %)"),
         ({"low_ns": 0}, "save up to 5.00 ms (10 %)"),
         ({"low_ns": 5 * MS}, "save 5.00 ms (10 %)"),
+        # no plain step may pass them
+        ({"low_ns": MS, "plain": ends(0.5, 7)}, "save 500 us to 7.00 ms (1.0 to 14 %)"),
+        ({"exact": False, "plain": ends(0, 7)}, "save up to 7.00 ms (14 %)"),
+        ({"exact": False}, "save up to 5.00 ms (10 %)"),
     ],
 )
 def test_a_saving_is_a_figure_or_a_range(of: dict[str, Any], said: str) -> None:
     sure = Changes() if "low_ns" in of else None
-    assert saving_of(replace(valued(5 * MS, sure=sure), **of)) == said
+    found = valued(5 * MS, sure=sure, exact=of.pop("exact", True))
+    assert saving_of(replace(found, **of)) == said
 
 
 def explained(run: Handmade, *typed: str) -> str:

@@ -234,7 +234,10 @@ def _saving(valued: Valued, found: Findings) -> str:
     if not valued.high_ns:
         return "nothing by itself" if valued.finding.changes is not None else "not estimated"
     what = "a step" if found.of_steps else "of the window"
-    return f"{amount_of(valued)} {what} ({shares_of(valued)} of {duration(valued.step_ns)})"
+    estimate, step = found.plain_estimate, duration(valued.step_ns)
+    if estimate is not None and valued.plain is not None and not valued.is_figure:
+        step = between(estimate.low_ns, estimate.high_ns)
+    return f"{amount_of(valued)} {what} ({shares_of(valued)} of {step})"
 
 
 def _saving_of_loop(valued: Valued) -> str:
@@ -319,7 +322,8 @@ def _not_timed(valued: Valued, results: Results) -> str:
         return ""
     whose = "this machine's" if estimate.calibrated else "the usual"
     step = between(estimate.low_ns, estimate.high_ns)
-    saves = "" if valued.plain_ns is None else f", of which this saves {between(*valued.plain_ns)}"
+    plain = valued.plain if valued.is_figure else None  # else both ends are said already
+    saves = "" if plain is None else f", of which this saves {between(plain.low_ns, plain.high_ns)}"
     return (
         f"the plain step was not timed: {step} by {whose} cost of recording{saves};"
         " nsysflow profile --plain-run times it"

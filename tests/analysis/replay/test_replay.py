@@ -336,3 +336,16 @@ def test_the_plan_is_of_the_undisturbed_step(name: str) -> None:
         assert 0 <= one.high_ns <= after.undisturbed_step_ns
         assert one.step_after_ns <= left
         left = one.step_after_ns
+
+
+@pytest.mark.parametrize("name", ["h200-accumulation", "h100-nan-loop", "h200-train"])
+def test_no_plain_step_that_recording_allows_saves_more_than_the_most(name: str) -> None:
+    analysis = analysed(name)
+    replays = Replays(JudgedReport(analysis))
+    for one in analysis.found.valued:
+        if one.plain is not None:
+            assert one.plain.low_ns <= one.low_ns <= one.high_ns <= one.plain.high_ns
+    first = next(one for one in analysis.found.valued if one.finding.changes is not None)
+    assert first.plain is not None
+    saved = [each.saving_ns(first.finding.changes) for each in replays.extremes]
+    assert first.plain.high_ns == max(first.high_ns, *saved)
