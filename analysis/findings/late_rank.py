@@ -127,27 +127,33 @@ def longer_phase(
 
 def _longer_phases(late: JudgedReport, others: Sequence[JudgedReport]) -> pl.DataFrame:
     """The rows of `_time_by_phase` of the late rank, plus `ns_others` and `more_ns`: what they take
-    beyond those of the others, where these are as slow as its host is as a whole. Empty where no
-    phase tells, or its report has other ranks, too.
+    beyond those of the others, where these are as slow as its host is. Empty where no phase tells,
+    or its report has other ranks, too.
 
-    A slower host takes longer in all phases that launch: in proportion at least as much as in the
-    one where it differs least. A single phase cannot tell that; then, and where nothing is
-    launched, all of the difference counts.
+    A slower host takes longer before most launches of a phase, and what only this rank does before
+    a few of them: so the median tells how slow it is. Phases with few launches take the least of
+    the others' factors; where nothing is launched, all of the difference counts. (Of two equal
+    ranks, one took 1.6 times as long in backward, before any of its launches: H200s, 2026-11-28.)
     """
     own, known = _time_by_phase(late), [_time_by_phase(other) for other in others]
     if late.has_ranks or own.is_empty() or not known or any(of.is_empty() for of in known):
         return pl.DataFrame()
     key = ["phase", "waits"]
-    elsewhere = pl.concat(known).group_by(key).agg(pl.col("ns").sum() / len(known))
+    elsewhere = (
+        pl.concat(known)
+        .group_by(key)
+        .agg(pl.col("ns").sum() / len(known), pl.col("usual_ns").mean())
+    )
     both = own.join(elsewhere, on=key, how="left", suffix="_others").with_columns(
         pl.col("ns_others").fill_null(0)
     )
-    telling = both.filter(
-        pl.col("launches") >= LAUNCHING * pl.col("launches").sum(), pl.col("ns_others") > 0
+    tells = pl.col("launches") >= LAUNCHING * pl.col("launches").sum()
+    slower = pl.when(tells, pl.col("usual_ns_others") > 0).then(
+        (pl.col("usual_ns") / pl.col("usual_ns_others")).clip(1)
     )
-    slower = (telling["ns"] / telling["ns_others"]).to_list() if len(telling) > 1 else [1.0]
-    usual = pl.when(pl.col("launches") > 0).then(max(1.0, min(slower))).otherwise(1.0)
-    return both.with_columns((pl.col("ns") - usual * pl.col("ns_others")).alias("more_ns"))
+    launches = pl.col("launches") > 0
+    factor = pl.when(launches).then(slower.fill_null(slower.min())).fill_null(1.0)
+    return both.with_columns((pl.col("ns") - factor * pl.col("ns_others")).alias("more_ns"))
 
 
 def _kernels_a_step(subject: JudgedReport) -> float:
@@ -155,9 +161,10 @@ def _kernels_a_step(subject: JudgedReport) -> float:
 
 
 def _time_by_phase(subject: JudgedReport) -> pl.DataFrame:
-    """`phase`, `waits`, `ns`, `launches` per judged step of the outermost ranges inside steps, and
-    of the rest of the step (`OUTSIDE`): how long the host runs code there, neither launching nor
-    waiting in a call; and a row how long it waits in calls. Empty where no such range launches."""
+    """`phase`, `waits`, `ns`, `launches`, `usual_ns` per judged step of the outermost ranges inside
+    steps, and of the rest of the step (`OUTSIDE`): how long the host runs code there, neither
+    launching nor waiting in a call, and in the median before a launch; and a row how long it waits
+    in calls. Empty where no such range launches."""
     steps = subject.step_paths
     phases = subject.tables.phases.filter(~pl.col("path").is_in(steps))
     phases = phases.filter(pl.col("depth") == pl.col("depth").min())
@@ -167,16 +174,17 @@ def _time_by_phase(subject: JudgedReport) -> pl.DataFrame:
     rest_ns = subject.step_ns * subject.steps - rows["host_wall_ns"].sum()
     rest = pl.DataFrame([(OUTSIDE, rest_ns, 0)], schema=rows.schema, orient="row")
     calls = subject.tables.launches.group_by(phase="path").agg(pl.col("api_ns").sum())
-    blocked = _blocked_by_phase(subject, rows["phase"].to_list())
+    place = _outermost(rows["phase"].to_list())
     rows = (
         pl.concat([rows, rest])
         .join(calls, on="phase", how="left")
-        .join(blocked, on="phase", how="left")
+        .join(_blocked_by_phase(subject, place), on="phase", how="left")
+        .join(_usual_code(subject, place), on="phase", how="left")
         .with_columns(pl.col("api_ns", "blocked_ns").fill_null(0))
     )
     code = (pl.col("host_wall_ns") - pl.col("api_ns") - pl.col("blocked_ns")).clip(0)
     both = [
-        rows.select("phase", pl.lit(waits).alias("waits"), ns / subject.steps, launches)
+        rows.select("phase", pl.lit(waits).alias("waits"), ns / subject.steps, launches, "usual_ns")
         for waits, ns, launches in (
             (False, code.alias("ns"), pl.col("launches")),
             (True, pl.col("blocked_ns").alias("ns"), pl.lit(0, pl.Int64).alias("launches")),
@@ -185,15 +193,33 @@ def _time_by_phase(subject: JudgedReport) -> pl.DataFrame:
     return pl.concat(both)
 
 
-def _blocked_by_phase(subject: JudgedReport, phases: Sequence[str]) -> pl.DataFrame:
-    """`phase`, `blocked_ns`: how long calls block the host in each of these, with what is nested in
-    it, and outside of them."""
+def _outermost(phases: Sequence[str]) -> pl.Expr:
+    """Which of these a column `phase` is, or is nested in; `OUTSIDE` where it is in none."""
     place = pl.lit(OUTSIDE)
     for phase in phases:
         inside = (pl.col("phase") == phase) | pl.col("phase").str.starts_with(f"{phase}/")
         place = pl.when(inside).then(pl.lit(phase)).otherwise(place)
+    return place.alias("phase")
+
+
+def _usual_code(subject: JudgedReport, place: pl.Expr) -> pl.DataFrame:
+    """`phase`, `usual_ns`: how long, in the median, the host runs code before a launch there, since
+    the thread's last call that launched or waited."""
+    view = subject.view
+    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
+    free_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
+    code = acting.select("call", (pl.col("start_ns") - free_ns).clip(0).alias("ns")).drop_nulls()
+    launches = view.launches[["call", "node"]].unique("call", keep="first", maintain_order=True)
+    name = view.attribution.name_of(launches["node"]).cast(pl.String).fill_null("").alias("phase")
+    before = launches.select("call", name).join(code, on="call")
+    return before.group_by(place).agg(pl.col("ns").median().alias("usual_ns"))
+
+
+def _blocked_by_phase(subject: JudgedReport, place: pl.Expr) -> pl.DataFrame:
+    """`phase`, `blocked_ns`: how long calls block the host in each phase, with what is nested in
+    it, and outside of them."""
     stalls = subject.stalls.with_columns(pl.col("phase").cast(pl.String).fill_null(""))
-    return stalls.group_by(place.alias("phase")).agg(pl.col("blocked_ns").sum())
+    return stalls.group_by(place).agg(pl.col("blocked_ns").sum())
 
 
 def _time_by_function(subject: JudgedReport) -> pl.DataFrame:

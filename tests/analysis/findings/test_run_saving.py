@@ -37,7 +37,8 @@ class Loop:
     each kernel takes with how many blocks. A collective with the other ranks ends the step; the
     host waits for it, or runs ahead. If it has phases, these are `data`, which takes so long and
     launches nothing, and `forward` and `backward` with half of the kernels each; `forward` sleeps
-    once. With one phase, that is `forward`. Before each launch a sample has these functions, the
+    once, and before each launch of `backward` there may be more Python. With one phase, that is
+    `forward`. Before each launch a sample has these functions, the
     innermost first."""
 
     kernels: int = 40
@@ -48,6 +49,7 @@ class Loop:
     phases: int = 0
     data_us: int = 10
     sleeps_us: int = 0
+    backward_us: int = 0
     functions: tuple[str, ...] = ()
 
     @property
@@ -128,14 +130,15 @@ def _computed(
         free = start + loop.kernel_us
         op = tiny.kernel(start * US, free * US, number, name="work")
         rows.append(replace(op, shape=Shape(grid_x=loop.blocks)))
-        launched += loop.python_us
+        launched += loop.python_us + loop.backward_us * (number >= half)
     return launched, max(launched + 6, free + 1)
 
 
 def _halves_us(loop: Loop) -> tuple[int, int]:
     """When each half of the kernels is launched, from the first launch on."""
     half_us = loop.kernels // 2 * loop.python_us
-    return half_us + loop.sleeps_us, loop.kernels * loop.python_us + loop.sleeps_us
+    backward_us = (loop.kernels - loop.kernels // 2) * (loop.python_us + loop.backward_us)
+    return half_us + loop.sleeps_us, half_us + loop.sleeps_us + backward_us
 
 
 def ranks_of(subjects: Sequence[JudgedReport]) -> Ranks:
