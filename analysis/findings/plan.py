@@ -65,6 +65,8 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
 
 
 _LOCK: Final = "gil-contention"
+_SMALL_COPIES: Final = "small-copies"
+_CODE: Final = ("data-loading", "host-code")
 
 BEFORE_GRAPHS: Final = (
     "sync-in-loop",
@@ -78,7 +80,7 @@ BEFORE_GRAPHS: Final = (
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 
-FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused", "weight-norm")
+FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused", "small-copies", "weight-norm")
 """With these changes the step launches less. They come before a CUDA graph, too, if they save at
 least `GOOD_PART` of what it saves."""
 
@@ -116,11 +118,12 @@ def _with_hidden(
 
 def _graphs_after_waits(ranked: Iterable[Valued], step_ns: float) -> list[Valued]:
     """The findings, launches behind all that comes before a CUDA graph, and host code behind the
-    lock that another thread's code holds: that is not what its own code takes. An estimate of the
-    lock comes before nothing that saves more."""
+    lock that another thread's code holds, as that is not what its own code takes, and behind the
+    copies that it makes. An estimate of the lock comes before nothing that saves more."""
     found = list(ranked)
     held_up = any(_is_lock(one.finding) for one in found)
-    late = ("launch-bound", "host-code") if held_up else ("launch-bound",)
+    in_pieces = any(one.finding.rule == _SMALL_COPIES for one in found)
+    late = ("launch-bound", *(_CODE if in_pieces else ("host-code",) if held_up else ()))
     plan = [one for one in found if one.finding.rule not in late]
     for one in (one for one in found if one.finding.rule in late):
         firsts = [at for at, other in enumerate(plan) if _comes_before(other, one, step_ns)]
@@ -132,8 +135,11 @@ def _graphs_after_waits(ranked: Iterable[Valued], step_ns: float) -> list[Valued
 def _comes_before(other: Valued, late: Valued, step_ns: float) -> bool:
     """Whether a finding comes before a CUDA graph or host code, even if that is worth more."""
     rule = other.finding.rule
-    if late.finding.rule == "host-code" or rule == _LOCK:
-        return _is_lock(other.finding)
+    if rule == _SMALL_COPIES and late.finding.rule in _CODE:
+        same = other.finding.phase == late.finding.phase
+        return same and other.alone_ns >= GOOD_PART * late.alone_ns
+    if late.finding.rule in _CODE or rule == _LOCK:
+        return late.finding.rule != "data-loading" and _is_lock(other.finding)
     if rule in FEWER_LAUNCHES and other.alone_ns >= GOOD_PART * late.alone_ns:
         return True
     if rule == "loop-of-launches" and not COMPILED.search(other.finding.phase):

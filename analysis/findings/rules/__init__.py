@@ -44,6 +44,8 @@ from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
+from nsysflow.analysis.findings.rules.small_copies import small_copies
+from nsysflow.analysis.findings.rules.sorting import full_sort
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,
@@ -68,6 +70,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     causal_mask,
     unfused_loss,
     fft_length,
+    full_sort,
     unfused_elementwise,
     layout_transpose,
     cast_storm,
@@ -93,6 +96,7 @@ RULES: Final[tuple[Rule, ...]] = (
     launch_bound,
     loop_of_launches,
     weight_norm,
+    small_copies,
     data_loading,
     host_code,
     gil_contention,

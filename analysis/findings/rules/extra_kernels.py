@@ -115,6 +115,23 @@ CONVOLUTIONS_OF_MIOPEN: Final = (
     "channels_last, model and input, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 in the environment:"
     " MIOpen then reads that order as it is",
 )
+GROUP_NORM: Final = r"\bComputeFusedParamsCUDAKernel\b"
+"""A kernel that only PyTorch's GroupNorm has."""
+
+READ_AS_NCHW: Final = r"\b(?:RowwiseMoments|ComputeInternalGradients)CUDAKernel\b"
+"""What GroupNorm runs first, in forward and backward. Both read NCHW alone, so that a tensor in
+channels_last is copied before."""
+
+GROUP_NORM_SHARE: Final = 0.25
+"""If so much of the time is of copies right before a GroupNorm, it is the reason for them: behind
+it the next convolution copies back."""
+
+GROUP_NORMS: Final = (
+    "GroupNorm of channels_last tensors copies them to NCHW, and the next convolution copies back:"
+    " torch.compile the module, whose group norm reads both orders",
+    "a group norm for channels_last, such as apex.contrib.group_norm.GroupNorm",
+    "or leave the model in NCHW, if few of its layers are convolutions",
+)
 COPIES: Final = (
     "no .contiguous() or .reshape() of a transposed tensor: matmul and attention can read it",
     "keep one order through the layer: transpose a weight once, at the start",
@@ -130,21 +147,28 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     depends on shapes that no kernel's name tells, so these are what is saved at least.
     """
     orders = pl.col("layout") & (pl.col("job").is_null() | (pl.col("job") == "chain"))
-    rows = subject.kernels.filter(orders).with_columns(pl.col("ns").alias("gain_ns"))
+    following = pl.col("name").cast(pl.String).shift(-1).over("lane").alias("next")
+    rows = subject.kernels.with_columns(pl.col("ns").alias("gain_ns"), following).filter(orders)
     rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
     if share_of_kernels(subject, rows) < LAYOUT_PCT:
         return
     name = pl.col("name").cast(pl.String)
     of_miopen = bool(rows.select(name.str.contains(MIOPEN).any()).item())
     of_convolutions = name.str.contains("(?i)nhwc|convertTensor")
-    convolutions = int(rows.filter(of_convolutions)["ns"].sum()) * 2 > int(rows["ns"].sum())
+    whole_ns = int(rows["ns"].sum())
+    convolutions = int(rows.filter(of_convolutions)["ns"].sum()) * 2 > whole_ns
+    change = CONVOLUTIONS if convolutions else CONVOLUTIONS_OF_MIOPEN if of_miopen else COPIES
+    normed = matching(subject.kernels["name"], GROUP_NORM).any()
+    copied_ns = int(rows.filter(matching(rows["next"], READ_AS_NCHW))["ns"].sum())
+    if change is COPIES and normed and copied_ns >= GROUP_NORM_SHARE * whole_ns:
+        change = GROUP_NORMS
     yield kernel_finding(
         subject,
         rows,
         rule="layout-transpose",
         title="tensors copied into another order:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=CONVOLUTIONS if convolutions else CONVOLUTIONS_OF_MIOPEN if of_miopen else COPIES,
+        change=change,
         evidence=(in_words(subject, rows), *([FASTER_TOO] if convolutions else [])),
         saves_more=convolutions,
     )

@@ -24,13 +24,13 @@ from nsysflow.analysis.findings.host_functions import (
     running,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
+from nsysflow.analysis.findings.launches import itself
 from nsysflow.analysis.findings.loaders import loader_advice
 from nsysflow.analysis.findings.rules.fusion import gain_as_few
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.findings.stall_findings import MANY_CALLS
 from nsysflow.analysis.frames.columns import median_ns
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import grid_as_text
 from nsysflow.base.names import OUTSIDE
@@ -150,13 +150,6 @@ def _waits_for_lock(subject: JudgedReport, phases: Pauses) -> Iterator[str]:
     if lock is not None and 100 * locked >= LEAST_PCT:
         waited = "seems to have waited" if lock.estimated else "waited"
         yield f"for {percent(100 * locked)} of it, it {waited} for Python's lock (table gil)"
-
-
-def itself(subject: JudgedReport, phase: str) -> str:
-    """The phase without those inside it, as a replay wants it."""
-    paths = subject.tables.phases["path"]
-    nested = phase != OUTSIDE and any(path.startswith(f"{phase}/") for path in paths)
-    return phase + ITSELF if nested else phase
 
 
 def _in_turn(phases: Pauses) -> str:

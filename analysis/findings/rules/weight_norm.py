@@ -12,11 +12,10 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
+from nsysflow.analysis.findings.launches import host_of_launches, without_launches
 from nsysflow.analysis.findings.rules.extra_kernels import is_backward
-from nsysflow.analysis.findings.rules.host_code import itself
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.names import OUTSIDE
 
 FORWARD: Final = r"\bweight_norm_fwd_(?:first|last)_dim_kernel\b"
 """PyTorch's kernels, of a norm over all but the first or the last dimension. Over another one, and
@@ -44,7 +43,7 @@ def weight_norm(subject: JudgedReport) -> Iterator[Finding]:
     if not subject.of_steps or not normed.any() or _trains(subject):
         return
     rows = kernels.filter(normed).with_columns(pl.col("ns").alias("gain_ns"))
-    host = _host(subject, rows["op"])
+    host = host_of_launches(subject, rows["op"])
     own_ns = subject.per_step(int(host["own_ns"].sum()))
     found = kernel_finding(
         subject,
@@ -58,9 +57,7 @@ def weight_norm(subject: JudgedReport) -> Iterator[Finding]:
         ),
         table="launches",
     )
-    less = host.filter(pl.col("own_ns") > 0).select("phase", 1 - pl.col("own_ns") / "whole_ns")
-    faster = ((itself(subject, phase), max(0.0, factor)) for phase, factor in less.iter_rows())
-    changes = Changes(faster_host=tuple(faster))
+    changes = without_launches(subject, host)
     yield replace(
         found,
         size_ns=found.size_ns + own_ns,
@@ -75,37 +72,4 @@ def _trains(subject: JudgedReport) -> bool:
         subject.kernels.select(optimizer.any()).item()
         or matching(subject.kernels["name"], TRAINS).any()
         or is_backward(subject).any()
-    )
-
-
-def _host(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
-    """Per `phase` the time of the host: `own_ns` of the launches of `ops` and of the code before
-    each, `whole_ns` of all code between launches. The first launch of a range or step is left
-    out: the code before it may be of the loop. A graph's launch is not one kernel's."""
-    view = subject.view
-    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
-    ended_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
-    calls = acting.select(
-        *("call", "thread_no", "start_ns"),
-        (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
-        ended_ns.alias("free_ns"),
-        pl.col("name").cast(pl.String).str.contains("Graph").alias("graph"),
-    )
-    launches = view.launches[["op", "call", "node"]].join(calls, on="call")
-    launches = launches.sort("thread_no", "start_ns")
-    same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
-    begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
-    begun_ns = begun_ns.unique().sort()
-    step, step_before = (begun_ns.search_sorted(launches[at]) for at in ("start_ns", "free_ns"))
-    launches = launches.filter(same_range, pl.lit(step == step_before), ~pl.col("graph"))
-    work_ns = (pl.col("start_ns") - pl.col("free_ns")).clip(0)
-    own = pl.col("op").is_in(ops.implode())
-    return (
-        launches.with_columns(view.attribution.name_of(launches["node"]).alias("phase"))
-        .group_by(pl.col("phase").cast(pl.String).replace("", OUTSIDE).fill_null(OUTSIDE))
-        .agg(
-            (work_ns + pl.col("cost_ns")).filter(own).sum().alias("own_ns"),
-            work_ns.sum().alias("whole_ns"),
-        )
-        .sort("phase")
     )

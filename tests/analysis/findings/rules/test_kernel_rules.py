@@ -30,6 +30,7 @@ from nsysflow.analysis.findings.rules.fusion import (
 )
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
 from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid
+from nsysflow.analysis.findings.rules.sorting import full_sort
 from nsysflow.analysis.findings.rules.tensor_cores import (
     PAD,
     fp32_matmul,
@@ -73,6 +74,14 @@ CAT: Final = (
     " int)2>, unsigned int, (int)4, (int)64, (int)64>(T1 *)"
 )
 INDEXED: Final = "void at::native::<unnamed>::indexing_backward_kernel<float, (int)4>(const long *)"
+SORTED: Final = (
+    "void cub::detail::segmented_sort::DeviceSegmentedRadixSortKernel<Policy, (bool)0>()"
+)
+SORTED_SMALL: Final = "void at::native::bitonicSortKVInPlace<(int)2, (int)-1, float, long>(T3)"
+GROUP_NORM: Final[Kernels] = [
+    ("void at::native::<unnamed>::RowwiseMomentsCUDAKernel<float>(long, T1)", 10),
+    ("void at::native::<unnamed>::ComputeFusedParamsCUDAKernel<float>(long)", 2),
+]
 SOFTMAX: Final = (names.SOFTMAX, 40)
 MOST: Final = (names.PRODUCT, 80)
 LAYER: Final[Kernels] = [(names.NORM, 103), (names.MUL, 63), (names.ADD, 94)]
@@ -125,6 +134,7 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
         (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
         (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
         (index_backward, [MOST, (INDEXED, 20)], {}, {INDEXED: 0.0}),
+        (full_sort, [MOST, (SORTED, 20), (SORTED_SMALL, 5)], {}, {SORTED: 0, SORTED_SMALL: 0}),
         # twice the blocks take half the time, and each launch counts by its own grid
         (small_grid, [PRODUCT], {"blocks": (49,)}, {names.PRODUCT: 0.5}),
         (small_grid, [(names.ADD, 90), ADD] * 2, {"blocks": (1, 1_000)}, {names.ADD: 0.95}),
@@ -246,6 +256,8 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("an optimizer", unfused_elementwise, *[(names.MUL, 9), (names.ADDCDIV, 9)] * 10),
         quiet("an add", layout_transpose, MOST, (names.ADD, 20)),
         quiet("few rows", index_backward, MOST, (INDEXED, 3)),
+        quiet("a short sort", full_sort, MOST, (SORTED, 8)),
+        quiet("experts' tokens in order", full_sort, MOST, ("MoeSortingKernel<int>", 20)),
         quiet("a cast", layout_transpose, MOST, (names.UP, 20)),
         quiet("a product", layout_transpose, MOST, PRODUCT),
         quiet("few copies", layout_transpose, MOST, (names.STRIDED, 4)),
@@ -271,6 +283,10 @@ def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, An
     [
         (layout_transpose, [MOST, (names.TO_NHWC, 20)], "channels_last"),
         (layout_transpose, [MOST, (names.STRIDED, 20)], ".contiguous()"),
+        (layout_transpose, [MOST, *5 * [(names.STRIDED, 9)], *GROUP_NORM], ".contiguous()"),
+        (layout_transpose, [MOST, *4 * [(names.STRIDED, 9)], *GROUP_NORM], "GroupNorm of channels"),
+        (layout_transpose, [MOST, (names.STRIDED, 9), *GROUP_NORM[:1]], ".contiguous()"),
+        (full_sort, [MOST, (SORTED, 20)], "torch.topk"),
         (concatenation, [MOST, (CAT, 20)], "one tensor that is allocated once"),
         (largest_kernels, [(TF32, 100)], "bfloat16"),
         (unfused_elementwise, [(names.PRODUCT, 70), (names.ADD, 7), (names.MUL, 7)], ""),

@@ -1,0 +1,65 @@
+"""What the host spends on the launches of some operations, and a change without it."""
+
+import polars as pl
+
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.replay.apply import ITSELF
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.names import OUTSIDE
+
+
+def host_of_launches(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
+    """Per `phase` the time of the host: `own_ns` of the launches of `ops` and of the code before
+    each, `whole_ns` of all code between launches. The first launch of a range or step is left
+    out: the code before it may be of the loop. A graph's launch is not one kernel's.
+
+    Args:
+        subject: the judged part.
+        ops: rows of the operations of the trace.
+    """
+    view = subject.view
+    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
+    ended_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
+    calls = acting.select(
+        *("call", "thread_no", "start_ns"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
+        ended_ns.alias("free_ns"),
+        pl.col("name").cast(pl.String).str.contains("Graph").alias("graph"),
+    )
+    launches = view.launches[["op", "call", "node"]].join(calls, on="call")
+    launches = launches.sort("thread_no", "start_ns")
+    same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
+    begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
+    begun_ns = begun_ns.unique().sort()
+    step, step_before = (begun_ns.search_sorted(launches[at]) for at in ("start_ns", "free_ns"))
+    launches = launches.filter(same_range, pl.lit(step == step_before), ~pl.col("graph"))
+    work_ns = (pl.col("start_ns") - pl.col("free_ns")).clip(0)
+    own = pl.col("op").is_in(ops.implode())
+    return (
+        launches.with_columns(view.attribution.name_of(launches["node"]).alias("phase"))
+        .group_by(pl.col("phase").cast(pl.String).replace("", OUTSIDE).fill_null(OUTSIDE))
+        .agg(
+            (work_ns + pl.col("cost_ns")).filter(own).sum().alias("own_ns"),
+            work_ns.sum().alias("whole_ns"),
+        )
+        .sort("phase")
+    )
+
+
+def without_launches(subject: JudgedReport, host: pl.DataFrame) -> Changes:
+    """The host's time in each phase less what launches take of it.
+
+    Args:
+        subject: the judged part.
+        host: of `host_of_launches`.
+    """
+    less = host.filter(pl.col("own_ns") > 0).select("phase", 1 - pl.col("own_ns") / "whole_ns")
+    faster = ((itself(subject, phase), max(0.0, factor)) for phase, factor in less.iter_rows())
+    return Changes(faster_host=tuple(faster))
+
+
+def itself(subject: JudgedReport, phase: str) -> str:
+    """The phase without those inside it, as a replay wants it."""
+    paths = subject.tables.phases["path"]
+    nested = phase != OUTSIDE and any(path.startswith(f"{phase}/") for path in paths)
+    return phase + ITSELF if nested else phase
