@@ -76,7 +76,7 @@ MARKS: Final = pl.Schema(
 )
 """A row per mark. Of its stretches, `length` is the median, `regular` how many are near it; of
 these, `gpu_ns` is their time (`reach_ns` that of all), `computing`, `graphs`, … how many hold
-such a launch, and `alike` how many run the same kernels. `updates` how many hold an
+such a launch, and `alike` how many run the same kernels, or update the same tensors. `updates` how many hold an
 optimizer; `within_step` is whether what follows them tells that they lie within one step."""
 Marks = Annotated[pl.DataFrame, MARKS]
 
@@ -219,19 +219,22 @@ def _good_marks(launched: Launched) -> Marks:
 
 
 def _sums_before(launched: Launched) -> pl.DataFrame:
-    """Of all launches before each one, and of all: their time, how many are of a sort, and a number
-    that tells which kernels they ran."""
+    """Of all launches before each one, and of all: their time, how many are of a sort, and numbers
+    that tell which kernels they ran, and which tensors they updated: batches of many lengths run
+    other kernels, and update the same."""
     names = [pl.col("name").shift(back).alias(str(back)) for back in range(CONTEXT)]
     context = launched.select(names).hash_rows().to_frame("context")
     again = context.select(pl.len().over("context") > 1).to_series()
     again &= pl.int_range(len(launched), eager=True) >= CONTEXT - 1
     # a sum of as many such numbers as decide fits into 63 bits
     kernels = pl.when("computes").then(pl.col("name").hash() // 2**22).otherwise(0)
+    updates = pl.when("optimizer").then(pl.col("exact").hash() // 2**22).otherwise(0)
     counted = launched.select(
         pl.col("gpu_ns"),
         *(pl.col(sort).cast(pl.Int64) for sort in ("graph", "optimizer", "exchange", "backward")),
         (pl.lit(again) | pl.col("graph")).cast(pl.Int64).alias("known"),
         kernels.cast(pl.Int64).alias("kernels"),
+        updates.cast(pl.Int64).alias("updating"),
         (pl.col("computes") & ~pl.col("solver")).cast(pl.Int64).alias("computing"),
     )
     return pl.concat([counted.clear(1), counted.select(pl.all().cum_sum())]).fill_null(0)
@@ -251,6 +254,7 @@ def _summed_up(stretches: pl.DataFrame) -> pl.DataFrame:
     """A row per mark, of its stretches; without its family."""
     length, median = pl.col("length"), pl.col("median")
     regular = (2 * length >= median) & (length <= 2 * median)
+    optimizing = pl.col("is_regular") & (pl.col("optimizer") > 0)
     lower_median = length.sort().get((pl.len() - 1) // 2).over("code").alias("median")
     return (
         stretches.with_columns(lower_median)
@@ -267,7 +271,10 @@ def _summed_up(stretches: pl.DataFrame) -> pl.DataFrame:
             pl.col("gpu_ns").sum().alias("reach_ns"),
             pl.col("backward").sum(),
             pl.col("known", "gpu_ns").filter("is_regular").sum(),
-            pl.col("kernels").filter("is_regular").unique_counts().max().alias("alike"),
+            pl.max_horizontal(
+                pl.col("kernels").filter("is_regular").unique_counts().max(),
+                pl.col("updating").filter(optimizing).unique_counts().max(),
+            ).alias("alike"),
             *(
                 (pl.col("is_regular") & (pl.col(sort) > 0)).sum().alias(f"{sort}s")
                 for sort in ("graph", "optimizer", "exchange")

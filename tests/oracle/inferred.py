@@ -133,7 +133,19 @@ class Mark:
     @property
     def alike(self) -> Fraction:
         """How many of the others are as the first one of the most frequent sort."""
-        return Fraction(self.most_frequent - 1, len(self.regular) - 1)
+        most = max(self.most_frequent, self.most_updating)
+        return Fraction(most - 1, len(self.regular) - 1)
+
+    @property
+    def most_updating(self) -> int:
+        """How many regular stretches update in the most frequent way."""
+        sorts = Counter(self._update(a, b) for a, b in self.regular)
+        del sorts[frozenset()]  # no update
+        return max(sorts.values(), default=0)
+
+    def _update(self, a: int, b: int) -> frozenset[tuple[object, int]]:
+        names = Counter(one.exact for one in self.launches[a:b] if one.optimizer)
+        return frozenset(names.items())
 
     def _sort(self, a: int, b: int) -> frozenset[tuple[object, int]]:
         names = Counter(one.name for one in self.launches[a:b] if not one.copies)

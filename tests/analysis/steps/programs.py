@@ -155,7 +155,10 @@ def loops(random: Random) -> dict[str, Step]:
     depth, grid = random.randint(1, 12), random.randint(1, 64)
     step = training_step(depth, grid=grid)
     inference = [INPUT, *forward(depth + 2, grid=grid), READ, WAIT]
-    again = training_step(depth, grid=grid + 1)
+    again = [
+        replace(one, grid=2) if one == UPDATE else one
+        for one in training_step(depth, grid=grid + 1)
+    ]  # another model, with other tensors to update
 
     def evaluated(number: int) -> list[Launched]:
         return [*step, *(evaluation(random.randint(1, 4), depth) if number % 7 == 6 else [])]
@@ -170,8 +173,15 @@ def loops(random: Random) -> dict[str, Step]:
     def on_streams(_: int) -> list[Launched]:
         return [replace(one, stream=8 if random.random() < 0.3 else 7) for one in [*step, INPUT]]
 
+    def of_four_lengths(number: int) -> list[Launched]:
+        """Batches in turn, each with a kernel of its own and time steps for its length."""
+        length = 2 + number % 4
+        recurrent = kernels(f"gemm_{length}", *["cell", "gate"] * 2 * length, grid=length)
+        return [*step[: len(step) // 2], *recurrent, *step[len(step) // 2 :]]
+
     return {
         "plain": lambda _: step,
+        "batches of four lengths in turn": of_four_lengths,
         "evaluation every few steps": evaluated,
         "varying length": lambda _: training_step(depth, grid=random.choice((8, 16, 24, 40, 64))),
         "varying kernels": with_variant,
