@@ -76,8 +76,9 @@ MARKS: Final = pl.Schema(
 )
 """A row per mark. Of its stretches, `length` is the median, `regular` how many are near it; of
 these, `gpu_ns` is their time (`reach_ns` that of all), `computing`, `graphs`, … how many hold
-such a launch, and `alike` how many run the same kernels, or update the same tensors. `updates` how many hold an
-optimizer; `within_step` is whether what follows them tells that they lie within one step."""
+such a launch, and `alike` how many run the same kernels, or update the same tensors. `updates` is
+how many hold an optimizer; `within_step` whether what follows them tells that they lie within one
+step."""
 Marks = Annotated[pl.DataFrame, MARKS]
 
 
@@ -299,9 +300,14 @@ def _in_most(holding: str) -> pl.Expr:
 
 
 def _evident(marks: Marks, launches: int) -> Marks:
-    """The marks of which something says that steps begin there, and not layers or trials."""
+    """The marks of which something says that steps begin there, and not layers or trials; with
+    `unvaried`, whether that is a loop of many passes without a change."""
+    unvaried = (pl.col("places") >= UNVARIED) & (pl.col("alike") >= pl.col("places") - 2)
+    to_the_end = launches - pl.col("last") <= 2 * pl.col("length")
     # what an update follows, or backward, that is not in it are its layers, or parts of its batch
-    alone = _in_most("exchanges") & ~pl.col("within_step")
+    apart = ~pl.col("within_step")
+    marks = marks.with_columns((apart & unvaried & to_the_end).alias("unvaried"))
+    alone = (_in_most("exchanges") & apart) | pl.col("unvaried")
     evident = marks.filter(_in_most("optimizers") | _in_most("graphs") | alone)
     if not evident.is_empty():
         return evident
@@ -311,16 +317,16 @@ def _evident(marks: Marks, launches: int) -> Marks:
         & (pl.col("regular") == pl.col("places") - 1)
         & (10 * rest.abs() <= pl.col("length"))
     )
-    unvaried = (pl.col("places") >= UNVARIED) & (pl.col("alike") >= pl.col("places") - 2)
-    to_the_end = launches - pl.col("last") <= 2 * pl.col("length")
-    return marks.filter(~pl.col("within_step"), nothing_else | (unvaried & to_the_end))
+    return marks.filter(apart, nothing_else)
 
 
 def _innermost(marks: Marks) -> Marks:
     """The marks of the shortest repetition that is as regular as longer ones: of those that update
-    a model, if they reach over half of the time, else of those that exchange, else of all."""
+    a model, if they reach over half of the time, else of those that exchange or do not vary, else
+    of all."""
     far = 2 * pl.col("reach_ns") >= pl.col("gpu_ns").max()
-    tiers = (marks.filter(far, _in_most(sort)) for sort in ("optimizers", "exchanges"))
+    sorts = (_in_most("optimizers"), _in_most("exchanges") | pl.col("unvaried"))
+    tiers = (marks.filter(far, sort) for sort in sorts)
     level = next((tier for tier in tiers if not tier.is_empty()), marks)
     level = level.filter(2 * pl.col("gpu_ns") >= pl.col("gpu_ns").max())
     steady = level.filter(4 * pl.col("regular") >= 3 * (pl.col("places") - 1))

@@ -107,7 +107,8 @@ class Mark:
     @property
     def tells(self) -> bool:
         """§8.26: whether something says that steps begin there."""
-        return self.optimizes or self.replays or (self.copies_or_waits and not self.within_step)
+        exchanges = self.copies_or_waits and not self.within_step
+        return self.optimizes or self.replays or exchanges or self.unvaried
 
     @cached_property
     def copies_or_waits(self) -> bool:
@@ -153,16 +154,21 @@ class Mark:
 
     @property
     def alone(self) -> bool:
-        """§8.26: whether it counts where none optimizes or exchanges."""
+        """§8.26: whether it counts where no other does."""
         rest = len(self.launches) - self.places[-1]
         nothing_beside = (
             self.places[0] == 0
             and len(self.regular) == len(self.stretches)
             and 10 * abs(rest - self.length) <= self.length
         )
-        unvaried = len(self.places) >= 50 and self.most_frequent >= len(self.stretches) - 1
-        to_the_end = rest <= 2 * self.length
-        return not self.within_step and (nothing_beside or (unvaried and to_the_end))
+        return not self.within_step and nothing_beside
+
+    @cached_property
+    def unvaried(self) -> bool:
+        """§8.26: whether it is a long loop without a change."""
+        rest = len(self.launches) - self.places[-1]
+        same = len(self.places) >= 50 and self.most_frequent >= len(self.stretches) - 1
+        return not self.within_step and same and rest <= 2 * self.length
 
     @property
     def updates(self) -> int:
@@ -330,7 +336,8 @@ def decided(launches: list[Launch]) -> Mark | None:
         most = max(mark.gpu_ns for mark in count)
         far = [mark for mark in count if 2 * mark.reach_ns >= most]
         optimizing = [mark for mark in far if mark.optimizes]
-        count = optimizing or [mark for mark in far if mark.copies_or_waits] or count
+        others = [mark for mark in far if mark.copies_or_waits or mark.unvaried]
+        count = optimizing or others or count
         most = max(mark.gpu_ns for mark in count)
         count = [mark for mark in count if 2 * mark.gpu_ns >= most]
         steady = [mark for mark in count if 4 * len(mark.regular) >= 3 * len(mark.stretches)]

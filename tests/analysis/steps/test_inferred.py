@@ -19,7 +19,9 @@ from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, analysed, loaded
 from tests.analysis.steps.programs import (
     LOOPING,
+    READ,
     WITHOUT_LOOP,
+    forward,
     looping,
     trace_of_program,
     training_step,
@@ -93,6 +95,14 @@ def test_a_step_that_the_recording_cuts_off_is_no_typical_one() -> None:
 def test_three_steps_are_enough_and_two_are_not() -> None:
     assert len(inferred(trace_of_program(training_step() * 3))) == 3
     assert inferred(trace_of_program(training_step() * 2)).is_empty()
+
+
+def test_a_value_read_now_and_then_makes_no_longer_steps_of_a_loop_that_does_not_vary() -> None:
+    passes = [forward() for _ in range(120)]
+    program = [one for at, each in enumerate(passes) for one in [*each, *[READ] * (at % 40 == 0)]]
+    trace = trace_of_program(program)
+    assert len(inferred(trace)) == len(passes)
+    assert inferred(trace).rows() == by_oracle(trace)
 
 
 def test_nothing_is_inferred_where_ranges_are_steps_or_one_is_named() -> None:
