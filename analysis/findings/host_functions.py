@@ -298,16 +298,28 @@ def is_loop(subject: JudgedReport, function: str) -> bool:
         subject: the report.
         function: as `finding.in_function` has it.
     """
+    return launch_share(subject, function, subject.view.launching["call"]) > LOOP_SHARE
+
+
+def launch_share(subject: JudgedReport, function: str, calls: pl.Series) -> float:
+    """The share of these launches that a function of the program makes, with what it calls, as far
+    as samples tell; 0 where they do not.
+
+    Args:
+        subject: the report.
+        function: as `finding.in_function` has it.
+        calls: rows of the trace's calls.
+    """
     events = subject.timeline.events
     known = kept_with(subject, "cells", lambda: cells(events))
-    calls = events.calls[["thread_no", "start_ns"]][subject.view.launching["call"]]
-    at = calls.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    launches = events.calls[["thread_no", "start_ns"]][calls]
+    at = launches.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
     stacks = known["stack"][row.set(row < 0, None)].drop_nulls()
     frames = frames_of_code(subject)
     lines = [line for line in frames["line"].unique() if in_function(line) == function]
     inside = frames.filter(pl.col("line").is_in(lines))["stack"].unique()
-    return int(stacks.is_in(inside.implode()).sum()) > LOOP_SHARE * len(stacks)
+    return int(stacks.is_in(inside.implode()).sum()) / max(1, len(stacks))
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:

@@ -12,8 +12,14 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, in_function, line, place, without_function
-from nsysflow.analysis.findings.host_functions import CHANGES_OF_WAIT, code_of, is_loop
+from nsysflow.analysis.findings.host_functions import (
+    CHANGES_OF_WAIT,
+    code_of,
+    is_loop,
+    launch_share,
+)
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.launches import itself
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
@@ -295,6 +301,9 @@ ON_THE_GPU: Final = "do its work on the GPU, where the data is, and copy only th
 ALL_AT_ONCE: Final = (
     "one call for all instead of a loop, such as torch._foreach_norm or torchvision.ops.batched_nms"
 )
+MOST_OF_LAUNCHES: Final = 0.5
+"""A loop that makes fewer of a phase's launches does not stand for them."""
+
 RARELY: Final = "do it less often, or some steps later, or on another thread"
 
 
@@ -312,7 +321,7 @@ def with_round_trips(subject: JudgedReport, found: Iterable[Finding]) -> list[Fi
         sure = Changes(removed=tuple(removal for one in places for removal in one.removals))
         parts = [one for one in left if _is_part(one, function, sure)]
         left = [one for one in left if one not in parts]
-        left.append(_round_trip(subject, places, parts, sure))
+        left.append(_round_trip(subject, function, places, parts, sure))
     return left
 
 
@@ -333,7 +342,11 @@ def _is_part(one: Finding, function: str, sure: Changes) -> bool:
 
 
 def _round_trip(
-    subject: JudgedReport, places: Sequence[Stalls], parts: Sequence[Finding], sure: Changes
+    subject: JudgedReport,
+    function: str,
+    places: Sequence[Stalls],
+    parts: Sequence[Finding],
+    sure: Changes,
 ) -> Finding:
     """One finding instead of the parts: it saves what the waits do, and at most all of it."""
     blocked_ns, idle_ns = sum(one.blocked_ns for one in places), sum(one.idle_ns for one in places)
@@ -359,7 +372,13 @@ def _round_trip(
         table="host_stacks",
         size_ns=idle_ns + code_ns,
         steps=max(one.steps for one in single),
-        changes=Changes.together([sure, *(one.changes for one in single if one.changes)]),
+        changes=Changes.together(
+            [
+                sure,
+                *(one.changes for one in single if one.changes),
+                *([_launched_at_once(subject, function, most.phase)] if many else []),
+            ]
+        ),
         sure=sure,
         ends=("only the waits go", "all that it does goes"),
         at_most_ns=blocked_ns + code_ns if all(one.at_most_ns for one in code) else 0,
@@ -368,6 +387,16 @@ def _round_trip(
         source=most.source,
         via=most.via,
     )
+
+
+def _launched_at_once(subject: JudgedReport, function: str, phase: str) -> Changes:
+    """The launches of the phase as one, if the function's loop makes most of them."""
+    launching = subject.view.launching
+    phases = subject.view.attribution.name_of(launching["node"]).cast(pl.String).fill_null("")
+    calls = launching["call"].filter(phases == phase)
+    if launch_share(subject, function, calls) < MOST_OF_LAUNCHES:
+        return Changes()
+    return Changes(graphs=(itself(subject, phase or OUTSIDE),))
 
 
 def _change(parts: Sequence[Finding]) -> tuple[str, ...]:

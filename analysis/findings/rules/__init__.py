@@ -42,6 +42,7 @@ from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
+from nsysflow.analysis.findings.rules.products import summed_product
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.small_copies import small_copies
@@ -71,6 +72,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unfused_loss,
     fft_length,
     full_sort,
+    summed_product,
     unfused_elementwise,
     layout_transpose,
     cast_storm,

@@ -108,6 +108,7 @@ CONVOLUTIONS: Final = (
 FASTER_TOO: Final = (
     "convolutions and norms are faster in NHWC, too: it saves more than these conversions"
 )
+NHWC: Final = "(?i)nhwc"
 MIOPEN: Final = "batched_transpose_"
 """MIOpen's kernels that convert between NCHW and NHWC."""
 
@@ -154,9 +155,10 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
         return
     name = pl.col("name").cast(pl.String)
     of_miopen = bool(rows.select(name.str.contains(MIOPEN).any()).item())
-    of_convolutions = name.str.contains("(?i)nhwc|convertTensor")
+    of_convolutions = name.str.contains(f"{NHWC}|convertTensor")
     whole_ns = int(rows["ns"].sum())
     convolutions = int(rows.filter(of_convolutions)["ns"].sum()) * 2 > whole_ns
+    convolutions |= not of_miopen and _convolves_nchw(subject.kernels)
     change = CONVOLUTIONS if convolutions else CONVOLUTIONS_OF_MIOPEN if of_miopen else COPIES
     normed = matching(subject.kernels["name"], GROUP_NORM).any()
     copied_ns = int(rows.filter(matching(rows["next"], READ_AS_NCHW))["ns"].sum())
@@ -172,6 +174,20 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
         evidence=(in_words(subject, rows), *([FASTER_TOO] if convolutions else [])),
         saves_more=convolutions,
     )
+
+
+NCHW_PCT: Final = 10.0
+"""Convolutions with less of the kernel time are a small part of a model."""
+
+
+def _convolves_nchw(kernels: pl.DataFrame) -> bool:
+    """Whether most convolutions, and a good part of the kernel time, are of kernels that read NCHW:
+    then a copy into another order goes with the order of the convolutions."""
+    of_nchw = (pl.col("class") == "conv") & ~pl.col("name").cast(pl.String).str.contains(NHWC)
+    nchw_ns, all_ns = (
+        int(kernels.filter(of)["ns"].sum()) for of in (of_nchw, pl.col("class") == "conv")
+    )
+    return 2 * nchw_ns > all_ns and 100 * nchw_ns >= NCHW_PCT * int(kernels["ns"].sum())
 
 
 CONCATENATES: Final = r"(?i)CatArray|concatenate_kernel|cupy_concatenate"

@@ -30,6 +30,7 @@ from nsysflow.analysis.findings.rules.fusion import (
 )
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
 from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid
+from nsysflow.analysis.findings.rules.products import summed_product
 from nsysflow.analysis.findings.rules.sorting import full_sort
 from nsysflow.analysis.findings.rules.tensor_cores import (
     PAD,
@@ -74,9 +75,13 @@ CAT: Final = (
     " int)2>, unsigned int, (int)4, (int)64, (int)64>(T1 *)"
 )
 INDEXED: Final = "void at::native::<unnamed>::indexing_backward_kernel<float, (int)4>(const long *)"
+BROADCAST: Final = "void at::native::elementwise_kernel<(int)128, (int)4, MulFunctor<float>>(int)"
+SUMMED: Final = "void at::native::reduce_kernel<(int)128, (int)4, func_wrapper_t<float>>(T3)"
 SORTED: Final = (
     "void cub::detail::segmented_sort::DeviceSegmentedRadixSortKernel<Policy, (bool)0>()"
 )
+NCHW_CONV: Final = "void at::native::<unnamed>::conv_depthwise2d_forward_kernel<(int)7>(T1)"
+NHWC_CONV: Final = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128"
 SORTED_SMALL: Final = "void at::native::bitonicSortKVInPlace<(int)2, (int)-1, float, long>(T3)"
 GROUP_NORM: Final[Kernels] = [
     ("void at::native::<unnamed>::RowwiseMomentsCUDAKernel<float>(long, T1)", 10),
@@ -134,6 +139,12 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
         (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
         (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
         (index_backward, [MOST, (INDEXED, 20)], {}, {INDEXED: 0.0}),
+        (
+            summed_product,
+            [MOST, (BROADCAST, 60), (SUMMED, 20), (BROADCAST, 20), (names.ADD, 1), (SUMMED, 20)],
+            {},
+            {BROADCAST: 0.25, SUMMED: 0.5},
+        ),
         (full_sort, [MOST, (SORTED, 20), (SORTED_SMALL, 5)], {}, {SORTED: 0, SORTED_SMALL: 0}),
         # twice the blocks take half the time, and each launch counts by its own grid
         (small_grid, [PRODUCT], {"blocks": (49,)}, {names.PRODUCT: 0.5}),
@@ -256,6 +267,9 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("an optimizer", unfused_elementwise, *[(names.MUL, 9), (names.ADDCDIV, 9)] * 10),
         quiet("an add", layout_transpose, MOST, (names.ADD, 20)),
         quiet("few rows", index_backward, MOST, (INDEXED, 3)),
+        quiet("a product as large as its factors", summed_product, (BROADCAST, 60), (SUMMED, 50)),
+        quiet("small products", summed_product, *[(BROADCAST, 9), (SUMMED, 3)] * 9),
+        quiet("few products", summed_product, (names.PRODUCT, 800), (BROADCAST, 60), (SUMMED, 9)),
         quiet("a short sort", full_sort, MOST, (SORTED, 8)),
         quiet("experts' tokens in order", full_sort, MOST, ("MoeSortingKernel<int>", 20)),
         quiet("a cast", layout_transpose, MOST, (names.UP, 20)),
@@ -283,6 +297,9 @@ def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, An
     [
         (layout_transpose, [MOST, (names.TO_NHWC, 20)], "channels_last"),
         (layout_transpose, [MOST, (names.STRIDED, 20)], ".contiguous()"),
+        (layout_transpose, [MOST, (NCHW_CONV, 20), (names.STRIDED, 20)], "channels_last"),
+        (layout_transpose, [MOST, (NCHW_CONV, 9), (names.STRIDED, 20)], ".contiguous()"),
+        (layout_transpose, [MOST, (NHWC_CONV, 20), (names.STRIDED, 20)], ".contiguous()"),
         (layout_transpose, [MOST, *5 * [(names.STRIDED, 9)], *GROUP_NORM], ".contiguous()"),
         (layout_transpose, [MOST, *4 * [(names.STRIDED, 9)], *GROUP_NORM], "GroupNorm of channels"),
         (layout_transpose, [MOST, (names.STRIDED, 9), *GROUP_NORM[:1]], ".contiguous()"),
