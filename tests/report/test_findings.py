@@ -92,11 +92,13 @@ def ends(low_ms: float, high_ms: float) -> Ends:
         ({"low_ns": MS, "plain": ends(0.5, 7)}, "save 500 us to 7.00 ms (1.0 to 14 %)"),
         ({"exact": False, "plain": ends(0, 7)}, "save up to 7.00 ms (14 %)"),
         ({"exact": False}, "save up to 5.00 ms (10 %)"),
+        ({"saves_more": True, "plain": ends(1, 6)}, "save at least 5.00 ms (10 %)"),
     ],
 )
 def test_a_saving_is_a_figure_or_a_range(of: dict[str, Any], said: str) -> None:
     sure = Changes() if "low_ns" in of else None
-    found = valued(5 * MS, sure=sure, exact=of.pop("exact", True))
+    fields = {name: of.pop(name) for name in ("exact", "saves_more") if name in of}
+    found = valued(5 * MS, sure=sure, **fields)
     assert saving_of(replace(found, **of)) == said
 
 
