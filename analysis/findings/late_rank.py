@@ -130,10 +130,10 @@ def _longer_phases(late: JudgedReport, others: Sequence[JudgedReport]) -> pl.Dat
     beyond those of the others, where these are as slow as its host is. Empty where no phase tells,
     or its report has other ranks, too.
 
-    A slower host takes longer before most launches of a phase, and what only this rank does before
-    a few of them: so the median tells how slow it is. Phases with few launches take the least of
-    the others' factors; where nothing is launched, all of the difference counts. (Of two equal
-    ranks, one took 1.6 times as long in backward, before any of its launches: H200s, 2026-11-28.)
+    A slower host takes longer before most launches of a phase. What only this rank does stands
+    before a few of them, so the median tells how slow the host is. Phases with few launches take
+    the least factor of the others; where nothing is launched, all of the difference counts. (One of
+    two equal ranks took 1.6 times as long before its launches in backward: H200s, 2026-11-28.)
     """
     own, known = _time_by_phase(late), [_time_by_phase(other) for other in others]
     if late.has_ranks or own.is_empty() or not known or any(of.is_empty() for of in known):

@@ -104,6 +104,7 @@ GPT-2 with fused attention. NCHW under cuDNN's tensor cores took 18 % (H200, 202
 CONVOLUTIONS: Final = (
     "channels_last: model.to(memory_format=torch.channels_last), and its input likewise",
     "no .permute() or NCHW operation between convolutions: each makes cuDNN convert again",
+    "of Conv1d: as Conv2d with a height of 1, as channels_last is for tensors of four dimensions",
 )
 FASTER_TOO: Final = (
     "convolutions and norms are faster in NHWC, too: it saves more than these conversions"
@@ -182,11 +183,14 @@ NCHW_PCT: Final = 10.0
 
 def _convolves_nchw(kernels: pl.DataFrame) -> bool:
     """Whether most convolutions, and a good part of the kernel time, are of kernels that read NCHW:
-    then a copy into another order goes with the order of the convolutions."""
-    of_nchw = (pl.col("class") == "conv") & ~pl.col("name").cast(pl.String).str.contains(NHWC)
-    nchw_ns, all_ns = (
-        int(kernels.filter(of)["ns"].sum()) for of in (of_nchw, pl.col("class") == "conv")
+    then a copy into another order goes with the order of the convolutions. Those of float32 off the
+    tensor cores read NCHW in any case."""
+    convolves, of_nhwc = (
+        pl.col("class") == "conv",
+        pl.col("name").cast(pl.String).str.contains(NHWC),
     )
+    of_nchw = convolves & ~of_nhwc & ~pl.col("simt")
+    nchw_ns, all_ns = (int(kernels.filter(of)["ns"].sum()) for of in (of_nchw, convolves))
     return 2 * nchw_ns > all_ns and 100 * nchw_ns >= NCHW_PCT * int(kernels["ns"].sum())
 
 

@@ -1,4 +1,4 @@
-"""`summed-product`: a product of broadcast tensors is written and summed up, as no matmul does."""
+"""`summed-product`: a product of broadcast tensors is written, and then summed up."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -32,8 +32,7 @@ SUMMED_PCT: Final = 10.0
 """Less of the kernel time is not worth another form of the program."""
 
 CHANGE: Final = (
-    "torch.einsum, torch.bmm or torch.cdist: as a matrix product, the large tensor between is never"
-    " written",
+    "torch.einsum or torch.bmm: a matrix product never writes the large tensor between",
     "torch.compile the function: it sums what it multiplies, without writing it",
 )
 

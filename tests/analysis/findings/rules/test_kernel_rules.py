@@ -300,6 +300,7 @@ def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, An
         (layout_transpose, [MOST, (NCHW_CONV, 20), (names.STRIDED, 20)], "channels_last"),
         (layout_transpose, [MOST, (NCHW_CONV, 9), (names.STRIDED, 20)], ".contiguous()"),
         (layout_transpose, [MOST, (NHWC_CONV, 20), (names.STRIDED, 20)], ".contiguous()"),
+        (layout_transpose, [MOST, (FP32_CONV, 20), (names.STRIDED, 20)], ".contiguous()"),
         (layout_transpose, [MOST, *5 * [(names.STRIDED, 9)], *GROUP_NORM], ".contiguous()"),
         (layout_transpose, [MOST, *4 * [(names.STRIDED, 9)], *GROUP_NORM], "GroupNorm of channels"),
         (layout_transpose, [MOST, (names.STRIDED, 9), *GROUP_NORM[:1]], ".contiguous()"),
