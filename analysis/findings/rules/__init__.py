@@ -19,6 +19,7 @@ from nsysflow.analysis.findings.rules.embeddings import dense_embedding
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
+    full_sort,
     index_backward,
     layout_transpose,
     recomputation,
@@ -46,7 +47,6 @@ from nsysflow.analysis.findings.rules.products import summed_product
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.small_copies import small_copies
-from nsysflow.analysis.findings.rules.sorting import full_sort
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,

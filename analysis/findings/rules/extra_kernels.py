@@ -8,6 +8,7 @@
 * `index-backward`: the gradient of `tensor[index]`. PyTorch sorts the index and adds rows with the
   same number one after another, so that the sum is the same in each run. That of index_select adds
   them all at once.
+* `full-sort`: kernels that sort, where a few of the largest may be all that is needed.
 * `recomputation`: kernels of the forward pass that run again in the backward pass. Gradient
   checkpointing drops activations and computes them a second time, to save memory. Where the memory
   is there, that buys nothing.
@@ -32,6 +33,22 @@ from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
 from nsysflow.analysis.findings.rules.tensor_cores import conversions_of_fp32
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.base.units import between, percent
+
+
+def kernels_to_drop(
+    subject: JudgedReport, which: pl.Series | pl.Expr, least_pct: float
+) -> pl.DataFrame:
+    """These kernels, with all of their time as `gain_ns`; no rows where they take less of all
+    kernel time.
+
+    Args:
+        subject: the judged part.
+        which: of each of its kernels, whether it is one of them.
+        least_pct: what is worth a finding.
+    """
+    rows = subject.kernels.filter(which).with_columns(pl.col("ns").alias("gain_ns"))
+    return rows if share_of_kernels(subject, rows) >= least_pct else rows.clear()
+
 
 CASTS_PCT: Final = 10.0
 """Autocast casts each weight once a step and each gradient back. Where matmuls are large that is
@@ -110,6 +127,9 @@ FASTER_TOO: Final = (
     "convolutions and norms are faster in NHWC, too: it saves more than these conversions"
 )
 NHWC: Final = "(?i)nhwc"
+CONVERTS: Final = "(?i)nhwc|convertTensor"
+"""cuDNN's conversions between both orders."""
+
 MIOPEN: Final = "batched_transpose_"
 """MIOpen's kernels that convert between NCHW and NHWC."""
 
@@ -129,10 +149,13 @@ GROUP_NORM_SHARE: Final = 0.25
 it the next convolution copies back."""
 
 GROUP_NORMS: Final = (
-    "GroupNorm of channels_last tensors copies them to NCHW, and the next convolution copies back:"
-    " torch.compile the module, whose group norm reads both orders",
+    "torch.compile the module: GroupNorm reads NCHW alone, the compiled one reads both orders",
     "a group norm for channels_last, such as apex.contrib.group_norm.GroupNorm",
-    "or leave the model in NCHW, if few of its layers are convolutions",
+    "leave the model in NCHW, if few of its layers are convolutions",
+)
+COPIED_FOR_NORMS: Final = (
+    "GroupNorm reads NCHW alone: a tensor in channels_last is copied before it, and back for the"
+    " next convolution"
 )
 COPIES: Final = (
     "no .contiguous() or .reshape() of a transposed tensor: matmul and attention can read it",
@@ -154,17 +177,7 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
     if share_of_kernels(subject, rows) < LAYOUT_PCT:
         return
-    name = pl.col("name").cast(pl.String)
-    of_miopen = bool(rows.select(name.str.contains(MIOPEN).any()).item())
-    of_convolutions = name.str.contains(f"{NHWC}|convertTensor")
-    whole_ns = int(rows["ns"].sum())
-    convolutions = int(rows.filter(of_convolutions)["ns"].sum()) * 2 > whole_ns
-    convolutions |= not of_miopen and _convolves_nchw(subject.kernels)
-    change = CONVOLUTIONS if convolutions else CONVOLUTIONS_OF_MIOPEN if of_miopen else COPIES
-    normed = matching(subject.kernels["name"], GROUP_NORM).any()
-    copied_ns = int(rows.filter(matching(rows["next"], READ_AS_NCHW))["ns"].sum())
-    if change is COPIES and normed and copied_ns >= GROUP_NORM_SHARE * whole_ns:
-        change = GROUP_NORMS
+    change, why = _of_order(subject, rows)
     yield kernel_finding(
         subject,
         rows,
@@ -172,9 +185,32 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
         title="tensors copied into another order:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=change,
-        evidence=(in_words(subject, rows), *([FASTER_TOO] if convolutions else [])),
-        saves_more=convolutions,
+        evidence=(in_words(subject, rows), *why),
+        saves_more=change is CONVOLUTIONS,
     )
+
+
+def _of_order(subject: JudgedReport, rows: pl.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What to do about copies into another order, and what there is to know of them.
+
+    Args:
+        subject: the judged part.
+        rows: the copies, with `next`, the name of the kernel behind each on its stream.
+    """
+    whole_ns = int(rows["ns"].sum())
+    if matching(rows["name"], MIOPEN).any():
+        return CONVOLUTIONS_OF_MIOPEN, ()
+    if _convolves_nchw(subject.kernels) or 2 * _ns(rows, "name", CONVERTS) > whole_ns:
+        return CONVOLUTIONS, (FASTER_TOO,)
+    normed = matching(subject.kernels["name"], GROUP_NORM).any()
+    if normed and _ns(rows, "next", READ_AS_NCHW) >= GROUP_NORM_SHARE * whole_ns:
+        return GROUP_NORMS, (COPIED_FOR_NORMS,)
+    return COPIES, ()
+
+
+def _ns(rows: pl.DataFrame, column: str, pattern: str) -> int:
+    """The time of the rows whose text in a column matches."""
+    return int(rows.filter(matching(rows[column], pattern))["ns"].sum())
 
 
 NCHW_PCT: Final = 10.0
@@ -185,12 +221,9 @@ def _convolves_nchw(kernels: pl.DataFrame) -> bool:
     """Whether most convolutions, and a good part of the kernel time, are of kernels that read NCHW:
     then a copy into another order goes with the order of the convolutions. Those of float32 off the
     tensor cores read NCHW in any case."""
-    convolves, of_nhwc = (
-        pl.col("class") == "conv",
-        pl.col("name").cast(pl.String).str.contains(NHWC),
-    )
-    of_nchw = convolves & ~of_nhwc & ~pl.col("simt")
-    nchw_ns, all_ns = (int(kernels.filter(of)["ns"].sum()) for of in (of_nchw, convolves))
+    convolutions = kernels.filter(pl.col("class") == "conv")
+    of_nchw = ~matching(convolutions["name"], NHWC) & ~convolutions["simt"]
+    nchw_ns, all_ns = (int(of["ns"].sum()) for of in (convolutions.filter(of_nchw), convolutions))
     return 2 * nchw_ns > all_ns and 100 * nchw_ns >= NCHW_PCT * int(kernels["ns"].sum())
 
 
@@ -221,17 +254,16 @@ def index_backward(subject: JudgedReport) -> Iterator[Finding]:
     A context of 32 laser scans, given to each of their 131,072 points by `context[scan]`, took 13.3
     of 28.6 ms; index_select saved 12.7 ms (H100, 2026-11-26).
     """
-    added = pl.col("name").cast(pl.String).str.contains(INDEX_BACKWARD, literal=True)
-    rows = subject.kernels.filter(added).with_columns(pl.col("ns").alias("gain_ns"))
-    share = share_of_kernels(subject, rows)
-    if share < INDEX_BACKWARD_PCT:
+    added = matching(subject.kernels["name"], INDEX_BACKWARD)
+    rows = kernels_to_drop(subject, added, INDEX_BACKWARD_PCT)
+    if rows.is_empty():
         return
     yield kernel_finding(
         subject,
         rows,
         rule="index-backward",
         title="the gradient of tensor[index] is added row after row:"
-        f" {percent(share)} of kernel time",
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=CHANGE_OF_INDEX,
         evidence=(in_words(subject, rows), NOT_THE_SAME_SUM),
     )
@@ -257,9 +289,8 @@ CHANGE_OF_CONCATENATION: Final = (
 def concatenation(subject: JudgedReport) -> Iterator[Finding]:
     """The kernels of torch.cat and torch.stack, where they take much of the kernel time."""
     named = matching(subject.kernels["name"], CONCATENATES)
-    rows = subject.kernels.filter(named).with_columns(pl.col("ns").alias("gain_ns"))
-    share = share_of_kernels(subject, rows)
-    if share < CONCATENATION_PCT:
+    rows = kernels_to_drop(subject, named, CONCATENATION_PCT)
+    if rows.is_empty():
         return
     growth = _growth(subject, rows)
     yield kernel_finding(
@@ -267,7 +298,7 @@ def concatenation(subject: JudgedReport) -> Iterator[Finding]:
         rows,
         rule="concatenation",
         title=f"torch.cat {'copies a growing tensor' if growth else 'copies tensors'}:"
-        f" {percent(share)} of kernel time",
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=GROWING if growth else CHANGE_OF_CONCATENATION,
         evidence=growth,
     )
@@ -287,6 +318,43 @@ def _growth(subject: JudgedReport, rows: pl.DataFrame) -> tuple[str, ...]:
     shortest, *_, longest = each.sort()
     spread = between(shortest, longest)
     return (f"in {rises} of {pairs} steps it takes longer than in the one before: {spread}",)
+
+
+SORTS: Final = r"(?i)(?:radix|merge|bitonic)_?sort"
+"""Kernels of CUB and of PyTorch's own sorts, which JAX and CuPy use likewise."""
+
+SORT_PCT: Final = 10.0
+"""Of 50 recordings whose programs do not sort for themselves, none spends more than 5.5 % of its
+kernel time on it outside of backward (docs/facts.md)."""
+
+CHANGE_OF_SORTS: Final = (
+    "if only the largest or smallest k are needed: torch.topk(x, k), not torch.sort(x)[:k]",
+    "for top-p sampling: torch.topk of some hundred tokens first, or a sampler that does not sort"
+    " (flashinfer.sampling)",
+    "for a median or quantile: torch.kthvalue",
+    "sort once, before the loop, if the order is the same each time",
+)
+
+
+def full_sort(subject: JudgedReport) -> Iterator[Finding]:
+    """Kernels that sort, outside of a backward pass: there indices are sorted, so that equal ones
+    are added in order.
+
+    To find 50 of 128,256 logits by sorting took 3.77 ms a step, by topk 2.38 (H200, 2026-11-29).
+    """
+    sorting = matching(subject.kernels["name"], SORTS) & ~is_backward(subject)
+    rows = kernels_to_drop(subject, sorting, SORT_PCT)
+    if rows.is_empty():
+        return
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="full-sort",
+        title="whole tensors are sorted:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CHANGE_OF_SORTS,
+        evidence=(in_words(subject, rows),),
+    )
 
 
 RECOMPUTED_PCT: Final = 3.0

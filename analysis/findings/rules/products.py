@@ -13,13 +13,16 @@ from nsysflow.analysis.findings.judged_report import (
     kernel_finding,
     share_of_kernels,
 )
+from nsysflow.analysis.findings.rules.extra_kernels import kernels_to_drop
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.base.units import percent
 
-PRODUCT: Final = r"(?s)\belementwise_kernel<.*(?:MulFunctor|mul_kernel)"
-"""PyTorch's product of tensors that are not contiguous in the same order, as broadcast ones are."""
+PRODUCT: Final = r"(?s)\belementwise_kernel<.*\bBinaryFunctor<.*\bMulFunctor<"
+"""PyTorch's product of two tensors that are not contiguous in the same order, as broadcast ones
+are."""
 
-SUM: Final = r"(?s)\breduce_kernel<.*(?:sum_functor|func_wrapper_t|MeanOps)"
+SUM: Final = r"(?s)\breduce_kernel<.*\b(?:sum_functor|MeanOps)<"
+"""PyTorch's sums and means."""
 
 LEAST_NS: Final = 20_000
 """Shorter products are of small tensors, such as a weight for each row."""
@@ -52,16 +55,15 @@ def summed_product(subject: JudgedReport) -> Iterator[Finding]:
     large = pl.lit(product) & (pl.col("ns") >= LEAST_NS) & (pl.col("ns") >= LONGER * behind_ns)
     flags = kernels.with_columns(sum_ns).with_columns(large.fill_null(value=False).alias("large"))
     summed = pl.col("large") | pl.col("large").shift(1, fill_value=False).over("lane")
-    rows = kernels.filter(flags.select(summed).to_series())
-    rows = rows.with_columns(pl.col("ns").alias("gain_ns"))
-    share = share_of_kernels(subject, rows)
-    if share < SUMMED_PCT:
+    rows = kernels_to_drop(subject, flags.select(summed).to_series(), SUMMED_PCT)
+    if rows.is_empty():
         return
     yield kernel_finding(
         subject,
         rows,
         rule="summed-product",
-        title=f"products are written, then summed up: {percent(share)} of kernel time",
+        title="products are written, then summed up:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=CHANGE,
         evidence=(in_words(subject, rows), LAUNCHES_TOO),
     )

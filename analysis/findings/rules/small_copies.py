@@ -15,7 +15,7 @@ MANY: Final = 32
 """So many copies a step are a loop over a dict or a list, and no batch of inputs and labels."""
 
 SMALL_BYTES: Final = 256 << 10
-"""A pinned copy of so much takes the GPU 5 us at 50 GB/s, less than its launch takes the host."""
+"""A pinned copy of so much takes 5 us at 50 GB/s. Its launch and the code around it take longer."""
 
 LEFT: Final = 2
 """So many copies are left: of whole and of floating-point numbers."""

@@ -18,6 +18,7 @@ from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
+    full_sort,
     index_backward,
     layout_transpose,
 )
@@ -31,7 +32,6 @@ from nsysflow.analysis.findings.rules.fusion import (
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
 from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid
 from nsysflow.analysis.findings.rules.products import summed_product
-from nsysflow.analysis.findings.rules.sorting import full_sort
 from nsysflow.analysis.findings.rules.tensor_cores import (
     PAD,
     fp32_matmul,
@@ -75,8 +75,12 @@ CAT: Final = (
     " int)2>, unsigned int, (int)4, (int)64, (int)64>(T1 *)"
 )
 INDEXED: Final = "void at::native::<unnamed>::indexing_backward_kernel<float, (int)4>(const long *)"
-BROADCAST: Final = "void at::native::elementwise_kernel<(int)128, (int)4, MulFunctor<float>>(int)"
-SUMMED: Final = "void at::native::reduce_kernel<(int)128, (int)4, func_wrapper_t<float>>(T3)"
+BROADCAST: Final = (
+    "void at::native::elementwise_kernel<(int)4, BinaryFunctor<float, MulFunctor<float>>>(int)"
+)
+SUMMED: Final = "void at::native::reduce_kernel<(int)128, (int)4, sum_functor<float>>(T3)"
+SCALED: Final = BROADCAST.replace("Binary", "BUnary")
+LARGEST: Final = SUMMED.replace("sum_functor", "MaxNanFunctor")
 SORTED: Final = (
     "void cub::detail::segmented_sort::DeviceSegmentedRadixSortKernel<Policy, (bool)0>()"
 )
@@ -268,6 +272,8 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("an add", layout_transpose, MOST, (names.ADD, 20)),
         quiet("few rows", index_backward, MOST, (INDEXED, 3)),
         quiet("a product as large as its factors", summed_product, (BROADCAST, 60), (SUMMED, 50)),
+        quiet("a scaled tensor", summed_product, (SCALED, 60), (SUMMED, 20)),
+        quiet("the largest product", summed_product, (BROADCAST, 60), (LARGEST, 20)),
         quiet("small products", summed_product, *[(BROADCAST, 9), (SUMMED, 3)] * 9),
         quiet("few products", summed_product, (names.PRODUCT, 800), (BROADCAST, 60), (SUMMED, 9)),
         quiet("a short sort", full_sort, MOST, (SORTED, 8)),
@@ -302,7 +308,11 @@ def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, An
         (layout_transpose, [MOST, (NHWC_CONV, 20), (names.STRIDED, 20)], ".contiguous()"),
         (layout_transpose, [MOST, (FP32_CONV, 20), (names.STRIDED, 20)], ".contiguous()"),
         (layout_transpose, [MOST, *5 * [(names.STRIDED, 9)], *GROUP_NORM], ".contiguous()"),
-        (layout_transpose, [MOST, *4 * [(names.STRIDED, 9)], *GROUP_NORM], "GroupNorm of channels"),
+        (
+            layout_transpose,
+            [MOST, *4 * [(names.STRIDED, 9)], *GROUP_NORM],
+            "GroupNorm reads",
+        ),
         (layout_transpose, [MOST, (names.STRIDED, 9), *GROUP_NORM[:1]], ".contiguous()"),
         (full_sort, [MOST, (SORTED, 20)], "torch.topk"),
         (concatenation, [MOST, (CAT, 20)], "one tensor that is allocated once"),
