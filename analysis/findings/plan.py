@@ -64,9 +64,9 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     return (*plan, *(replace(one, step_after_ns=last) for one in behind))
 
 
-_LOCK: Final = "gil-contention"
-_SMALL_COPIES: Final = "small-copies"
-_CODE: Final = ("data-loading", "host-code")
+_LATE: Final = ("data-loading", "host-code", "launch-bound")
+"""Findings of what the host does in a phase as a whole. Others name a part of it. They take their
+places in this order, as a graph comes behind most others."""
 
 BEFORE_GRAPHS: Final = (
     "sync-in-loop",
@@ -98,7 +98,7 @@ it: two programs took 11 and 12 % less time without their loops for moving avera
 def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tuple[Valued, ...]:
     """The findings in the order in which to act, each with what it saves after those above it.
     Those that save nothing then come last."""
-    ordered = _graphs_after_waits(ranked(valued), replays.step_ns)
+    ordered = _in_order(ranked(valued), replays.step_ns)
     plan = _in_turn(ordered, replays)
     late = [one for one in plan if one.high_ns < worth_ns]
     if not late or plan[len(plan) - len(late) :] == late:
@@ -116,16 +116,13 @@ def _with_hidden(
     return tuple(kept if len(kept) == len(both) else _in_turn(kept, replays))
 
 
-def _graphs_after_waits(ranked: Iterable[Valued], step_ns: float) -> list[Valued]:
-    """The findings, launches behind all that comes before a CUDA graph, and host code behind the
-    lock that another thread's code holds, as that is not what its own code takes, and behind the
-    copies that it makes. An estimate of the lock comes before nothing that saves more."""
+def _in_order(ranked: Iterable[Valued], step_ns: float) -> list[Valued]:
+    """The findings by their worth; those of the host's launches and code behind what comes before
+    them in any case."""
     found = list(ranked)
-    held_up = any(_is_lock(one.finding) for one in found)
-    in_pieces = any(one.finding.rule == _SMALL_COPIES for one in found)
-    late = ("launch-bound", *(_CODE if in_pieces else ("host-code",) if held_up else ()))
-    plan = [one for one in found if one.finding.rule not in late]
-    for one in (one for one in found if one.finding.rule in late):
+    plan = [one for one in found if one.finding.rule not in _LATE]
+    late = [one for rule in _LATE for one in found if one.finding.rule == rule]
+    for one in late:
         firsts = [at for at, other in enumerate(plan) if _comes_before(other, one, step_ns)]
         by_worth = sum(one.worth <= other.worth for other in plan)
         plan.insert(max(by_worth, 1 + max(firsts, default=-1)), one)
@@ -133,23 +130,19 @@ def _graphs_after_waits(ranked: Iterable[Valued], step_ns: float) -> list[Valued
 
 
 def _comes_before(other: Valued, late: Valued, step_ns: float) -> bool:
-    """Whether a finding comes before a CUDA graph or host code, even if that is worth more."""
-    rule = other.finding.rule
-    if rule == _SMALL_COPIES and late.finding.rule in _CODE:
+    """Whether a finding comes before a CUDA graph or host code, even if that is worth more. While
+    another thread holds the lock, what the host takes is not what its own code takes."""
+    rule, enough = other.finding.rule, other.alone_ns >= GOOD_PART * late.alone_ns
+    if rule == "gil-contention" and late.finding.rule != "data-loading":
+        return not other.finding.at_most_ns  # an estimate comes before nothing that saves more
+    if late.finding.rule != "launch-bound":
         same = other.finding.phase == late.finding.phase
-        return same and other.alone_ns >= GOOD_PART * late.alone_ns
-    if late.finding.rule in _CODE or rule == _LOCK:
-        return late.finding.rule != "data-loading" and _is_lock(other.finding)
-    if rule in FEWER_LAUNCHES and other.alone_ns >= GOOD_PART * late.alone_ns:
+        return rule == "small-copies" and same and enough
+    if rule in FEWER_LAUNCHES and enough:
         return True
     if rule == "loop-of-launches" and not COMPILED.search(other.finding.phase):
         return 100 * other.alone_ns >= LOOP_PCT * step_ns
     return rule in BEFORE_GRAPHS
-
-
-def _is_lock(finding: Finding) -> bool:
-    """Whether it is a wait for Python's lock, as recorded: an estimate has a bound of its own."""
-    return finding.rule == _LOCK and not finding.at_most_ns
 
 
 def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
@@ -257,8 +250,8 @@ def _at_cost(
     """
     finding = one.finding
     if finding.changes is None:
-        by_idle = explanation_of(finding.rule).causes and not finding.beside and replays.idle_left
-        factor = at.idle_left / replays.idle_left if by_idle else 1.0
+        scaled = _is_idle_time(finding) and replays.idle_left
+        factor = at.idle_left / replays.idle_left if scaled else 1.0
         high_ns = round(factor * one.high_ns)
         return least_ns(finding, None, high_ns), high_ns
     before_ns = _saved(at, made)
@@ -299,7 +292,7 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
     if saved_ns is None:
         # no replay: what is lost there is the most that can be saved
         saved_ns = finding.at_most_ns if finding.changes is None else finding.size_ns
-        if explanation_of(finding.rule).causes and not finding.beside:
+        if _is_idle_time(finding):
             saved_ns = round(replays.idle_left * saved_ns)
         saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None, sure=None, ends=None)
@@ -324,6 +317,11 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
         step_after_ns=step_ns - saved_ns,
         report=replays.subject.report,
     )
+
+
+def _is_idle_time(finding: Finding) -> bool:
+    """Whether what is lost there is idle time of judged steps."""
+    return bool(explanation_of(finding.rule).causes) and not finding.beside
 
 
 def _of_its_process(finding: Finding, subject: JudgedReport) -> Finding:
@@ -363,7 +361,7 @@ def _with_idle(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     explained_ns = 0
     of_causes: dict[str, int] = {}
     for one in plan:
-        causes = () if one.finding.beside else explanation_of(one.finding.rule).causes
+        causes = explanation_of(one.finding.rule).causes if _is_idle_time(one.finding) else ()
         recorded_ns = round(one.alone_ns / left) if causes else 0
         explained_ns += recorded_ns
         if len(causes) == 1:

@@ -8,7 +8,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.plan import _graphs_after_waits
+from nsysflow.analysis.findings.plan import _in_order
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.runtime.protocol import AUTO_DOMAIN
@@ -101,7 +101,7 @@ def test_a_loop_outside_of_the_model_comes_before_a_graph_from_a_tenth_of_the_st
     loop = replace(loop, finding=replace(loop.finding, phase=inside))
     graph = replace(loop.finding, rule="launch-bound")
     launches = replace(loop, finding=graph, alone_ns=5 * loop.alone_ns, low_ns=5 * loop.high_ns)
-    plan = _graphs_after_waits([launches, loop], step_times * loop.alone_ns)
+    plan = _in_order([launches, loop], step_times * loop.alone_ns)
     assert (plan[0] is loop) == first
 
 
