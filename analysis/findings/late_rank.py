@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.events.source_lines import OWN, without_line
 from nsysflow.analysis.findings.host_functions import code_of, frames_of_code
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.launches import launches_with_code
 from nsysflow.analysis.frames.intervals import Cover, merge
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.idle.samples import cells
@@ -205,14 +206,8 @@ def _outermost(phases: Sequence[str]) -> pl.Expr:
 def _usual_code(subject: JudgedReport, place: pl.Expr) -> pl.DataFrame:
     """`phase`, `usual_ns`: how long, in the median, the host runs code before a launch there, since
     the thread's last call that launched or waited."""
-    view = subject.view
-    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
-    free_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
-    code = acting.select("call", (pl.col("start_ns") - free_ns).clip(0).alias("ns")).drop_nulls()
-    launches = view.launches[["call", "node"]].unique("call", keep="first", maintain_order=True)
-    name = view.attribution.name_of(launches["node"]).cast(pl.String).fill_null("").alias("phase")
-    before = launches.select("call", name).join(code, on="call")
-    return before.group_by(place).agg(pl.col("ns").median().alias("usual_ns"))
+    calls = launches_with_code(subject).unique("call", keep="first", maintain_order=True)
+    return calls.group_by(place).agg(pl.col("code_ns").median().alias("usual_ns"))
 
 
 def _blocked_by_phase(subject: JudgedReport, place: pl.Expr) -> pl.DataFrame:

@@ -1,11 +1,30 @@
-"""What the host spends on the launches of some operations, and a change without it."""
+"""What the host spends on launches and the code before each, and a change without some of it."""
 
 import polars as pl
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import OUTSIDE
+
+
+def launches_with_code(subject: JudgedReport) -> pl.DataFrame:
+    """What the judged part launched, by thread and start: `op`, `call`, `node`, `phase`,
+    `thread_no`, `start_ns` and `cost_ns` of the call; `free_ns`, when the thread's last call before
+    that launched or waited was done (null for the first); and `code_ns` since then."""
+    view = subject.view
+    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
+    free_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
+    calls = acting.select(
+        *("call", "thread_no", "start_ns"),
+        (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
+        free_ns.alias("free_ns"),
+        (pl.col("start_ns") - free_ns).clip(0).alias("code_ns"),
+    )
+    launches = view.launches[["op", "call", "node"]].join(calls, on="call")
+    phase = view.attribution.name_of(launches["node"]).cast(pl.String).alias("phase")
+    return launches.with_columns(phase.fill_null("")).sort("thread_no", "start_ns")
 
 
 def host_of_launches(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
@@ -17,30 +36,19 @@ def host_of_launches(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
         subject: the judged part.
         ops: rows of the operations of the trace.
     """
-    view = subject.view
-    acting = view.events.calls.filter(pl.col("class") != "api").sort("thread_no", "start_ns")
-    ended_ns = pl.col("end_ns").cum_max().shift(1).over("thread_no")
-    calls = acting.select(
-        *("call", "thread_no", "start_ns"),
-        (pl.col("end_ns") - pl.col("start_ns")).alias("cost_ns"),
-        ended_ns.alias("free_ns"),
-        pl.col("name").cast(pl.String).str.contains("Graph").alias("graph"),
-    )
-    launches = view.launches[["op", "call", "node"]].join(calls, on="call")
-    launches = launches.sort("thread_no", "start_ns")
+    launches = launches_with_code(subject)
     same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
     begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
     begun_ns = begun_ns.unique().sort()
     step, step_before = (begun_ns.search_sorted(launches[at]) for at in ("start_ns", "free_ns"))
-    launches = launches.filter(same_range, pl.lit(step == step_before), ~pl.col("graph"))
-    work_ns = (pl.col("start_ns") - pl.col("free_ns")).clip(0)
+    graph = matching(subject.view.events.calls["name"], "Graph")[launches["call"]]
+    launches = launches.filter(same_range, pl.lit(step == step_before), ~graph)
     own = pl.col("op").is_in(ops.implode())
     return (
-        launches.with_columns(view.attribution.name_of(launches["node"]).alias("phase"))
-        .group_by(pl.col("phase").cast(pl.String).replace("", OUTSIDE).fill_null(OUTSIDE))
+        launches.group_by(pl.col("phase").replace("", OUTSIDE))
         .agg(
-            (work_ns + pl.col("cost_ns")).filter(own).sum().alias("own_ns"),
-            work_ns.sum().alias("whole_ns"),
+            (pl.col("code_ns") + pl.col("cost_ns")).filter(own).sum().alias("own_ns"),
+            pl.col("code_ns").sum().alias("whole_ns"),
         )
         .sort("phase")
     )

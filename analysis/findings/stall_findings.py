@@ -321,7 +321,7 @@ def with_round_trips(subject: JudgedReport, found: Iterable[Finding]) -> list[Fi
         sure = Changes(removed=tuple(removal for one in places for removal in one.removals))
         parts = [one for one in left if _is_part(one, function, sure)]
         left = [one for one in left if one not in parts]
-        left.append(_round_trip(subject, function, places, parts, sure))
+        left.append(_round_trip(subject, places, parts, sure))
     return left
 
 
@@ -342,11 +342,7 @@ def _is_part(one: Finding, function: str, sure: Changes) -> bool:
 
 
 def _round_trip(
-    subject: JudgedReport,
-    function: str,
-    places: Sequence[Stalls],
-    parts: Sequence[Finding],
-    sure: Changes,
+    subject: JudgedReport, places: Sequence[Stalls], parts: Sequence[Finding], sure: Changes
 ) -> Finding:
     """One finding instead of the parts: it saves what the waits do, and at most all of it."""
     blocked_ns, idle_ns = sum(one.blocked_ns for one in places), sum(one.idle_ns for one in places)
@@ -376,7 +372,7 @@ def _round_trip(
             [
                 sure,
                 *(one.changes for one in single if one.changes),
-                *([_launched_at_once(subject, function, most.phase)] if many else []),
+                *([_launched_at_once(subject, most)] if many else []),
             ]
         ),
         sure=sure,
@@ -389,14 +385,14 @@ def _round_trip(
     )
 
 
-def _launched_at_once(subject: JudgedReport, function: str, phase: str) -> Changes:
-    """The launches of the phase as one, if the function's loop makes most of them."""
+def _launched_at_once(subject: JudgedReport, code: Finding) -> Changes:
+    """The launches of a finding's phase as one, if its function makes most of them."""
     launching = subject.view.launching
     phases = subject.view.attribution.name_of(launching["node"]).cast(pl.String).fill_null("")
-    calls = launching["call"].filter(phases == phase)
-    if launch_share(subject, function, calls) < MOST_OF_LAUNCHES:
+    calls = launching["call"].filter(phases == code.phase)
+    if launch_share(subject, in_function(code.source), calls) < MOST_OF_LAUNCHES:
         return Changes()
-    return Changes(graphs=(itself(subject, phase or OUTSIDE),))
+    return Changes(graphs=(itself(subject, code.phase or OUTSIDE),))
 
 
 def _change(parts: Sequence[Finding]) -> tuple[str, ...]:
