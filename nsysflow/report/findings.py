@@ -90,8 +90,8 @@ def saving_of(valued: Valued) -> str:
         return f"save up to {percent(valued.pct)} of all time"
     plain = valued.plain
     rough = plain is not None and plain.high_ns > APART * plain.low_ns
-    extent = "about " if rough and valued.finding.method == "replay" and valued.is_figure else ""
-    return f"save {extent}{amount_of(valued)} ({shares_of(valued)})"
+    about = "about " if rough and valued.is_figure and valued.finding.method == "replay" else ""
+    return f"save {about}{amount_of(valued)} ({shares_of(valued)})"
 
 
 def amount_of(valued: Valued) -> str:

@@ -342,9 +342,12 @@ def test_the_plan_is_of_the_undisturbed_step(name: str) -> None:
 def test_no_plain_step_that_recording_allows_saves_more_than_the_most(name: str) -> None:
     analysis = analysed(name)
     replays = Replays(JudgedReport(analysis))
+    estimate = replays.plain_estimate
+    assert estimate is not None
     for one in analysis.found.valued:
         if one.plain is not None:
             assert one.plain.low_ns <= one.low_ns <= one.high_ns <= one.plain.high_ns
+            assert one.plain.high_ns <= estimate.high_ns
     first = next(one for one in analysis.found.valued if one.finding.changes is not None)
     assert first.plain is not None
     saved = [each.saving_ns(first.finding.changes) for each in replays.extremes]
