@@ -13,7 +13,7 @@ from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import find_causes
 from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import RecordingCost, with_cheaper_host
+from nsysflow.analysis.replay.disturbance import RecordingCost
 from nsysflow.analysis.replay.replay import Program, Times
 from nsysflow.analysis.replay.whatif import idle_of_steps, retimed
 from nsysflow.analysis.schema import os_pid
@@ -40,13 +40,11 @@ class RankReplays(Replays):
         *,
         whole: bool,
         cost: RecordingCost | None = None,
-        call_cost_ns: int | None = None,
         like: "RankReplays | None" = None,
     ) -> None:
         """Take the report, the numbers of the steps, whether all of the report is replayed, and
-        what recording costs: a share of the host's time, or so much at each call of all ranks."""
+        what recording costs."""
         super().__init__(subject, cost, like)
-        self._call_cost_ns = call_cost_ns
         self.chosen = len(chosen)
         self._numbers = chosen
         self._chosen = chosen.implode()
@@ -55,21 +53,6 @@ class RankReplays(Replays):
     def at(self, cost: RecordingCost) -> Self:
         """The same replays where recording costs so much."""
         return type(self)(self.subject, self._numbers, whole=self._whole, cost=cost, like=self)
-
-    def with_call_cost(self, call_cost_ns: int) -> Self:
-        """The same replays where recording costs so much at each call."""
-        return type(self)(
-            self.subject, self._numbers, whole=self._whole, call_cost_ns=call_cost_ns, like=self
-        )
-
-    @computed_once
-    def names(self) -> Names:
-        """The names of the part, and its program without the profiler's share: that of one rank
-        shows in the steps of all."""
-        if self._call_cost_ns is None:
-            return super().names
-        quiet = with_cheaper_host(self.recording.program, self._call_cost_ns)
-        return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
 
     def _cut_out(self) -> Timeline:
         """All of the report, or these steps and their neighbours."""

@@ -20,13 +20,7 @@ from nsysflow.analysis.ranks.joint_replay import MEETINGS, JointReplay, RunChang
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import (
-    RecordingCost,
-    Shares,
-    cost_between,
-    cost_of_calls_ns,
-    with_cheaper_host,
-)
+from nsysflow.analysis.replay.disturbance import RecordingCost, Shares
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.selection.timeline import Timeline
 
@@ -78,12 +72,9 @@ class RunReplays(Replays):
         run = cls(subjects, ranks, each)
         if run._meetings.is_empty():
             return None
-        plain_ns = run.part.options.unrecorded_step_ns
-        if plain_ns is None:
-            cost = cost_between(run.shares)
-            return cls(subjects, ranks, [one.at(cost) for one in each], run.shares)
-        cost_ns = cost_of_calls_ns(plain_ns, run._step_at)
-        return cls(subjects, ranks, [one.with_call_cost(cost_ns) for one in each])
+        cost = run.likely_cost()
+        known = run.part.options.unrecorded_step_ns is not None
+        return cls(subjects, ranks, [one.at(cost) for one in each], None if known else run.shares)
 
     @computed_once
     def shares(self) -> Shares:
@@ -91,11 +82,6 @@ class RunReplays(Replays):
 
     def _step_without(self, cost: RecordingCost) -> int:
         programs = [one.without_cost(cost) for one in self.each]
-        return self.step_of(programs, RunChange(compute={})).step_ns
-
-    def _step_at(self, call_cost_ns: int) -> int:
-        """How long a step takes without so much of each call."""
-        programs = [with_cheaper_host(one.recording.program, call_cost_ns) for one in self.each]
         return self.step_of(programs, RunChange(compute={})).step_ns
 
     @computed_once

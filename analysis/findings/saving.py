@@ -11,18 +11,17 @@ from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import (
-    NEAR,
     RecordingCost,
     Shares,
     behind_backtraces,
     cost_between,
+    cost_shown_by,
     extreme_costs,
     have_backtraces,
     recorded_pct,
     shares_of,
     with_faster_host,
     without_cost,
-    without_disturbance,
 )
 from nsysflow.analysis.replay.replay import Program, Recorded, part_of, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
@@ -98,7 +97,7 @@ class Replays:
         cost: RecordingCost | None = None,
         like: "Replays | None" = None,
     ) -> None:
-        """Take the report, and what recording costs; None for the middle of what is usual. Replays
+        """Take the report, and what recording costs; None for what it most likely does. Replays
         that are alike but for that have the same part and recording."""
         self.subject = subject
         self.cost = cost
@@ -178,13 +177,15 @@ class Replays:
         share."""
         if not self.subject.of_steps:
             return Names(timeline=self.part, recorded=self.recording)
-        if self.cost is not None:
-            quiet = self.without_cost(self.cost)
-        elif (plain_ns := self.part.options.unrecorded_step_ns) is not None:
-            quiet = without_disturbance(self.recording.program, plain_ns, self._step_ns_of)
-        else:
-            quiet = self.without_cost(cost_between(self.shares))
+        quiet = self.without_cost(self.cost or self.likely_cost())
         return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
+
+    def likely_cost(self) -> RecordingCost:
+        """What recording costs: what a timed step shows, else the middle of what is usual."""
+        plain_ns = self.part.options.unrecorded_step_ns
+        if plain_ns is not None:
+            return cost_shown_by(plain_ns, self._step_without)
+        return cost_between(self.shares)
 
     @computed_once
     def recording(self) -> Recorded:
@@ -290,7 +291,7 @@ class Replays:
         """Whether the replayed host is as fast as without the profiler: only a plain step that
         waits for its host shows how fast that is."""
         plain_ns = self.part.options.unrecorded_step_ns
-        if plain_ns is None or self.before_ns > (1 + 2 * NEAR) * plain_ns:
+        if plain_ns is None or self.before_ns > plain_ns:
             return False
         if self.as_recorded.step_ns <= self.before_ns:
             return False

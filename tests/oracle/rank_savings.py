@@ -136,12 +136,12 @@ class JointReplay:
         self.recorded = recorded
 
     def replay(
-        self, less_ns: Mapping[int, int], unawaited: Collection[int] = (), compute: float = 1.0
+        self, pcts: Mapping[int, int], unawaited: Collection[int] = (), compute: float = 1.0
     ) -> dict[int, tuple[list[int], list[int]]]:
         """By report, when its operations start and end.
 
         Args:
-            less_ns: by report, what each call takes less of the host's time.
+            pcts: by report, what share of the host's time recording takes.
             unawaited: ranks that no other rank waits for.
             compute: the factor on the compute of outlines.
         """
@@ -149,7 +149,7 @@ class JointReplay:
         while True:
             times = {
                 report: replay.run(
-                    set(), self._of_report(ends, report), replay.shares(less_ns.get(report, 0))
+                    set(), self._of_report(ends, report), replay.costs(10 * pcts.get(report, 0))
                 )
                 for report, replay in self.replays.items()
             }

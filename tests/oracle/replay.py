@@ -378,23 +378,17 @@ class Replay:
             for mine in loaders.values()
         )
 
-    def ends_undisturbed(self, less_ns: int) -> list[int]:
-        """When each operation ends, with so much less of the host's time at each call (rule 15)."""
-        return self.run(set(), {}, self.shares(less_ns))[1]
-
-    def shares(self, less_ns: int) -> dict[int, tuple[int, int]]:
-        """What each call takes less of its work, and of its own cost, if it takes so much less."""
-        less = {}
-        for c in self.nodes:
-            work_ns = min(self._work(c), less_ns)
-            less[c] = work_ns, min(max(0, self.cost[c] - 1_000), less_ns - work_ns)
-        return less
-
     def ends_without_cost(
-        self, pct: int, backtrace_ns: int, gap_ns: int, traced: Collection[int]
+        self, permille: int, backtrace_ns: int, gap_ns: int, traced: Collection[int]
     ) -> list[int]:
         """When each operation ends, without what recording costs (rule 16); `traced` are the calls
         that have a backtrace."""
+        return self.run(set(), {}, self.costs(permille, backtrace_ns, traced), nearer_ns=gap_ns)[1]
+
+    def costs(
+        self, permille: int, backtrace_ns: int = 0, traced: Collection[int] = ()
+    ) -> dict[int, tuple[int, int]]:
+        """What recording costs at each call: of its work, and of its own cost (rule 16)."""
         less = {}
         for c in self.nodes:
             if self.pred[c] is None:
@@ -404,10 +398,10 @@ class Replay:
             rest_ns = host_ns - traced_ns
             longer_ns = min(max(0, rest_ns - 100_000), self._work(c))
             thirds = 3 * min(rest_ns, 100_000) + longer_ns
-            all_ns = traced_ns + pct * thirds // 300
+            all_ns = traced_ns + permille * thirds // 3_000
             work_ns = min(self._work(c), all_ns)
             less[c] = work_ns, all_ns - work_ns
-        return self.run(set(), {}, less, nearer_ns=gap_ns)[1]
+        return less
 
     def _span(self, c: int) -> int:
         """From the call before it to a call."""

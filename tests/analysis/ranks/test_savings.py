@@ -16,8 +16,8 @@ from nsysflow.analysis.findings.run_saving import RunReplays
 from nsysflow.analysis.ranks.digest import digest, reduced
 from nsysflow.analysis.ranks.joint_replay import RunChange
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.replay.disturbance import with_cheaper_host
-from nsysflow.analysis.replay.replay import recorded
+from nsysflow.analysis.replay.disturbance import RecordingCost, without_cost
+from nsysflow.analysis.replay.replay import Program, recorded
 from tests.analyses import analysed
 from tests.analysis.replay.replays import Row, kernel, launch, opened
 from tests.analysis.replay.test_replay import PROGRAMS, plain
@@ -149,13 +149,13 @@ RANKS = 4
 
 CHANGES: list[tuple[dict[int, int], list[int], float]] = [
     ({}, [], 1.0),
-    ({0: 3_000}, [], 1.0),
-    ({0: 50_000, 1: 50_000}, [], 0.5),
-    ({0: 2_000}, [1], 1.0),
-    ({0: 2_000}, [0, 1], 1.0),
+    ({0: 20}, [], 1.0),
+    ({0: 80, 1: 80}, [], 0.5),
+    ({0: 15}, [1], 1.0),
+    ({0: 15}, [0, 1], 1.0),
 ]
-"""By report how much less each call takes, who is not awaited, the share of compute that is left
-where the program is not known."""
+"""By report what share of the host's time recording takes, who is not awaited, the share of compute
+that is left where the program is not known."""
 
 
 def made(folder: Path, kind: Kind, *, tp: int) -> list[PlainTrace]:
@@ -185,6 +185,12 @@ def trace_times(ops: pl.DataFrame) -> tuple[list[int], list[int]]:
     return ops["start_ns"].to_list(), ops["end_ns"].to_list()
 
 
+def quieter(program: Program, pct: int) -> Program:
+    """A program without this share of its host's time."""
+    cost = RecordingCost(permille=10 * pct, backtrace_ns=0, gap_ns=0)
+    return without_cost(program, cost, traced=program.calls["pred"].is_null())
+
+
 @pytest.mark.parametrize(("kind", "tp", "known"), [("compute", 1, RANKS), ("host", 2, 2)])
 def test_ranks_together_agree_with_the_oracle(
     kind: Kind, tp: int, known: int, tmp_path: Path
@@ -196,12 +202,12 @@ def test_ranks_together_agree_with_the_oracle(
         {number: Replay(trace) for number, trace in enumerate(traces[:known])},
     )
     programs = [one.names.recorded.program for one in run.each]
-    for less_ns, unawaited, compute in CHANGES:
+    for pcts, unawaited, compute in CHANGES:
         change = RunChange(
             unawaited=frozenset(unawaited), compute=dict.fromkeys(range(RANKS), compute)
         )
-        now = [with_cheaper_host(each, less_ns.get(n, 0)) for n, each in enumerate(programs)]
-        expected = oracle.replay(less_ns, unawaited, compute)
+        now = [quieter(each, pcts.get(n, 0)) for n, each in enumerate(programs)]
+        expected = oracle.replay(pcts, unawaited, compute)
         times = [of.ops for of in run.joint.replay(now, change)]
         assert [trace_times(of) for of in times] == [expected[n] for n in range(known)]
     # if nothing is changed they do what they did

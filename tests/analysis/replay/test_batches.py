@@ -51,7 +51,7 @@ def agreed(model: PlainTrace) -> Timeline:
     for cost in (LEAST_COST, MOST_COST):
         quiet = replay(without_cost(program, cost, traced=program.calls["pred"].is_null()))
         assert quiet.ops["end_ns"].to_list() == oracle.ends_without_cost(
-            cost.pct, 0, cost.gap_ns, ()
+            cost.permille, 0, cost.gap_ns, ()
         )
     return timeline
 
