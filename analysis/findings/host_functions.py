@@ -310,16 +310,35 @@ def launch_share(subject: JudgedReport, function: str, calls: pl.Series) -> floa
         function: as `finding.in_function` has it.
         calls: rows of the trace's calls.
     """
-    events = subject.timeline.events
-    known = kept_with(subject, "cells", lambda: cells(events))
-    launches = events.calls[["thread_no", "start_ns"]][calls]
-    at = launches.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
-    row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
-    stacks = known["stack"][row.set(row < 0, None)].drop_nulls()
+    stacks = _stacks_at(subject, calls).drop_nulls()
     frames = frames_of_code(subject)
     lines = [line for line in frames["line"].unique() if in_function(line) == function]
     inside = frames.filter(pl.col("line").is_in(lines))["stack"].unique()
     return int(stacks.is_in(inside.implode()).sum()) / max(1, len(stacks))
+
+
+def launched_in(subject: JudgedReport, ops: pl.Series) -> str:
+    """The code of the program that launches most of these operations, as far as samples tell:
+    `correlate (stereo.py:33)`; empty where none does.
+
+    Args:
+        subject: the report.
+        ops: rows of the trace's operations.
+    """
+    launches = subject.view.launches
+    calls = launches.filter(pl.col("op").is_in(ops.implode()))["call"]
+    spot = spot_of(subject, _stacks_at(subject, calls).to_frame("stack").with_columns(ns=1))
+    return spot.code if spot else ""
+
+
+def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
+    """The stack that stands for each call, a row of the trace's calls; null where none does."""
+    events = subject.timeline.events
+    known = kept_with(subject, "cells", lambda: cells(events))
+    begun = events.calls[["thread_no", "start_ns"]][calls]
+    at = begun.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
+    row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
+    return known["stack"][row.set(row < 0, None)]
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:

@@ -55,15 +55,19 @@ def host_of_launches(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
 
 
 def without_launches(subject: JudgedReport, host: pl.DataFrame) -> Changes:
-    """The host's time in each phase less what launches take of it.
+    """The code of each phase less what launches take of the host; where they take more than all
+    code, the phase as one graph.
 
     Args:
         subject: the judged part.
         host: of `host_of_launches`.
     """
-    less = host.filter(pl.col("own_ns") > 0).select("phase", 1 - pl.col("own_ns") / "whole_ns")
-    faster = ((itself(subject, phase), max(0.0, factor)) for phase, factor in less.iter_rows())
-    return Changes(faster_host=tuple(faster))
+    taken = host.filter(pl.col("own_ns") > 0)
+    left = taken.select("phase", 1 - pl.col("own_ns") / "whole_ns").rows()
+    return Changes(
+        graphs=tuple(itself(subject, phase) for phase, factor in left if factor <= 0),
+        faster_host=tuple((itself(subject, phase), factor) for phase, factor in left if factor > 0),
+    )
 
 
 def itself(subject: JudgedReport, phase: str) -> str:

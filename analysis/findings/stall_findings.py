@@ -19,7 +19,8 @@ from nsysflow.analysis.findings.host_functions import (
     launch_share,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.launches import itself
+from nsysflow.analysis.findings.launches import itself, without_launches
+from nsysflow.analysis.findings.repeated import backward_of, host_of_loops
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
@@ -354,6 +355,8 @@ def _round_trip(
     many = calls >= MANY_CALLS
     counted = f"{number(calls)} waits{subject.a_step}" if many else "waits"
     kinds = [*([counted] if waits else []), *(["copies"] if len(waits) < len(places) else [])]
+    at_once = _launched_at_once(subject, most, calls) if many else Changes()
+    bound = at_once == Changes() and all(one.at_most_ns for one in code)
     return Finding(
         rule=HOST_ROUND_TRIP,
         title=f"{', '.join(kinds)} and host code in {code_of(most.source)} hold the GPU up",
@@ -368,16 +371,10 @@ def _round_trip(
         table="host_stacks",
         size_ns=idle_ns + code_ns,
         steps=max(one.steps for one in single),
-        changes=Changes.together(
-            [
-                sure,
-                *(one.changes for one in single if one.changes),
-                *([_launched_at_once(subject, most)] if many else []),
-            ]
-        ),
+        changes=Changes.together([sure, *(one.changes for one in single if one.changes), at_once]),
         sure=sure,
         ends=("only the waits go", "all that it does goes"),
-        at_most_ns=blocked_ns + code_ns if all(one.at_most_ns for one in code) else 0,
+        at_most_ns=blocked_ns + code_ns if bound else 0,
         process=most.process,
         phase=most.phase,
         source=most.source,
@@ -385,14 +382,17 @@ def _round_trip(
     )
 
 
-def _launched_at_once(subject: JudgedReport, code: Finding) -> Changes:
-    """The launches of a finding's phase as one, if its function makes most of them."""
+def _launched_at_once(subject: JudgedReport, code: Finding, passes: int) -> Changes:
+    """The launches of a finding's phase as one, if its function makes most of them; with the host's
+    share of what a backward pass repeats as often."""
     launching = subject.view.launching
     phases = subject.view.attribution.name_of(launching["node"]).cast(pl.String).fill_null("")
     calls = launching["call"].filter(phases == code.phase)
     if launch_share(subject, in_function(code.source), calls) < MOST_OF_LAUNCHES:
         return Changes()
-    return Changes(graphs=(itself(subject, code.phase or OUTSIDE),))
+    backward = host_of_loops(subject, backward_of(subject, passes))
+    graph = Changes(graphs=(itself(subject, code.phase or OUTSIDE),))
+    return Changes.together([graph, without_launches(subject, backward)])
 
 
 def _change(parts: Sequence[Finding]) -> tuple[str, ...]:

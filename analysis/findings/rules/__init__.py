@@ -32,10 +32,11 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_elementwise,
 )
 from nsysflow.analysis.findings.rules.gil import gil_contention
-from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
+from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.loops import loop_of_launches
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask

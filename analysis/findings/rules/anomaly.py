@@ -15,7 +15,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.host_functions import LEAST_PCT, stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.launches import itself
-from nsysflow.analysis.findings.rules.host_code import BACKWARD
+from nsysflow.analysis.findings.repeated import BACKWARD
 from nsysflow.analysis.findings.stall_findings import Stalls
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import percent

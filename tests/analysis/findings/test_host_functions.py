@@ -17,8 +17,9 @@ from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.base.names import OUTSIDE
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, real
-from tests.oracle.model import Call, Frame, Sample
+from tests.analysis.findings import test_kernels as names
+from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, named, real
+from tests.oracle.model import Call, Frame, Op, Sample
 from tests.report.handmade import frame
 
 
@@ -281,6 +282,25 @@ def test_a_loop_that_copies_and_computes_is_no_round_trip(copied_bytes: int, tit
 def test_host_code_without_a_copy_or_a_wait_is_no_round_trip() -> None:
     valued = find(steps_with(METRIC)).valued
     assert [one.finding.rule for one in valued if one.finding.is_sampled] == ["data-loading"]
+
+
+def reading_and_backward(begin: int, number: int) -> Iterator[Row]:
+    """The same; before it, a backward pass runs two kernels for each value."""
+    yield from reading(begin, number)
+    start = begin - 990 * US
+    yield tiny.opened(start, start + 24 * 40 * US, "backward")
+    for k in range(24):
+        kind = (names.ADD, names.MUL)[k % 2]
+        rows = launched(start, number + 20 + k, at=5 + 40 * k, took=5, kernel_ns=2 * US)
+        yield from (named(row, kind) if isinstance(row, Op) else row for row in rows)
+
+
+@pytest.mark.parametrize("behind", [reading, reading_and_backward])
+def test_a_loop_that_reads_values_is_one_call_with_its_backward_pass(behind: Behind) -> None:
+    changes = find(steps_with(METRIC, behind)).valued[0].finding.changes
+    assert changes is not None
+    backward = ("step/backward",) * (behind is reading_and_backward)
+    assert changes.graphs == ("(outside ranges)", *backward)
 
 
 def test_values_read_back_one_by_one_in_a_function_are_counted() -> None:

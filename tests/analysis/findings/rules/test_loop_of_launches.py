@@ -9,8 +9,9 @@ import pytest
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import _in_order
-from nsysflow.analysis.findings.rules.host_code import data_loading, host_code, loop_of_launches
+from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.loops import loop_of_launches
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
@@ -124,6 +125,17 @@ def test_no_loop_of_launches_is(of: dict[str, Any]) -> None:
 def test_a_loop_may_be_most_of_a_step_that_launches_much_else() -> None:
     (one,) = found(loop_of_launches, program(count=320, model=100))
     assert one.title.startswith("a loop launches 320 small kernels a step")
+
+
+def test_a_loop_may_be_part_of_a_phase() -> None:
+    subject = program(inside="forward", marked=True)
+    (one,), first = found(loop_of_launches, subject), find(subject).valued[0]
+    assert one.title == "a loop launches 120 small kernels a step in step/forward"
+    assert one.changes is not None
+    assert one.changes.graphs == ("step/forward",)  # almost all of its code is of the loop
+    assert {round(factor, 2) for _, factor in one.changes.scaled} == {0.2}
+    assert first.finding.rule == "loop-of-launches"
+    assert first.high_ns == pytest.approx(119 * 18 * US + 0.8 * 240 * US, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,131 @@
+"""Kernels that are launched in turn again and again: the passes of a loop."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.launches import host_of_launches
+from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.base.names import OUTSIDE
+
+PASSES: Final = 10
+"""A loop launches the same kernels so often, in the mean."""
+
+LONGEST_PASS: Final = 60
+"""A pass of a loop launches no more kernels."""
+
+SIMPLE: Final = (
+    "elementwise",
+    "copy/cast",
+    "reduction",
+    "norm",
+    "softmax",
+    "fft",
+    "embedding",
+    "other",
+)
+"""Classes of kernels that one call over many tensors can do. A loop with matmuls is a model, which
+needs other remedies."""
+
+BACKWARD: Final = r"(?i)backward"
+"""Autograd repeats there what the forward pass did: the loop to change is not in it."""
+
+SAME_PASSES: Final = 0.1
+"""A loop and its backward pass differ by no larger share of their passes: the first or last one may
+launch less."""
+
+
+def is_simple() -> pl.Expr:
+    """Whether a kernel is one that few over many tensors can replace, and no optimizer's."""
+    updates = (pl.col("job") == "optimizer").fill_null(value=False)
+    return pl.col("class").is_in(SIMPLE) & ~updates
+
+
+def with_passes(subject: JudgedReport) -> pl.DataFrame:
+    """The judged kernels, with `phase` (`OUTSIDE` for no range), `simple`, and of those in a loop
+    `pass_kernels`, how many a pass of it launches: the fewest in a row that run, in the same
+    order, `PASSES` times or more without another kernel between them, all simple and in one
+    phase."""
+    return kept_with(subject, "passes of loops", lambda: _with_passes(subject))
+
+
+def _with_passes(subject: JudgedReport) -> pl.DataFrame:
+    phase = subject.view.attribution.name_of(subject.kernels["node"])
+    kernels = subject.kernels.with_columns(phase.alias("phase"), is_simple().alias("simple"))
+    order = kernels.select(pl.arg_sort_by("lane", "start_ns").alias("kernel")).to_series()
+    parts = ("lane", "phase", "simple")
+    rows = kernels.select(pl.col("name").to_physical(), *parts)[order].with_columns(order)
+    same = pl.all_horizontal(pl.col(part).eq_missing(pl.col(part).shift(1)) for part in parts)
+    rows = rows.select("kernel", "simple", "name", (~same).cum_sum().alias("run"))
+    rows = rows.filter("simple").with_columns(pl.len().over("run").alias("length"))
+    rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("pass_kernels"))
+    found = [rows.head(0)]
+    for count in range(1, LONGEST_PASS + 1):
+        rows = rows.filter(pl.col("length") >= PASSES * count)
+        again = [pl.col(name) == pl.col(name).shift(count) for name in ("name", "run")]
+        flags = rows.select(pl.all_horizontal(again).fill_null(value=False)).to_series()
+        spans = _spans(flags, (PASSES - 1) * count)
+        if not spans.is_empty():
+            inside = _covered(spans.with_columns(pl.col("first") - count), len(rows))
+            length = pl.when(inside).then(pl.lit(count, pl.UInt32))
+            rows = rows.with_columns(pl.coalesce("pass_kernels", length).alias("pass_kernels"))
+            found.append(rows.filter(inside))
+            rows = rows.filter(pl.col("pass_kernels").is_null().any().over("run"))
+    passes = pl.concat(found).unique("kernel", keep="first")[["kernel", "pass_kernels"]]
+    every = pl.int_range(len(kernels), dtype=pl.UInt32, eager=True).alias("kernel").to_frame()
+    text = pl.col("phase").cast(pl.String).fill_null("").replace("", OUTSIDE)
+    return kernels.with_columns(
+        text, every.join(passes, on="kernel", how="left", maintain_order="left")["pass_kernels"]
+    )
+
+
+def _spans(flags: pl.Series, least: int) -> pl.DataFrame:
+    """`first` and `after` of the rows in which flags are set at least so many times in a row."""
+    runs = flags.rle().struct.unnest().with_columns(pl.col("len").cast(pl.Int64))
+    after = pl.col("len").cum_sum()
+    spans = runs.select(
+        "value", "len", (after - pl.col("len")).alias("first"), after.alias("after")
+    )
+    return spans.filter("value", pl.col("len") >= least).select("first", "after")
+
+
+def _covered(spans: pl.DataFrame, length: int) -> pl.Series:
+    """Of so many rows, whether a span holds each. Spans are in order and may overlap."""
+    rows = pl.int_range(length, dtype=pl.Int64, eager=True)
+    span = spans["first"].search_sorted(rows, side="right").cast(pl.Int64) - 1
+    return (rows < spans["after"][span.set(span < 0, None)]).fill_null(value=False)
+
+
+def passes_of(subject: JudgedReport, kernels: pl.DataFrame) -> float:
+    """How many passes of loops a step makes.
+
+    Args:
+        subject: the judged part.
+        kernels: rows of `with_passes`.
+    """
+    return float((1 / kernels["pass_kernels"]).sum()) / subject.steps
+
+
+def backward_of(subject: JudgedReport, passes: float) -> pl.DataFrame:
+    """The kernels of loops in backward passes that make as many passes a step, rows of
+    `with_passes`."""
+    kernels = with_passes(subject).filter(
+        pl.col("pass_kernels").is_not_null(), pl.col("phase").str.contains(BACKWARD)
+    )
+    loops = [
+        rows
+        for _, rows in sorted(kernels.group_by("phase"))
+        if abs(passes_of(subject, rows) - passes) <= SAME_PASSES * passes
+    ]
+    return pl.concat(loops) if loops else kernels.clear()
+
+
+def host_of_loops(subject: JudgedReport, *loops: pl.DataFrame) -> pl.DataFrame:
+    """What loops take of the host, as `host_of_launches` has it.
+
+    Args:
+        subject: the judged part.
+        loops: rows of `with_passes`.
+    """
+    return host_of_launches(subject, pl.concat([rows["op"] for rows in loops]))

@@ -1,0 +1,164 @@
+"""`loop-of-launches`: a Python loop that launches a few small kernels in each pass.
+
+An update of moving averages, an optimizer written by hand, a loss computed image by image, a sum
+over time: the GPU waits before each kernel.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.host_functions import launched_in, running
+from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
+from nsysflow.analysis.findings.launches import itself, without_launches
+from nsysflow.analysis.findings.repeated import (
+    BACKWARD,
+    LONGEST_PASS,
+    PASSES,
+    backward_of,
+    host_of_loops,
+    passes_of,
+    with_passes,
+)
+from nsysflow.analysis.findings.rules.fusion import gain_as_few
+from nsysflow.analysis.findings.rules.launch_bound import launches_cost
+from nsysflow.analysis.frames.columns import median_ns
+from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.schema import grid_as_text
+from nsysflow.base.names import OUTSIDE
+from nsysflow.base.units import duration, number
+
+MANY_LAUNCHES: Final = 100
+"""So many kernels a step are a loop: five for each of 20 tensors. It is no finding if it also waits
+for one in ten of them, or in every other pass, for example to read a value: then the wait has to go
+first."""
+
+MOST_PCT: Final = 75
+"""A step that is such a loop and little else is launch-bound as a whole: a larger share of its
+kernels is a loop only if it launches `MANY_LAUNCHES` others, too."""
+
+SIMPLE_PCT: Final = 95
+"""So many of the kernels of a phase that is a loop must be simple ones."""
+
+ALIKE: Final = 0.9
+"""So many kernels of a loop are like those of the pass before: the first pass of each step is not,
+and a pass may do a little more or less."""
+
+CHANGE_OF_LOOP: Final = (
+    "one call for all tensors, such as torch._foreach_lerp_, or a fused optimizer",
+    "stack the tensors, and compute all of them at once",
+    "torch.compile the function: it unrolls the loop and fuses its kernels",
+)
+CHANGE_OF_PASSES: Final = (
+    "one call for all passes, or torch.compile the function if each pass needs the one before",
+    "stack what the passes take, with a dimension more; a scan such as torch.cumsum over time",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """A loop of launches.
+
+    Attributes:
+        kernels: what it launches, rows of `with_passes` in one phase.
+        whole: whether the phase launches nothing else.
+    """
+
+    kernels: pl.DataFrame
+    whole: bool
+
+
+def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
+    """The loops of a program whose GPU waits for launches: one for each phase, and one for the code
+    outside all phases. What their backward passes repeat counts as theirs."""
+    if not subject.of_steps or not launches_cost(subject):
+        return
+    for phase, loop in loops(subject).items():
+        yield _finding(subject, phase, loop)
+
+
+def _finding(subject: JudgedReport, phase: str, loop: Loop) -> Finding:
+    kernels, count = loop.kernels, number(subject.per_step(len(loop.kernels)))
+    backward = backward_of(subject, passes_of(subject, kernels))
+    phases = [phase, *backward["phase"].unique()]
+    waits = pl.col("phase").is_in(phases) & ~(pl.col("data") | pl.col("loads_code"))
+    pauses = subject.pauses.filter(waits)
+    every = pl.concat([kernels, backward]).with_columns(gain_as_few())
+    host = host_of_loops(subject, backward if loop.whole else every)
+    changes = Changes.together(
+        [
+            Changes(graphs=(itself(subject, phase),) * loop.whole),
+            without_launches(subject, host),
+            Changes(scaled=scaled(subject.kernels, every)),
+        ]
+    )
+    ran = running(subject, phase)
+    outside = phase == OUTSIDE
+    mostly = ran.mostly if loop.whole else launched_in(subject, kernels["op"])
+    code = f": {mostly}" if mostly else f", most in {ran.most}" if ran.most else ""
+    where = code if mostly and outside else f"{place(phase)}{code}"
+    repeats = f"its backward pass launches {number(subject.per_step(len(backward)))} more a step"
+    size_ns = subject.worst_ns(pauses, "ns")
+    if not loop.whole:
+        size_ns = min(size_ns, subject.per_step(int(host["own_ns"].sum())))
+    return Finding(
+        rule="loop-of-launches",
+        title=f"a loop launches {count} small kernels a step{where}",
+        change=CHANGE_OF_PASSES if _passes_alike(subject, kernels) else CHANGE_OF_LOOP,
+        evidence=(
+            f"{count} kernels a step, {number(kernels['name'].n_unique())} different ones,"
+            f" {duration(kernels.select(median_ns(pl.col('ns'))).item())} each",
+            *([repeats] if len(backward) else []),
+            f"the GPU waits {subject.spent(size_ns)} for these launches and the code between them",
+            *ran.evidence,
+        ),
+        table="host_stacks" if ran.evidence else "launches",
+        size_ns=size_ns,
+        steps=subject.steps_with(pauses["start_ns"]),
+        changes=changes,
+        exact=False,
+        process=subject.process_of(pauses),
+        phase="" if outside else phase,
+    )
+
+
+def loops(subject: JudgedReport) -> dict[str, Loop]:
+    """The loops of launches by phase; `OUTSIDE` where no range is open."""
+    return kept_with(subject, "loops of launches", lambda: dict(_loops(subject)))
+
+
+def _loops(subject: JudgedReport) -> Iterator[tuple[str, Loop]]:
+    """Phases that launch many kernels, of few kinds, all simple, or many in passes of a loop; that
+    seldom wait there, and are no backward pass."""
+    kernels = with_passes(subject)
+    stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
+    forward = kernels.filter(~pl.col("phase").str.contains(BACKWARD))
+    for (phase,), rows in sorted(forward.group_by("phase"), key=lambda group: str(group[0])):
+        same = rows["name"].n_unique() * PASSES <= subject.per_step(len(rows))
+        simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * len(rows)
+        whole = same and simple
+        looped = rows if whole else rows.filter(pl.col("pass_kernels").is_not_null())
+        count = subject.per_step(len(looped))
+        others = subject.per_step(len(kernels) - len(looped))
+        part = 100 * len(looped) < MOST_PCT * len(kernels) or others >= MANY_LAUNCHES
+        waits = stalls.get("" if phase == OUTSIDE else phase, 0)
+        often = waits * PASSES >= len(looped)
+        in_passes = 0 < passes_of(subject, looped) * subject.steps <= 2 * waits
+        if count >= MANY_LAUNCHES and part and not often and not in_passes:
+            yield str(phase), Loop(kernels=looped, whole=whole)
+
+
+def _passes_alike(subject: JudgedReport, kernels: pl.DataFrame) -> bool:
+    """Whether each pass of a loop launches the same kernels with the same grids, as one over time
+    steps does; parameters differ in size."""
+    names = kernels["name"].cast(pl.String)
+    grids = subject.grids.select(grid_as_text().gather(kernels["detail"])).to_series()
+    for kernels_of_pass in range(1, min(LONGEST_PASS, len(names) // 2) + 1):
+        same = names == names.shift(kernels_of_pass)
+        if int(same.sum()) >= ALIKE * len(names):
+            return int((same & (grids == grids.shift(kernels_of_pass))).sum()) >= ALIKE * len(names)
+    return False
