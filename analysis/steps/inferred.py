@@ -8,14 +8,12 @@ import polars as pl
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.phases.stacks import PHASE_RANGES, PhaseRanges
 from nsysflow.analysis.steps.launched import Launched, launches_in_order
+from nsysflow.analysis.steps.passes import CONTEXT, PASSES, are_passes, contexts, ends_in_itself
 from nsysflow.analysis.steps.ranges import MIN_REPEATS, StepPaths
 from nsysflow.runtime.protocol import STEP
 
 MOST_LAUNCHES: Final = 1 << 16
 """Of more launches, so many in the middle decide. They take 0.1 s (one core, 2026-11-25)."""
-
-CONTEXT: Final = 8
-"""So many names in a row hardly come twice by chance."""
 
 NAMES_OF_STEP: Final = 3
 """Trials of one kernel repeat it with what clears the cache between: two names."""
@@ -23,10 +21,6 @@ NAMES_OF_STEP: Final = 3
 NAMES_ALONE: Final = 5
 """Without a copy, a wait or a graph in them, steps have so many names. The layers of a plain
 network repeat three or four, and so do the updates of its tensors."""
-
-UNVARIED: Final = 50
-"""No model has so many layers of one kind: a loop that repeats so often without a change is one of
-steps."""
 
 LEAST_TIME: Final = 12
 """What takes less than a twelfth of the GPU's time is no loop of steps. The regular steps of the
@@ -71,14 +65,14 @@ MARKS: Final = pl.Schema(
         "updates": pl.Int64(),
         "until_optimizer": pl.Int64(),
         "of_optimizer": pl.Boolean(),
-        "within_step": pl.Boolean(),
+        "apart": pl.Boolean(),
     }
 )
 """A row per mark. Of its stretches, `length` is the median, `regular` how many are near it; of
 these, `gpu_ns` is their time (`reach_ns` that of all), `computing`, `graphs`, … how many hold
 such a launch, and `alike` how many run the same kernels, or update the same tensors. `updates` is
-how many hold an optimizer; `within_step` whether what follows them tells that they lie within one
-step."""
+how many hold an optimizer; `apart` is whether what follows them tells that they do not lie within
+one step."""
 Marks = Annotated[pl.DataFrame, MARKS]
 
 
@@ -165,15 +159,51 @@ def find_repetition(launched: Launched) -> Repetition | None:
     first = max(0, (len(launched) - MOST_LAUNCHES) // 2)
     deciding = launched.slice(first, MOST_LAUNCHES)
     marks = _good_marks(deciding)
-    while not (known := _evident(marks, len(deciding))).is_empty():
+    if _updating(marks).is_empty() and (passes := _passes(deciding, marks)):
+        return _repetition(launched, passes)
+    while not (known := _evident(marks, deciding)).is_empty():
         level = _innermost(known)
         mark = _border(level)
         if _is_rich(deciding, mark):
-            return _repetition(launched, mark)
-        # the next longer repetition
-        shortest = level.select(pl.col("length").min()).item()
-        marks = marks.filter(2 * pl.col("length") > 3 * shortest)
+            return _repetition(launched, mark) if _ends_soon(deciding, mark) else None
+        marks = _longer(marks, level)
     return None
+
+
+def _ends_soon(launched: Launched, mark: dict[str, int]) -> bool:
+    """Whether updates or graphs tell that these are steps, or little follows: what follows a loop
+    within a step is the rest of it."""
+    told = 5 * max(mark["optimizers"], mark["graphs"]) >= 4 * mark["regular"]
+    return told or len(launched) - mark["last"] <= 2 * mark["length"]
+
+
+def _shortest(marks: Marks) -> Marks:
+    """The marks of the shortest repetition."""
+    return marks.filter(2 * pl.col("length") <= 3 * pl.col("length").min())
+
+
+def _longer(marks: Marks, level: Marks) -> Marks:
+    """The marks of the next longer repetition and of those beyond."""
+    shortest = level.select(pl.col("length").min()).item()
+    return marks.filter(2 * pl.col("length") > 3 * shortest)
+
+
+def _passes(launched: Launched, marks: Marks) -> dict[str, int] | None:
+    """The mark of the shortest loop of passes through a model; None where there is none."""
+    marks = marks.filter("apart", pl.col("places") >= PASSES)
+    while not marks.is_empty():
+        level = _shortest(marks)
+        mark = _border(level)
+        places = _places(launched, mark)
+        if _is_rich(launched, mark) and are_passes(launched, places, mark["length"]):
+            return mark
+        marks = _longer(marks, level)
+    return None
+
+
+def _places(launched: Launched, mark: dict[str, int]) -> pl.Series:
+    """The rows of a mark."""
+    return (_codes(launched)[mark["family"]] == mark["code"]).arg_true().cast(pl.Int64)
 
 
 def _codes(launched: Launched) -> list[pl.Series]:
@@ -204,10 +234,12 @@ def _good_marks(launched: Launched) -> Marks:
         behind = sums["backward"][-1] - sums["backward"].gather(summed["last"])
         undone = (pl.col("backward") == 0) & (behind >= pl.col("places") - 1)
         undoing = pl.col("backward") == pl.col("last") - pl.col("first")
+        # what is followed by an update or backward that it does not hold: layers, parts of a batch
+        within = (pl.col("first") < last_update) | undone | undoing
         marks = summed.with_columns(
             pl.lit(family, pl.UInt8).alias("family"),
             pl.col("updates") + open_updates,
-            ((pl.col("first") < last_update) | undone | undoing).alias("within_step"),
+            within.not_().alias("apart"),
         ).drop("backward")
         found.append(marks.match_to_schema(MARKS, integer_cast="upcast"))
     marks = pl.concat(found)
@@ -223,9 +255,7 @@ def _sums_before(launched: Launched) -> pl.DataFrame:
     """Of all launches before each one, and of all: their time, how many are of a sort, and numbers
     that tell which kernels they ran, and which tensors they updated: batches of many lengths run
     other kernels, and update the same."""
-    names = [pl.col("name").shift(back).alias(str(back)) for back in range(CONTEXT)]
-    context = launched.select(names).hash_rows().to_frame("context")
-    again = context.select(pl.len().over("context") > 1).to_series()
+    again = contexts(launched).select(pl.len().over("context") > 1).to_series()
     again &= pl.int_range(len(launched), eager=True) >= CONTEXT - 1
     # a sum of as many such numbers as decide fits into 63 bits
     kernels = pl.when("computes").then(pl.col("name").hash() // 2**22).otherwise(0)
@@ -299,42 +329,49 @@ def _in_most(holding: str) -> pl.Expr:
     return 5 * pl.col(holding) >= 4 * pl.col("regular")
 
 
-def _evident(marks: Marks, launches: int) -> Marks:
-    """The marks of which something says that steps begin there, and not layers or trials; with
-    `unvaried`, whether that is a loop of many passes without a change."""
-    unvaried = (pl.col("places") >= UNVARIED) & (pl.col("alike") >= pl.col("places") - 2)
-    to_the_end = launches - pl.col("last") <= 2 * pl.col("length")
-    # what an update follows, or backward, that is not in it are its layers, or parts of its batch
-    apart = ~pl.col("within_step")
-    marks = marks.with_columns((apart & unvaried & to_the_end).alias("unvaried"))
-    alone = (_in_most("exchanges") & apart) | pl.col("unvaried")
-    evident = marks.filter(_in_most("optimizers") | _in_most("graphs") | alone)
-    if not evident.is_empty():
-        return evident
-    rest = launches - pl.col("last") - pl.col("length")
-    nothing_else = (
-        (pl.col("first") == 0)
-        & (pl.col("regular") == pl.col("places") - 1)
-        & (10 * rest.abs() <= pl.col("length"))
+def _updating(marks: Marks) -> Marks:
+    """The marks that update a model, if they reach over half of the time."""
+    told = marks.filter(_in_most("optimizers") | _in_most("graphs") | _exchanging())
+    return told.filter(2 * pl.col("reach_ns") >= pl.col("gpu_ns").max(), _in_most("optimizers"))
+
+
+def _exchanging() -> pl.Expr:
+    """Whether marks have an input or a result, and are no layers."""
+    return _in_most("exchanges") & pl.col("apart")
+
+
+def _evident(marks: Marks, launched: Launched) -> Marks:
+    """The marks of which something says that steps begin there, and not layers or trials: those
+    that update a model, else that exchange, else of graphs, else with nothing beside them."""
+    for told in (
+        _updating(marks),
+        marks.filter(_exchanging()),
+        marks.filter(_in_most("optimizers") | _in_most("graphs")),
+    ):
+        if not told.is_empty():
+            return told
+    left = len(launched) - pl.col("last") - pl.col("length")
+    marks = marks.filter(
+        "apart",
+        pl.col("first") == 0,
+        pl.col("regular") == pl.col("places") - 1,
+        10 * left.abs() <= pl.col("length"),
     )
-    return marks.filter(apart, nothing_else)
+    rows = marks.iter_rows(named=True)
+    whole = [ends_in_itself(launched, _places(launched, mark)) for mark in rows]
+    return marks.filter(pl.Series(whole, dtype=pl.Boolean))
 
 
 def _innermost(marks: Marks) -> Marks:
-    """The marks of the shortest repetition that is as regular as longer ones: of those that update
-    a model, if they reach over half of the time, else of those that exchange or do not vary, else
-    of all."""
-    far = 2 * pl.col("reach_ns") >= pl.col("gpu_ns").max()
-    sorts = (_in_most("optimizers"), _in_most("exchanges") | pl.col("unvaried"))
-    tiers = (marks.filter(far, sort) for sort in sorts)
-    level = next((tier for tier in tiers if not tier.is_empty()), marks)
-    level = level.filter(2 * pl.col("gpu_ns") >= pl.col("gpu_ns").max())
+    """The marks of the shortest repetition that is as regular as longer ones."""
+    level = marks.filter(2 * pl.col("gpu_ns") >= pl.col("gpu_ns").max())
     steady = level.filter(4 * pl.col("regular") >= 3 * (pl.col("places") - 1))
     level = level if steady.is_empty() else steady
     again, others = pl.col("alike") - 1, pl.col("regular") - 1
     best = level.sort(again / others, descending=True).row(0, named=True)
-    level = level.filter(3 * again * (best["regular"] - 1) >= 2 * (best["alike"] - 1) * others)
-    return level.filter(2 * pl.col("length") <= 3 * pl.col("length").min())
+    return _shortest(
+        level.filter(3 * again * (best["regular"] - 1) >= 2 * (best["alike"] - 1) * others)
+    )
 
 
 def _border(level: Marks) -> dict[str, int]:
@@ -365,8 +402,7 @@ def _is_rich(launched: Launched, mark: dict[str, int]) -> bool:
 
 def _repetition(launched: Launched, mark: dict[str, int]) -> Repetition | None:
     """The steps that begin at a mark; None where fewer than three are left."""
-    places = _codes(launched)[mark["family"]] == mark["code"]
-    begins, end = places.arg_true().cast(pl.Int64), len(launched)
+    begins, end = _places(launched, mark), len(launched)
     optimizing = 5 * mark["optimizers"] >= 4 * mark["regular"]
     if optimizing:
         begins, end = _around_updates(begins, launched["optimizer"], end)

@@ -105,10 +105,9 @@ class Mark:
         return updated or undone or inside == last - first
 
     @property
-    def tells(self) -> bool:
-        """§8.26: whether something says that steps begin there."""
-        exchanges = self.copies_or_waits and not self.within_step
-        return self.optimizes or self.replays or exchanges or self.unvaried
+    def exchanges_apart(self) -> bool:
+        """§8.26: whether it exchanges, and lies within no step."""
+        return self.copies_or_waits and not self.within_step
 
     @cached_property
     def copies_or_waits(self) -> bool:
@@ -153,22 +152,59 @@ class Mark:
         return frozenset(names.items())
 
     @property
+    def left(self) -> int:
+        """How many launches are left from the last place on."""
+        return len(self.launches) - self.places[-1]
+
+    @property
     def alone(self) -> bool:
         """§8.26: whether it counts where no other does."""
-        rest = len(self.launches) - self.places[-1]
-        nothing_beside = (
-            self.places[0] == 0
-            and len(self.regular) == len(self.stretches)
-            and 10 * abs(rest - self.length) <= self.length
-        )
-        return not self.within_step and nothing_beside
+        all_regular = self.places[0] == 0 and len(self.regular) == len(self.stretches)
+        whole = 10 * abs(self.left - self.length) <= self.length
+        return all_regular and whole and self.ends_in_itself and not self.within_step
 
-    @cached_property
-    def unvaried(self) -> bool:
-        """§8.26: whether it is a long loop without a change."""
-        rest = len(self.launches) - self.places[-1]
-        same = len(self.places) >= 50 and self.most_frequent >= len(self.stretches) - 1
-        return not self.within_step and same and rest <= 2 * self.length
+    @property
+    def ends_in_itself(self) -> bool:
+        """§8.26: whether the kernels that are left are how the last stretch begins."""
+        left, stretch = self._kernels(self.places[-1], None), self._kernels(*self.places[-2:])
+        return left == stretch[: len(left)]
+
+    @property
+    def of_passes(self) -> bool:
+        """§8.26: whether its stretches are passes."""
+        enough = len(self.places) >= (20 if self.holds_layers else 50)
+        return enough and not self.within_step and self.ends_in_itself and self._changes <= 2
+
+    @property
+    def _changes(self) -> int:
+        """How many stretches have other kernels than the one before, but for a hundredth."""
+        changes = 0
+        for one, other in pairwise(Counter(self._kernels(a, b)) for a, b in self.stretches):
+            differing = (one - other).total() + (other - one).total()
+            changes += 100 * differing > one.total() + other.total()
+        return changes
+
+    @property
+    def holds_layers(self) -> bool:
+        """§8.26: whether half of the launches are of something that comes again in a stretch."""
+        names = [one.name for one in self.launches]
+        last: dict[tuple[object, ...], int] = {}
+        again = []
+        for at in range(7, len(names)):
+            eight = tuple(names[at - 7 : at + 1])
+            if eight in last and 3 * (at - last[eight]) <= self.length:
+                again.append(at)
+            last[eight] = at
+        first, end = self.places[0], self.places[-1]
+        return 2 * sum(first <= at < end for at in again) >= end - first
+
+    def _kernels(self, a: int, b: int | None) -> list[tuple[bool, str]]:
+        return [one.name for one in self.launches[a:b] if not one.copies]
+
+    @property
+    def rich(self) -> bool:
+        """§8.27: whether a step holds a graph, or enough names."""
+        return self.has_graph or len(self.names) >= (3 if self.exchanges else 5)
 
     @property
     def updates(self) -> int:
@@ -328,29 +364,54 @@ def good_marks(launches: list[Launch]) -> list[Mark]:
 def decided(launches: list[Launch]) -> Mark | None:
     """§8.26, §8.27: the mark where the steps begin."""
     marks = good_marks(launches)
+    passes = [] if updating(marks) else [mark for mark in marks if len(mark.places) >= 20]
+    passes = [mark for mark in passes if not mark.within_step]
+    while passes:
+        level = shortest_of(passes)
+        mark = border(level)
+        if mark.rich and mark.of_passes:
+            return mark
+        passes = longer_than(level, passes)
     while True:
-        told = [mark for mark in marks if mark.tells]
-        count = told or [mark for mark in marks if mark.alone]
+        count = (
+            updating(marks)
+            or [mark for mark in marks if mark.exchanges_apart]
+            or [mark for mark in marks if mark.optimizes or mark.replays]
+            or [mark for mark in marks if mark.alone]
+        )
         if not count:
             return None
-        most = max(mark.gpu_ns for mark in count)
-        far = [mark for mark in count if 2 * mark.reach_ns >= most]
-        optimizing = [mark for mark in far if mark.optimizes]
-        others = [mark for mark in far if mark.copies_or_waits or mark.unvaried]
-        count = optimizing or others or count
         most = max(mark.gpu_ns for mark in count)
         count = [mark for mark in count if 2 * mark.gpu_ns >= most]
         steady = [mark for mark in count if 4 * len(mark.regular) >= 3 * len(mark.stretches)]
         count = steady or count
         best = max(mark.alike for mark in count)
         count = [mark for mark in count if 3 * mark.alike >= 2 * best]
-        shortest = min(mark.length for mark in count)
-        level = [mark for mark in count if 2 * mark.length <= 3 * shortest]
+        level = shortest_of(count)
         mark = border(level)
-        enough = 3 if mark.exchanges else 5
-        if mark.has_graph or len(mark.names) >= enough:
-            return mark
-        marks = [mark for mark in marks if 2 * mark.length > 3 * shortest]
+        if mark.rich:
+            ends_soon = mark.left <= 2 * mark.length
+            return mark if mark.optimizes or mark.replays or ends_soon else None
+        marks = longer_than(level, marks)
+
+
+def updating(marks: list[Mark]) -> list[Mark]:
+    """§8.26: the marks that optimize and reach far."""
+    told = [mark for mark in marks if mark.optimizes or mark.replays or mark.exchanges_apart]
+    most = max((mark.gpu_ns for mark in told), default=0)
+    return [mark for mark in told if mark.optimizes and 2 * mark.reach_ns >= most]
+
+
+def shortest_of(marks: list[Mark]) -> list[Mark]:
+    """§8.26: the level of these marks."""
+    shortest = min(mark.length for mark in marks)
+    return [mark for mark in marks if 2 * mark.length <= 3 * shortest]
+
+
+def longer_than(level: list[Mark], marks: list[Mark]) -> list[Mark]:
+    """§8.27: the marks that are longer than a level."""
+    shortest = min(mark.length for mark in level)
+    return [mark for mark in marks if 2 * mark.length > 3 * shortest]
 
 
 def border(level: list[Mark]) -> Mark:

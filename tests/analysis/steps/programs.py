@@ -94,6 +94,29 @@ def evaluation(batches: int = 3, depth: int = 4) -> list[Launched]:
     return [INPUT, *forward(depth), READ, WAIT] * batches
 
 
+def decoding_pass(token: int, depth: int) -> list[Launched]:
+    """A model decodes a token, from its embedding to the argmax: no copy, no wait. From a size of
+    the cache on, its attention is another kernel."""
+    attention = "attention_split" if token > 20 else "attention"
+    blocks = [
+        replace(one, name=attention) if "attention" in one.name else one
+        for one in layers(depth, "decode")
+    ]
+    return [*kernels("embedding", "position"), *blocks, *kernels("last_norm", "head", "argmax")]
+
+
+def grouped_pass(groups: int, depth: int = 5) -> list[Launched]:
+    """A model whose layers come in groups: so many of one kind, then one of another."""
+    group = [*layers(depth, "local"), *layers(1, "global")]
+    return [*kernels("embedding"), *group * groups, *kernels("last_norm", "head", "argmax")]
+
+
+def of_classes(depth: int, classes: int = 40) -> list[Launched]:
+    """A detector, which reads what it finds class by class."""
+    of_class = [*kernels("mask", "sort", "nms"), READ, WAIT]
+    return [*forward(depth), *of_class * classes, *kernels("gather", "top", "scale", "clip") * 4]
+
+
 def setting_up(random: Random) -> list[Launched]:
     """What comes before the first step: weights, and the trials of an autotuner."""
     weights = [*kernels("normal", "fill") * random.randint(1, 20), *[INPUT] * random.randint(0, 30)]
@@ -116,6 +139,14 @@ def programs_without_loop(random: Random) -> dict[str, Sequence[Launched]]:
             for one in kernels(*random.choices(names, k=length))
         ],
         "one forward pass": [INPUT, *forward(random.randint(3, 48)), READ, WAIT],
+        "one pass through groups of layers": grouped_pass(random.randint(3, 18)),
+        "one pass through layers of experts": [
+            *kernels("embedding"),
+            *[*layers(1, "attend"), *layers(5, "expert")] * random.randint(20, 48),
+            *kernels("last_norm", "head"),
+        ],
+        "one pass over time steps": [*layers(5, "cell") * time_steps, *kernels("head", "softmax")],
+        "one detection that reads for each class": of_classes(random.randint(3, 24)),
         "one training step": training_step(random.randint(3, 48)),
         "one training step that reads in each layer": [
             *[*layers(1, "forward"), READ, WAIT] * random.randint(3, 48),
@@ -179,8 +210,15 @@ def loops(random: Random) -> dict[str, Step]:
         recurrent = kernels(f"gemm_{length}", *["cell", "gate"] * 2 * length, grid=length)
         return [*step[: len(step) // 2], *recurrent, *step[len(step) // 2 :]]
 
+    def decoded(number: int) -> list[Launched]:
+        prompt = [] if number else [*layers(depth + 5, "prefill"), *kernels("copy_of_cache")]
+        return [*prompt, *decoding_pass(number, depth + 5)]
+
     return {
         "plain": lambda _: step,
+        "decoding": decoded,
+        "passes through groups of layers": lambda _: grouped_pass(depth + 2),
+        "detections that read for each class": lambda _: of_classes(depth + 2),
         "batches of four lengths in turn": of_four_lengths,
         "evaluation every few steps": evaluated,
         "varying length": lambda _: training_step(depth, grid=random.choice((8, 16, 24, 40, 64))),
@@ -206,6 +244,14 @@ def loops(random: Random) -> dict[str, Step]:
 
 
 LOOPING: Final = (*loops(Random(0)),)
+
+
+LEAST_STEPS: Final = {
+    "decoding": 21,
+    "passes through groups of layers": 21,
+    "detections that read for each class": 21,
+}
+"""Without an update, and a copy or wait of its own, fewer are no loop."""
 
 
 def looping(random: Random, kind: str, steps: int) -> list[Launched]:

@@ -18,10 +18,15 @@ from nsysflow.analysis.steps.inferred import INFERRED_STEPS, infer_steps
 from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, analysed, loaded
 from tests.analysis.steps.programs import (
+    LEAST_STEPS,
     LOOPING,
     READ,
     WITHOUT_LOOP,
+    decoding_pass,
     forward,
+    grouped_pass,
+    kernels,
+    layers,
     looping,
     trace_of_program,
     training_step,
@@ -32,6 +37,7 @@ from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces, traces_with_graphs
 from tests.reports import ROOT
+from tests.tiny import AUTOGRAD
 
 SEEDS: Final = range(2)
 FEW: Final = settings(max_examples=max(1, EXAMPLES // 4), suppress_health_check=list(HealthCheck))
@@ -55,7 +61,7 @@ def by_oracle(trace: PlainTrace) -> list[tuple[int, int, int, int, bool]]:
 def test_each_step_of_a_loop_is_found(kind: str) -> None:
     for seed in SEEDS:
         random = Random(f"{kind} {seed}")
-        count = random.randint(5, 60)
+        count = random.randint(LEAST_STEPS.get(kind, 5), 60)
         steps = inferred(trace_of_program(looping(random, kind, count)))
         assert len(steps) == count, seed
 
@@ -72,7 +78,9 @@ def test_no_step_is_invented_where_nothing_loops(kind: str) -> None:
 def test_the_oracle_infers_the_same_steps_of_programs(kind: str, random: Random) -> None:
     is_loop = kind in LOOPING
     program = (
-        looping(random, kind, random.randint(2, 12)) if is_loop else without_loop(random, kind)
+        looping(random, kind, LEAST_STEPS.get(kind, 0) + random.randint(2, 12))
+        if is_loop
+        else without_loop(random, kind)
     )
     first, last = sorted((random.randint(0, len(program)), random.randint(0, len(program))))
     trace = trace_of_program(program[first:] if random.random() < 0.5 else program[first:last])
@@ -103,6 +111,56 @@ def test_a_value_read_now_and_then_makes_no_longer_steps_of_a_loop_that_does_not
     trace = trace_of_program(program)
     assert len(inferred(trace)) == len(passes)
     assert inferred(trace).rows() == by_oracle(trace)
+
+
+def test_passes_through_layers_are_steps_from_twenty_on() -> None:
+    passes = [one for token in range(20) for one in decoding_pass(token, 6)]
+    start_up = kernels("normal", "fill")
+    assert len(inferred(trace_of_program([*start_up, *passes]))) == 20
+    assert inferred(trace_of_program([*start_up, *passes[: len(passes) * 19 // 20]])).is_empty()
+
+
+def test_passes_without_layers_are_steps_from_fifty_on() -> None:
+    sweep = kernels("gather", "flux", "limit", "update", "reduce", "scatter")
+    assert len(inferred(trace_of_program([*kernels("fill"), *sweep * 50]))) == 50
+    assert inferred(trace_of_program([*kernels("fill"), *sweep * 49])).is_empty()
+    assert inferred(trace_of_program([*kernels("fill"), *sweep[:4] * 60])).is_empty()
+
+
+def test_passes_that_change_often_are_none() -> None:
+    """Each of four batches is so many time steps, and a few other kernels."""
+    time_steps = [*layers(5, "cell"), *kernels("hidden_state")] * 25
+    batches = [*time_steps, *kernels("head", "softmax", "argmax", "gather")] * 4
+    assert inferred(trace_of_program([*kernels("fill"), *batches[:-4]])).is_empty()
+
+
+def test_what_other_kernels_follow_is_no_loop_of_passes() -> None:
+    time_step = [*layers(6, "forward"), *kernels("hidden_state")]
+    assert inferred(trace_of_program(time_step * 40 + kernels("head"))).is_empty()
+    assert len(inferred(trace_of_program(time_step * 40 + [READ]))) == 40
+
+
+def test_time_steps_that_are_undone_are_no_passes() -> None:
+    undone = [*layers(6, "backward", thread=AUTOGRAD), *kernels("gradient", thread=AUTOGRAD)]
+    assert inferred(trace_of_program([*kernels("head"), *undone * 40])).is_empty()
+
+
+def test_updates_tell_steps_before_passes_do() -> None:
+    program = [*training_step() * 12, *grouped_pass(4) * 25]
+    assert len(inferred(trace_of_program(program))) == 12
+
+
+def test_the_layers_of_one_pass_that_begins_with_a_layer_are_no_steps() -> None:
+    layer = kernels(*(f"of_layer_{number}" for number in range(30)))
+    assert inferred(trace_of_program([*layer * 16, *kernels("norm", "head")])).is_empty()
+    assert len(inferred(trace_of_program(layer * 16))) == 16
+
+
+def test_a_loop_that_reads_and_much_follows_is_none() -> None:
+    reading = [*kernels("mask", "sort", "nms"), READ] * 30
+    followed = [*kernels("fill"), *reading, *kernels("gather", "top", "clip", "scale") * 3]
+    assert inferred(trace_of_program(followed)).is_empty()
+    assert len(inferred(trace_of_program(followed[:-8]))) == 30
 
 
 def test_nothing_is_inferred_where_ranges_are_steps_or_one_is_named() -> None:
