@@ -54,6 +54,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests on a GPU where there is none."""
+    if item.get_closest_marker("gpu") is not None:
+        from torch.cuda import is_available  # takes a second
+
+        if not is_available():
+            pytest.skip("no CUDA device")
+
+
 SLOW_TESTS: Final = 50
 """A test marked slow or long, or in each run however long it takes, takes as long as so many
 others."""

@@ -1,9 +1,12 @@
 """The ranges and marks of a program: kept in a list, or recorded by a real nsys."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from nsysflow.nsys.run import export
 from nsysflow.runtime import process as this_process
 from nsysflow.runtime import protocol, regions
 from nsysflow.runtime import steps as window_module
+from nsysflow.runtime.captures import KinetoCapture
 from tests.nsys.real import real_nsys, record
 
 Event = tuple[str, str, int | None]
@@ -35,6 +39,30 @@ class Notes:
 
     def opened(self) -> list[str]:
         return [name for what, name, _ in self.events if what == "open"]
+
+
+class Kept(list[tuple[str, Any]]):
+    """The readings that a reader or sampler gives, each with its key."""
+
+    def keep(self, key: str, readings: Any) -> None:
+        self.append((key, readings))
+
+    @property
+    def keys(self) -> list[str]:
+        return [key for key, _ in self]
+
+
+def kineto_capture(patch: pytest.MonkeyPatch) -> tuple[KinetoCapture, dict[str, Any]]:
+    """A capture that is running, and what its trace has beside the events of torch.profiler."""
+    written: dict[str, Any] = {}
+    capture = KinetoCapture(SimpleNamespace())  # type: ignore[arg-type]
+    capture._profile = SimpleNamespace(
+        stop=lambda: None,
+        add_metadata_json=lambda key, text: written.update({key: json.loads(text)}),
+    )
+    patch.setattr(capture, "_still_records", lambda: True)
+    patch.setattr(capture, "_export", lambda: None)
+    return capture, written
 
 
 def read_back(notes: Notes) -> Tree:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from click.testing import CliRunner
 
-from nsysflow.cli.main import main
 from tests.action.forge_server import Server, serving
 from tests.action.runner import Runner
+from tests.cli.running import run
 from tests.reports import ROOT, sqlite_report
 
 _NSYSFLOW: Final = """#!/bin/sh
@@ -41,8 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder = made / name
         folder.mkdir()
         report = sqlite_report(folder, sample).rename(folder / "report.sqlite")
-        done = CliRunner().invoke(main, ["analyze", str(report), "-o", str(folder), "--force"])
-        assert done.exit_code == 0, done.output
+        run("analyze", report, "-o", folder, "--force")
     return made
 
 

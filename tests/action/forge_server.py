@@ -51,22 +51,23 @@ class Server:
         number = len(self.artifacts) + 1
         path = f"/stored/{number}"
         self.archives[path] = zipped(folder)
-        self.artifacts.insert(
-            0,
-            {
-                "id": number,
-                "name": name,
-                "expired": False,
-                "created_at": f"2026-11-22T00:00:{number:02d}Z",
-                "archive_download_url": f"{self.url}/moved{path}",
-                "workflow_run": {
-                    "id": int(run),
-                    "head_branch": branch,
-                    "repository_id": OWN_ID,
-                    "head_repository_id": repository,
-                },
-            },
-        )
+        of_run = {"id": int(run), "head_branch": branch}
+        of_run |= {"repository_id": OWN_ID, "head_repository_id": repository}
+        artifact = {
+            "id": number, "name": name, "expired": False, "workflow_run": of_run,
+            "created_at": f"2026-11-22T00:00:{number:02d}Z",
+            "archive_download_url": f"{self.url}/moved{path}",
+        }  # fmt: skip
+        self.artifacts.insert(0, artifact)
+
+
+def gitlab(server: Server) -> dict[str, str]:
+    """The variables of a job of GitLab for a merge request."""
+    return {
+        "GITLAB_CI": "true", "CI_API_V4_URL": server.url, "CI_PROJECT_ID": "12",
+        "CI_MERGE_REQUEST_IID": "5", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "release/1",
+        "CI_COMMIT_REF_NAME": "feature", "CI_JOB_NAME": "gpu step", "GITLAB_TOKEN": "secret",
+    }  # fmt: skip
 
 
 def zipped(folder: Path) -> bytes:

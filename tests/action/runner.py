@@ -97,15 +97,10 @@ class Runner:
         output.write_text("")
         files = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
         own = {name: filled(str(each), known) for name, each in step.get("env", {}).items()}
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
-            cwd=self.workspace,
-            env=self.env | self._variables(number) | {"RUNNER_TEMP": str(temp)} | files | own,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        argv = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+        env = self.env | self._variables(number) | {"RUNNER_TEMP": str(temp)} | files | own
+        said: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(argv, cwd=self.workspace, env=env, text=True, check=False, **said)
         job.printed += done.stdout
         job.summary = summary.read_text(encoding="utf-8") if summary.exists() else ""
         lines = output.read_text(encoding="utf-8").splitlines()
@@ -114,14 +109,11 @@ class Runner:
     def _variables(self, number: int | None) -> dict[str, str]:
         """What GitHub sets in each step."""
         return {
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_ACTION_PATH": str(ROOT),
-            "GITHUB_API_URL": self.server.url,
-            "GITHUB_REPOSITORY": REPOSITORY,
-            "GITHUB_RUN_ID": str(self.jobs),
+            "GITHUB_ACTIONS": "true", "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_API_URL": self.server.url, "GITHUB_REPOSITORY": REPOSITORY,
+            "GITHUB_RUN_ID": str(self.jobs), "GITHUB_BASE_REF": "main" if number else "",
             "GITHUB_REF_NAME": f"{number}/merge" if number else "main",
-            "GITHUB_BASE_REF": "main" if number else "",
-        }
+        }  # fmt: skip
 
 
 def filled(text: str, known: dict[str, str]) -> str:

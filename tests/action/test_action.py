@@ -8,13 +8,12 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from nsysflow.cli.main import main
 from nsysflow.record.failure import nsys_crashed
 from tests.action.conftest import Profiles
 from tests.action.forge_server import Server
 from tests.action.runner import ACTION, TOKEN, Runner
+from tests.cli.running import run
 from tests.nsys.real import ATTEMPTS, real_nsys
 from tests.reports import ROOT
 from tests.runtime.programs import LOOP
@@ -104,8 +103,7 @@ def test_a_report_is_a_base(runner: Runner, server: Server, profiles: Profiles, 
 
 def test_a_baseline_file_is_a_base(runner: Runner, profiles: Profiles, runs: Path) -> None:
     fast, file = str(runs / "fast" / "report.json"), str(runner.workspace / "baseline.json")
-    done = CliRunner().invoke(main, ["check", fast, "--baseline", file, "--update-baseline"])
-    assert done.exit_code == 0, done.output
+    run("check", fast, "--baseline", file, "--update-baseline")
     profiles.now("slow")
     job = runner.run(base=file, captures="1")
     assert "Checked against a baseline file" in job.summary

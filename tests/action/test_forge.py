@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.action.forge_server import FORK_ID, REPOSITORY, Server
+from tests.action.forge_server import FORK_ID, REPOSITORY, Server, gitlab
 from tests.reports import ROOT
 
 Forge: TypeAlias = Callable[[Server], dict[str, str]]
@@ -29,38 +29,16 @@ def captures(tmp_path: Path) -> Path:
 
 def github(server: Server) -> dict[str, str]:
     return {
-        "GITHUB_API_URL": server.url,
-        "GITHUB_REPOSITORY": REPOSITORY,
-        "GITHUB_RUN_ID": "99",
-        "GITHUB_BASE_REF": "main",
-        "GITHUB_REF_NAME": "5/merge",
-        "GITHUB_TOKEN": "secret",
-        "NAME": "train",
-        "PULL_REQUEST": "5",
-    }
-
-
-def gitlab(server: Server) -> dict[str, str]:
-    return {
-        "GITLAB_CI": "true",
-        "CI_API_V4_URL": server.url,
-        "CI_PROJECT_ID": "12",
-        "CI_MERGE_REQUEST_IID": "5",
-        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "release/1",
-        "CI_COMMIT_REF_NAME": "feature",
-        "CI_JOB_NAME": "gpu step",
-        "GITLAB_TOKEN": "secret",
-    }
+        "GITHUB_API_URL": server.url, "GITHUB_REPOSITORY": REPOSITORY, "GITHUB_RUN_ID": "99",
+        "GITHUB_BASE_REF": "main", "GITHUB_REF_NAME": "5/merge", "GITHUB_TOKEN": "secret",
+        "NAME": "train", "PULL_REQUEST": "5",
+    }  # fmt: skip
 
 
 def forge(env: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, ROOT / "action" / "forge.py", *arguments],
-        env=env | {"NO_PROXY": "*"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = [sys.executable, ROOT / "action" / "forge.py", *arguments]
+    here = env | {"NO_PROXY": "*"}
+    return subprocess.run(argv, env=here, capture_output=True, text=True, check=False)
 
 
 def commented(env: dict[str, str], folder: Path, text: str) -> str:

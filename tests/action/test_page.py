@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.action.conftest import Profiles
-from tests.action.forge_server import Server, zipped
+from tests.action.forge_server import Server, gitlab, zipped
 from tests.action.runner import ACTION
 from tests.reports import ROOT
 from tests.shown import FENCED
@@ -32,29 +32,16 @@ def bash(tmp_path: Path, machine: dict[str, str], fakes: Path, server: Server) -
     git.chmod(0o755)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    job = {
-        "GITLAB_CI": "true",
-        "GITLAB_TOKEN": "secret",
-        "CI_API_V4_URL": server.url,
-        "CI_PROJECT_ID": "12",
-        "CI_MERGE_REQUEST_IID": "5",
-        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
-        "CI_COMMIT_REF_NAME": "feature",
-        "CI_JOB_NAME": "step-time",
+    env = machine | gitlab(server) | {
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_JOB_NAME": "step-time",
         "CI_JOB_URL": "https://forge.example/jobs/1",
         "NSYSFLOW_REPOSITORY": "https://forge.example/nsysflow.git",
-    }
+    }  # fmt: skip
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-eo", "pipefail", "-c", script],
-            cwd=workspace,
-            env=machine | job,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        argv, out = ["bash", "-eo", "pipefail", "-c", script], subprocess.PIPE
+        said: dict[str, Any] = {"stdout": out, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.run(argv, cwd=workspace, env=env, check=False, **said)
 
     return run
 

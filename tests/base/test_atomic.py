@@ -230,26 +230,12 @@ def test_no_color_means_no_escape_codes_at_all() -> None:
     assert shown(no_color="1", at_most_s=0.1) == ""
 
 
-class Counted(Progress):
-    """Counts the pieces that are done."""
-
-    def __init__(self) -> None:
-        self.expected = self.finished = 0
-        self.stages: list[str] = []
-
-    def expect(self, pieces: int) -> None:
-        self.expected += pieces
-
-    def done(self, pieces: int = 1) -> None:
-        self.finished += pieces
-
-    def stage(self, label: str) -> None:
-        self.stages.append(label)
-
-
 def test_what_an_analysis_expects_is_what_it_does() -> None:
-    counted = Counted()
+    work = Mock(spec=Progress)
     ranks = [SAMPLES / f"ddp-bucketed-rank{rank}.sqlite.xz" for rank in (0, 1)]
-    analyze_reports(ranks, Options(), tables=tuple(ABOUT), progress=counted)
-    assert counted.finished == counted.expected > 2 * len(ABOUT)
-    assert counted.stages[:2] == ["loading ddp-bucketed-rank0", "analysing ddp-bucketed-rank0"]
+    analyze_reports(ranks, Options(), tables=tuple(ABOUT), progress=work)
+    expected = sum(each.args[0] for each in work.expect.call_args_list)
+    finished = sum((*each.args, 1)[0] for each in work.done.call_args_list)
+    assert finished == expected > 2 * len(ABOUT)
+    stages = [each.args[0] for each in work.stage.call_args_list]
+    assert stages[:2] == ["loading ddp-bucketed-rank0", "analysing ddp-bucketed-rank0"]

@@ -1,28 +1,20 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.base import units
 from nsysflow.base.errors import near_or_all
-from nsysflow.base.names import SourceLine, has_rank, without_rank
+from nsysflow.base.names import SourceLine, has_rank, printable_json, without_rank
 
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [
-        (0, "0"),
-        (7, "7 ns"),
-        (999, "999 ns"),
-        (1_000, "1.00 us"),
-        (23_752_139, "23.8 ms"),
-        (999_499, "999 us"),
-        (999_500, "1.00 ms"),
-        (5_889_341_842, "5.89 s"),
-        (1_234_000_000_000, "1,234 s"),
-        (-8_000_000, "-8.00 ms"),
-        (None, ""),
-    ],
-)
+    [(0, "0"), (7, "7 ns"), (999, "999 ns"), (1_000, "1.00 us"), (23_752_139, "23.8 ms"),
+     (999_499, "999 us"), (999_500, "1.00 ms"), (5_889_341_842, "5.89 s"),
+     (1_234_000_000_000, "1,234 s"), (-8_000_000, "-8.00 ms"), (None, "")],
+)  # fmt: skip
 def test_a_duration_has_three_digits_and_the_unit_that_fits(ns: int | None, text: str) -> None:
     assert units.duration(ns) == text
 
@@ -90,3 +82,11 @@ def test_ranks_of_a_run_have_a_name_in_common(name: str, common: str) -> None:
 )
 def test_a_line_is_a_file_a_number_and_a_function(text: str, line: SourceLine | None) -> None:
     assert SourceLine.of(text) == line
+
+
+def test_json_holds_no_letter_that_controls_a_terminal_and_reads_the_same() -> None:
+    names = [chr(number) for number in range(0x20, 0x100)]
+    text = printable_json(json.dumps(names, ensure_ascii=False))
+    odd = {letter for letter in text if not letter.isprintable()}
+    assert text.isprintable() or odd == {"\xa0", "\xad"}
+    assert json.loads(text) == names

@@ -1,5 +1,7 @@
 """Commands as tests type them, in this process."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -31,3 +33,10 @@ def refused(*words: str | Path, code: int = 2) -> str:
     done = run(*words, code=code)
     assert done.stdout == ""
     return " ".join(done.stderr.split())
+
+
+def imported(*words: str | Path) -> tuple[str, set[str]]:
+    """What `nsysflow` prints in a process of its own, and the modules that it imports."""
+    argv = [sys.executable, "-X", "importtime", "-m", "nsysflow", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return done.stdout, {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

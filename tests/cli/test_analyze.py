@@ -124,23 +124,11 @@ def test_several_reports_need_a_folder() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        "--steps !",
-        "--steps 5:5",
-        "--from soon",
-        "--framework-gap-us nan",
-        "--framework-gap-us -1",
-        "--min-gap-us -0.5",
-        "--table nothing",
-        "--top 0",
-        "--json --table gaps",
-        "--full --json",
-        "-o out --no-files",
-        "--flops-per-step=0",
-        "--flops-per-step=nan",
-        "--flops-per-step=1e19",
-        "--executor threads --scheduler slurm",
-        "--workers 2 --scheduler tcp://a:1",
-        "--workers 0",
+        *("--steps !", "--steps 5:5", "--from soon", "--table nothing", "--top 0", "--workers 0"),
+        *("--framework-gap-us nan", "--framework-gap-us -1", "--min-gap-us -0.5"),
+        *("--flops-per-step=0", "--flops-per-step=nan", "--flops-per-step=1e19"),
+        *("--json --table gaps", "--full --json", "-o out --no-files"),
+        *("--executor threads --scheduler slurm", "--workers 2 --scheduler tcp://a:1"),
     ],
 )
 def test_bad_usage_exits_with_two_and_names_the_option(wrong: str) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,7 +11,7 @@ from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.cli import answers
 from nsysflow.runs import analyze
 from nsysflow.runs.cache import VARIABLE
-from tests.cli.running import refused, run
+from tests.cli.running import imported, refused, run
 from tests.reports import PACKED
 from tests.runs.keeping import kept_in
 
@@ -65,10 +63,8 @@ def test_a_second_answer_takes_no_analysis(words: list[str], report: str, analys
 
 
 def test_after_the_files_are_written_page_findings_and_tables_take_no_analysis(
-    tmp_path: Path, analyses: Mock, monkeypatch: pytest.MonkeyPatch
+    report: str, analyses: Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_in(tmp_path / "cache", monkeypatch)
-    report = str(shutil.copy(PACKED["nan_check-sync"], tmp_path))
     questions = [
         ["analyze", "--no-files", report],
         *(["explain", str(number), report] for number in (1, 2)),
@@ -114,11 +110,9 @@ def test_an_answer_that_is_made_fast_is_not_kept(
 )
 def test_a_kept_answer_is_printed_without_polars(words: list[str], report: str) -> None:
     first = said(*words, report)
-    code = "from nsysflow.cli.main import main; main()"
-    again = [sys.executable, "-X", "importtime", "-c", code, *words, report]
-    done = subprocess.run(again, capture_output=True, text=True, check=True)
-    assert done.stdout == first[0]
-    assert "polars" not in done.stderr
+    printed, modules = imported(*words, report)
+    assert printed == first[0]
+    assert "polars" not in modules
 
 
 def test_the_cache_lists_what_was_used_last(report: str, monkeypatch: pytest.MonkeyPatch) -> None:

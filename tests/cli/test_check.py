@@ -1,7 +1,5 @@
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,7 +12,7 @@ from click.testing import Result
 from nsysflow.cli.check import file_below, file_in_repository
 from nsysflow.report.document import report_json
 from tests.analyses import run_of
-from tests.cli.running import refused, run
+from tests.cli.running import imported, refused, run
 from tests.reports import SAMPLES
 
 pytestmark = pytest.mark.usefixtures("shared")
@@ -198,14 +196,12 @@ def test_the_files_for_a_ci(here: Path) -> None:
     assert done.stderr.startswith("::error ")
 
 
-def test_a_report_json_is_checked_without_polars_and_rich(here: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_a_report_json_is_checked_without_polars_and_rich() -> None:
     """They take longer to import than the check takes."""
-    budgets = [*STEP, "--max", "finding:small-grid=none"]
-    argv = [sys.executable, "-X", "importtime", "-m", "nsysflow", "check", "a/report.json"]
-    done = subprocess.run([*argv, *budgets], capture_output=True, text=True, check=True, cwd=here)
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "nsysflow.compare.judging" in imported
-    assert not imported & {"polars", "rich", "torch"}
+    _, modules = imported("check", "a/report.json", *STEP, "--max", "finding:small-grid=none")
+    assert "nsysflow.compare.judging" in modules
+    assert not modules & {"polars", "rich", "torch"}
 
 
 @pytest.fixture

@@ -185,13 +185,10 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
         ("nsysflow", "[profil]\nosrt = true\n", "the table profil; did you mean profile? Put"),
         ("nsysflow", "osrt = true\n", "osrt = true is outside the table of a command. Put"),
         ("pyproject", "[tool.nsysflow]\nosrt = true\n", "[tool.nsysflow.profile]"),
-        (
-            "pyproject",
-            "[tool.nsysflow.analyze]\nforce = 1\n",
-            "force = 1 in [tool.nsysflow.analyze]",
-        ),
+        ("pyproject", "[tool.nsysflow.analyze]\nforce = 1\n",
+         "force = 1 in [tool.nsysflow.analyze]"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_named_with_its_file(tmp_path: Path, file: str, text: str, said: str) -> None:
     path = tmp_path / f"{file}.toml"
     path.write_text(text)

@@ -118,10 +118,8 @@ def compiled_for_hopper(call: Callable[[], object], **changed: object) -> dict[s
     def record(kernel: Any, *arguments: object, grid: Any, warmup: bool, **options: object) -> None:
         options |= {name: value for name, value in changed.items() if name in kernel.arg_names}
         written = {name: _as_json(value) for name, value in options.items()}
-        function = kernel.fn
-        launches.append(
-            (function.__module__, function.__name__, [*map(_as_json, arguments)], written)
-        )
+        named = kernel.fn.__module__, kernel.fn.__name__
+        launches.append((*named, [*map(_as_json, arguments)], written))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InterpretedFunction, "run", record)
@@ -152,12 +150,8 @@ def _compiled(*launch: object) -> Compiled:
         usage = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     ptx, shared_bytes = json.loads(answer)
     used = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
-    return Compiled(
-        ptx=ptx,
-        shared_bytes=shared_bytes,
-        registers=used["REG"],
-        local_bytes=used["STACK"] + used["LOCAL"],
-    )
+    spilt = used["STACK"] + used["LOCAL"]
+    return Compiled(ptx=ptx, shared_bytes=shared_bytes, registers=used["REG"], local_bytes=spilt)
 
 
 @cache

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-import torch
 from torch import Tensor
 
 from nsysflow.kernels.nvrtc import SOURCES, flags
@@ -43,14 +42,8 @@ def _launch(
     library = _library(name, flags(constants), header, driver)
     fault = (ctypes.c_char * 200).in_dll(library, "host_fault")
     fault.value = b""
-    library.run(
-        blocks,
-        threads,
-        *(
-            ctypes.c_void_p(each.data_ptr()) if isinstance(each, torch.Tensor) else each
-            for each in arguments
-        ),
-    )
+    held = (ctypes.c_void_p(t.data_ptr()) if isinstance(t, Tensor) else t for t in arguments)
+    library.run(blocks, threads, *held)
     assert not fault.value, fault.value.decode()
 
 

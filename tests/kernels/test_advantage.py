@@ -150,11 +150,8 @@ def test_constants_become_c_literals() -> None:
 
 def test_nvrtc_is_found_in_the_wheels(tmp_path: Path) -> None:
     nvidia = tmp_path / "nvidia"
-    for place in (
-        "cuda_nvrtc/lib/libnvrtc.so.12",
-        "cu13/lib/libnvrtc.so.13",
-        "cu13/lib/libnvrtc.so",
-    ):
+    of_13 = ("cu13/lib/libnvrtc.so.13", "cu13/lib/libnvrtc.so")
+    for place in ("cuda_nvrtc/lib/libnvrtc.so.12", *of_13):
         (nvidia / place).parent.mkdir(parents=True, exist_ok=True)
         (nvidia / place).touch()
     assert nvrtc.wheel_nvrtc(tmp_path, "13.0") == nvidia / "cu13/lib/libnvrtc.so.13"
@@ -165,12 +162,8 @@ def test_nvrtc_is_found_in_the_wheels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "dtype", "shifted", "cut"),
     [
-        (64, torch.bfloat16, 0, (8, 8, 8)),
-        (64, torch.float32, 0, (4, 4, 16)),
-        (60, torch.bfloat16, 0, (8, 4, 8)),
-        (33, torch.bfloat16, 0, (8, 1, 8)),
-        (4096, torch.bfloat16, 0, (8, 8, 32)),
-        (64, torch.bfloat16, 1, (8, 1, 8)),
+        *((64, BF16, 0, (8, 8, 8)), (64, FP32, 0, (4, 4, 16)), (60, BF16, 0, (8, 4, 8))),
+        *((33, BF16, 0, (8, 1, 8)), (4096, BF16, 0, (8, 8, 32)), (64, BF16, 1, (8, 1, 8))),
     ],
 )
 def test_rows_are_divided_for_the_widest_possible_loads(

@@ -328,7 +328,6 @@ def test_results_repeat_bit_for_bit(device: torch.device) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # leaves of another stream
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_captured_graph_uses_the_inputs_at_the_time_of_the_replay(device: torch.device) -> None:
     for kernel, inputs, step in steps(device):
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -223,7 +223,6 @@ def test_an_h200_multiplies_on_its_tensor_cores_and_hardly_spills() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_captured_graph_uses_gradients_and_rate_at_the_time_of_the_replay() -> None:
     device = torch.device("cuda")
     weights, gradients = randn(MODEL, device), randn(MODEL, device)

@@ -106,10 +106,8 @@ def test_every_field_is_copied(device: torch.device, steps: int, width: int, act
 @pytest.mark.parametrize(
     ("dtype", "action_dtype"),
     [
-        (torch.bfloat16, torch.float64),
-        (torch.float16, torch.int64),
-        (torch.float32, torch.int32),
-        (torch.bfloat16, torch.uint8),
+        *((torch.bfloat16, torch.float64), (torch.float16, torch.int64)),
+        *((torch.float32, torch.int32), (torch.bfloat16, torch.uint8)),
     ],
 )
 def test_every_dtype_is_copied_unchanged(

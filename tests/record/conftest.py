@@ -1,6 +1,5 @@
 """A machine with a GPU and a fake nsys."""
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,5 @@ def machine_with_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def two_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """Words that start two ranks of a program that is not Python."""
-    fake_torchrun(tmp_path / "bin")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    fake_torchrun(tmp_path, monkeypatch)
     return ("--nproc", "2", "--", str(script(tmp_path / "train.sh", "echo epoch 1")))

@@ -1,11 +1,13 @@
 """A fake nsys: it runs the program and returns a report that exists already."""
 
+import os
 import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import pytest
 from click.testing import CliRunner, Result
 
 from nsysflow.cli.main import main
@@ -62,9 +64,10 @@ def fake_nsys(folder: Path, instead: str = "") -> Path:
     return script(folder / "nsys", _PROGRAM.format(sqlite=_export(), instead=instead))
 
 
-def fake_torchrun(folder: Path) -> Path:
-    """A torchrun, in `folder`, that starts its ranks in turn; the real one takes 3 s to import."""
-    return script(folder / "torchrun", _TORCHRUN)
+def fake_torchrun(folder: Path, patch: pytest.MonkeyPatch, body: str = _TORCHRUN) -> None:
+    """A torchrun on PATH that starts its ranks in turn; the real one takes 3 s to import."""
+    script(folder / "bin" / "torchrun", body)
+    patch.setenv("PATH", str(folder / "bin"), prepend=os.pathsep)
 
 
 def command(code: int = 0) -> list[str]:

@@ -36,26 +36,13 @@ RECORDS, LOSES = Trial(ranges=True), Trial(ranges=False)
 FAILED = Trial(problem="a trial ended with 1")
 NO_IMPORTER = ImporterProblem(text="its importer is missing")
 HEALTHY = Machine(
-    python="3.12.1",
-    nsysflow="0.1.0",
-    nsys=NSYS,
-    trial=RECORDS,
-    gpus=H200,
-    packages={"nvtx": "0.2.16", "torch": "2.11.0+cu130", "triton": "3.6.0"},
-    torch_cuda="13.0",
-    samples=True,
-    paranoid=2,
-    capabilities=frozenset({21, 38}),
-    readings={"SM clock": 1980, "power": 351_200},
-    admin_only=True,
-    cpus=8,
-    counts_waits=True,
-    temp=HOME / "tmp",
-    temp_free_bytes=70_000_000_000,
-    torchrun=HOME / "bin/torchrun",
-    libraries=HOME / ".cache/nsysflow/lib",
-    home=HOME,
-)
+    python="3.12.1", nsysflow="0.1.0", nsys=NSYS, trial=RECORDS, gpus=H200,
+    packages={"nvtx": "0.2.16", "torch": "2.11.0+cu130", "triton": "3.6.0"}, torch_cuda="13.0",
+    samples=True, paranoid=2, capabilities=frozenset({21, 38}),
+    readings={"SM clock": 1980, "power": 351_200}, admin_only=True, cpus=8, counts_waits=True,
+    temp=HOME / "tmp", temp_free_bytes=70_000_000_000, torchrun=HOME / "bin/torchrun",
+    libraries=HOME / ".cache/nsysflow/lib", home=HOME,
+)  # fmt: skip
 
 
 def lacking(*libraries: str) -> ImporterProblem:

@@ -18,7 +18,7 @@ from nsysflow.runs.manifest import PlainRun
 from nsysflow.runtime.protocol import PLAIN, RUN_FOLDER
 from tests.disks import names
 from tests.nsys.fakes import script
-from tests.record.fake import command, manifest_of, profiled
+from tests.record.fake import command, fake_torchrun, manifest_of, profiled
 
 pytestmark = pytest.mark.usefixtures("machine_with_gpu")
 
@@ -87,8 +87,7 @@ def test_a_plain_run_that_times_no_step_is_a_note(code: str, said: str) -> None:
 def test_all_ranks_run_plain_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = 'while [ "${1#--}" != "$1" ]; do shift; done\n'
     both += 'for rank in 0 1; do LOCAL_RANK=$rank setsid "$@" & done\nwait'
-    script(tmp_path / "bin" / "torchrun", both)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    fake_torchrun(tmp_path, monkeypatch, both)
     slower = LOOP.replace("0.01", "0.01 * (1 + int(os.environ['LOCAL_RANK']))")
     train = script(tmp_path / "train.sh", f"exec {join(program(slower)[1:])}")
     ran = profiled("--plain-run", "--nproc", "2", "-o", "out", "--no-analyze", "--", str(train))

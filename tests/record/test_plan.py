@@ -112,23 +112,16 @@ def refused(made: Callable[[], Plan], said: str) -> CaptureError:
     return caught.value
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [({"delay_s": 1.0}, "--delay needs nsys"), ({"backtrace": "all"}, "--backtrace needs nsys")],
-)
-def test_torch_profiler_refuses_what_only_nsys_records(asked: dict[str, Any], said: str) -> None:
-    refused(lambda: plan_kineto(replace(ASKED, **asked)), said)
-
-
-def test_what_nsys_cannot_record_is_refused() -> None:
+def test_what_the_collector_cannot_record_is_refused() -> None:
+    refused(lambda: plan_kineto(replace(ASKED, delay_s=1.0)), "--delay needs nsys")
+    refused(lambda: plan_kineto(replace(ASKED, backtrace="all")), "--backtrace needs nsys")
     refused(lambda: plan(window=WINDOW, trace=("nvtx",)), "--trace cuda,nvtx")
     assert "--collector kineto --shapes" in str(refused(lambda: plan(shapes=True), "--shapes"))
     torchrun = ("torchrun", "--nproc-per-node=2", "x.py")
     refused(lambda: plan(command=torchrun, processes=2), "--nproc")
     error = refused(lambda: plan(processes=2, gpu_metrics=True), "only one nsys")
-    assert error.command == (
-        "nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=2 train.py"
-    )
+    said = "nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=2 train.py"
+    assert error.command == said
 
 
 def test_each_rank_has_a_report_and_torchrun_of_the_scripts_python_is_outside_nsys() -> None:
@@ -153,15 +146,12 @@ def test_a_recording_ends_by_itself_unless_the_end_is_given_or_nsys_cannot() -> 
     assert ranks.sessions == (f"{name}-0", f"{name}-1")
     assert words(ranks, "--session") == [f"--session-new={name}-%q{{LOCAL_RANK}}"]
     assert ranks.environment[protocol.BOUND] == "1"
-    others = [
-        plan_nsys(replace(ASKED, record_all=True), nsys),
-        plan_nsys(replace(ASKED, record_all=True, processes=2), nsys),
-        plan_nsys(replace(ASKED, window=WINDOW), nsys),
-        plan_nsys(replace(ASKED, delay_s=2.0), nsys),
-        plan_nsys(replace(ASKED, duration_s=2.0), nsys),
-        plan_nsys(ASKED, OLD),
-    ]
-    for each in others:
+    ends: tuple[dict[str, Any], ...] = (
+        *({"record_all": True}, {"record_all": True, "processes": 2}, {"window": WINDOW}),
+        *({"delay_s": 2.0}, {"duration_s": 2.0}),
+    )
+    others = [plan_nsys(replace(ASKED, **end), nsys) for end in ends]
+    for each in (*others, plan_nsys(ASKED, OLD)):
         assert (each.sessions, words(each, "--session")) == ((), [])
         assert protocol.BOUND not in each.environment
 

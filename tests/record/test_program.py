@@ -303,29 +303,22 @@ OWN_BARS: Final = ("[rank0] FATAL: 98 % of the batch is NaN", "[INFO] 50% done",
     ("output", "lines"),
     [
         ("\n".join([*SAID, "10 %\r50 %\r100 % done", ""]), (*SAID[1 - LAST_LINES :], "100 % done")),
-        (
-            "Capture range started in the application.\nCollecting data...\nCUDA out of memory\n"
-            "Capture range ended in the application.\nGenerating '/x/nsys-report-1.qdstrm'\n"
-            "[1/1] [0%     ] a.nsys-rep\r[1/1] [==100%] a.nsys-rep\nGenerated:\n    /a.nsys-rep\n",
-            ("CUDA out of memory",),
-        ),
-        (
-            "\n".join([*OWN_BARS, "[1/2] [=====50%      ] report.nsys-rep"])
-            + "\n[2/2] [========100%] report.sqlite\n",
-            OWN_BARS,
-        ),
+        ("Capture range started in the application.\nCollecting data...\nCUDA out of memory\n"
+         "Capture range ended in the application.\nGenerating '/x/nsys-report-1.qdstrm'\n"
+         "[1/1] [0%     ] a.nsys-rep\r[1/1] [==100%] a.nsys-rep\nGenerated:\n    /a.nsys-rep\n",
+         ("CUDA out of memory",)),
+        ("\n".join([*OWN_BARS, "[1/2] [===50%  ] a.nsys-rep", "[2/2] [====100%] a.sqlite", ""]),
+         OWN_BARS),
         ("\n".join(ERROR), ERROR),
         (ranks_said("epoch 1", *ERROR), ("epoch 1", *ERROR, TORCHRUN_SAYS)),
         # the error is shown even if another rank continues
         (ranks_said("epoch 1", *ERROR, *LATER), ("epoch 1", *ERROR, TORCHRUN_SAYS)),
         (ranks_said(*ERROR, *LATER[:5]), (*ERROR, *LATER[:5], TORCHRUN_SAYS)),
         # a signal came from no older error
-        (
-            ranks_said(*ERROR, *LATER, code="-11 (pid: 28476)  (SIGSEGV)"),
-            (*LATER[1 - LAST_LINES :], ENDED_BY_SIGNAL),
-        ),
+        (ranks_said(*ERROR, *LATER, code="-11 (pid: 28476)  (SIGSEGV)"),
+         (*LATER[1 - LAST_LINES :], ENDED_BY_SIGNAL)),
     ],
-)
+)  # fmt: skip
 def test_the_last_lines_are_those_of_the_program(output: str, lines: tuple[str, ...]) -> None:
     assert last_lines(output.encode()) == lines
 

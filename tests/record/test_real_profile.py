@@ -1,6 +1,5 @@
 """`nsysflow profile` with a real nsys, on the CPU."""
 
-import os
 import re
 import signal
 import subprocess
@@ -203,8 +202,7 @@ def test_ctrl_c_keeps_what_was_captured() -> None:
 
 
 def test_each_rank_has_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_torchrun(tmp_path / "bin")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    fake_torchrun(tmp_path, monkeypatch)
     program = shell_script(tmp_path / "train.sh", f"exec {join(script(LOOP, '0')[1:])}")
     ran = profile("--nproc", "2", "--", str(program))
     assert ran.exit_code == 0, ran.stderr

@@ -30,25 +30,16 @@ MS: Final = 1_000_000
 
 HOSTILE: Final = (
     *("<script>alert(1)</script>", "</script><script>alert(1)</script>", "<!-- <script>"),
-    *(
-        "</title></svg>",
-        "\"quoted\" and 'quotes' & \\ <![CDATA[ ]]> {data} {script} %s",
-        "x" * 5_000,
-    ),
+    *("</title></svg>", "\"quoted\" and 'quotes' & \\ <![CDATA[ ]]> {data} {script} %s"),
+    "x" * 5_000,
     *("\u202eevil\u202c", "\u05e9\u05dc\u05d5\u05dd", "two\nlines \u2028 \x00\x1b[31m"),
 )
 """Names that a program may choose for its functions, kernels, ranges and files."""
 
 NOTHING_FOUND: Final = Findings(
-    undisturbed_step_ns=0,
-    valued=(),
-    together_ns=None,
-    step_ns=0,
-    typical_step_ns=0,
-    of_steps=False,
-    steps=1,
-    report="run.sqlite",
-)
+    valued=(), together_ns=None, step_ns=0, typical_step_ns=0, undisturbed_step_ns=0,
+    of_steps=False, steps=1, report="run.sqlite",
+)  # fmt: skip
 
 
 class Results(RealResults):
@@ -188,9 +179,8 @@ def device(window_ns: int, **columns: Any) -> Row:
     idle_ns = sum(columns.get(f"{cause}_ns", 0) for cause in CAUSES)
     rest_ns = columns.get("comm_exposed_ns", 0) + columns.get("copy_exposed_ns", 0)
     whole = {"window_ns": window_ns, "idle_ns": idle_ns}
-    return {
-        "name": "NVIDIA H200", **whole, "compute_ns": window_ns - idle_ns - rest_ns, **columns,
-    }  # fmt: skip
+    rest = {"name": "NVIDIA H200", "compute_ns": window_ns - idle_ns - rest_ns}
+    return rest | whole | columns
 
 
 def renamed(run: Handmade, report: str) -> Handmade:
@@ -267,9 +257,7 @@ def training() -> Handmade:
     return handmade(
         step_name="step",
         notes=(Note(NoteKind.RUN, "12 ranges of NCCL are not phases"),),
-        accounting=[
-            device(100 * MS, **idle, kernels=900, gaps=3, kernel_ms=49, copy_exposed_ms=1)
-        ],
+        accounting=[device(100 * MS, **idle, kernels=900, gaps=3, kernel_ms=49, copy_exposed_ms=1)],
         gap_summary=[
             row(cause="host", total_ms=30, phase="", per_step_ms=15, gaps=2, window_pct=30.0),
             row(cause="launch", total_ms=12, phase=forward, per_step_ms=6, gaps=80, window_pct=12),
@@ -335,15 +323,9 @@ def valued(high_ns: int = 5 * MS, report: str = "run.sqlite", **fields: Any) -> 
     wait = finding(**fields)
     low_ns = high_ns if wait.method == "replay" else 0
     return Valued(
-        finding=wait,
-        low_ns=low_ns,
-        high_ns=high_ns,
-        alone_ns=high_ns,
-        alone_low_ns=low_ns,
-        step_ns=STEP_NS,
-        step_after_ns=STEP_NS - high_ns,
-        report=report,
-    )
+        finding=wait, low_ns=low_ns, high_ns=high_ns, alone_ns=high_ns, alone_low_ns=low_ns,
+        step_ns=STEP_NS, step_after_ns=STEP_NS - high_ns, report=report,
+    )  # fmt: skip
 
 
 def found_of(

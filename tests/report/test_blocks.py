@@ -36,6 +36,7 @@ from tests.report.handmade import (
     stepped,
     training,
     valued,
+    with_findings,
 )
 from tests.report.test_ranks import many
 from tests.report.test_reviewed_pages import everything
@@ -43,7 +44,7 @@ from tests.report.test_reviewed_pages import everything
 SHOWN = [
     table for table in declarations(ABOUT) if rows_shown(table, "page") or rows_shown(table, "full")
 ]
-EMPTY = Results([handmade()])
+EMPTY = results()
 
 
 def shown(name: str, run: RealResults, rows: int = 50, at_least_ns: int = 0) -> Block:
@@ -188,21 +189,11 @@ def test_host_code_that_is_not_known_is_in_the_caption(stacks: list[Row], rest: 
     assert of_rows("host_stacks", *stacks).caption == f"What ran while the GPU waited{rest}"
 
 
-@pytest.mark.parametrize(
-    ("estimated", "said"),
-    [
-        (False, ("waits", "launches")),
-        (True, ("seems to wait", "launches; estimated, profile --gil measures it")),
-    ],
-)
-def test_waits_for_the_lock_that_are_estimated_are_called_so(
-    estimated: bool, said: tuple[str, str]
-) -> None:
-    held = {"gil_ns": MS, "share_pct": 13.3, "estimated": estimated, "holder": 7, "phase": ""}
-    waits, how = said
+def test_waits_for_the_lock_that_are_estimated_are_called_so() -> None:
+    held = {"gil_ns": MS, "share_pct": 13.3, "estimated": True, "holder": 7, "phase": ""}
     assert of_rows("gil", held).caption == (
-        f"The launching thread {waits} for Python's lock in 13 % of the idle time of host code"
-        f" and {how}"
+        "The launching thread seems to wait for Python's lock in 13 % of the idle time of host code"
+        " and launches; estimated, profile --gil measures it"
     )
 
 
@@ -359,5 +350,5 @@ def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
     ],
 )
 def test_a_wait_s_saving_stands_beside_its_call(about: dict[str, Any], alone: list[str]) -> None:
-    run = Results([stepped(found_of(valued(6 * MS, **about)))])
+    run = with_findings(valued(6 * MS, **about))
     assert column(shown("syncs", run, 4), "alone") == alone

@@ -32,10 +32,9 @@ from tests.report.test_ranks import run_with
 from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 
-def document(*analyses: nsysflow.Analysis | Handmade) -> dict[str, Any]:
+def document(*analyses: nsysflow.Analysis | Handmade) -> Any:
     """report.json of a run."""
-    found: dict[str, Any] = json.loads(report_json(Results(analyses)))
-    return found
+    return json.loads(report_json(Results(analyses)))
 
 
 def test_its_last_keys_are_the_declared_tables_in_their_order() -> None:
@@ -140,9 +139,8 @@ def steps(*rows: Row, phase: str = "work", name: str = "k") -> nsysflow.Analysis
     return analysis_of(*found)
 
 
-def series(*analyses: nsysflow.Analysis) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(series_json(Results(analyses)))
-    return found
+def series(*analyses: nsysflow.Analysis) -> Any:
+    return json.loads(series_json(Results(analyses)))
 
 
 def read(results: RealResults) -> Capture:

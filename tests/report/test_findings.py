@@ -53,12 +53,7 @@ def test_it_is_said_how_many_steps_have_a_finding_unless_nearly_all_do(
         (None, 50, None, ""),
         (None, 25, None, "; of 25.0 ms without the profiler (recorded 50.0 ms)"),
         (None, 25, 24, "; of 25.0 ms without the profiler (recorded 50.0 ms)"),
-        (
-            None,
-            25,
-            8,
-            "; of 25.0 ms by replay (recorded 50.0 ms, steps not recorded 8.00 ms)",
-        ),
+        (None, 25, 8, "; of 25.0 ms by replay (recorded 50.0 ms, steps not recorded 8.00 ms)"),
         (ESTIMATE, 25, None, "; of about 25.0 ms without the profiler"),
     ],
 )
@@ -120,7 +115,7 @@ def test_the_command_is_quoted_for_a_shell_and_chooses_what_is_judged() -> None:
 
 def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
     covered = replace(valued(1_710), alone_ns=2 * MS)
-    (row,) = suggestions(Results([stepped(found_of(covered))]), 1).rows
+    (row,) = suggestions(with_findings(covered), 1).rows
     assert row.saving == "nothing more (alone 2.00 ms)"
 
 

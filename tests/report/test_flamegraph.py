@@ -49,20 +49,16 @@ def idle_stacks(*rows: Row, report: str = "run.sqlite") -> pl.DataFrame:
     return frame("idle_stacks", *(row | {"report": report} for row in named))
 
 
-STACKS: Final = pl.concat(
-    [
-        idle_stacks(
-            *ROWS,
-            ("step/data", "host", TOKENIZE[:1], 7),  # it calls others, and runs code of its own
-            ("step", "host", ("main (train.py:9)",), 1),  # two lines of one function
-            ("step", "host", ("main (train.py:12)",), 2),
-            ("step", "launch", ("forward (a.py:1)",), 4),  # one name in two files
-            ("step", "launch", ("forward (b.py:1)",), 4),
-            ("step", "launch", ("aten::normal_",), 3),
-        ),
-        idle_stacks(ROWS[0], report="rank1.sqlite"),
-    ]
+FIRST_RANK: Final = idle_stacks(
+    *ROWS,
+    ("step/data", "host", TOKENIZE[:1], 7),  # it calls others, and runs code of its own
+    ("step", "host", ("main (train.py:9)",), 1),  # two lines of one function
+    ("step", "host", ("main (train.py:12)",), 2),
+    ("step", "launch", ("forward (a.py:1)",), 4),  # one name in two files
+    ("step", "launch", ("forward (b.py:1)",), 4),
+    ("step", "launch", ("aten::normal_",), 3),
 )
+STACKS: Final = pl.concat([FIRST_RANK, idle_stacks(ROWS[0], report="rank1.sqlite")])
 """Stacks of two ranks."""
 
 

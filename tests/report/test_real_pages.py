@@ -8,15 +8,13 @@ from shlex import quote, split
 from typing import Final
 
 import pytest
-from click.testing import CliRunner, Result
 
-from nsysflow.cli.main import main
 from nsysflow.report.page import Length
 from nsysflow.report.text import page_lines
 from nsysflow.report.verdict import judge
 from tests.analyses import KINDS, reports_of_rules, run_of
+from tests.cli.running import run
 from tests.reports import PACKED, ROOT
-from tests.sharing import shared_analyses
 
 PROPOSED: Final = re.compile(r"(?<!\S)--(?:table|steps|device|whole)(?: (?:'[^']*'|[\w:]+))?")
 """An option of `analyze` on a page, with its value."""
@@ -28,10 +26,7 @@ SHOWN_LINES: Final = 3
 """A heading, the names of the columns and one row."""
 
 
-@pytest.fixture(scope="module", autouse=True)
-def shared() -> Iterator[None]:
-    with shared_analyses():
-        yield
+pytestmark = pytest.mark.usefixtures("shared")
 
 
 @pytest.fixture(autouse=True)
@@ -56,22 +51,20 @@ def proposed(name: str) -> Iterator[str]:
             yield f"nsysflow analyze {typed(name)} {option}{only}"
 
 
-def run(command: str) -> Result:
-    """A command that must end well."""
+def printed(command: str) -> str:
+    """What a command prints, which must end well."""
     program, *words = split(command)
     assert program == "nsysflow"
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == 0, f"{command}\n{result.output}"
-    return result
+    return run(*words).stdout
 
 
 def shows(command: str) -> None:
-    assert len(run(command).stdout.splitlines()) >= SHOWN_LINES, command
+    assert len(printed(command).splitlines()) >= SHOWN_LINES, command
 
 
 @cache
 def explained(name: str, number: int) -> str:
-    return run(f"nsysflow explain {number} {typed(name)}").stdout
+    return printed(f"nsysflow explain {number} {typed(name)}")
 
 
 def commands_of(page_on_finding: str) -> list[str]:
@@ -82,15 +75,15 @@ def commands_of(page_on_finding: str) -> list[str]:
 
 @reports_of_rules
 def test_every_real_report_is_valid_and_fits_a_screen(name: str) -> None:
-    run = run_of(name)
-    judgement = judge(run)
+    results = run_of(name)
+    judgement = judge(results)
     assert judgement.valid
     assert judgement.bound is not None
     assert not any("wrong time" in remark for remark in judgement.remarks)
     for width in (80, SCREEN[0], 120):
-        lines = [*page_lines(run, width=width, top=None)]
+        lines = [*page_lines(results, width=width, top=None)]
         assert max(line.cell_len for line in lines) <= width
-        if width == SCREEN[0] and run.accounting.height == 1:
+        if width == SCREEN[0] and results.accounting.height == 1:
             assert len(lines) <= SCREEN[1]
 
 
@@ -118,7 +111,7 @@ def test_every_finding_is_explained_and_the_first_replayed(name: str, tmp_path: 
         for command in (of_rule, *others):
             if "--flamegraph" in command:
                 picture = tmp_path / "idle.svg"
-                run(command.replace(picture.name, str(picture)))
+                printed(command.replace(picture.name, str(picture)))
                 assert picture.read_text(encoding="utf-8").startswith("<svg ")
             elif "whatif" not in command or number == 1:
                 shows(command)

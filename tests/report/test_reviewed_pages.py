@@ -120,116 +120,59 @@ NORM: Final = {
 def clocked(step: int, mhz: int) -> dict[str, Any]:
     """A step that computes for longer at a lower clock, kept down by the power cap."""
     compute_ns = 9 * MS * 1980 // mhz
-    times = {"start_ns": 0, "end_ns": compute_ns + MS, "compute_ns": compute_ns}
     limit = {"limited_by": "power_cap", "limited_pct": 75.0} if mhz < 1980 else {"limited_pct": 0.0}
-    readings = {
-        "sm_clock_mhz": float(mhz),
-        "clock_pct": 100 * mhz / 1980,
-        "power_w": 690.5,
-        "temperature_c": 64.0,
-    }
-    return {"process": 1, "device": 0, "step": step, **times, **limit, **readings}
+    return limit | {
+        "process": 1, "device": 0, "step": step, "start_ns": 0, "end_ns": compute_ns + MS,
+        "compute_ns": compute_ns, "sm_clock_mhz": float(mhz), "clock_pct": 100 * mhz / 1980,
+        "power_w": 690.5, "temperature_c": 64.0,
+    }  # fmt: skip
 
 
 LOCKED: Final = {
-    "process": 1,
-    "thread": 1,
-    "phase": "step",
-    "holder": 2,
-    "holder_name": "loader",
-    "function": "decode",
-    "source": "feed.py:88 in decode",
-    "gil_ns": 12 * MS,
-    "estimated": False,
+    "process": 1, "thread": 1, "phase": "step", "holder": 2, "holder_name": "loader",
+    "function": "decode", "source": "feed.py:88 in decode", "gil_ms": 12, "estimated": False,
     "share_pct": 13.3,
-}
-
+}  # fmt: skip
 QUEUED: Final = {
-    "process": 1,
-    "thread": 1,
-    "start_ns": 0,
-    "end_ns": 90 * MS,
-    "ran_ns": 40 * MS,
-    "waited_ns": 30 * MS,
-    "waited_pct": 33.3,
-    "descheduled_ns": 12 * MS,
-    "cores": 8,
-    "used_cores": 3.87,
-    "started_cores": 0.05,
-    "others_cores": 0.2,
-    "limit_cores": 4.0,
-    "throttled_ns": 310 * MS,
-}
+    "process": 1, "thread": 1, "end_ms": 90, "ran_ms": 40, "waited_ms": 30, "waited_pct": 33.3,
+    "descheduled_ms": 12, "cores": 8, "used_cores": 3.87, "started_cores": 0.05,
+    "others_cores": 0.2, "limit_cores": 4.0, "throttled_ms": 310,
+}  # fmt: skip
 """A thread that a limit holds up."""
 
 HELD: Final = {
-    "phase": "",
-    "peak_bytes": 61_200_000_000,
-    "peak_reserved_bytes": 70_100_000_000,
-    "begin_bytes": 12_000_000_000,
-    "end_bytes": 12_200_000_000,
-    "growth_bytes": 40_000_000,
-    "peak_ns": 5,
-    "peak_phase": "step/forward",
-    "source": "model.py:88 in attend",
+    "phase": "", "peak_bytes": 61_200_000_000, "peak_reserved_bytes": 70_100_000_000,
+    "begin_bytes": 12_000_000_000, "end_bytes": 12_200_000_000, "growth_bytes": 40_000_000,
+    "peak_ns": 5, "peak_phase": "step/forward", "source": "model.py:88 in attend",
     "operator": "aten::softmax",
-}
+}  # fmt: skip
+HELD_BY_LOSS: Final = {"phase": "step/loss", "peak_bytes": 48_000_000_000, "peak_ns": 7}
 KEPT: Final = {
-    "phase": "step/metrics",
-    "source": "train.py:90 in log",
-    "operator": "aten::cat",
-    "steps": 4,
-    "of_steps": 4,
-    "allocations": 4,
-    "bytes": 160_000_000,
-}
-AT_PEAK: Final = {
-    "phase": "step/loss",
-    "source": "train.py:88 in loss",
-    "operator": "aten::_log_softmax",
-    "allocations": 2,
-    "bytes": 36_000_000_000,
-    "share_pct": 75.0,
-}
+    "phase": "step/metrics", "source": "train.py:90 in log", "operator": "aten::cat", "steps": 4,
+    "of_steps": 4, "allocations": 4, "bytes": 160_000_000,
+}  # fmt: skip
+IN_LOSS: Final = {
+    "phase": "step/loss", "source": "train.py:88 in loss", "operator": "aten::_log_softmax",
+}  # fmt: skip
+AT_PEAK: Final = {**IN_LOSS, "allocations": 2, "bytes": 36_000_000_000, "share_pct": 75.0}
+OLDER: Final = {"phase": "", "bytes": 12_000_000_000, "share_pct": 25.0}
 FAILED: Final = {
-    "time_ns": 7 * MS,
-    "phase": "step/loss",
-    "source": "train.py:88 in loss",
-    "operator": "aten::_log_softmax",
-    "asked_bytes": 36_000_000_000,
-    "allocated_bytes": 48_000_000_000,
-    "reserved_bytes": 70_100_000_000,
-    "free_bytes": 9_000_000_000,
-}
+    **IN_LOSS, "time_ms": 7, "asked_bytes": 36_000_000_000, "allocated_bytes": 48_000_000_000,
+    "reserved_bytes": 70_100_000_000, "free_bytes": 9_000_000_000,
+}  # fmt: skip
 NOWHERE: Final = {
-    **dict.fromkeys(FAILED, None), "time_ns": 9 * MS, "phase": "", "asked_bytes": 36_000_000_000,
+    **dict.fromkeys(("source", "operator", "allocated_bytes", "reserved_bytes", "free_bytes")),
+    "time_ms": 9, "phase": "", "asked_bytes": 36_000_000_000,
 }  # fmt: skip
 """A failure of which the report says no more."""
 
-OLDER: Final = {"phase": "", "bytes": 12_000_000_000, "share_pct": 25.0}
 LOADER: Final = {
-    "process": 4711,
-    "loader": 0,
-    "worker": None,
-    "span_ns": 100 * MS,
-    "batches": 4,
-    "busy_ns": 290 * MS,
-    "busy_pct": 96.7,
-    "waiting_ns": 10 * MS,
-    "fetch_median_ns": 71 * MS,
-    "fetch_p95_ns": 80 * MS,
-    "batches_per_s": 41.4,
-    "steps": 4,
-    "waited_ns": 36 * MS,
-    "workers": 3,
-    "batch_size": 64,
-    "prefetch_factor": 2,
-    "pin_memory": True,
-    "persistent_workers": False,
-    "start_method": "fork",
-    "cores": 16,
-}
-HELD_BY_LOSS: Final = {"phase": "step/loss", "peak_bytes": 48_000_000_000, "peak_ns": 7}
+    "process": 4711, "loader": 0, "worker": None, "span_ms": 100, "batches": 4, "busy_ms": 290,
+    "busy_pct": 96.7, "waiting_ms": 10, "fetch_median_ms": 71, "fetch_p95_ms": 80,
+    "batches_per_s": 41.4, "steps": 4, "waited_ms": 36, "workers": 3, "batch_size": 64,
+    "prefetch_factor": 2, "pin_memory": True, "persistent_workers": False,
+    "start_method": "fork", "cores": 16,
+}  # fmt: skip
 
 
 @cache

@@ -37,7 +37,7 @@ FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}:[1-9][0-9]*")
 Json = dict[str, Any]
 
 
-def read(text: str) -> Json:
+def read(text: str) -> Any:
     """The run of a document, which has what GitHub requires of each result."""
     document = json.loads(text)
     assert document["version"] == "2.1.0"
@@ -48,27 +48,24 @@ def read(text: str) -> Json:
         assert FINGERPRINT.fullmatch(result["partialFingerprints"]["primaryLocationLineHash"])
         assert result["message"]["text"]
         assert 0 <= result["rank"] <= 100
-    found: Json = run
-    return found
+    return run
 
 
 def results_of(
     *some: Valued, files: Iterable[str] = (), path: str = "run.sqlite", find: Find = lambda _: None
-) -> list[Json]:
+) -> Any:
     """The results of findings, in a report whose stacks are of these files."""
     report = stepped(found_of(*some))
     rows = [(number, 0, file, 1, "f") for number, file in enumerate(files)]
     frames = pl.DataFrame(rows, schema=schema.FRAMES, orient="row")
     report = replace(report, trace=replace(report.trace, frames=frames))
     origin = Origin(paths={"run.sqlite": Path(path)}, typed=(Path(path),))
-    found: list[Json] = read(sarif_json(Results([report], origin=origin), find))["results"]
-    return found
+    return read(sarif_json(Results([report], origin=origin), find))["results"]
 
 
-def place_of(one: Valued, **where: Any) -> Json:
+def place_of(one: Valued, **where: Any) -> Any:
     (result,) = results_of(one, **where)
-    place: Json = result["locations"][0]["physicalLocation"]
-    return place
+    return result["locations"][0]["physicalLocation"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +138,7 @@ def test_findings_of_one_function_are_numbered_by_their_lines_and_not_by_their_s
     assert fingerprints(results_of(low, high)) == [second, first]
 
 
-def sarif(results: RealResults) -> Json:
+def sarif(results: RealResults) -> Any:
     """The run, where no file is in the working tree."""
     return read(sarif_json(results, lambda _: None))
 

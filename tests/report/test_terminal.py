@@ -53,6 +53,10 @@ def test_without_gpu_work_the_page_is_the_verdict_and_the_notes() -> None:
         "next: check that --trace includes cuda, and that the GPU is used during the capture",
         "note: no kernels were traced",
     ]
+    page = summary(results())
+    assert page.startswith("# run.sqlite\n\n**No GPU work")
+    assert "##" not in page
+    assert "<details>" not in page
 
 
 REST = "3 more: --table phases"
@@ -93,13 +97,6 @@ def test_no_name_and_no_finding_can_become_markup() -> None:
     page = summary(with_findings(valued(title="</details> | *x*", change=("`if` <b>",))))
     assert r"First: save 5.00 ms (10 %): \</details\> \| \*x\*" in page
     assert r"| \</details\> \| \*x\* | \`if\` \<b\> |" in page
-
-
-def test_without_gpu_work_it_says_so_and_ends() -> None:
-    page = summary(results())
-    assert page.startswith("# run.sqlite\n\n**No GPU work")
-    assert "##" not in page
-    assert "<details>" not in page
 
 
 KERNEL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"

@@ -117,19 +117,15 @@ def later(
 @pytest.mark.parametrize(
     ("manifest", "said"),
     [
-        (
-            later(4_200, OFTEN),
-            "4,200 steps, mean 7.43 ms; 12 of them took 1.20 s longer, about every 350",
-        ),
+        (later(4_200, OFTEN),
+         "4,200 steps, mean 7.43 ms; 12 of them took 1.20 s longer, about every 350"),
         (later(1_600, JITTERING), "5 of them took 1.20 s longer, about every 350 steps: not"),
         (later(4_200, [100, 700, 3_000, 4_000]), "4 of them took 1.20 s longer: not recorded;"),
         (later(4_200, [700]), "1 of them took 1.20 s longer: not recorded;"),
-        (
-            later(40_000, range(0, 40_000, 500)),
-            f"at least {LONGEST} of them took 1.20 s longer: not",
-        ),
+        (later(40_000, range(0, 40_000, 500)),
+         f"at least {LONGEST} of them took 1.20 s longer: not"),
     ],
-)
+)  # fmt: skip
 def test_pauses_rarer_than_the_recording_are_said(manifest: Manifest, said: str) -> None:
     (text,) = texts(manifest)
     assert text.startswith("after the recording: ")

@@ -111,7 +111,7 @@ def sized(file: Path, size: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("free_bytes", "names", "workers"),
+    ("free", "names", "workers"),
     [
         (100e9, ["a.sqlite"] * 9, 8),  # as many as there are cores
         (100e9, ["a.sqlite"] * 3, 3),  # no more than reports
@@ -122,17 +122,13 @@ def sized(file: Path, size: int) -> Path:
     ],
 )
 def test_as_many_workers_start_as_cores_and_memory_allow(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    free_bytes: float,
-    names: list[str],
-    workers: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: float, names: list[str], workers: int
 ) -> None:
     for name in ("a.sqlite", "a.sqlite.xz"):
         sized(tmp_path / name, 500_000_000)
     assert engine_module._cores() >= 1
     monkeypatch.setattr(engine_module, "_cores", lambda: 8)
-    monkeypatch.setattr(engine_module, "free_bytes", lambda: int(free_bytes))
+    monkeypatch.setattr(engine_module, "free_bytes", lambda: int(free))
     with engine_of(Choice(), [tmp_path / name for name in names]) as engine:
         assert vars(engine)["workers"] == workers
 

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import nsysflow
 from nsysflow.runs.manifest import take_statuses
@@ -30,18 +32,21 @@ def environment(folder: Path, variables: dict[str, str]) -> dict[str, str]:
     return kept | {RUN_FOLDER: str(folder)} | variables
 
 
-def run(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(folder, variables),
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-    )
+Done = subprocess.CompletedProcess[str]
 
 
-def run_torch(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
+def ended(argv: Sequence[str], folder: Path, env: dict[str, str]) -> Done:
+    """What a program in a folder printed, and how it ended."""
+    none, out = subprocess.DEVNULL, subprocess.PIPE
+    streams: dict[str, Any] = {"stdin": none, "stdout": out, "stderr": out, "text": True}
+    return subprocess.run(argv, env=env, cwd=folder, check=False, **streams)
+
+
+def run(code: str, folder: Path, **variables: str) -> Done:
+    return ended([sys.executable, "-c", code], folder, environment(folder, variables))
+
+
+def run_torch(code: str, folder: Path, **variables: str) -> Done:
     return run_with_torch(code, folder, environment(folder, variables))
 
 
@@ -106,7 +111,7 @@ def ranges_of(program: str) -> str:
     return _words(json.loads(line.removeprefix("RANGES ")))
 
 
-def run_profiled(code: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+def run_profiled(code: str, **variables: str) -> Done:
     """Run code that has torch imported already, as if a profiler were attached."""
     with TemporaryDirectory() as name:
         folder = Path(name) / "run"

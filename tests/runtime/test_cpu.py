@@ -1,6 +1,5 @@
 """Waits for a CPU are read where steps begin, and the readings never harm the program."""
 
-import json
 import os
 import threading
 import time
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from nsysflow.runtime import captures, cpu
-from nsysflow.runtime.captures import CudaProfilerCapture, KinetoCapture, NvtxRangeCapture
+from nsysflow.runtime.captures import CudaProfilerCapture, NvtxRangeCapture
 from nsysflow.runtime.cpu import (
     PERIOD_NS,
     PROCESS,
@@ -24,6 +23,7 @@ from nsysflow.runtime.cpu import (
 )
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import READINGS
+from tests.recording import Kept, kineto_capture
 
 needs_schedstat = pytest.mark.skipif(
     thread_reading() is None, reason="this system does not count waits for a CPU"
@@ -90,17 +90,13 @@ def test_other_threads_are_read_with_the_process_and_not_at_steps(
 ) -> None:
     monkeypatch.setattr(cpu, "other_readings", lambda: iter([(8, 30, 1), (9, 40, 2)]))
     monkeypatch.setattr(cpu, "PERIOD_NS", 0)
-    kept: list[Any] = []
-
-    def keep(*reading: Any) -> None:
-        kept.append(reading)
-
-    reader.begin(keep)
+    kept = Kept()
+    reader.begin(kept.keep)
     threads = [(THREAD, (7, 100, 9)), (THREAD, (8, 30, 1)), (THREAD, (9, 40, 2))]
     assert kept[:-1] == threads
     reader.at_step()
     assert kept[4:] == threads[:1]
-    reader.end(keep)
+    reader.end(kept.keep)
     assert kept[5:-1] == threads
 
 
@@ -121,36 +117,30 @@ def test_a_reading_of_the_process_counts_what_it_started() -> None:
         assert (after[3] or 0) >= before[3]
 
 
-GROUPS: dict[str, tuple[dict[str, str], tuple[int | None, int | None]]] = {
-    "version 2": (
-        {"cpu.max": "250000 100000\n", "cpu.stat": "usage_usec 5\nthrottled_usec 7\n"},
-        (2_500, 7_000),
-    ),
-    "version 2 without a limit": ({"cpu.max": "max 100000\n"}, (None, None)),
-    "version 1": (
-        {
-            "cpu.cfs_quota_us": "50000\n",
-            "cpu.cfs_period_us": "100000\n",
-            "cpu.stat": "nr_periods 4\nthrottled_time 9\n",
-        },
-        (500, 9),
-    ),
-    "version 1 without a limit": (
-        {"cpu.cfs_quota_us": "-1\n", "cpu.cfs_period_us": "100000\n"},
-        (None, None),
-    ),
-    "a limit and no count": ({"cpu.max": "100000 100000\n"}, (1_000, None)),
-    "nothing": ({}, (None, None)),
-    "odd": ({"cpu.max": "0 0\n"}, (None, None)),
-}
+PERIOD = {"cpu.cfs_period_us": "100000"}
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_the_limit_of_a_control_group_is_found(name: str, tmp_path: Path) -> None:
-    files, expected = GROUPS[name]
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"cpu.max": "250000 100000", "cpu.stat": "usage_usec 5\nthrottled_usec 7"},
+         (2_500, 7_000)),
+        ({"cpu.max": "max 100000"}, (None, None)),
+        # of version 1
+        (PERIOD | {"cpu.cfs_quota_us": "50000", "cpu.stat": "nr_periods 4\nthrottled_time 9"},
+         (500, 9)),
+        (PERIOD | {"cpu.cfs_quota_us": "-1"}, (None, None)),
+        ({"cpu.max": "100000 100000"}, (1_000, None)),
+        ({}, (None, None)),
+        ({"cpu.max": "0 0"}, (None, None)),
+    ],
+)  # fmt: skip
+def test_the_limit_of_a_control_group_is_found(
+    files: dict[str, str], limit: tuple[int | None, int | None], tmp_path: Path
+) -> None:
     for file, text in files.items():
-        (tmp_path / file).write_text(text)
-    assert group_limit([tmp_path]) == expected
+        (tmp_path / file).write_text(f"{text}\n")
+    assert group_limit([tmp_path]) == limit
     outer = tmp_path / "outer"
     outer.mkdir()
     (outer / "cpu.max").write_text("400 100000")
@@ -176,22 +166,13 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     return Reader()
 
 
-def keys(kept: list[tuple[str, Any]]) -> list[str]:
-    return [key for key, _ in kept]
-
-
 def test_it_reads_at_begin_and_end_and_seldom_between(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 0
+    now, kept = 0, Kept()
     monkeypatch.setattr(cpu, "time", SimpleNamespace(monotonic_ns=lambda: now))
-    kept: list[tuple[str, Any]] = []
-
-    def keep(key: str, values: Any) -> None:
-        kept.append((key, values))
-
     reader.at_step()
-    reader.begin(keep)
+    reader.begin(kept.keep)
     assert kept == [(THREAD, (7, 100, 9)), (PROCESS, (4, 5, 0, None, None, None))]
     now = PERIOD_NS - 1
     reader.at_step()
@@ -199,18 +180,18 @@ def test_it_reads_at_begin_and_end_and_seldom_between(
     now += 1
     reader.at_step()
     reader.at_step()
-    assert keys(kept[2:]) == [THREAD]
+    assert kept.keys[2:] == [THREAD]
     now += WHOLE_NS
     reader.at_step()
-    assert keys(kept[3:]) == [THREAD, PROCESS]
+    assert kept.keys[3:] == [THREAD, PROCESS]
     del kept[3:]
     now += PERIOD_NS
     monkeypatch.setattr(THIS_PROCESS, "recorded", True)
     reader.at_step()
     assert len(kept) == 3
-    reader.end(keep)
-    assert keys(kept[3:]) == [THREAD, PROCESS]
-    reader.end(keep)
+    reader.end(kept.keep)
+    assert kept.keys[3:] == [THREAD, PROCESS]
+    reader.end(kept.keep)
     now += PERIOD_NS
     reader.at_step()
     assert len(kept) == 5
@@ -221,17 +202,13 @@ def test_a_recording_inside_another_ends_alone(
 ) -> None:
     monkeypatch.setattr(cpu, "PERIOD_NS", 0)
     monkeypatch.setattr(cpu, "WHOLE_NS", 1 << 60)
-    kept: list[tuple[str, Any]] = []
-
-    def keep(*reading: Any) -> None:
-        kept.append(reading)
-
-    reader.begin(keep)
-    reader.begin(keep)
+    kept = Kept()
+    reader.begin(kept.keep)
+    reader.begin(kept.keep)
     kept.clear()
     reader.at_step()
     assert len(kept) == 1
-    reader.end(keep)
+    reader.end(kept.keep)
     kept.clear()
     reader.at_step()
     assert len(kept) == 1
@@ -240,17 +217,16 @@ def test_a_recording_inside_another_ends_alone(
 def test_nothing_is_read_in_a_forked_process_until_it_records(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept: list[Any] = []
+    kept = Kept()
     monkeypatch.setattr(cpu, "PERIOD_NS", 0)
-    keep = lambda *reading: kept.append(reading)  # noqa: E731
-    reader.begin(keep)
+    reader.begin(kept.keep)
     monkeypatch.setattr(os, "getpid", lambda: 1)
     kept.clear()
     reader.at_step()
-    reader.end(keep)
+    reader.end(kept.keep)
     assert kept == []
-    reader.begin(keep)
-    assert keys(kept) == [THREAD, PROCESS]
+    reader.begin(kept.keep)
+    assert kept.keys == [THREAD, PROCESS]
 
 
 @pytest.mark.parametrize("why", ["not asked for", "not counted", "a loader's worker"])
@@ -263,8 +239,8 @@ def test_nothing_is_read_that_should_or_can_not(
         monkeypatch.setattr(cpu, "thread_reading", lambda: None)
     else:
         monkeypatch.setattr(cpu, "is_loader_worker", lambda: True)
-    kept: list[Any] = []
-    reader.begin(lambda *reading: kept.append(reading))
+    kept = Kept()
+    reader.begin(kept.keep)
     reader.at_step()
     assert kept == []
 
@@ -273,9 +249,9 @@ def test_odd_files_of_the_system_cost_only_the_reading_of_the_process(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "process_reading", lambda: int("max"))
-    kept: list[Any] = []
-    reader.begin(lambda *reading: kept.append(reading))
-    assert keys(kept) == [THREAD]
+    kept = Kept()
+    reader.begin(kept.keep)
+    assert kept.keys == [THREAD]
 
 
 @pytest.mark.parametrize("text", [None, "", "1 2", "a b c", "1 2 3 4", "0 0 0"])
@@ -305,21 +281,13 @@ def test_every_kind_of_capture_keeps_readings(
         capture.start(None)
         capture.stop()
         assert marks == [*whole, *whole]
-    written: dict[str, Any] = {}
-    kineto = KinetoCapture(SimpleNamespace())  # type: ignore[arg-type]
-    kineto._profile = SimpleNamespace(
-        stop=lambda: None,
-        add_metadata_json=lambda key, text: written.update({key: json.loads(text)}),
-    )
-    monkeypatch.setattr(kineto, "_still_records", lambda: True)
-    monkeypatch.setattr(kineto, "_export", lambda: None)
+    kineto, written = kineto_capture(monkeypatch)
     before_ns = time.time_ns()
     reader.begin(kineto._keep)
     kineto.stop()
     first, last = written["nsysflow"]["thread_cpu"]
     assert first[1] == last[1] == [7, 100, 9]
     assert before_ns <= first[0] <= last[0] <= time.time_ns()
-    assert [reading for _, reading in written["nsysflow"]["process_cpu"]] == [
-        [4, 5, 0, None, None, None]
-    ] * 2
+    of_process = [reading for _, reading in written["nsysflow"]["process_cpu"]]
+    assert of_process == [[4, 5, 0, None, None, None]] * 2
     assert reader._keeps == []

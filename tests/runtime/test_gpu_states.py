@@ -2,7 +2,6 @@
 program."""
 
 import ctypes
-import json
 import os
 import sys
 import threading
@@ -14,11 +13,12 @@ from typing import Any
 import pytest
 
 from nsysflow.runtime import captures, gpu_states
-from nsysflow.runtime.captures import CudaProfilerCapture, KinetoCapture
+from nsysflow.runtime.captures import CudaProfilerCapture
 from nsysflow.runtime.gpu_states import STATES, TRAFFIC, Nvml, Sampler
 from nsysflow.runtime.gpu_traffic import Field
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import READINGS as ASKED
+from tests.recording import Kept, kineto_capture
 
 READINGS = {
     ("nvmlDeviceGetClockInfo", 1): 1980,
@@ -166,11 +166,11 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     THIS_PROCESS.recorded = False
 
 
-class Kept(list[tuple[str, Any]]):
-    """What a sampler gives."""
-
-    def keep(self, kind: str, readings: Any) -> None:
-        self.append((kind, readings))
+def sampler_of(**counted: Any) -> Sampler:
+    """A sampler of GPUs whose states and traffic are these."""
+    nvml = {"state": lambda _gpu: (1,), "gpu": lambda _uuid: ctypes.c_void_p(7)} | counted
+    nvml["pcie_rate"] = lambda _gpu, _direction: None
+    return Sampler(lambda: SimpleNamespace(**nvml))  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.usefixtures("wanted")
@@ -183,23 +183,15 @@ def test_traffic_is_sampled_between_begin_and_end(monkeypatch: pytest.MonkeyPatc
         looks.append(len(looks))
         return [None, (1 << 32) - 10 + 10 * len(looks), None, None]
 
-    nvml = SimpleNamespace(
-        state=lambda _gpu: (1,),
-        gpu=lambda _uuid: ctypes.c_void_p(7),
-        counters=counters,
-        pcie_lanes=lambda _gpu: (5, 16),
-        pcie_rate=lambda _gpu, _direction: None,
-    )
     monkeypatch.setattr(gpu_states, "PERIOD_S", 0.1)
     monkeypatch.setitem(sys.modules, "torch", fake_torch())
-    sampler, kept = Sampler(lambda: nvml), Kept()  # type: ignore[arg-type, return-value]
+    sampler, kept = sampler_of(counters=counters, pcie_lanes=lambda _gpu: (5, 16)), Kept()
     sampler.begin(kept.keep)
-    assert waited_for(lambda: [kind for kind, _ in kept].count(STATES) == 3)
+    assert waited_for(lambda: kept.keys.count(STATES) == 3)
     time.sleep(0.02)
     sampler.end(kept.keep)
-    kinds = [kind for kind, _ in kept]
-    assert kinds[:5] == [STATES, TRAFFIC, STATES, TRAFFIC, STATES]
-    assert kinds[-1] == TRAFFIC
+    assert kept.keys[:5] == [STATES, TRAFFIC, STATES, TRAFFIC, STATES]
+    assert kept.keys[-1] == TRAFFIC
     assert len(looks) >= 2 * (1 + 1 + 2 * 2 + 1)  # two GPUs: found, begin, two per sample, end
     assert len(kept[1][1]) == 2
     number, past_ns, *rates = kept[1][1][0]
@@ -232,7 +224,7 @@ def test_the_gpus_in_use_are_sampled_from_begin_to_end(monkeypatch: pytest.Monke
     sampler.begin(kept.keep)
     assert waited_for(lambda: len(kept) > 2)
     assert kept[0] == (STATES, [(0, *READINGS.values())])
-    assert {kind for kind, _ in kept} == {STATES}  # this GPU says nothing of its traffic
+    assert {*kept.keys} == {STATES}  # this GPU says nothing of its traffic
     assert set(library.asked) == {b"GPU-a", b"GPU-c"}
     sampler.end(kept.keep)
     time.sleep(0.03)
@@ -266,16 +258,9 @@ def test_a_process_is_forked_between_two_readings(monkeypatch: pytest.MonkeyPatc
         reading.clear()
         return (1,)
 
-    nvml = SimpleNamespace(
-        state=state,
-        gpu=lambda _uuid: ctypes.c_void_p(7),
-        counters=lambda _gpu: [None] * 4,
-        pcie_lanes=lambda _gpu: None,
-        pcie_rate=lambda _gpu, _direction: None,
-    )
     monkeypatch.setitem(sys.modules, "torch", fake_torch())
-    sampler = Sampler(lambda: nvml)  # type: ignore[arg-type, return-value]
-    sampler.begin(kept.keep)
+    unknown = {"counters": lambda _gpu: [None] * 4, "pcie_lanes": lambda _gpu: None}
+    sampler_of(state=state, **unknown).begin(kept.keep)
     assert reading.wait(5)
     child = os.fork()
     if not child:
@@ -309,16 +294,8 @@ def test_a_capture_samples_while_it_records(monkeypatch: pytest.MonkeyPatch) -> 
         '{"nsysflow":{"gpu_states":[[0,1980,2619,351200,52,4]]}}',
         '{"nsysflow":{"gpu_traffic":[[0,100,null,5,6,7]]}}',
     ]
-    written: dict[str, Any] = {}
-    profile = SimpleNamespace(
-        start=lambda: None,
-        stop=lambda: None,
-        add_metadata_json=lambda key, text: written.update({key: json.loads(text)}),
-    )
-    kineto = KinetoCapture(SimpleNamespace())  # type: ignore[arg-type]
-    kineto._profile, kineto._about = profile, {"capture": "1:1:1"}
-    monkeypatch.setattr(kineto, "_still_records", lambda: True)
-    monkeypatch.setattr(kineto, "_export", lambda: None)
+    kineto, written = kineto_capture(monkeypatch)
+    kineto._about = {"capture": "1:1:1"}
     before_ns = time.time_ns()
     kineto._keep_all(STATES, [state])
     kineto._keep_all(TRAFFIC, [(0, 100, None, 5, 6, 7), (1, 100, 8, 9, None, None)])

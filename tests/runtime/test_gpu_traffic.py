@@ -1,7 +1,8 @@
 """What GPUs send and receive, from counters that start again, and from none."""
 
 import ctypes
-from types import SimpleNamespace
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -16,13 +17,13 @@ NONE = [None] * 4
 class Fake:
     """An NVML with these counters; the time goes on as told."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *counts: Any, **more: Any) -> None:
+    def __init__(self, *counts: Any, lanes: Any = (4, 16), rates: Any = (None, None)) -> None:
         self.counts: list[list[int | None]] = [*counts]
         self.now_ns, self.asked = 0, list[int]()
-        self.lanes: Any = more.get("lanes", (4, 16))
-        self.rates: Any = more.get("rates", (None, None))
-        clock = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
-        monkeypatch.setattr("nsysflow.runtime.gpu_traffic.time", clock)
+        self.lanes, self.rates = lanes, rates
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
 
     def counters(self, _gpu: object) -> list[int | None]:
         return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0]
@@ -34,8 +35,30 @@ class Fake:
     def pcie_lanes(self, _gpu: object) -> tuple[int, int] | None:
         return self.lanes  # type: ignore[no-any-return]
 
+    def reading_at(self, ms: int, **how: bool) -> tuple[int | None, ...] | None:
+        """The reading at this time."""
+        self.now_ns = ms * MS
+        return self.traffic.reading(**how)
+
+    @cached_property
     def traffic(self) -> Traffic:
         return Traffic(self, ctypes.c_void_p(7), 0.1)
+
+
+Make = Callable[..., Fake]
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes such a GPU, whose traffic is looked at from 0 on."""
+
+    def make(*counts: Any, **more: Any) -> Fake:
+        fake = Fake(*counts, **more)
+        monkeypatch.setattr("nsysflow.runtime.gpu_traffic.time", fake)
+        assert fake.traffic
+        return fake
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -52,102 +75,72 @@ class Fake:
 )
 @pytest.mark.parametrize("received", [False, True])
 def test_bytes_over_pcie_become_a_rate(
-    before: Any, after: Any, rate: Any, received: bool, monkeypatch: pytest.MonkeyPatch
+    before: Any, after: Any, rate: Any, received: bool, begun: Make
 ) -> None:
     def both(count: Any) -> list[Any]:
         return [7, count, None, 3] if received else [count, 7, None, 3]
 
-    fake = Fake(monkeypatch, both(before), both(after))
-    traffic = fake.traffic()
-    fake.now_ns = 100 * MS
+    fake = begun(both(before), both(after))
     expected = [0, rate] if received else [rate, 0]
-    assert traffic.reading() == (100 * MS, *expected, None, 0)
+    assert fake.reading_at(100) == (100 * MS, *expected, None, 0)
     assert fake.asked == []  # what counts for 20 ms is not needed
 
 
-def test_nvlink_counts_kibibytes_and_never_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Fake(monkeypatch, [None, 0, 500, 500], [None, 0, 600, 400])
-    traffic = fake.traffic()
-    fake.now_ns = 100 * MS
-    assert traffic.reading() == (100 * MS, None, 0, 1_024_000, None)
+def test_nvlink_counts_kibibytes_and_never_starts_again(begun: Make) -> None:
+    fake = begun([None, 0, 500, 500], [None, 0, 600, 400])
+    assert fake.reading_at(100) == (100 * MS, None, 0, 1_024_000, None)
 
 
-def test_looks_between_readings_see_a_counter_start_again_twice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_looks_between_readings_see_a_counter_start_again_twice(begun: Make) -> None:
     """3 GB in 50 ms, three times: 9 GB in 150 ms, where the counter itself shows 0.4."""
     counts = [[None, 3_000_000_000 * step % FULL, None, None] for step in range(4)]
-    fake = Fake(monkeypatch, *counts, lanes=(5, 16))
-    traffic = fake.traffic()
-    assert traffic.looks == 2
+    fake = begun(*counts, lanes=(5, 16))
+    assert fake.traffic.looks == 2
     for at_ms in (50, 100):
         fake.now_ns = at_ms * MS
-        traffic.look()
-    fake.now_ns = 150 * MS
-    assert traffic.reading() == (150 * MS, None, 60_000_000_000, None, None)
+        fake.traffic.look()
+    assert fake.reading_at(150) == (150 * MS, None, 60_000_000_000, None, None)
 
 
-def test_a_look_that_comes_too_late_leaves_the_rate_unknown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_look_that_comes_too_late_leaves_the_rate_unknown(begun: Make) -> None:
     """A link of 64 GB/s may have filled 32 bits by then; the next reading is known again."""
-    fake = Fake(monkeypatch, *([0, 0, 0, n] for n in (0, 1_000, 2_000)), lanes=(5, 16))
-    traffic = fake.traffic()
-    fake.now_ns = 68 * MS
-    assert traffic.reading() == (68 * MS, None, None, 0, 1_024_000 * 1000 // 68)
-    fake.now_ns = 100 * MS
-    assert traffic.reading() == (32 * MS, 0, 0, 0, 32_000_000)
+    fake = begun(*([0, 0, 0, n] for n in (0, 1_000, 2_000)), lanes=(5, 16))
+    assert fake.reading_at(68) == (68 * MS, None, None, 0, 1_024_000 * 1000 // 68)
+    assert fake.reading_at(100) == (32 * MS, 0, 0, 0, 32_000_000)
 
 
 @pytest.mark.parametrize(
     ("lanes", "looks"), [((3, 16), 1), ((4, 16), 1), ((5, 8), 1), ((5, 16), 2), ((6, 16), 4)]
 )
 def test_faster_links_are_looked_at_more_often(
-    lanes: tuple[int, int], looks: int, monkeypatch: pytest.MonkeyPatch
+    lanes: tuple[int, int], looks: int, begun: Make
 ) -> None:
-    assert Fake(monkeypatch, [0] * 4, lanes=lanes).traffic().looks == looks
-    assert Fake(monkeypatch, [0] * 4, lanes=None).traffic().looks == 2
-    assert Fake(monkeypatch, NONE, lanes=lanes).traffic().looks == 1
+    assert begun([0] * 4, lanes=lanes).traffic.looks == looks
+    assert begun([0] * 4, lanes=None).traffic.looks == 2
+    assert begun(NONE, lanes=lanes).traffic.looks == 1
 
 
-def test_without_counters_each_reading_asks_for_one_direction(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake = Fake(monkeypatch, NONE, rates=(5, 6))
-    traffic = fake.traffic()
-    read = []
-    for at_ms in (100, 200, 300):
-        fake.now_ns = at_ms * MS
-        read.append(traffic.reading())
+def test_without_counters_each_reading_asks_for_one_direction(begun: Make) -> None:
+    fake = begun(NONE, rates=(5, 6))
+    read = [fake.reading_at(ms) for ms in (100, 200, 300)]
     assert read == [(100 * MS, 5, *NONE[1:]), (100 * MS, None, 6, None, None), read[0]]
     assert fake.asked == [0, 1, 0]
-    fake.now_ns = 400 * MS
-    assert traffic.reading(may_wait=False) is None
+    assert fake.reading_at(400, may_wait=False) is None
     assert fake.asked == [0, 1, 0]
 
 
-def test_a_gpu_that_says_nothing_has_no_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Fake(monkeypatch, NONE)
-    traffic = fake.traffic()
-    fake.now_ns = 100 * MS
-    assert traffic.reading() is None
+def test_a_gpu_that_says_nothing_has_no_reading(begun: Make) -> None:
+    assert begun(NONE).reading_at(100) is None
 
 
-def test_what_was_counted_before_a_window_is_not_in_its_readings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fake = Fake(monkeypatch, *([n, 0, 0, 0] for n in (0, 1_000_000, 3_000_000)))
-    traffic = fake.traffic()
+def test_what_was_counted_before_a_window_is_not_in_its_readings(begun: Make) -> None:
+    fake = begun(*([n, 0, 0, 0] for n in (0, 1_000_000, 3_000_000)))
     fake.now_ns = 5_000 * MS
-    traffic.look(afresh=True)
-    fake.now_ns += 100 * MS
-    assert traffic.reading() == (100 * MS, 20_000_000, 0, 0, 0)
+    fake.traffic.look(afresh=True)
+    assert fake.reading_at(5_100) == (100 * MS, 20_000_000, 0, 0, 0)
 
 
-def test_too_little_time_has_no_rate_and_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Fake(monkeypatch, *([n, 0, 0, 0] for n in (0, 1_000, 2_000)))
-    traffic = fake.traffic()
-    fake.now_ns = 9 * MS
-    assert traffic.reading() is None
-    fake.now_ns = 10 * MS
-    assert traffic.reading() == (10 * MS, 200_000, 0, 0, 0)
+def test_too_little_time_has_no_rate_and_is_not_lost(begun: Make) -> None:
+    fake = begun(*([n, 0, 0, 0] for n in (0, 1_000, 2_000)))
+    assert fake.reading_at(9) is None
+    assert fake.reading_at(10) == (10 * MS, 200_000, 0, 0, 0)

@@ -16,27 +16,17 @@ from nsysflow.runtime.protocol import MEMORY, RUN_FOLDER
 
 FRAMES = [{"filename": "model.py", "line": 88, "name": "attend"}]
 ALLOCATED = {"action": "alloc", "addr": 7, "size": 600, "time_us": 5, "frames": FRAMES}
+USED = {
+    "address": 7, "requested_size": 600, "size": 1024, "state": "active_allocated",
+    "frames": FRAMES,
+}  # fmt: skip
+UNUSED = {"address": 9, "requested_size": 0, "size": 1024, "state": "inactive"}
 SNAPSHOT: dict[str, Any] = {
     "device_traces": [
         [],
         [ALLOCATED, ALLOCATED | {"action": "free_completed"}, ALLOCATED | {"frames": []}],
     ],
-    "segments": [
-        {
-            "device": 1,
-            "total_size": 2048,
-            "blocks": [
-                {
-                    "address": 7,
-                    "requested_size": 600,
-                    "size": 1024,
-                    "state": "active_allocated",
-                    "frames": FRAMES,
-                },
-                {"address": 9, "requested_size": 0, "size": 1024, "state": "inactive"},
-            ],
-        }
-    ],
+    "segments": [{"device": 1, "total_size": 2048, "blocks": [USED, UNUSED]}],
 }
 
 
@@ -63,9 +53,8 @@ def torch_with(
         memory_reserved=lambda device: 2048 * device,
     )
     cuda = SimpleNamespace(memory=memory, _lazy_call=lambda call: call())
-    return SimpleNamespace(
-        cuda=cuda, backends=SimpleNamespace(cuda=SimpleNamespace(is_built=lambda: True))
-    )
+    built = SimpleNamespace(cuda=SimpleNamespace(is_built=lambda: True))
+    return SimpleNamespace(cuda=cuda, backends=built)
 
 
 Start = Callable[[SimpleNamespace], tuple[AllocatorHistory, list[str]]]
@@ -75,11 +64,12 @@ Start = Callable[[SimpleNamespace], tuple[AllocatorHistory, list[str]]]
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     """Begins a history with such a torch, and gives the marks that it makes."""
 
+    monkeypatch.setenv(MEMORY, "1")
+    monkeypatch.setenv(RUN_FOLDER, str(tmp_path))
+    monkeypatch.setattr("atexit.register", lambda _function: None)
+
     def begun(torch: SimpleNamespace) -> tuple[AllocatorHistory, list[str]]:
-        monkeypatch.setenv(MEMORY, "1")
-        monkeypatch.setenv(RUN_FOLDER, str(tmp_path))
         monkeypatch.setitem(sys.modules, "torch", torch)
-        monkeypatch.setattr("atexit.register", lambda _function: None)
         marks: list[str] = []
         history = AllocatorHistory()
         history.begin(marks.append)
@@ -112,14 +102,10 @@ def test_a_process_leaves_its_history_once_with_each_stack_once(
         "stacks": [[0]],
         "devices": [
             {"history": [], "blocks": [], "reserved": 0, "usable": None},
-            {
-                "history": [["alloc", 7, 600, 5, 0], ["alloc", 7, 600, 5, None]],
-                "blocks": [[7, 600, 0]],
-                "reserved": 2048,
-                "usable": 2148,
-            },
+            {"history": [["alloc", 7, 600, 5, 0], ["alloc", 7, 600, 5, None]],
+             "blocks": [[7, 600, 0]], "reserved": 2048, "usable": 2148},
         ],
-    }
+    }  # fmt: skip
 
 
 def test_a_history_that_the_program_keeps_goes_on(start: Start, tmp_path: Path) -> None:

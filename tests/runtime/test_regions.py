@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -82,27 +83,22 @@ def happened(does: str) -> str:
     ("does", "recorded"),
     [
         # the same object may be entered while it is open
-        ("+loss +loss -loss -loss +loss -loss", "+loss +loss -loss -loss +loss -loss"),
+        ("+loss +loss -loss -loss +loss -loss", ""),
         # a thread closes its own ranges, also of an object that others entered too
-        (
-            "+shared +a +shared' +b' -a -shared -b' -shared'",
-            "+shared +a +shared +b -a -shared -b -shared",
-        ),
+        ("+shared +a +shared' +b' -a -shared -b' -shared'", ""),
         # what another thread leaves is closed when its own thread next enters or leaves a range
-        ("+left -left' +after -after", "+left -left +after -after"),
+        ("+left -left' +after -after", ""),
         # right after the ranges inside it
         ("+outer +left +inner -outer' -left' -inner", "+outer +left +inner -inner -left -outer"),
         # and none of the thread that left it
-        (
-            "+left +own' -left' +inner' -inner' -own' -left' +after -after",
-            "+left +own +inner -inner -own -left +after -after",
-        ),
+        ("+left +own' -left' +inner' -inner' -own' -left' +after -after",
+         "+left +own +inner -inner -own -left +after -after"),
         # what ends before a range inside it closes only itself
-        ("+outer +inner -outer -inner", "+outer +inner -outer -inner"),
+        ("+outer +inner -outer -inner", ""),
     ],
-)
+)  # fmt: skip
 def test_a_range_is_closed_by_its_own_thread_in_order(does: str, recorded: str) -> None:
-    assert happened(does) == recorded
+    assert happened(does) == (recorded or does.replace("'", ""))
 
 
 def test_ranges_that_overlap_give_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,13 +109,12 @@ def test_ranges_that_overlap_give_one_warning(capsys: pytest.CaptureFixture[str]
 
 
 def test_without_a_profiler_no_recorder_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def looked(_collector: protocol.Collector) -> NoReturn:
-        raise AssertionError
-
+    looked = Mock()
     monkeypatch.setattr(protocol, "COLLECTOR_HERE", None)
     monkeypatch.setattr(recorders, "find_recorder", looked)
     with region("forward"):
         regions.mark("not recorded")
+    looked.assert_not_called()
     assert not regions._OPEN.ranges
 
 
@@ -130,21 +125,16 @@ def test_a_range_has_its_payload_of_64_bits(payload: int | None) -> None:
     assert notes.events == [("open", "step", payload), ("close", "step", payload)]
 
 
-@pytest.mark.parametrize(
-    ("payload", "error"),
-    [
-        *((2**63, ValueError), (-(2**63) - 1, ValueError)),
-        *((True, TypeError), (1.0, TypeError), ("1", TypeError)),
-    ],
-)
-@pytest.mark.parametrize("collector", ["nsys", None])
-def test_any_other_payload_is_refused_with_or_without_a_profiler(
-    monkeypatch: pytest.MonkeyPatch,
-    payload: int,
-    error: type[Exception],
-    collector: protocol.Collector | None,
-) -> None:
-    monkeypatch.setattr(protocol, "COLLECTOR_HERE", collector)
+@pytest.fixture(params=["nsys", None])
+def collector(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without a profiler."""
+    monkeypatch.setattr(protocol, "COLLECTOR_HERE", request.param)
+
+
+@pytest.mark.usefixtures("collector")
+@pytest.mark.parametrize("payload", [2**63, -(2**63) - 1, True, 1.0, "1"])
+def test_any_other_payload_is_refused(payload: Any) -> None:
+    error = ValueError if type(payload) is int else TypeError
     with pytest.raises(error, match="at most 64 bits"):
         region("step", payload)
 
@@ -331,13 +321,8 @@ class Callable_:
 @pytest.mark.parametrize(
     "thing", [Callable_, Callable_(), staticmethod(len), classmethod(lambda _cls: None), len]
 )
-@pytest.mark.parametrize("collector", ["nsys", None])
-def test_only_functions_can_be_decorated_with_or_without_a_profiler(
-    monkeypatch: pytest.MonkeyPatch,
-    thing: Callable[..., object],
-    collector: protocol.Collector | None,
-) -> None:
-    monkeypatch.setattr(protocol, "COLLECTOR_HERE", collector)
+@pytest.mark.usefixtures("collector")
+def test_only_functions_can_be_decorated(thing: Callable[..., object]) -> None:
     with pytest.raises(TypeError, match="@region decorates functions"):
         region("loss")(thing)
 

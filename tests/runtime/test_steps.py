@@ -148,11 +148,9 @@ def test_of_many_threads_one_opens_the_window_and_every_step_counts() -> None:
             slow(about)
 
         noted.start = start  # type: ignore[method-assign]
-        threads = [threading.Thread(target=loop) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(4) as threads:
+            done = [threads.submit(loop) for _ in range(4)]
+        assert [each.result() for each in done] == [None] * 4
         window_module._stop()
         assert THIS_PROCESS.steps == len(noted.marked) >= 10 + 60
     order = [what for what in noted.whats if what in ("start", "stop")]

@@ -89,12 +89,10 @@ def test_a_wrong_result_exits_with_3_after_printing_the_table(
     verdict: str,
     code: int,
 ) -> None:
-    times = [
-        Column(name=name, phases_ns=(1_000,), begun_ns=(), step_ns=900)
-        for name in ("torch", "fused")
-    ]
+    column = Column(name="torch", phases_ns=(1_000,), begun_ns=(), step_ns=900)
     compared = (Comparison(what="loss", torch_error=1e-4, error=error),)
-    table = Table(compared=compared, phases=("forward",), ends=(), columns=tuple(times))
+    columns = (column, replace(column, name="fused"))
+    table = Table(compared=compared, phases=("forward",), ends=(), columns=columns)
     run = running.run
     monkeypatch.setattr(running, "run", lambda config: replace(run(config), table=table))
     monkeypatch.setattr(sys, "argv", ["", "h2d", "--on", "cpu"])

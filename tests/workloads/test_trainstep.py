@@ -3,7 +3,6 @@ follows the same curve over several training steps."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Final
 
 import pytest
@@ -14,7 +13,7 @@ from nsysflow.catalog.catalog import find
 from nsysflow.kernels.muon import muon_ref
 from nsysflow.workloads.common.measurement import parts_of
 from nsysflow.workloads.common.run import options_of
-from nsysflow.workloads.common.training import On, Precision, Work
+from nsysflow.workloads.common.training import On, Precision
 from nsysflow.workloads.policy.steps import PLAIN, PlainStep
 from nsysflow.workloads.policy.variants import (
     PolicyStep,
@@ -25,7 +24,7 @@ from nsysflow.workloads.policy.variants import (
     variant_of,
 )
 from tests.kernels.comparing import same
-from tests.workloads.toys import ROUNDED, toy, without_gpu
+from tests.workloads.toys import ROUNDED, toy, work_of
 
 TRAINSTEP: Final = find("trainstep")
 
@@ -117,7 +116,6 @@ def test_the_bf16_loss_stays_close_to_that_of_float32_masters(variant: str, step
 
 
 @pytest.mark.gpu
-@without_gpu
 @pytest.mark.parametrize("variant", ["torch", "fused"])
 def test_at_the_usual_size_the_float32_loss_follows_that_of_float64(variant: str) -> None:
     start = usual_start("float")
@@ -126,7 +124,6 @@ def test_at_the_usual_size_the_float32_loss_follows_that_of_float64(variant: str
 
 
 @pytest.mark.gpu
-@without_gpu
 def test_at_the_usual_size_the_bf16_loss_stays_close_to_that_of_float32_masters() -> None:
     start = usual_start("bf16")
     master = Start(weights=start.weights, batch=start.batch.to(torch.float32))
@@ -135,14 +132,12 @@ def test_at_the_usual_size_the_bf16_loss_stays_close_to_that_of_float32_masters(
 
 
 @pytest.mark.gpu
-@without_gpu
 @pytest.mark.parametrize("name", [TRAINSTEP.name, "rolloutcopy"])
 def test_steps_of_a_graph_equal_fused_steps_bit_for_bit(name: str) -> None:
     results = []
     for variant in ("fused", "graph"):
         torch.manual_seed(0)
-        module = import_module(f"nsysflow.workloads.{name}")
-        work: Work = getattr(module, name)(toy(find(name), variant, on="cuda"))
+        work = work_of(toy(find(name), variant, on="cuda"))
         found = []
         for index in range(STEPS):
             work.step(index)

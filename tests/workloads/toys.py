@@ -1,19 +1,15 @@
 """Configs of toy size, to run workloads in this process."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
-
-import pytest
-import torch
 
 from nsysflow.catalog.catalog import Workload, workloads
 from nsysflow.runtime.protocol import Window
 from nsysflow.workloads.common.run import options_of
-from nsysflow.workloads.common.training import Config, On, Precision
+from nsysflow.workloads.common.training import Config, On, Precision, Work
 
 VARIANTS = [(workload, variant.name) for workload in workloads() for variant in workload.variants]
-
-without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 ROUNDED: Final[Mapping[str, float]] = {
     "fusion": 1e-5,
@@ -30,6 +26,13 @@ may differ: fused kernels stay in float32 longer and use fused multiply-adds.
 two bf16 numbers go either way, and noise near zero is amplified a hundredfold. A float64 curve of
 20 steps moved by 1.2e-5 to 3.0e-5 when the gradients were changed by 1e-7 of their size, by as much
 for 3e-7, and by 1e-10 without Muon's roundings (1 024 rows, on a CPU)."""
+
+
+def work_of(config: Config[Any]) -> Work:
+    """The work of a workload."""
+    module = import_module(f"nsysflow.workloads.{config.workload}")
+    work: Work = getattr(module, config.workload)(config)
+    return work
 
 
 def toy(

@@ -25,8 +25,6 @@ from nsysflow.kernels.bench.stopwatch import (
     stopwatch,
 )
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
 
 class Output:
     """The output of a call; its memory is freed with it."""
@@ -82,7 +80,6 @@ def measured_toy(watch: Stopwatch, name: str, direction: Direction) -> Measured:
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_each_direction_of_a_kernel_can_be_timed_and_captured(watch: Stopwatch, name: str) -> None:
     for direction in BENCHMARKS[name].directions:
@@ -98,7 +95,6 @@ def test_each_direction_of_a_kernel_can_be_timed_and_captured(watch: Stopwatch, 
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_a_call_that_waits_for_the_gpu_is_timed_but_not_captured(watch: Stopwatch) -> None:
     with watch.using():
         x = torch.ones(1000, device=watch.device)

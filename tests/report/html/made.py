@@ -94,10 +94,9 @@ async () => {
 around them, are in the page."""
 
 
-def figures(page: Any) -> list[dict[str, str]]:
+def figures(page: Any) -> Any:
     """All figures of an open page: their text and their `data-` attributes."""
-    found: list[dict[str, str]] = page.evaluate(_FIGURES)
-    return found
+    return page.evaluate(_FIGURES)
 
 
 def value_at(document: Any, pointer: str) -> Any:

@@ -3,13 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from nsysflow.base import units
-from nsysflow.cli.main import main
 from nsysflow.report.diff import headline, times
 from nsysflow.report.diff_document import diff_json
 from tests.browser import opened
+from tests.cli.running import refused, run
 from tests.report.html.made import (
     comparison,
     figures,
@@ -57,33 +56,23 @@ def test_the_headline_and_the_waterfall_are_there(browser: Any) -> None:
 
 pytestmark = pytest.mark.usefixtures("shared")
 
-SYNC, ASYNC, METRICS = (
-    str(PACKED[f"nan_check-{name}"]) for name in ("sync", "async", "sync-metrics")
-)
-
-
-def diff(*sides: str, html: Path) -> Result:
-    return CliRunner().invoke(main, ["diff", *sides, "--html", str(html)])
+SYNC, ASYNC, METRICS = (PACKED[f"nan_check-{name}"] for name in ("sync", "async", "sync-metrics"))
 
 
 def test_the_command_writes_the_page_beside_what_it_prints(tmp_path: Path) -> None:
-    ran = diff(SYNC, ASYNC, html=tmp_path / "diff.html")
-    assert ran.exit_code == 0, ran.output
-    assert "Bridge" in ran.output
-    assert (tmp_path / "diff.html").read_text("utf-8").startswith("<!doctype html>")
+    page = tmp_path / "diff.html"
+    assert "Bridge" in run("diff", SYNC, ASYNC, "--html", page).stdout
+    assert page.read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_the_page_never_replaces_an_input(tmp_path: Path) -> None:
-    CliRunner().invoke(main, ["analyze", SYNC, "-o", str(tmp_path / "before")])
+    run("analyze", SYNC, "-o", tmp_path / "before")
     document = tmp_path / "before" / "report.json"
     before = document.read_bytes()
-    ran = diff(str(document.parent), ASYNC, html=document)
-    assert ran.exit_code == 1
-    assert "nothing was written" in ran.output
+    said = refused("diff", document.parent, ASYNC, "--html", document, code=1)
+    assert "nothing was written" in said
     assert document.read_bytes() == before
 
 
-def test_a_table_over_time_has_no_page(tmp_path: Path) -> None:
-    ran = diff(SYNC, ASYNC, METRICS, html=tmp_path / "diff.html")
-    assert ran.exit_code == 2
-    assert "--html shows two sides" in ran.output
+def test_a_table_over_time_has_no_page() -> None:
+    assert "--html shows two sides" in refused("diff", SYNC, ASYNC, METRICS, "--html", "diff.html")

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from nsysflow.cli.main import main
 from nsysflow.report.document import report_json
 from nsysflow.report.html.page import MOST_LOOPS
 from nsysflow.report.ledger import other_loops
@@ -17,6 +15,7 @@ from nsysflow.report.page import opening
 from tests.analyses import analysed, run_of
 from tests.analysis.selection.test_view import many_loops
 from tests.browser import opened
+from tests.cli.running import run
 from tests.report.html.made import made
 from tests.report.html.unpacked import page_of, run_of_these
 from tests.reports import ROOT
@@ -61,9 +60,7 @@ def test_the_command_of_another_loop_shows_it(monkeypatch: pytest.MonkeyPatch) -
     for line in said:
         loop = line.removeprefix("also: ").partition(",")[0]
         words = shlex.split(line.rpartition(": nsysflow ")[2])
-        printed = CliRunner().invoke(main, [*words, "--table", "steps", "--format", "csv"])
-        assert printed.exit_code == 0
-        assert len(printed.stdout.splitlines()) > 1
+        assert len(run(*words, "--table", "steps", "--format", "csv").stdout.splitlines()) > 1
         assert f" --step {loop}" in line
     assert said
 

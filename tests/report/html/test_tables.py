@@ -20,16 +20,14 @@ def page(browser: Any) -> Iterator[Any]:
         yield it
 
 
-def kernels() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = made("nan_check-sync").document["kernels"]
-    return found
+def kernels() -> Any:
+    return made("nan_check-sync").document["kernels"]
 
 
-def column(page: Any, name: str) -> list[str]:
+def column(page: Any, name: str) -> Any:
     """The raw values of a column, as far as its rows are drawn."""
     cells = f'{ROWS} td[data-key$="/{name}"]'
-    found: list[str] = page.eval_on_selector_all(cells, "each => each.map(it => it.dataset.value)")
-    return found
+    return page.eval_on_selector_all(cells, "each => each.map(it => it.dataset.value)")
 
 
 def numbers(page: Any, name: str) -> list[float]:

@@ -44,17 +44,10 @@ def drawn(request: pytest.FixtureRequest) -> Drawn:
     return Page(made(request.param).file.read_text("utf-8")), analysed(request.param)
 
 
-def test_a_table_has_every_row_of_its_frame(drawn: Drawn) -> None:
+def test_every_slice_is_where_its_frame_has_it_and_has_its_name(drawn: Drawn) -> None:
     page, analysis = drawn
-    held = page.reports[0]["tables"]
-    assert {name: held[name]["n"] for name in TABLES} == {
-        name: getattr(analysis.tracks, name).height for name in TABLES
-    }
-
-
-def test_a_slice_is_where_its_frame_has_it_and_has_its_name(drawn: Drawn) -> None:
-    page, analysis = drawn
-    zero = int(page.reports[0]["zero_ns"])
+    held, zero = page.reports[0]["tables"], int(page.reports[0]["zero_ns"])
+    assert all(held[name]["n"] == getattr(analysis.tracks, name).height for name in TABLES)
     texts = page.texts(page.reports[0]["strings"])
     for table in (*NAMED, "steps"):
         rows = getattr(analysis.tracks, table)

@@ -30,16 +30,14 @@ class Page:
         self.report: dict[str, Any] = json.loads(self.inflated("report"))
 
     @cached_property
-    def reports(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.about["timeline"]["reports"]
-        return found
+    def reports(self) -> Any:
+        return self.about["timeline"]["reports"]
 
     def inflated(self, blob: str) -> bytes:
         return zlib.decompress(b64decode(self.scripts[blob]))
 
-    def texts(self, blob: str) -> list[Any]:
-        found: list[Any] = json.loads(self.inflated(blob))
-        return found
+    def texts(self, blob: str) -> Any:
+        return json.loads(self.inflated(blob))
 
     def column(self, report: int, table: str, name: str) -> list[float]:
         """The numbers of a column; all 0 where the page leaves it out."""

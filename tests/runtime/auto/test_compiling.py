@@ -1,7 +1,6 @@
 """torch.compile makes the same graphs with automatic ranges as without them."""
 
 import json
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from nsysflow.runtime.protocol import COLLECTOR
-from tests.runtime.programs import ANNOTATED, environment
+from tests.runtime.programs import ANNOTATED, ended, environment
 
 pytestmark = pytest.mark.long
 
@@ -54,9 +53,7 @@ def run_file(code: str, folder: Path) -> str:
     """What a program prints that is a file, as Dynamo wants it."""
     file = folder / "program.py"
     file.write_text(code)
-    argv = [sys.executable, str(file)]
-    variables = environment(folder, {COLLECTOR: "nsys"})
-    done = subprocess.run(argv, env=variables, capture_output=True, text=True, check=False)
+    done = ended([sys.executable, str(file)], folder, environment(folder, {COLLECTOR: "nsys"}))
     assert done.returncode == 0, done.stderr
     return done.stdout
 

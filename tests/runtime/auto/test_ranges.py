@@ -21,6 +21,17 @@ from tests.runtime.programs import (
 
 pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
 
+MODULE: Final = """
+def module(name, text):
+    import pathlib, sys
+    file = pathlib.Path(name)
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    for package in (*file.parents,)[:-1]: (package / "__init__.py").touch()
+    sys.path.insert(0, ".")
+"""
+"""Installs a module of a framework."""
+
 SGD: Final = "opt = torch.optim.SGD(net.parameters(), 0.1)\n"
 ROWS: Final = """
 class Rows(torch.utils.data.Dataset):
@@ -138,18 +149,12 @@ checkpoint(net, x.requires_grad_(), use_reentrant=True).sum().backward()
     "saving is a phase": ("torch.save(net.state_dict(), 'net.pt')", "save"),
     "each call of the model in generate is a token": (
         """
-import pathlib, sys
-package = pathlib.Path("transformers/generation")
-package.mkdir(parents=True)
-(package / "utils.py").write_text('''
+module("transformers/generation/utils.py", '''
 class GenerationMixin:
     def generate(self, x):
         for _ in range(2): self(x)
         return "text"
 ''')
-for each in (package, package.parent):
-    (each / "__init__.py").touch()
-sys.path.insert(0, ".")
 from transformers.generation.utils import GenerationMixin
 class Model(GenerationMixin, nn.Linear): pass
 assert Model(4, 4).generate(x) == "text"
@@ -159,24 +164,14 @@ assert Model(4, 4).generate(x) == "text"
     ),
     "the step of a DeepSpeed engine is the optimizer": (
         """
-import pathlib, sys
-package = pathlib.Path("deepspeed/runtime")
-package.mkdir(parents=True)
-(package / "engine.py").write_text("class DeepSpeedEngine:\\n    def step(self): return 7")
-sys.path.insert(0, ".")
+module("deepspeed/runtime/engine.py", "class DeepSpeedEngine:\\n    def step(self): return 7")
 from deepspeed.runtime.engine import DeepSpeedEngine
 assert DeepSpeedEngine().step() == 7
 """,
         "optimizer",
     ),
     "a framework that lacks a function is left alone": (
-        """
-import pathlib, sys
-pathlib.Path("accelerate").mkdir()
-pathlib.Path("accelerate/data_loader.py").write_text("")
-sys.path.insert(0, ".")
-import accelerate.data_loader
-""",
+        'module("accelerate/data_loader.py", ""); import accelerate.data_loader',
         "",
     ),
     "a program that marks its steps has no others": (
@@ -202,7 +197,7 @@ for _ in range(2):
 
 @pytest.mark.parametrize(("program", "ranges"), RANGES.values(), ids=RANGES)
 def test_a_program_has_these_ranges(program: str, ranges: str) -> None:
-    assert ranges_of(program) == ranges
+    assert ranges_of(MODULE + program) == ranges
 
 
 WINDOW: Final = """

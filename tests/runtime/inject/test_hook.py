@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -16,8 +15,7 @@ from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTAT
 from nsysflow.runtime.process import FILES
 from nsysflow.runtime.protocol import ANNOTATE, RUN_FOLDER
 from tests.nsys.fakes import script
-
-Done = subprocess.CompletedProcess[str]
+from tests.runtime.programs import Done, ended
 
 TORCH: Final = """
 __version__ = "0"
@@ -63,15 +61,7 @@ class Machine:
 
     def _done(self, argv: tuple[str, ...], **variables: str) -> Done:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("NSYS", "NVTX", "PYTHON"))}
-        return subprocess.run(
-            argv,
-            env=kept | variables,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        return ended(argv, self.folder, kept | variables)
 
     @property
     def is_hooked(self) -> bool:

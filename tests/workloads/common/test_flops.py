@@ -1,6 +1,5 @@
 """Declared operations agree with counts by hand and with PyTorch's; the table of times."""
 
-from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +11,12 @@ from nsysflow.catalog.catalog import find
 from nsysflow.workloads.common.accuracy import Comparison
 from nsysflow.workloads.common.measurement import Column, Table
 from nsysflow.workloads.common.run import options_of, run
-from nsysflow.workloads.common.training import Work, perceptron_flops
+from nsysflow.workloads.common.training import perceptron_flops
 from nsysflow.workloads.policy.minibatch import minibatch_of, random_rollout
 from nsysflow.workloads.policy.model import Sizes, batch_of, initial_weights
 from nsysflow.workloads.policy.steps import PlainStep
 from nsysflow.workloads.policy.variants import policy_flops
-from tests.workloads.toys import toy, without_gpu
+from tests.workloads.toys import toy, work_of
 
 
 def test_parameters_and_operations_of_the_usual_policy_match_a_count_by_hand() -> None:
@@ -54,8 +53,7 @@ def test_forward_and_backward_match_what_pytorch_counts(layers: int) -> None:
 
 @pytest.mark.parametrize("name", ["trainforward", "trainstep"])
 def test_a_workload_declares_the_phases_that_it_runs(name: str) -> None:
-    config = toy(find(name), "torch", precision="bf16")
-    work: Work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(config)
+    work = work_of(toy(find(name), "torch", precision="bf16"))
     assert work.flops is not None
     assert work.flops.unit == "bf16"
     assert ("optimizer" in work.flops.phases) == (name == "trainstep")
@@ -76,8 +74,7 @@ def test_the_operations_of_a_perceptron_match_a_count_by_hand(widths: tuple[int,
 
 @pytest.mark.parametrize("name", DECLARING)
 def test_a_workload_declares_what_pytorch_counts_in_a_step(name: str) -> None:
-    config = toy(find(name))
-    work: Work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(config)
+    work = work_of(toy(find(name)))
     work.step(0)
     with FlopCounterMode(display=False) as counter:
         work.step(1)
@@ -127,7 +124,6 @@ def test_an_error_passes_up_to_twice_that_of_pytorch_or_one_thousandth() -> None
 
 
 @pytest.mark.gpu
-@without_gpu
 @pytest.mark.parametrize(
     ("name", "ends"),
     [

@@ -1,6 +1,5 @@
 """Every variant of a workload marks the same phases and gives the same result."""
 
-from importlib import import_module
 from typing import Final
 
 import pytest
@@ -10,7 +9,7 @@ from nsysflow.catalog.catalog import Workload, find, workloads
 from nsysflow.workloads.common.run import run
 from nsysflow.workloads.common.training import Precision
 from tests.recording import recorded
-from tests.workloads.toys import ROUNDED, VARIANTS, toy, without_gpu
+from tests.workloads.toys import ROUNDED, VARIANTS, toy, work_of
 
 each = pytest.mark.parametrize("workload", workloads(), ids=lambda workload: workload.name)
 each_variant = pytest.mark.parametrize(
@@ -37,7 +36,6 @@ def test_variants_give_the_same_result(workload: Workload, precision: Precision,
 
 
 @pytest.mark.gpu
-@without_gpu
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
 @pytest.mark.filterwarnings("ignore::UserWarning")  # likewise
 @each
@@ -71,7 +69,6 @@ def test_each_step_has_the_phases_of_the_catalog(workload: Workload, variant: st
 
 
 @pytest.mark.gpu
-@without_gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
 @pytest.mark.filterwarnings("ignore::UserWarning")  # likewise
@@ -84,10 +81,7 @@ def test_each_step_has_the_phases_of_the_catalog(workload: Workload, variant: st
     ],
 )
 def test_the_remedy_never_makes_the_host_wait(name: str, variant: str) -> None:
-    workload = find(name)
-    work = getattr(import_module(f"nsysflow.workloads.{name}"), name)(
-        toy(workload, variant, on="cuda")
-    )
+    work = work_of(toy(find(name), variant, on="cuda"))
     work.step(0)  # code is loaded, memory allocated
     torch.cuda.set_sync_debug_mode("error")
     try:
