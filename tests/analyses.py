@@ -18,10 +18,10 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.index import ABOUT, declarations
 from nsysflow.report.results import Origin, Results
 from tests.oracle.export import read_export
+from tests.oracle.once import unmeasured
 from tests.oracle.report import Report, Row
 from tests.oracle.strategies import several, traces
 from tests.oracle.tables import oracle_tables
-from tests.oracle.unmeasured import unmeasured
 from tests.reports import KINDS as KINDS
 from tests.reports import PACKED, ROOT, RULES, sqlite_report
 

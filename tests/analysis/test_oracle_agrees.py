@@ -28,6 +28,7 @@ from tests.oracle.cpu import cpu
 from tests.oracle.gap_tables import gaps
 from tests.oracle.gil import gil
 from tests.oracle.model import GpuTraffic, PlainTrace, to_trace
+from tests.oracle.once import unmeasured
 from tests.oracle.report import Report
 from tests.oracle.strategies import (
     gpu_traffic,
@@ -38,7 +39,6 @@ from tests.oracle.strategies import (
     traces_with_readings,
 )
 from tests.oracle.tracks import TRACKS, lanes
-from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import Waits
 
 OWN = ((), ("transformers",), ("accelerate/utils.py", "torch"), ("/opt/lib/python3.12/",))

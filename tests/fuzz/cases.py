@@ -49,20 +49,7 @@ CODES: Final = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a case ended.
-
-    Attributes:
-        number: of the case.
-        input: the kind of input.
-        changes: what was changed.
-        by_bytes: whether bytes were changed, and not what they mean.
-        words: the command.
-        code: how it ended; None where it did not.
-        said: the first line of what it said on stderr.
-        failure: what is wrong; None if nothing is.
-        cpu_s: how long it took.
-        peak_bytes: the most memory that the process had.
-    """
+    """How a case ended; without a code it did not, without a failure nothing is wrong."""
 
     number: int
     input: str
@@ -106,7 +93,7 @@ def run_case(seed: int, number: int) -> Outcome:
         mutant = INPUTS[kind](draw, given)
         before = _checksums(given)
         words = _words(draw, kind, mutant, out)
-        _forget_peak()
+        PEAK.write_text("5")
         begin_s = time.process_time()
         done, failure = _run(words, given, environment=_variables(kind, given))
         failure = failure or _first_failure(done, words, out)
@@ -177,8 +164,6 @@ def ask(report: str, tool: str, what: str) -> None:
 def _variables(kind: str, given: Path) -> dict[str, str]:
     return {VARIABLE: str(given / "cache") if kind == "cache" else "off"}
 
-
-# --- commands ------------------------------------------------------------------------------------
 
 TABLES: Final = (*ABOUT,)
 ANALYZE: Final = (
@@ -279,8 +264,6 @@ def _on_report(draw: Random, path: str, out: Path) -> list[str]:
             return ["analyze", path, str(small_export(out / "rank1.sqlite")), "-o", "{out}/a"]
 
 
-# --- failures ------------------------------------------------------------------------------------
-
 CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SHOWN_AS_IS: Final = ("csv", "--gaps-csv", "--csv")
 """What prints data for programs: cells of CSV hold what a report holds."""
@@ -368,15 +351,6 @@ def _broken_invariant(kind: str, path: Path) -> str | None:
     return None
 
 
-def _forget_peak() -> None:
-    PEAK.write_text("5")
-
-
 def _peak_bytes() -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(found[1]) << 10 if found else 0
-
-
-def document(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON has it."""
-    return {name: getattr(outcome, name) for name in Outcome.__dataclass_fields__}

@@ -52,13 +52,7 @@ REAL: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """An input that was changed.
-
-    Attributes:
-        path: what a command is to read.
-        changes: what was changed.
-        by_bytes: whether bytes were changed, and not what they mean.
-    """
+    """An input that was changed: what a command is to read, and whether only bytes were changed."""
 
     path: Path
     changes: list[str]
@@ -75,9 +69,6 @@ def _bytes_of(draw: Random, path: Path) -> list[str]:
     said = [change_bytes(draw, content) for _ in range(draw.choice((1, 1, 2, 5)))]
     path.write_bytes(content)
     return said
-
-
-# --- tables of SQLite and of folders -------------------------------------------------------------
 
 
 def tables_of(path: Path) -> Tables:
@@ -305,9 +296,6 @@ def rocpd(draw: Random, folder: Path) -> Mutant:
     return Mutant(path=path, changes=said, by_bytes=False)
 
 
-# --- traces --------------------------------------------------------------------------------------
-
-
 @cache
 def _kineto_text() -> str:
     """The first events of each kind of a real trace of torch.profiler."""
@@ -372,9 +360,6 @@ def pftrace(draw: Random, folder: Path) -> Mutant:
     return Mutant(path=path, changes=said, by_bytes=False)
 
 
-# --- memory snapshots ----------------------------------------------------------------------------
-
-
 def snapshot(draw: Random, folder: Path) -> Mutant:
     """A memory snapshot of PyTorch."""
     path, by_bytes = folder / "r.pickle", draw.random() < 0.4
@@ -411,9 +396,6 @@ def _snapshot_document() -> dict[str, Any]:
             for at, stage in ((2, "START"), (30, "END"))
         ],
     }
-
-
-# --- what commands read beside reports -----------------------------------------------------------
 
 
 @cache

@@ -24,19 +24,8 @@ MARKUP: Final = (
     "]]>&amp;&#x1b;",
 )
 TEXTS: Final = (
-    *(
-        "",
-        " ",
-        "\0",
-        "a\0b",
-        "\ud800",
-        "caf\udce9",
-        "a\nb\r\nc",
-        "\t",
-        "\u202egnp",
-        "\ufeff",
-        "\U0010ffff",
-    ),
+    *("", " ", "\0", "a\0b", "\ud800", "caf\udce9", "a\nb\r\nc", "\t"),
+    *("\u202egnp", "\ufeff", "\U0010ffff"),
     *("=1+1", "+1+1", "-1+1", "@SUM(A1)", "=cmd|' /C calc'!A0", "\t=1+1"),
     *("\x1b[2J\x1b[31m", "\x1b]0;fuzz\x07", "\x1b]8;;http://fuzz\x1b\\a", "\x9b31m", "\x7f\x08"),
     *MARKUP,
@@ -81,9 +70,6 @@ def mark(draw: Random) -> str:
         change_document(draw, document)
     text = json.dumps(document)
     return text[: draw.randrange(len(text))] if draw.random() < 0.15 else text
-
-
-# --- tables --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -263,9 +249,6 @@ _OF_TABLES: Final = (
 )
 
 
-# --- documents -----------------------------------------------------------------------------------
-
-
 def change_document(draw: Random, document: Any) -> str:
     """Change one place in a JSON document, which is an object or array."""
     path: list[str] = []
@@ -331,9 +314,6 @@ def share_values(draw: Random, document: dict[str, Any]) -> str:
             deep = [deep, deep]
         place[key] = deep
     return f"{key}: {kind}"
-
-
-# --- lines, packets, bytes -----------------------------------------------------------------------
 
 
 def change_lines(draw: Random, lines: list[str]) -> str:

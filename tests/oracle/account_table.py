@@ -21,7 +21,6 @@ from tests.oracle.report import Report, Row, joined
 
 def accounting(report: Report, keep: Keep | None = None) -> list[Row]:
     """§2.1, §2.5: one row per device; §2.2: `keep` narrows the window of each device."""
-    names = {device.device: device.name for device in report.trace.devices}
     rows = []
     for device in report.devices:
         ops = [report.ops[index] for index in report.on(device)]
@@ -39,7 +38,7 @@ def accounting(report: Report, keep: Keep | None = None) -> list[Row]:
             {
                 "report": report.trace.report,
                 "device": device,
-                "name": names.get(device),
+                "name": report.gpu_name(device),
                 "start_ns": kept[0][0] if kept else None,
                 "end_ns": kept[-1][1] if kept else None,
                 **split,
@@ -72,10 +71,7 @@ def _touches(window: list[Interval], start_ns: int, end_ns: int) -> bool:
 
 
 def share(gap: Gap, inside: int) -> dict[str, int]:
-    """§2.3: the causes of a gap in proportion to the part inside a window, by largest remainder.
-
-    Ties go to the first in the table of §3.
-    """
+    """§2.3: the causes of a gap in proportion to the part inside a window, by largest remainder."""
     total = gap.duration_ns
     given = {cause: gap.causes[cause] * inside // total for cause in CAUSES}
     rest = inside - sum(given.values())
@@ -93,10 +89,7 @@ def causes_in(gap: Gap, keep: Keep | None) -> dict[str, int]:
 
 
 def projections(report: Report, name: str) -> Keep:
-    """§2.2: the union of the projections of a range's instances.
-
-    A projection runs from the first to the last operation launched in the instance.
-    """
+    """§2.2: the union of the projections of a range's instances."""
     found: Keep = {}
     for by_instance in report.ops_by_instance.values():
         launched: dict[Open, list[int]] = defaultdict(list)

@@ -16,6 +16,8 @@ RULES = tomllib.loads(
 
 Interval = tuple[int, int]
 
+FOREVER = (-(1 << 62), 1 << 62)
+
 Keep = dict[int, list[Interval]]
 """Per device, the intervals of a narrowed window."""
 
@@ -82,6 +84,12 @@ def common(some: list[Interval], others: list[Interval]) -> list[Interval]:
         else:
             j += 1
     return both
+
+
+def without(some: list[Interval], others: list[Interval]) -> list[Interval]:
+    """The instants in the first of two results of `union` that are not in the other."""
+    edges = [FOREVER[0], *(edge for span in others for edge in span), FOREVER[1]]
+    return common(some, list(zip(edges[::2], edges[1::2], strict=True)))
 
 
 def length(intervals: Iterable[Interval]) -> int:

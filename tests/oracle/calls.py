@@ -2,9 +2,11 @@
 
 import re
 from collections import Counter, defaultdict
+from functools import cached_property
 from typing import Any
 
 from tests.oracle.model import Call, Op, PlainTrace
+from tests.oracle.once import grouped_by
 
 SYNC = re.compile(
     r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx|Stream|Event)Synchronize"
@@ -51,10 +53,7 @@ def class_by_name(name: str) -> str:
 
 
 def call_order(call: Call) -> tuple[int, int, bool, int, int, str]:
-    """§3.6, ties: the call that started first, then the longer, then the smallest correlationId.
-
-    The spec ends there; thread and name make the order total.
-    """
+    """§3.6, ties; the spec ends with the correlationId: thread and name make the order total."""
     return (
         call.start_ns,
         -call.end_ns,
@@ -66,8 +65,7 @@ def call_order(call: Call) -> tuple[int, int, bool, int, int, str]:
 
 
 def lacking_launches(ops: list[Op]) -> dict[tuple[int | None, int | None], int]:
-    """§12.1: per launch of a graph, by process and correlation id, how many operations it lacks
-    that other launches of the same graph have; without those that lack none."""
+    """§12.1: of each launch of a graph that lacks some, how many operations it lacks."""
     launches: dict[tuple[int | None, int | None], set[int]] = defaultdict(set)
     for op in ops:
         if op.graph_node is not None:
@@ -85,10 +83,7 @@ def lacking_launches(ops: list[Op]) -> dict[tuple[int | None, int | None], int]:
 
 
 class Calls:
-    """The valid operations and calls of a trace, with launches and classes.
-
-    Operations and calls are named by their index in `ops` and `calls`.
-    """
+    """The valid operations and calls of a trace, named by their index in `ops` and `calls`."""
 
     def __init__(self, trace: PlainTrace, whole: "Calls | None" = None) -> None:
         # §1.6: rows of negative length are dropped
@@ -112,17 +107,18 @@ class Calls:
         self._class_pageable_copies()
         self._class_lazy_loading()
 
+    @cached_property
+    def by_thread(self) -> dict[int, list[int]]:
+        """The calls of each thread."""
+        return grouped_by(lambda index: self.calls[index].thread, range(len(self.calls)))
+
     def caller(self, op: int) -> Call | None:
         """The call that launched an operation."""
         launch = self.launch[op]
         return None if launch is None else self.calls[launch]
 
     def order(self, op: int) -> tuple[Any, ...]:
-        """§3.1: which of operations that start together comes first: that of the earliest launch,
-        then of the smallest correlationId, streamId, graphNodeId; §1.10: without one is last.
-
-        The spec ends there; names and process make the order total.
-        """
+        """§3.1, §1.10: the order of operations that start together; names make it total."""
         row, call = self.ops[op], self.caller(op)
         begun = None if call is None else call.start_ns
         numbers = (begun, row.correlation, row.stream, row.graph_node)
@@ -136,23 +132,15 @@ class Calls:
         return 30_000 if call.name.startswith("hip") else 10_000
 
     def capture_began(self, process: int, t: int) -> int | None:
-        """§12.3: when the stream capture of a process began that was on before t; None if none was.
-
-        The last begin or end that started before t says so.
-        """
+        """§12.3: when the stream capture of a process began that was on before t."""
         if self._marks is None:
-            self._marks = defaultdict(list)
-            for call in self.calls:
-                if CAPTURE.fullmatch(call.name):
-                    self._marks[call.process].append(call)
+            marks = (call for call in self.calls if CAPTURE.fullmatch(call.name))
+            self._marks = grouped_by(lambda call: call.process, marks)
         before = [call for call in self._marks[process] if call.start_ns < t]
         return before[-1].start_ns if before and "Begin" in before[-1].name else None
 
     def _join(self) -> None:
-        """§1.8: join on (process, correlationId), never on NULL or 0.
-
-        The launch of an operation is the outermost call: smallest start, then largest end.
-        """
+        """§1.8: join on (process, correlationId), never on NULL or 0."""
         self.named: dict[tuple[int, int], list[int]] = defaultdict(list)
         for index, call in enumerate(self.calls):
             if call.correlation:
@@ -179,10 +167,7 @@ class Calls:
                         self.classes[index] = "blocking_copy"
 
     def _class_lazy_loading(self) -> None:
-        """§3, class module_load: a launch call of over 1 ms that is the first of its kernel.
-
-        The first is per process and full name; graph launches do not count.
-        """
+        """§3, class module_load: a launch call of over 1 ms that is the first of its kernel."""
         first: dict[tuple[int, str], int] = {}
         for index, op in enumerate(self.ops):
             launch = self.launch[index]

@@ -8,8 +8,9 @@ from typing import Any
 
 from nsysflow.base.peaks import PER_CYCLE, Unit, peak_flops
 from tests.oracle.accounting import Interval, Keep, parts
-from tests.oracle.report import Report, Row, os_pid
-from tests.oracle.steps import steps_of
+from tests.oracle.once import grouped_by
+from tests.oracle.report import Report, Row
+from tests.oracle.steps import Piece, pieces_of
 
 HOLD_NS = 1_000_000_000
 
@@ -50,25 +51,6 @@ def mean(shares: Iterable[tuple[int, int]]) -> Fraction | None:
     return Fraction(sum(value * ns for value, ns in known), whole) if whole else None
 
 
-Piece = tuple[int, int | None, int | None, int, int]
-"""Device, process, step, start and end."""
-
-
-def pieces_of(report: Report, keep: Keep | None) -> list[Piece]:
-    """§25.3: each step, and each window of a GPU without steps."""
-    windows = report.windows if keep is None else keep
-    steps = steps_of(report)
-    return [
-        *((step.device, step.process, step.index, step.start_ns, step.end_ns) for step in steps),
-        *(
-            (device, None, None, *window)
-            for device in report.devices
-            if device not in {step.device for step in steps}
-            for window in windows.get(device, [])
-        ),
-    ]
-
-
 def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
     """§25.3: a row per step, and per window of a GPU without steps."""
     if not report.trace.gpu_states:
@@ -77,23 +59,15 @@ def clocks(report: Report, keep: Keep | None = None) -> list[Row]:
     return [row for row in rows if row is not None]
 
 
-def place_of(
-    report: Report, device: int, process: int | None, step: int | None, start_ns: int, end_ns: int
-) -> Row:
+def place_of(report: Report, piece: Piece) -> Row:
     """The columns of a row that say what it is of."""
-    return {
-        "report": report.trace.report,
-        "process": None if process is None else os_pid(process),
-        "device": device,
-        "step": step,
-        "start_ns": start_ns,
-        "end_ns": end_ns,
-    }
+    times = {"start_ns": piece.start_ns, "end_ns": piece.end_ns}
+    return report.about(piece.process, device=piece.device, step=piece.step, **times)
 
 
 def row_of(report: Report, piece: Piece) -> Row | None:
     """One row; None where no value holds."""
-    device, _, _, start_ns, end_ns = piece
+    device, start_ns, end_ns = piece.device, piece.start_ns, piece.end_ns
     shares = {
         column: within(held(report, device, column), start_ns, end_ns)
         for column in ("sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c", "limit")
@@ -102,14 +76,7 @@ def row_of(report: Report, piece: Piece) -> Row | None:
         return None
     clock = mean(shares["sm_clock_mhz"])
     readings = [value for value, _ in shares["sm_clock_mhz"]]
-    highest = max(
-        (
-            state.sm_clock_mhz
-            for state in report.trace.gpu_states
-            if state.device == device and state.sm_clock_mhz is not None
-        ),
-        default=None,
-    )
+    highest = max((mhz for _, mhz in held(report, device, "sm_clock_mhz")), default=None)
     limits: Counter[str] = Counter()
     for value, ns in shares["limit"]:
         limits[value] += ns
@@ -117,7 +84,7 @@ def row_of(report: Report, piece: Piece) -> Row | None:
     longest = max(limiting, key=lambda name: (limiting[name], -ORDER.index(name)), default=None)
     window = [(start_ns, end_ns)] if end_ns > start_ns else []
     return {
-        **place_of(report, *piece),
+        **place_of(report, piece),
         "sm_clock_mhz": number(clock),
         "lowest_mhz": min(readings, default=None),
         "highest_mhz": max(readings, default=None),
@@ -154,7 +121,7 @@ def traffic(report: Report, keep: Keep | None = None) -> list[Row]:
     """§25.6: a row per step and window in which a rate holds."""
     rows = []
     for piece in pieces_of(report, keep):
-        device, _, _, start_ns, end_ns = piece
+        device, start_ns, end_ns = piece.device, piece.start_ns, piece.end_ns
         means = {
             column: mean(within(rates_held(report, device, column), start_ns, end_ns))
             for column in TRAFFIC
@@ -169,7 +136,7 @@ def traffic(report: Report, keep: Keep | None = None) -> list[Row]:
                     copied[way] += op.copy.bytes
         rows.append(
             {
-                **place_of(report, *piece),
+                **place_of(report, piece),
                 **{column: number(value) for column, value in means.items()},
                 **{
                     f"{way}_bytes_per_s": number(Fraction(n * 10**9, end_ns - start_ns))
@@ -187,10 +154,8 @@ def number(value: Fraction | None) -> float | None:
 
 def drops(rows: list[Row]) -> list[Row]:
     """§25.4: what a lower clock costs, of the rows of clocks of judged steps."""
-    steps: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["step"] is not None and row["sm_clock_mhz"] is not None:
-            steps[row["report"], row["process"], row["device"]].append(row)
+    known = [r for r in rows if r["step"] is not None and r["sm_clock_mhz"] is not None]
+    steps = grouped_by(lambda row: (row["report"], row["process"], row["device"]), known)
     found = []
     for (report, process, device), mine in sorted(steps.items()):
         mine.sort(key=lambda row: (row["compute_ns"], row["step"]))
@@ -234,8 +199,7 @@ def drops(rows: list[Row]) -> list[Row]:
 
 def peak_of(report: Report, device: int, unit: Unit) -> float | None:
     """§24.6: the peak at the mean clock over the windows, where that is known; else the stated."""
-    gpu = next((each for each in report.trace.devices if each.device == device), None)
-    name = "" if gpu is None or gpu.name is None else gpu.name
+    gpu, name = report.gpu(device), report.gpu_name(device) or ""
     stated = peak_flops(name, unit)
     shares = [
         share

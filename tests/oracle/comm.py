@@ -11,6 +11,7 @@ from tests.oracle.accounting import (
     is_compute,
     length,
     union,
+    without,
 )
 from tests.oracle.model import Message, Range
 from tests.oracle.phase_table import begins
@@ -21,10 +22,7 @@ from tests.oracle.stats import percentile, whole
 
 
 def ran_first(report: Report) -> dict[int, list[Interval]]:
-    """§9.2: the instants that belong to each communication kernel.
-
-    An instant belongs to the kernel that started first, of those that run.
-    """
+    """§9.2: the instants that belong to each communication kernel."""
     found: dict[int, list[Interval]] = {}
     for device in report.devices:
         taken: list[Interval] = []
@@ -32,22 +30,9 @@ def ran_first(report: Report) -> dict[int, list[Interval]]:
         for index in sorted(comm, key=lambda i: started_order(report, i)):
             op = report.ops[index]
             own = union([(op.start_ns, op.end_ns)])
-            found[index] = union(without(own, taken))
+            found[index] = without(own, taken)
             taken = union([*taken, *own])
     return found
-
-
-def without(some: list[Interval], others: list[Interval]) -> list[Interval]:
-    """The instants of `some` that are not in `others`."""
-    left = some
-    for start, end in others:
-        left = [
-            piece
-            for first, last in left
-            for piece in ((first, min(last, start)), (max(first, end), last))
-            if piece[0] < piece[1]
-        ]
-    return left
 
 
 def said_by_nccl(report: Report, index: int) -> tuple[Range, Message | None] | None:
@@ -117,3 +102,37 @@ def comm(report: Report, keep: Keep | None = None) -> list[Row]:
             }
         )
     return rows
+
+
+def exchanged(report: Report) -> list[Row]:
+    """§9.4, §9.12: what ranks exchange, by device and start."""
+    rows: list[Row] = []
+    for device in report.devices:
+        ops = [report.ops[index] for index in report.on(device)]
+        compute = covered(op for op in ops if is_compute(op))
+        comm = covered(op for op in ops if is_comm(op))
+        copies = without(without(covered(ops), comm), compute)
+        sorts = {"compute": compute, "comm": without(comm, compute), "copy": copies}
+        first = min((op.start_ns for op in report.ops), default=0)
+        for index in report.on(device):
+            op = report.ops[index]
+            if not is_comm(op):
+                continue
+            others = covered(
+                report.ops[other]
+                for other in report.on(device)
+                if other != index and is_comm(report.ops[other])
+            )
+            row: Row = {"process": os_pid(op.process), "device": device, "stream": op.stream}
+            row |= {"start_ns": op.start_ns, "end_ns": op.end_ns, "name": op.short_name}
+            for when, until_ns in (("before", op.start_ns), ("until", op.end_ns)):
+                for sort, instants in sorts.items():
+                    row[f"{sort}_{when}_ns"] = inside(instants, (first, until_ns))
+            row["overlapped_ns"] = inside(others, (op.start_ns, op.end_ns))
+            rows.append(row)
+    return rows
+
+
+def inside(instants: list[Interval], window: Interval) -> int:
+    """How much of them lies in a window."""
+    return length(common(instants, union([window])))

@@ -45,11 +45,7 @@ def syncs(report: Report) -> list[Row]:
 
 
 def is_inner(report: Report, index: int) -> bool:
-    """§1.8: whether a call is the driver's part of a runtime call that is a stall too.
-
-    The two have the same correlation id: one call, recorded twice. The inner one has a row only if
-    it was charged itself.
-    """
+    """§1.8: whether a call is the uncharged driver's part of a runtime call that is a stall too."""
     call = report.calls.calls[index]
     if not call.correlation or report.induced[index]:
         return False
@@ -64,10 +60,7 @@ def busy_gpus(report: Report, process: int) -> list[Interval]:
 
 
 def copy_label(report: Report, op: int) -> str | None:
-    """§4.4, §4.5: pageable or pinned (the host side), and blocking or async.
-
-    `device` between device memories; None if the launch or the memory is not known.
-    """
+    """§4.4, §4.5: `device`, or the memory of the host and how; None if that is not known."""
     copy = report.ops[op].copy
     if copy is None:
         return None
@@ -82,11 +75,7 @@ def copy_label(report: Report, op: int) -> str | None:
 
 
 def is_blocking(report: Report, op: int, launch: int) -> bool:
-    """§4.5: whether the copy's call ends no earlier than the copy, or a sync follows at once.
-
-    The sync must be the thread's next call, class `api` aside, and start ≤ 50 000 ns after the
-    copy's call ends.
-    """
+    """§4.5: whether the copy's call ends no earlier than the copy, or a sync follows at once."""
     call = report.calls.calls[launch]
     if call.end_ns >= report.ops[op].end_ns:
         return True

@@ -1,14 +1,15 @@
 """Waits of threads for a CPU (spec §29)."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+from tests.oracle.accounting import length
 from tests.oracle.gaps import Gap
 from tests.oracle.host_stacks import HostStacks
 from tests.oracle.model import ProcessCpu, ThreadCpu
-from tests.oracle.once import once
-from tests.oracle.report import Report, Row, os_pid, os_tid
+from tests.oracle.once import grouped_by, once
+from tests.oracle.report import Report, Row, os_tid
 
 Stretch = tuple[ThreadCpu, ThreadCpu]
 """Two neighbouring readings of a thread."""
@@ -24,10 +25,8 @@ def ran_and_waited(stretch: Stretch) -> tuple[int, int]:
 @once
 def stretches(report: Report) -> dict[int, list[Stretch]]:
     """§29.2: by thread."""
-    by_thread: dict[int, list[ThreadCpu]] = defaultdict(list)
-    for reading in report.trace.thread_cpu:
-        by_thread[reading.thread].append(reading)
     found = {}
+    by_thread = grouped_by(lambda reading: reading.thread, report.trace.thread_cpu)
     for thread, readings in by_thread.items():
         readings.sort(key=lambda reading: (reading.time_ns, reading.ran_ns, reading.waited_ns))
         pairs = [
@@ -42,13 +41,8 @@ def stretches(report: Report) -> dict[int, list[Stretch]]:
     return found
 
 
-def open_ns(report: Report, stretch: Stretch) -> int:
-    """§29.3: U, the time in which the thread may have waited."""
-    return sum(end - start for start, end in open_time(report, stretch))
-
-
 def open_time(report: Report, stretch: Stretch) -> list[tuple[int, int]]:
-    """§29.3: the instants of U."""
+    """§29.3: U, the time in which the thread may have waited."""
     first, last = stretch
     limit_ns = report.gaps.framework_gap_ns
     closed, reached = [], None
@@ -97,7 +91,7 @@ def by_thread(report: Report, gap: Gap) -> dict[int, int]:
     waited: Counter[int] = Counter()
     for (thread, number), ns in (+inside).items():
         stretch = stretches(report)[thread][number]
-        may_wait = open_ns(report, stretch)
+        may_wait = length(open_time(report, stretch))
         waited[thread] += min(ran_and_waited(stretch)[1], may_wait) * ns // may_wait
     total = sum(end - begin for begin, end in code)
     return {thread: ns * gap.causes["host"] // total for thread, ns in waited.items()}
@@ -123,9 +117,7 @@ def cpu(report: Report) -> list[Row]:
         process = thread & ~0xFFFFFF
         rows.append(
             {
-                "report": report.trace.report,
-                "process": os_pid(process),
-                "thread": os_tid(thread),
+                **report.about(process, thread=os_tid(thread)),
                 "start_ns": of_thread[0][0].time_ns,
                 "end_ns": of_thread[-1][1].time_ns,
                 "ran_ns": ran,

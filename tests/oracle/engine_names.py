@@ -71,8 +71,7 @@ def counted(name: str) -> dict[str, int | None] | None:
 
 
 def pairs(queries: int | None, squared: int | None, by_keys: int | None) -> int | None:
-    """§23.2: of q queries at the end of k keys the first looks at k - q + 1 of them, the last at
-    all: k q - (q q - q) / 2 together."""
+    """§23.2: k q - (q q - q) / 2 together, of q queries at the end of k keys."""
     if queries is None or squared is None or by_keys is None:
         return None
     return by_keys - (squared - queries) // 2 if by_keys >= squared >= queries else None

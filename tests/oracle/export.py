@@ -4,9 +4,10 @@ import json
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property, partial
 from html import unescape
 from itertools import groupby
 from math import ceil, floor
@@ -15,8 +16,8 @@ from typing import Any
 
 from tests.oracle import model
 from tests.oracle.model import LOW_24_BITS, PROCESS_MASK, PlainTrace
+from tests.oracle.once import unmeasured
 from tests.oracle.retries import TAKES
-from tests.oracle.unmeasured import unmeasured
 
 
 def api_name(name: str) -> str:
@@ -61,17 +62,25 @@ class _Export:
         self.strings = {row["id"]: row["value"] for row in self.rows("StringIds")}
 
     def rows(self, table: str) -> Iterator["_Row"]:
-        """§1.3: the rows of a table whose times are possible."""
+        """§1.3: the rows of a table whose times are possible, with the text of `nameId`."""
         times = ("timestamp",) if table == "GPU_METRICS" else ("start", "end")
         if table in self.tables:
             for values in self.db.execute(f'SELECT * FROM "{table}" ORDER BY rowid'):
                 row = _Row(zip(values.keys(), values, strict=True))
+                if row["nameId"] is not None:
+                    row["name"] = self.strings[row["nameId"]]
                 if all(row[time] is None or abs(row[time]) < 1 << 62 for time in times):
                     yield row
 
-    def on_threads(self, table: str) -> Iterator["_Row"]:
-        """The rows whose thread is known."""
-        return (row for row in self.rows(table) if row["globalTid"] is not None)
+    @cached_property
+    def _gpus(self) -> dict[tuple[int, int], int]:
+        rows = self.rows("TARGET_INFO_CUDA_DEVICE")
+        return {(row["pid"], row["cudaId"]): row["gpuId"] for row in rows}
+
+    def gpu(self, process: int | None, number: int) -> int:
+        """§1.9: the physical GPU of a process's device."""
+        pid = -1 if process is None else process >> 24 & LOW_24_BITS
+        return self._gpus.get((pid, number), number)
 
     def enum(
         self, table: str, by_label: dict[str, str], fallback: dict[int, str]
@@ -87,33 +96,27 @@ class _Export:
     def domains(self, events: list["_Row"]) -> dict[tuple[int, int], str]:
         """§1: the name of each domain, by process and number."""
         named = ((event, self.text(event)) for event in events if event["eventType"] == 75)
-        return {(event.thread[0], event["domainId"]): name for event, name in named if name}
+        return {(event["process"], event["domainId"]): name for event, name in named if name}
 
 
 class _Row(dict[str, Any]):
     """A row; a column that it lacks is None."""
 
-    def __missing__(self, column: str) -> None:
+    def __missing__(self, column: str) -> Any:
+        match column:
+            case "process":  # §1.7: `globalTid & ~0xFFFFFF` = `globalPid`
+                return self["globalTid"] & PROCESS_MASK
+            case "thread":
+                return self["globalTid"]
+            case "correlation":  # §1.8: a correlationId of 0 never joins, like NULL
+                return self["correlationId"] or None
+            case "original":
+                return self["originalGraphNodeId"] or None
         return None
 
-    def of(self, columns: str) -> tuple[Any, ...]:
+    def of(self, columns: str) -> Any:
         """The values of these columns."""
         return tuple(self[column] for column in columns.split())
-
-    @property
-    def times(self) -> tuple[int, int]:
-        """Start and end."""
-        return self["start"], self["end"]
-
-    @property
-    def thread(self) -> tuple[int, int]:
-        """§1.7: process (`globalTid & ~0xFFFFFF` = `globalPid`) and thread."""
-        return self["globalTid"] & PROCESS_MASK, self["globalTid"]
-
-    @property
-    def correlation(self) -> int | None:
-        """§1.8: a correlationId of 0 never joins, like NULL."""
-        return self["correlationId"] or None
 
 
 @unmeasured
@@ -121,91 +124,26 @@ def read_export(path: Path) -> PlainTrace:
     """One unpacked SQLite export as canonical rows; rows of negative length are kept."""
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as db:
         export = _Export(db)
-        strings = export.strings
-        return PlainTrace(
-            report=path.stem,
-            ops=tuple(_ops(export)),
-            calls=tuple(call for call, _ in _calls(export)),
-            failed_calls=tuple(
-                call for call, value in _calls(export) if value == 2 and TAKES.fullmatch(call.name)
-            ),
-            ranges=tuple(row for row in _ranges(export) if row.domain != "GIL Trace"),
-            gil=tuple(_gil(export)),
-            overhead=tuple(
-                model.Overhead(*row.times, *row.thread, strings[row["nameId"]])
-                for row in export.on_threads("PROFILER_OVERHEAD")
-            ),
-            threads=tuple(
-                model.Thread(*row.thread, strings[row["nameId"]])
-                for row in export.on_threads("ThreadNames")
-            ),
-            devices=tuple(
-                model.Device(*row.of("id name uuid smCount memoryBandwidth"))
-                for row in export.rows("TARGET_INFO_GPU")
-            ),
-            diagnostics=tuple(
-                model.Diagnostic(*row.of("severity text"))
-                for row in export.rows("DIAGNOSTIC_EVENT")
-            ),
-            backtraces=tuple(
-                model.Backtrace(*row) for row in _python_stacks(export, "Python Backtrace on CUDA")
-            ),
-            samples=tuple(
-                model.Sample(*row) for row in _python_stacks(export, "Python Periodic Sampling")
-            ),
-            gpu_samples=tuple(_gpu_samples(export)),
-            gpu_states=(*_marked_states(export), *_sampled_clocks(export)),
-            gpu_traffic=tuple(_traffic(export)),
-            thread_cpu=tuple(_thread_cpu(export)),
-            process_cpu=tuple(_process_cpu(export)),
-            loader_times=tuple(_loader_times(export)),
-            memory=(
-                *_memory(export),
-                *(row for row in _allocator(export) if isinstance(row, model.MemoryChange)),
-            ),
-            out_of_memory=tuple(
-                row for row in _allocator(export) if isinstance(row, model.Failure)
-            ),
-            gpu_memory=tuple(_gpu_memory(export)),
-            captures=tuple(_captures(export)),
-            flops=tuple(_flops(export)),
-            messages=tuple(_messages(export)),
-            event_records=tuple(
-                model.EventRecord(*row)
-                for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
-            ),
-            waits=tuple(
-                model.EventWait(*row)
-                for row in _on_streams(export, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION")
-            ),
-            graph_nodes=tuple(
-                model.GraphNode(
-                    *(row["start"], *row.thread, row["graphNodeId"]),
-                    row["originalGraphNodeId"] or None,
-                )
-                for row in export.rows("CUDA_GRAPH_NODE_EVENTS")
-            ),
-            graph_ranges=tuple(_graph_ranges(export)),
-        )
+        rows: dict[str, Any] = {name: tuple(read(export)) for name, read in _READ.items()}
+        return PlainTrace(report=path.stem, **rows)
+
+
+def _each(of: Callable[..., Any], table: str, columns: str, export: _Export) -> Iterator[Any]:
+    """What stands in these columns of a table's rows, without those of an unknown thread."""
+    rows = export.rows(table)
+    return (of(*row.of(columns)) for row in rows if row.get("globalTid", 0) is not None)
 
 
 def _calls(export: _Export) -> Iterator[tuple[model.Call, int | None]]:
     """Each call, and what it returned."""
     for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME"):
-        name = api_name(export.strings[row["nameId"]])
-        where = *row.times, *row.thread, row.correlation
-        yield model.Call(*where, name), row["returnValue"]
+        row["name"] = api_name(row["name"])
+        call = model.Call(*row.of("start end process thread correlation name"))
+        yield call, row["returnValue"]
 
 
-def _gpus(export: _Export) -> dict[tuple[int | None, int], int]:
-    """§1.9: the physical GPU of a process's device."""
-    rows = export.rows("TARGET_INFO_CUDA_DEVICE")
-    return {(row["pid"], row["cudaId"]): row["gpuId"] for row in rows}
-
-
-def _on_streams(export: _Export, table: str) -> Iterator[tuple[Any, ...]]:
+def _on_streams(of: type[model.EventRecord], table: str, export: _Export) -> Iterator[Any]:
     """§1: records of events, or waits; the device of a wait is that of its context."""
-    gpus = _gpus(export)
     contexts = {
         (row["processId"], row["contextId"]): row["deviceId"]
         for row in export.rows("TARGET_INFO_CUDA_CONTEXT_INFO")
@@ -216,20 +154,19 @@ def _on_streams(export: _Export, table: str) -> Iterator[tuple[Any, ...]]:
         if table.endswith("SYNCHRONIZATION"):
             device = contexts.get((pid, row["contextId"]), device)
         stream = None if row["streamId"] == 0xFFFFFFFF else row["streamId"]
-        device = gpus.get((pid, device), device)
-        yield row["globalPid"], device, row.correlation, stream, row["eventSyncId"] or None
+        device = export.gpu(row["globalPid"], device)
+        number = row["eventSyncId"] or None
+        yield of(row["globalPid"], device, row["correlation"], stream, number)
 
 
 def _ops(export: _Export) -> Iterator[model.Op]:
     """§1.9: kernels, memcpys, memsets and graph traces, on their physical GPU."""
-    gpus = _gpus(export)
     memory = export.enum("ENUM_CUDA_MEM_KIND", MEMORY_BY_LABEL, MEMORY_BY_NUMBER)
     direction = export.enum("ENUM_CUDA_MEMCPY_OPER", DIRECTION_BY_LABEL, DIRECTION_BY_NUMBER)
     for kind in ("kernel", "memcpy", "memset", "graph"):
         table = "GRAPH_TRACE" if kind == "graph" else kind.upper()
         for row in export.rows(f"CUPTI_ACTIVITY_KIND_{table}"):
             process = row["globalPid"]
-            pid = None if process is None else (process >> 24) & LOW_24_BITS
             name = short_name = kind
             shape = copy = None
             if kind == "kernel":
@@ -243,9 +180,10 @@ def _ops(export: _Export) -> Iterator[model.Op]:
                 sides = memory.get(row["srcKind"]), memory.get(row["dstKind"])
                 copy = model.Copy(row["bytes"], way, *sides)
                 name = short_name = f"memcpy {way}"
-            device = gpus.get((pid, row["deviceId"]), row["deviceId"])
-            where = device, process, row["streamId"], row.correlation, row["graphNodeId"]
-            yield model.Op(kind, *row.times, *where, name, short_name, shape, copy)
+            device = export.gpu(process, row["deviceId"])
+            where = device, process, row["streamId"], row["correlation"], row["graphNodeId"]
+            times = row["start"], row["end"]
+            yield model.Op(kind, *times, *where, name, short_name, shape, copy)
 
 
 def _ranges(export: _Export) -> Iterator[model.Range]:
@@ -255,13 +193,14 @@ def _ranges(export: _Export) -> Iterator[model.Range]:
     kinds = {59: "push_pop", 60: "start_end"}
     for row, event in enumerate(events):
         if event["eventType"] in kinds:
-            domain = domains.get((event.thread[0], event["domainId"]))
+            domain = domains.get((event["process"], event["domainId"]))
             name = export.text(event) or ""
             # §7.19: a recorder without domains writes the domain in front of the name
             if name.startswith("nsysflow.auto:"):
                 domain, name = "nsysflow.auto", name.removeprefix("nsysflow.auto:")
             kind = kinds[event["eventType"]]
-            yield model.Range(*event.times, kind, *event.thread, domain, name, row)
+            where = event["process"], event["thread"]
+            yield model.Range(event["start"], event["end"], kind, *where, domain, name, row)
 
 
 def _gil(export: _Export) -> Iterator[model.Gil]:
@@ -272,14 +211,9 @@ def _gil(export: _Export) -> Iterator[model.Gil]:
             yield model.Gil(row.start_ns, row.end_ns, row.thread, states[row.name])
 
 
-def _python_stacks(
-    export: _Export, kind: str
-) -> Iterator[tuple[int, int, tuple[model.Frame, ...]]]:
-    """§11.1, §17.1: NVTX events of type 34 in a domain of their own.
-
-    Strings are escaped for HTML. Of samples, those of threads that make calls,
-    take the GIL or were read count.
-    """
+def _python_stacks(of: Callable[..., Any], kind: str, export: _Export) -> Iterator[Any]:
+    """§11.1, §17.1: NVTX events of type 34 in a domain of their own, escaped for HTML. Of samples,
+    those of threads that make calls, take the GIL or were read count."""
     calling = {row["globalTid"] for row in export.rows("CUPTI_ACTIVITY_KIND_RUNTIME")}
     calling |= {row.thread for row in _gil(export)}
     calling |= {row.thread for row in _thread_cpu(export)}
@@ -297,7 +231,7 @@ def _python_stacks(
                 model.Frame(said(frame["File"]), frame["Line"], said(frame["Function"]))
                 for frame in json.loads(text)[kind]["Frames"]
             )
-            yield event["start"], event["globalTid"], tuple(frames)
+            yield of(event["start"], event["globalTid"], tuple(frames))
 
 
 METRIC_NAMES = {
@@ -358,20 +292,18 @@ def _process_cpu(export: _Export) -> Iterator[model.ProcessCpu]:
 
 def _marked_states(export: _Export) -> Iterator[model.GpuState]:
     """§25.1: the states that marks of ours hold."""
-    gpus = _gpus(export)
     for process, at_ns, about in _marks(export):
         for number, sm, memory, milliwatts, celsius, bits in about.get("gpu_states", []):
-            gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
+            gpu = export.gpu(process, number)
             watts = None if milliwatts is None else floor(milliwatts / 1000 + 0.5)
             yield model.GpuState(at_ns, gpu, sm, memory, watts, celsius, limit_of(bits))
 
 
 def _traffic(export: _Export) -> Iterator[model.GpuTraffic]:
     """§25.5: the traffic that marks of ours hold."""
-    gpus = _gpus(export)
     for process, at_ns, about in _marks(export):
         for number, past_ns, *rates in about.get("gpu_traffic", []):
-            gpu = gpus.get((process >> 24 & 0xFFFFFF, number), number)
+            gpu = export.gpu(process, number)
             yield model.GpuTraffic(at_ns, gpu, past_ns, *rates)
 
 
@@ -398,7 +330,6 @@ def limit_of(bits: int | None) -> str | None:
 
 def _memory(export: _Export) -> Iterator[model.MemoryChange]:
     """§26.2: what CUDA allocated and freed."""
-    gpus = _gpus(export)
     found: dict[tuple[int, int], list[model.MemoryChange]] = defaultdict(list)
     pools: dict[tuple[int, int, int], tuple[int, int]] = {}
     rows = [*enumerate(export.rows("CUDA_GPU_MEMORY_USAGE_EVENTS"))]
@@ -407,7 +338,7 @@ def _memory(export: _Export) -> Iterator[model.MemoryChange]:
         if sign is None or row["memKind"] not in (2, 3, 5):
             continue
         process, change = row["globalPid"], sign * row["bytes"]
-        device = gpus.get((process >> 24 & 0xFFFFFF, row["deviceId"]), row["deviceId"])
+        device = export.gpu(process, row["deviceId"])
         mine, pool = found[process, device], row["localMemoryPoolAddress"] or 0
         allocated = mine[-1].allocated_bytes if mine else None
         reserved = (mine[-1].reserved_bytes or 0) if mine else 0
@@ -436,7 +367,6 @@ def _memory(export: _Export) -> Iterator[model.MemoryChange]:
 
 def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
     """§26.14: what the histories of processes say, on the clock of the report."""
-    gpus = _gpus(export)
     marks = [(at - about["unix_ns"], p) for p, at, about in _marks(export) if "unix_ns" in about]
     for row in export.rows("NSYSFLOW_MEMORY"):
         history, pid = json.loads(row["history"]), row["pid"]
@@ -448,7 +378,7 @@ def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
         stacks = [[known[number] for number in stack] for stack in history["stacks"]]
         count = 0
         for number, device in enumerate(history["devices"]):
-            gpu, last = gpus.get((pid, number), number), -1
+            gpu, last = export.gpu(process, number), -1
             older = [*_older(device)]
             changed = sum(
                 _RESERVES.get(action, 0) * size for action, _, size, _, _ in device["history"]
@@ -475,13 +405,12 @@ def _allocator(export: _Export) -> Iterator[model.MemoryChange | model.Failure]:
 
 def _gpu_memory(export: _Export) -> Iterator[model.GpuMemory]:
     """§26.15: how much memory each process can have."""
-    gpus = _gpus(export)
     processes = {process >> 24 & 0xFFFFFF: process for process, _, _ in _marks(export)}
     for row in export.rows("NSYSFLOW_MEMORY"):
         for number, device in enumerate(json.loads(row["history"])["devices"]):
             if device.get("usable") is not None and row["pid"] in processes:
-                gpu = gpus.get((row["pid"], number), number)
-                yield model.GpuMemory(processes[row["pid"]], gpu, device["usable"])
+                process = processes[row["pid"]]
+                yield model.GpuMemory(process, export.gpu(process, number), device["usable"])
 
 
 _ALLOCATES = {"alloc": 1, "free_requested": -1}
@@ -514,7 +443,7 @@ def _marks(export: _Export) -> Iterator[tuple[int, int, dict[str, Any]]]:
     for event in export.rows("NVTX_EVENTS"):
         text = export.text(event) or ""
         if event["eventType"] == 34 and text.startswith('{"nsysflow"'):
-            yield event.thread[0], event["start"], json.loads(text)["nsysflow"]
+            yield event["process"], event["start"], json.loads(text)["nsysflow"]
 
 
 def _loader_times(export: _Export) -> Iterator[model.LoaderTime]:
@@ -577,3 +506,51 @@ def _messages(export: _Export) -> Iterator[model.Message]:
                 size = payload["Message size [bytes]"]
                 communicator = payload.get("NCCL communicator ID")
                 yield model.Message(event["start"], event["globalTid"], size, communicator)
+
+
+_READ: dict[str, Callable[[_Export], Iterable[Any]]] = {
+    "ops": _ops,
+    "calls": lambda export: (call for call, _ in _calls(export)),
+    "failed_calls": lambda export: (
+        call for call, value in _calls(export) if value == 2 and TAKES.fullmatch(call.name)
+    ),
+    "ranges": lambda export: (row for row in _ranges(export) if row.domain != "GIL Trace"),
+    "gil": _gil,
+    "overhead": partial(
+        _each, model.Overhead, "PROFILER_OVERHEAD", "start end process thread name"
+    ),
+    "threads": partial(_each, model.Thread, "ThreadNames", "process thread name"),
+    "devices": partial(
+        _each, model.Device, "TARGET_INFO_GPU", "id name uuid smCount memoryBandwidth"
+    ),
+    "diagnostics": partial(_each, model.Diagnostic, "DIAGNOSTIC_EVENT", "severity text"),
+    "backtraces": partial(_python_stacks, model.Backtrace, "Python Backtrace on CUDA"),
+    "samples": partial(_python_stacks, model.Sample, "Python Periodic Sampling"),
+    "gpu_samples": _gpu_samples,
+    "gpu_states": lambda export: (*_marked_states(export), *_sampled_clocks(export)),
+    "gpu_traffic": _traffic,
+    "thread_cpu": _thread_cpu,
+    "process_cpu": _process_cpu,
+    "loader_times": _loader_times,
+    "memory": lambda export: (
+        *_memory(export),
+        *(row for row in _allocator(export) if isinstance(row, model.MemoryChange)),
+    ),
+    "out_of_memory": lambda export: (
+        row for row in _allocator(export) if isinstance(row, model.Failure)
+    ),
+    "gpu_memory": _gpu_memory,
+    "captures": _captures,
+    "flops": _flops,
+    "messages": _messages,
+    "event_records": partial(_on_streams, model.EventRecord, "CUPTI_ACTIVITY_KIND_CUDA_EVENT"),
+    "waits": partial(_on_streams, model.EventWait, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"),
+    "graph_nodes": partial(
+        _each,
+        model.GraphNode,
+        "CUDA_GRAPH_NODE_EVENTS",
+        "start process thread graphNodeId original",
+    ),
+    "graph_ranges": _graph_ranges,
+}
+"""How the rows of each kind are read."""

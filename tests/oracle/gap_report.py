@@ -14,14 +14,8 @@ Line = tuple[str, str, str, int]
 Place = tuple[str, str, str]
 TrackKey = tuple[Any, ...]
 
-GROUPS = {
-    "host": "launching",
-    "launch": "launching",
-    "api": "launching",
-    "queue_delay": "launching",
-    "sync": "waiting",
-    "blocking_copy": "waiting",
-}
+GROUPS = dict.fromkeys(("host", "launch", "api", "queue_delay"), "launching")
+GROUPS |= dict.fromkeys(("sync", "blocking_copy"), "waiting")
 CALLED = ("sync", "blocking_copy", "alloc", "module_load")
 SMALLER = ("(all smaller ones)", "", "")
 

@@ -7,14 +7,7 @@ from tests.oracle.accounting import length
 from tests.oracle.cpu import descheduled
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gil import lock_waits
-from tests.oracle.idle_places import (
-    NOT_RECORDED,
-    Spot,
-    culprit_at,
-    main_place,
-    name_of,
-    places_in,
-)
+from tests.oracle.idle_places import NOT_RECORDED, Spot, culprit_at, main_place, name_of, places_in
 from tests.oracle.once import once
 from tests.oracle.report import Report, Row, joined
 from tests.oracle.sources import Lines

@@ -117,9 +117,7 @@ class Gaps:
             key=lambda row: (row.start_ns, -row.end_ns, row.thread, row.name),
         )
         self.overhead_until = list(accumulate((row.end_ns for row in self.overhead), max))
-        by_thread: dict[int, list[int]] = defaultdict(list)
-        for index, call in enumerate(self.calls.calls):
-            by_thread[call.thread].append(index)
+        by_thread = self.calls.by_thread
         self.timelines = {t: Timeline(self.calls, indices) for t, indices in by_thread.items()}
         self._busy_edges: dict[int, tuple[list[int], list[int]]] = {}
         for thread, indices in by_thread.items():
@@ -132,13 +130,8 @@ class Gaps:
         for device in sorted({op.device for op in self.calls.ops}):
             self._device(device)
 
-    # --- what a gap is ---
-
     def _device(self, device: int) -> None:
-        """§3: a gap is a maximal interval of idle on one device between two operations.
-
-        §1.6: an operation of zero length bounds no gap.
-        """
+        """§3: the gaps of a device; §1.6: an operation of zero length bounds none."""
         ops = self.calls.ops
         here = [i for i, op in enumerate(ops) if op.device == device and op.end_ns > op.start_ns]
         starting: dict[int, list[int]] = defaultdict(list)
@@ -164,11 +157,7 @@ class Gaps:
             busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
 
     def _previous(self, candidates: list[int]) -> int:
-        """§3.1: `p`; ties: latest launch, then largest correlationId.
-
-        §1.10: an operation without a call sorts last. The spec ends there; the other columns make
-        the order total.
-        """
+        """§3.1, §1.10: `p`; what the spec does not order, the other columns do."""
 
         def order(index: int) -> tuple[Any, ...]:
             op, call = self.calls.ops[index], self.calls.caller(index)
@@ -178,8 +167,6 @@ class Gaps:
             return (*begun, number, op.stream, node, *names)
 
         return max(candidates, key=order)
-
-    # --- where its time goes ---
 
     def _explain(self, gap: Gap) -> None:
         """§3.3 to §3.12, and the `host_range` of §3.14."""
@@ -257,11 +244,7 @@ class Gaps:
         return None
 
     def _active_call(self, threads: set[int], lo: int) -> int | None:
-        """§3.6: the active call of either thread with the first class in `RANK`.
-
-        Ties go to the call that started first, then the longer, then the smallest correlationId,
-        which is the order of the calls.
-        """
+        """§3.6: the active call of either thread with the first class in `RANK`."""
         active = [
             index
             for thread in threads
@@ -271,10 +254,7 @@ class Gaps:
         return min(active, key=lambda i: (RANK[self.calls.classes[i]], i), default=None)
 
     def _in_framework_gap(self, threads: set[int], lo: int, hi: int) -> bool:
-        """§3.7: whether the stretch between the calls around `[lo, hi)` is a framework gap.
-
-        Class `api` does not count as a call here. A stretch that is open on a side is none.
-        """
+        """§3.7: whether the stretch between the calls around `[lo, hi)` is a framework gap."""
         ends, starts = [], []
         for thread in threads:
             all_ends, all_starts = self._busy_edges.get(thread, ([], []))
@@ -312,14 +292,7 @@ class Gaps:
                 gap.inside_calls.setdefault(cause, []).append((call, length))
 
     def _charge_stall(self, gap: Gap, threads: set[int], h: int, rest: "Rest") -> None:
-        """§3.10 to §3.12: charge the stall that used up the run-ahead.
-
-        Args:
-            gap: a gap whose `[g0, a)` is not empty and whose `P` is of `L`'s process.
-            threads: those of `L` and `P`.
-            h: min(g0, L.start).
-            rest: what the earlier gaps of this device and process left.
-        """
+        """§3.10 to §3.12: charge the stall that used up the run-ahead; `h` is min(g0, L.start)."""
         new: list[tuple[int, int]] = []  # call, ns
         since = min(self.timelines[t].starts[0] for t in self.timelines)
         if rest.largest_h is not None:
@@ -363,13 +336,8 @@ class Gaps:
                     inside.insert(0, (call, ns - too_much))
                 too_much -= ns
 
-    # --- culprits ---
-
     def culprit(self, gap: Gap, cause: str) -> str:
-        """§3.15: the name of the call charged most within the cause; for `profiler` the overhead's.
-
-        It is empty if no call was charged, or if the time between calls has more of the cause.
-        """
+        """§3.15: the name of the call charged most; for `profiler` the overhead's."""
         if cause == "profiler" and gap.by_overhead:
             most = min(gap.by_overhead, key=lambda i: (-gap.by_overhead[i], i))
             return self.overhead[most].name

@@ -2,27 +2,26 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from nsysflow.analysis.idle.gil_estimate import WAITING_FILES
 from nsysflow.analysis.idle.samples import WAITS
-from tests.oracle.accounting import Keep
+from tests.oracle.accounting import Keep, common, length
 from tests.oracle.cpu import Stretch, launching, open_time, ran_and_waited, stretches
 from tests.oracle.gaps import Gap
 from tests.oracle.host_stacks import Frames, HostStacks, Part
 from tests.oracle.idle_places import Spot, name_of
-from tests.oracle.model import PROCESS_MASK, Call, Op, Overhead, Range
-from tests.oracle.phases import end_of_trace
-from tests.oracle.report import Report, Row, os_pid, os_tid
+from tests.oracle.model import PROCESS_MASK
+from tests.oracle.phases import end_of_trace, start_of_trace
+from tests.oracle.report import Report, Row, os_tid
 
 Times = list[tuple[int, int]]
 
 
 class GilWaits(HostStacks):
-    """§28.4: what stands for an instant is the thread that holds the GIL then; `Part.at_ns` is that
-    thread."""
+    """§28.4: the thread that holds the GIL stands for an instant; it is in `Part.at_ns`."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -32,7 +31,7 @@ class GilWaits(HostStacks):
             "holding": defaultdict(list),
             "waiting": defaultdict(list),
         }
-        self.first_ns, self.last_ns = start_of_trace(report), end_of_trace(report.trace)
+        self.first_ns, self.last_ns = start_of_trace(report.trace), end_of_trace(report.trace)
         for row in rows:
             end_ns = self.last_ns if row.end_ns is None else row.end_ns
             start_ns, end_ns = max(row.start_ns, self.first_ns), min(end_ns, self.last_ns)
@@ -79,8 +78,7 @@ class GilWaits(HostStacks):
                 yield name_of(spot), part, ns
 
     def code(self, thread: int, holder: int) -> tuple[str | None, str | None]:
-        """§28.7: the function and line that a holder ran for most of the time in which a thread of
-        the report waits for it."""
+        """§28.7: the function and line that a holder ran for most of the time."""
         stacks, ran = HostStacks(self.report), Counter[tuple[str, str | None]]()
         for start, stop in self.held(thread, holder):
             for at_ns, ns in stacks.runs(holder, start, stop):
@@ -100,23 +98,9 @@ class GilWaits(HostStacks):
         return bool(frames)
 
 
-def start_of_trace(report: Report) -> int:
-    """§1.6: the earliest start of any row."""
-    trace = report.trace
-    begun: list[Op | Call | Range | Overhead] = [
-        *trace.ops,
-        *trace.calls,
-        *trace.ranges,
-        *trace.overhead,
-    ]
-    starts = (r.start_ns for r in begun if r.end_ns is None or r.end_ns >= r.start_ns)
-    return min(starts, default=0)
-
-
 @dataclass(frozen=True)
 class Estimate:
-    """§28.9: of a group its thread, stretches, holder, L, V, and the instants that are sampled at
-    work."""
+    """§28.9: of a group its thread, stretches, holder, L, V, and its instants at work."""
 
     thread: int
     stretches: tuple[Stretch, ...]
@@ -175,7 +159,7 @@ class EstimatedWaits(GilWaits):
         """§28.9: V of a stretch."""
         first, last = stretch
         at_work = self.at_work(first.thread, first.time_ns, last.time_ns)
-        return _length(_shared(open_time(self.report, stretch), at_work))
+        return length(common(open_time(self.report, stretch), at_work))
 
     def _estimates(self) -> Iterator[Estimate]:
         known, launch = stretches(self.report), launching(self.report)
@@ -196,8 +180,8 @@ class EstimatedWaits(GilWaits):
         for first, last in group:
             _, waited = ran_and_waited((first, last))
             worked = self.at_work(thread, first.time_ns, last.time_ns)
-            delayed += min(waited, _length(open_time(self.report, (first, last))))
-            slept += _length(worked) - (last.ran_ns - first.ran_ns)
+            delayed += min(waited, length(open_time(self.report, (first, last))))
+            slept += length(worked) - (last.ran_ns - first.ran_ns)
             open_ns += self.open_at_work((first, last))
             at_work += worked
         lock_ns = max(0, min(slept - delayed, sum(met.values()), open_ns - delayed))
@@ -212,7 +196,7 @@ class EstimatedWaits(GilWaits):
             found[key][Part(of_next, True, 0, thread)] += max(stop - start, 0)
             for one in self.estimates if key[0] == "host" and start < stop else ():
                 if one.thread == thread:
-                    inside[key, of_next, one] += _length(_shared([(start, stop)], one.at_work))
+                    inside[key, of_next, one] += length(common([(start, stop)], [*one.at_work]))
         for (key, of_next, one), ns in inside.items():
             held = one.lock_ns * ns // one.open_ns
             found[key][Part(of_next, True, 0, one.thread)] -= held
@@ -227,16 +211,6 @@ class EstimatedWaits(GilWaits):
             for first, last in one.stretches
             if (one.thread, one.holder) == (thread, holder) and one.lock_ns
         ]
-
-
-def _shared(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Times:
-    """The instants that lie in both; each is disjoint."""
-    both = [(max(a, c), min(b, d)) for a, b in some for c, d in others]
-    return [(start, end) for start, end in both if start < end]
-
-
-def _length(times: Times) -> int:
-    return sum(end - start for start, end in times)
 
 
 def lock_waits(report: Report) -> GilWaits:
@@ -257,9 +231,7 @@ def gil(report: Report, keep: Keep | None = None) -> list[Row]:
         function, source = waits.code(thread, holder)
         rows.append(
             {
-                "report": report.trace.report,
-                "process": os_pid(thread & PROCESS_MASK),
-                "thread": os_tid(thread),
+                **report.about(thread & PROCESS_MASK, thread=os_tid(thread)),
                 "phase": phase,
                 "holder": os_tid(holder),
                 "holder_name": names.get(holder),

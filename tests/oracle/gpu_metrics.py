@@ -17,10 +17,7 @@ METRICS = ("sm_active_pct", "sm_issue_pct", "tensor_active_pct", "dram_read_pct"
 
 @dataclass(frozen=True)
 class Slot:
-    """§10.3, §10.4: the time that a sample covers, and the rate of each counter in its busy part.
-
-    Rates are in thousandths of a percent.
-    """
+    """§10.3, §10.4: the time of a sample, and its rates, in thousandths of a percent."""
 
     interval: Interval
     rates: dict[str, int]

@@ -12,7 +12,7 @@ from tests.oracle.accounting import Keep
 from tests.oracle.gaps import Gap
 from tests.oracle.idle_places import Spot, name_of, places_in
 from tests.oracle.model import Frame
-from tests.oracle.report import Report, Row, os_pid, os_tid
+from tests.oracle.report import Report, Row, os_tid
 from tests.oracle.stats import percentile, whole
 
 Frames = tuple[Frame, ...]
@@ -96,8 +96,7 @@ class HostStacks:
         return found
 
     def looked_up(self, gap: Gap) -> Iterator[tuple[tuple[str, Spot], bool, int, int, int]]:
-        """§17.4: of step 2's instants of a gap the cause and place, whether they are looked up on
-        the thread of `L`, that thread, and from when to when."""
+        """§17.4: step 2's instants: cause and place, whether of `L`'s thread, thread, times."""
         if not gap.instants:
             return
         report, launch = self.report, self.report.calls.launch[gap.next_op]
@@ -168,9 +167,7 @@ def host_stacks(report: Report, keep: Keep | None = None) -> list[Row]:
     total = sum(ns for *_, ns, _ in rows)
     return [
         {
-            "report": report.trace.report,
-            "process": os_pid(thread),
-            "thread": os_tid(thread),
+            **report.about(thread, thread=os_tid(thread)),
             "phase": phase,
             "cause": cause,
             "function": function,

@@ -23,11 +23,7 @@ def name_of(spot: Spot) -> str:
 
 
 def places_in(report: Report, gap: Gap, cause: str, keep: Keep | None = None) -> Counter[Spot]:
-    """The places of one cause of a gap, and the ns at each.
-
-    §3.22: in a narrowed window they keep their proportions, by largest remainder; ties go to the
-    place that comes first.
-    """
+    """§3.22: the places of one cause of a gap, and the ns at each, by largest remainder."""
     whole = _places(report, gap, cause)
     if keep is None:
         return whole
@@ -48,10 +44,7 @@ def main_place(report: Report, gap: Gap) -> Spot:
 
 
 def culprit_at(report: Report, gap: Gap, cause: str, spot: Spot) -> int | None:
-    """§3.23: the call to blame at a place: that of the gap, unless the cause has several places.
-
-    Then it is the call with most of the time there; none if the time between calls there is more.
-    """
+    """§3.23: the call to blame at a place."""
     places = _places(report, gap, cause)
     if len(places) <= 1:
         return report.gaps.culprit_call(gap, cause)

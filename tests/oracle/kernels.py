@@ -1,19 +1,17 @@
 """Kernels (spec §6). Their classes are data of the analysis; the spec defines only comm."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import astuple
 
 from tests.oracle.accounting import is_comm
 from tests.oracle.model import Shape
+from tests.oracle.once import grouped_by
 from tests.oracle.report import Report, Row
 from tests.oracle.stats import spread
 
 
 def commonest_shape(shapes: list[Shape]) -> Shape | None:
-    """§6.1: the most common grid and block, and among those the most common registers and memory.
-
-    Ties go to the smallest numbers.
-    """
+    """§6.1: the most common grid and block, and of those registers and memory."""
     if not shapes:
         return None
 
@@ -26,15 +24,11 @@ def commonest_shape(shapes: list[Shape]) -> Shape | None:
 
 def kernels(report: Report) -> list[Row]:
     """§6.1: one row per device and kernel, by full name."""
-    sms = {device.device: device.sm_count for device in report.trace.devices}
     rows: list[Row] = []
     for device in report.devices:
-        by_name: dict[str, list[int]] = defaultdict(list)
-        for index in report.on(device):
-            if report.ops[index].kind == "kernel":
-                by_name[report.ops[index].name].append(index)
-        of_device = [report.ops[i] for found in by_name.values() for i in found]
-        all_ns = sum(op.end_ns - op.start_ns for op in of_device)
+        of_device = [i for i in report.on(device) if report.ops[i].kind == "kernel"]
+        by_name = grouped_by(lambda index: report.ops[index].name, of_device)
+        all_ns = sum(report.ops[i].end_ns - report.ops[i].start_ns for i in of_device)
         for name, found in by_name.items():
             ops = [report.ops[index] for index in found]
             ns = [op.end_ns - op.start_ns for op in ops]
@@ -54,7 +48,8 @@ def kernels(report: Report) -> list[Row]:
             }
             if shape is not None:
                 blocks = shape.grid_x * shape.grid_y * shape.grid_z
-                sm_count = sms.get(device)
+                gpu = report.gpu(device)
+                sm_count = None if gpu is None else gpu.sm_count
                 row |= {
                     "grid": f"{shape.grid_x}x{shape.grid_y}x{shape.grid_z}",
                     "block": f"{shape.block_x}x{shape.block_y}x{shape.block_z}",

@@ -9,7 +9,7 @@ from tests.oracle.account_table import causes_in, inside_ns, share
 from tests.oracle.accounting import Keep, common, length, union
 from tests.oracle.gaps import Gap
 from tests.oracle.phase_table import Phase, begins, graph_estimate_ns, phases_of
-from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
+from tests.oracle.report import Path, Report, Row, joined, prefixes
 from tests.oracle.stats import mean, percentile, whole
 
 STARVED_GAP_NS = 2_000
@@ -18,8 +18,7 @@ STARVED_PAUSE_NS = 50_000
 
 
 def run_ahead(report: Report) -> dict[int, int]:
-    """§5.2: per launch, the number of the process's operations that were launched before L.start
-    and had not started by then."""
+    """§5.2: per launch, how many operations had been launched before and had not started."""
     calls = report.calls.calls
     in_order = sorted(report.calls.launched, key=lambda launch: calls[launch].start_ns)
     found = {}
@@ -37,10 +36,7 @@ def run_ahead(report: Report) -> dict[int, int]:
 
 
 def launches(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§5.1 to §5.3, §5.9: one row per process and path (inclusive) that launches anything.
-
-    In a narrowed window, launches count whose first operation starts in it.
-    """
+    """§5.1 to §5.3, §5.9: one row per process and path (inclusive) that launches anything."""
     by_path: dict[tuple[int, Path], list[int]] = defaultdict(list)
     for launch, ops in report.calls.launched.items():
         first_op = min((report.ops[i] for i in ops), key=lambda op: (op.start_ns, op.device))
@@ -67,9 +63,7 @@ def launches(report: Report, keep: Keep | None = None) -> list[Row]:
         span_ns = phase.span_ns if keep is None else span_inside(report, phase, keep)
         rows.append(
             {
-                "report": report.trace.report,
-                "process": os_pid(process),
-                "path": joined(path),
+                **report.about(process, path=joined(path)),
                 "launches": len(found),
                 "api_ns": sum(api),
                 "api_mean_ns": whole(mean(api)),
@@ -90,10 +84,7 @@ def launches(report: Report, keep: Keep | None = None) -> list[Row]:
 
 
 def span_inside(report: Report, phase: Phase, keep: Keep) -> int:
-    """§5.9: the part of a phase's spans inside the window of any device.
-
-    An instance's span runs from its first operation to the end of its last, on any device.
-    """
+    """§5.9: the part of a phase's spans inside the window of any device."""
     windows = union(interval for kept in keep.values() for interval in kept)
     found = 0
     for launched in phase.launched.values():
@@ -104,11 +95,7 @@ def span_inside(report: Report, phase: Phase, keep: Keep) -> int:
 
 
 def starved_runs(report: Report, device: int) -> list[tuple[int, int]]:
-    """§5.4, §5.5: `(start, end)` of each maximal run of launch gaps.
-
-    A launch gap is longer than 2 us, and at least half of it is `launch`. In a run, each begins at
-    most 50 000 ns after the one before ended, with no other gap over 2 us between.
-    """
+    """§5.4, §5.5: `(start, end)` of each maximal run of launch gaps."""
     runs: list[list[Gap]] = []
     unbroken = False
     for gap in report.gaps_on(device):
@@ -133,10 +120,7 @@ def _end_of_run(report: Report, last: Gap) -> int:
 
 
 def starved(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§5.6: runs of ≥ 8 operations, at least half of which is launch-caused idle, most of it first.
-
-    §5.8: in a narrowed window, each run is cut to the part inside.
-    """
+    """§5.6: runs with enough operations and launch-caused idle; §5.8: cut to the window."""
     rows: list[Row] = []
     for device in report.devices:
         if not report.windows[device]:
@@ -176,10 +160,7 @@ def _run(report: Report, device: int, start_ns: int, end_ns: int) -> Row:
 
 
 def _commonest_path(report: Report, ops: list[int]) -> Path:
-    """§5.7: the path with the most operations; ties go to the path of the earliest operation.
-
-    Of operations that start together, the one launched first is the earliest.
-    """
+    """§5.7: the path with the most operations; ties go to that of the earliest operation."""
     paths = Counter(report.op_place(index).path for index in ops)
     first: dict[Path, tuple[int, bool, int, Path]] = {}
     for index in ops:

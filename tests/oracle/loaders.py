@@ -1,11 +1,10 @@
 """What loaders and their workers did (spec §27)."""
 
-from collections import defaultdict
-from typing import Any
-
+from tests.oracle.accounting import common, length, union
 from tests.oracle.memory import Span, host_steps, recorded
 from tests.oracle.model import LoaderTime
-from tests.oracle.report import Report, Row, os_pid
+from tests.oracle.once import grouped_by
+from tests.oracle.report import Report, Row
 from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import Step, steps_of
 
@@ -16,20 +15,12 @@ SETTINGS = (
 
 
 def loader_workers(report: Report, judged: list[Step] | None = None) -> list[Row]:
-    """§27.2, §27.3: a row per loader, and one per worker of it.
-
-    Args:
-        report: the report.
-        judged: the steps that are judged; None for the whole report.
-    """
-    loaders: dict[tuple[int, int], list[LoaderTime]] = defaultdict(list)
-    for time in report.trace.loader_times:
-        if time.start_ns <= time.end_ns:
-            loaders[time.process, time.loader].append(time)
-    told = [(process, time) for (process, _), times in loaders.items() for time in times]
+    """§27.2, §27.3: a row per loader and worker; without `judged` steps of the whole report."""
+    told = [time for time in report.trace.loader_times if time.start_ns <= time.end_ns]
+    loaders = grouped_by(lambda time: (time.process, time.loader), told)
     rows = []
     for (process, loader), mine in sorted(loaders.items()):
-        of_process = [time for each, time in told if each == process]
+        of_process = [time for time in told if time.process == process]
         first = min(time.start_ns for time in of_process)
         last = max(time.end_ns for time in of_process)
         spans = [
@@ -39,7 +30,7 @@ def loader_workers(report: Report, judged: list[Step] | None = None) -> list[Row
         ]
         if sum(end - start for start, end in spans):
             workers = {time.worker for time in mine if time.worker is not None}
-            key = {"report": report.trace.report, "process": os_pid(process), "loader": loader}
+            key = report.about(process, loader=loader)
             rows += [
                 {**key, "worker": worker, **row_of(mine, worker, spans)}
                 for worker in (None, *sorted(workers))
@@ -64,10 +55,11 @@ def row_of(mine: list[LoaderTime], worker: int | None, spans: list[Span]) -> Row
     of_loop = [time for time in mine if time.worker is None]
     first = min(mine, key=lambda time: (time.start_ns, time.end_ns))
     hands = max(first.workers or 0, 1) if worker is None else 1
-    groups: dict[Any, list[LoaderTime]] = defaultdict(list)
-    for time in mine if worker is None else [time for time in mine if time.worker == worker]:
-        if worker is not None or (time.worker is None) == (not first.workers):
-            groups[time.worker].append(time)
+    if worker is not None:
+        counted = [time for time in mine if time.worker == worker]
+    else:
+        counted = [time for time in mine if (time.worker is None) == (not first.workers)]
+    groups = grouped_by(lambda time: time.worker, counted)
     span = sum(end - start for start, end in spans)
     busy = sum(covered(group, spans) for group in groups.values())
     ended = [time for group in groups.values() for time in group if counts(time, spans)]
@@ -97,13 +89,5 @@ def counts(time: LoaderTime, spans: list[Span]) -> bool:
 
 def covered(times: list[LoaderTime], spans: list[Span]) -> int:
     """How much of the selected time they cover, overlaps once."""
-    total = reached = 0
-    for start, end in spans:
-        reached = start
-        for time in sorted(times, key=lambda time: time.start_ns):
-            begun = max(time.start_ns, reached)
-            until = min(time.end_ns, end)
-            if until > begun:
-                total += until - begun
-                reached = until
-    return total
+    busy = union((time.start_ns, time.end_ns) for time in times)
+    return sum(length(common(busy, [span])) for span in spans)

@@ -8,7 +8,7 @@ from tests.oracle.engine_names import ENGINE_STEP
 from tests.oracle.inferred import inferred_steps
 from tests.oracle.model import Op
 from tests.oracle.once import once
-from tests.oracle.phase_table import phases_of
+from tests.oracle.phase_table import phases_in, phases_of
 from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, joined
 
@@ -18,7 +18,7 @@ WHOLE_MODELS = ("forward", "eval", "generate")
 
 def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
     """§8.1: the paths of `--step NAME`, or the path that is the step by default."""
-    of_process = {path: p for (owner, path), p in phases_of(report).items() if owner == process}
+    of_process = phases_in(report, process)
     if name is not None:
         named = {path for path in of_process if name in (path[-1], joined(path))}
         # where instances nest, the outermost counts
@@ -57,8 +57,7 @@ def busy_ns(ops: list[Op]) -> int:
 
 
 def overrules(report: Report, process: int, path: Path, launched: list[int]) -> bool:
-    """§8.21: whether a range may be the step although there are automatic ones: one of them begins
-    in it, and it has more than half of its process's busy time."""
+    """§8.21: whether a range may be the step although there are automatic ones."""
     automatic = report.phases.automatic_steps.get(process)
     if not automatic:
         return True
@@ -70,8 +69,7 @@ def overrules(report: Report, process: int, path: Path, launched: list[int]) -> 
 
 
 def automatic_steps(report: Report, process: int, name: str | None) -> list[Open]:
-    """§8.21: the automatic steps, where they are the steps of the process; §8.23: the inferred
-    ones, where no process has others."""
+    """§8.21: the automatic steps, where they are the steps; §8.23: else the inferred ones."""
     if name is None:
         count = not step_paths(report, process, None)
     else:
@@ -103,7 +101,7 @@ class Loop:
 def loops_of(report: Report, process: int, name: str | None = None) -> list[Loop]:
     """§8.22: the other loops of a process, the one with most GPU time first."""
     paths = step_paths(report, process, name)
-    of_process = {path: p for (owner, path), p in phases_of(report).items() if owner == process}
+    of_process = phases_in(report, process)
     automatic = automatic_steps(report, process, name)
     by_hand = [one for path in paths if path in of_process for one in of_process[path].instances]
     steps = [*by_hand, *automatic]
@@ -162,8 +160,7 @@ def begins_in(range_: Open, others: list[Open]) -> bool:
 def in_runs(
     report: Report, process: int, instances: set[Open], steps: list[Open], parts: list[Open]
 ) -> set[Open]:
-    """The instances that follow each other in rows of three or more (ten of the automatic
-    `forward`), if it is no part of a step."""
+    """§8.22: the instances that follow each other in long rows, if that is no part of a step."""
     by_hand = [part.start_ns for part in parts]
     by_itself = [*by_hand, *(one.start_ns for one in backward(report, process))]
     rows: dict[int, set[Open]] = {}
@@ -184,10 +181,5 @@ def in_runs(
 
 def backward(report: Report, process: int) -> list[Open]:
     """The automatic `backward` ranges of a process."""
-    ranges = {
-        one
-        for (owner, _), p in phases_of(report).items()
-        if owner == process
-        for one in p.instances
-    }
+    ranges = {one for phase in phases_in(report, process).values() for one in phase.instances}
     return [one for one in ranges if one.automatic and one.name == "backward"]

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.oracle.model import Call, Frame, MemoryChange, Op, Overhead, Range
-from tests.oracle.phase_table import phases_of
-from tests.oracle.phases import Open, end_of_trace, times_of_memory
-from tests.oracle.report import Path, Report, Row, joined, os_pid
+from tests.oracle.model import Frame, MemoryChange
+from tests.oracle.once import grouped_by
+from tests.oracle.phase_table import phases_in, phases_of
+from tests.oracle.phases import Open, end_of_trace, lasting, times_of_memory
+from tests.oracle.report import Path, Report, Row, joined
 from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import Step, steps_of
 
@@ -33,6 +34,11 @@ class Peak:
     reached_ns: int
     at: Level
     inside: bool
+
+    @property
+    def change(self) -> MemoryChange | None:
+        """What reached it in the instance."""
+        return self.at.change if self.inside else None
 
 
 class Use:
@@ -82,12 +88,7 @@ class Use:
 
 
 def memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
-    """§26.5: one row per process, device and path, and one of all that is selected.
-
-    Args:
-        report: the report.
-        judged: the steps that are judged; None for the whole report.
-    """
+    """§26.5: a row per process, device and path; without `judged` steps of the whole report."""
     rows: list[Row] = []
     for device, process, use in uses(report):
         rows += _of_process(report, use, device, process, judged)
@@ -96,12 +97,15 @@ def memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
 
 def uses(report: Report) -> list[tuple[int, int, Use]]:
     """§26.5: of processes on devices on which something ran, or on any where nothing ran at all."""
-    changes: dict[tuple[int, int], list[MemoryChange]] = defaultdict(list)
-    for change in report.trace.memory:
-        if change.process is not None and (not report.devices or change.device in report.devices):
-            changes[change.device, change.process].append(change)
+    changes = grouped_by(
+        lambda change: (change.device, change.process or 0),
+        (change for change in report.trace.memory if change.process is not None),
+    )
     uses = ((*key, Use(mine)) for key, mine in sorted(changes.items()))
-    return [(device, process, use) for device, process, use in uses if use.known]
+    devices = report.devices or [device for device, _ in changes]
+    return [
+        (device, process, use) for device, process, use in uses if use.known and device in devices
+    ]
 
 
 def _of_process(
@@ -115,25 +119,23 @@ def _of_process(
     found: dict[Path, tuple[list[Span], Row]] = {}
     if selected:
         found[()] = selected, _measured(use, selected, numbered, [*numbered.values()])
-    for (of_process, path), phase in phases_of(report).items():
+    for path, phase in phases_in(report, process).items():
         spans = _sorted_spans(
             range_
             for range_ in phase.instances
             if range_.replay is None and _within(range_.start_ns, selected) is not None
         )
-        if of_process == process and spans:
+        if spans:
             found[path] = spans, _measured(use, spans, numbered, spans)
     rows = []
     for path, (spans, row) in found.items():
         row |= {
-            "report": report.trace.report,
-            "process": os_pid(process),
-            "device": device,
+            **report.about(process, device=device),
             "phase": joined(path),
             "instances": len(spans) if path else None,
             "said_by": use.said_by,
             "peak_phase": _peak_phase(report, path, found),
-            **_place(report, row["peak"]),
+            **_place(report, row["peak"] and row["peak"].change),
         }
         if not path:
             row["begin_bytes"] = use.before(spans[0][0]).level
@@ -144,11 +146,9 @@ def _of_process(
 
 def recorded(report: Report) -> list[Span]:
     """§8.17: from the first start to the last end."""
-    trace = report.trace
-    rows: list[Op | Call | Range | Overhead]
-    rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
-    starts = [row.start_ns for row in rows if row.end_ns is None or row.end_ns >= row.start_ns]
-    return [(min([*starts, *times_of_memory(trace)], default=0), end_of_trace(trace))]
+    starts = [row.start_ns for row in lasting(report.trace)]
+    starts += times_of_memory(report.trace)
+    return [(min(starts, default=0), end_of_trace(report.trace))]
 
 
 def host_steps(report: Report, device: int, process: int) -> dict[Step, Span]:
@@ -237,31 +237,24 @@ def _tree(report: Report, path: Path) -> list[tuple[int, str]]:
     return [(first[path[:depth]], path[depth - 1]) for depth in range(1, len(path) + 1)]
 
 
-def _place(report: Report, peak: Peak | None) -> Row:
-    """§26.9: the lines and the operator of the change that reached the peak."""
-    change = peak.at.change if peak is not None and peak.inside else None
-    nowhere = {"source": None, "via": None, "operator": None}
+def _place(report: Report, change: MemoryChange | None) -> Row:
+    """§26.9: the lines and the operator of a change."""
+    operator = None
     if change is None:
-        return nowhere
-    if change.thread is not None or change.frames is not None:
-        ran = [
+        source, via = None, None
+    elif change.thread is not None or change.frames is not None:
+        ran = (
             one.frames
             for one in report.trace.running
             if one.thread == change.thread and one.start_ns <= change.time_ns < one.end_ns
-        ]
-        ran = ran if change.frames is None else [change.frames]
-        if not ran:
-            return nowhere
-        source, via = report.sources.lines(ran[0])
-        return {"source": source, "via": via, "operator": _operator(ran[0])}
-    for index, call in enumerate(report.calls.calls):
-        if change.correlation is not None and (call.process, call.correlation) == (
-            change.process,
-            change.correlation,
-        ):
-            source, via = report.sources.of(index)
-            return {"source": source, "via": via, "operator": None}
-    return nowhere
+        )
+        frames = next(ran, ()) if change.frames is None else change.frames
+        source, via = report.sources.lines(frames)
+        operator = _operator(frames)
+    else:
+        calls = report.calls.named.get((change.process or 0, change.correlation or 0), [])
+        source, via = report.sources.of(calls[0] if calls else None)
+    return {"source": source, "via": via, "operator": operator}
 
 
 def _operator(frames: tuple[Frame, ...]) -> str | None:
@@ -283,9 +276,7 @@ def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
                 continue
             later = [other.time_ns for other in rows[at + 1 :] if other.address == row.address]
             if not later or later[0] >= taken[step + 1][1]:
-                place = _place(
-                    report, Peak(None, 0, Level(row.time_ns, None, None, row), inside=True)
-                )
+                place = _place(report, row)
                 phase = _innermost(report, process, row.time_ns)
                 key = (device, process, phase, *place.values(), len(followed))
                 found[key].append((step, row.bytes))
@@ -322,8 +313,7 @@ def peak_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
         found: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for change in last.values():
             if change.bytes > 0:
-                at = Level(change.time_ns, None, None, change)
-                place = _place(report, Peak(None, 0, at, inside=True))
+                place = _place(report, change)
                 phase = _innermost(report, process, change.time_ns)
                 found[phase, *place.values()].append(change.bytes)
         counts = {place: len(sizes) for place, sizes in found.items()}
@@ -345,8 +335,8 @@ def peak_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
 
 def _of_place(report: Report, process: int, device: int, place: Iterable[Any]) -> Row:
     """The columns of a process, a device and a place: phase, lines and operator."""
-    of = {"report": report.trace.report, "process": os_pid(process), "device": device}
-    return {**of, **dict(zip(("phase", "source", "via", "operator"), place, strict=True))}
+    named = dict(zip(("phase", "source", "via", "operator"), place, strict=True))
+    return report.about(process, device=device, **named)
 
 
 def larger_batch(report: Report, judged: list[Step] | None = None) -> list[Row]:
@@ -358,8 +348,7 @@ def larger_batch(report: Report, judged: list[Step] | None = None) -> list[Row]:
         spans = [span for step, span in steps.items() if judged is None or step in judged]
         if use.said_by == "allocator" and use.allocated and (process, device) in usable and spans:
             found = _larger_batch(use, spans, usable[process, device])
-            of = {"report": report.trace.report, "process": os_pid(process), "device": device}
-            rows += [{**of, **row} for row in found]
+            rows += [report.about(process, device=device) | row for row in found]
     return rows
 
 
@@ -432,21 +421,18 @@ def out_of_memory(report: Report) -> list[Row]:
         t, process = failure.time_ns, failure.process
         use = None if process is None else known.get((failure.device, process))
         there = None if use is None else [one for one in use.levels if one.time_ns <= t][-1]
-        change = MemoryChange(t, 0, failure.device, process, "allocator", 0, thread=failure.thread)
-        change = replace(change, frames=failure.frames)
-        place = _place(report, Peak(None, 0, Level(t, None, None, change), inside=True))
+        change = MemoryChange(t, 0, failure.device, process, "allocator", 0)
+        change = replace(change, thread=failure.thread, frames=failure.frames)
         rows.append(
             {
-                "report": report.trace.report,
-                "process": None if process is None else os_pid(process),
-                "device": failure.device,
+                **report.about(process, device=failure.device),
                 "time_ns": t,
                 "asked_bytes": failure.bytes,
                 "allocated_bytes": there.level if there and use and use.allocated else None,
                 "reserved_bytes": there.reserved if there else None,
                 "free_bytes": failure.free_bytes,
                 "phase": "" if process is None else _innermost(report, process, t),
-                **place,
+                **_place(report, change),
             }
         )
     return rows
@@ -456,8 +442,7 @@ def _innermost(report: Report, process: int, t: int) -> str:
     """§26.10: the deepest path that is open at an instant, whatever the thread."""
     around = [
         path
-        for (of_process, path), phase in phases_of(report).items()
-        if of_process == process
-        and any(one.replay is None and one.start_ns <= t < one.end_ns for one in phase.instances)
+        for path, phase in phases_in(report, process).items()
+        if any(one.replay is None and one.start_ns <= t < one.end_ns for one in phase.instances)
     ]
     return joined(max(around, key=lambda path: (len(path), _tree(report, path)), default=()))

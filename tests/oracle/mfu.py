@@ -7,7 +7,7 @@ from nsysflow.base.peaks import peak_flops
 from tests.oracle.accounting import Keep
 from tests.oracle.loops import automatic_steps, step_paths
 from tests.oracle.model import Flops
-from tests.oracle.phase_table import begins, phases_of
+from tests.oracle.phase_table import begins, phases_in
 from tests.oracle.report import Path, Report, Row, joined, os_pid
 from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import Step, steps, steps_of
@@ -17,12 +17,8 @@ Spans = dict[Path, tuple[int, list[int]]]
 
 
 def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
-    """§8.8, §8.9: a row per process and device for its step, and one per phase with FLOPs.
-
-    §8.10: in a narrowed window, the whole steps that start in it.
-    """
+    """§8.8 to §8.10: a row per process and device for its step, and one per phase with FLOPs."""
     rows: list[Row] = []
-    names = {device.device: device.name for device in reversed(report.trace.devices)}
     table = steps(report)
     for process in sorted({flops.process for flops in report.trace.flops}):
         given = [flops for flops in report.trace.flops if flops.process == process]
@@ -42,22 +38,22 @@ def mfu(report: Report, keep: Keep | None = None) -> list[Row]:
             own = [r for r in table if (r["process"], r["device"], r["step"]) in here]
             timed = [row for row in own if row["steady"]] or own
             time_ns = whole(percentile([row["duration_ns"] for row in timed], 50))
-            about = {"report": report.trace.report, "process": os_pid(process), "device": device}
-            of_step = rate(names.get(device), unit, total, len(timed), time_ns)
+            about = report.about(process, device=device)
+            of_step = rate(report.gpu_name(device), unit, total, len(timed), time_ns)
             rows.append({**about, "path": joined(step_of), **of_step})
             if len(devices) == 1 and not automatic:
                 spans = (
                     all_spans(report, process) if keep is None else spans_in(report, mine, step_of)
                 )
-                for path, of_phase in of_phases(given, names.get(device), step_of, spans):
+                for path, of_phase in of_phases(given, report.gpu_name(device), step_of, spans):
                     rows.append({**about, "path": joined(path), **of_phase})
     return rows
 
 
 def all_spans(report: Report, process: int) -> Spans:
     """§8.9: the spans of the whole report."""
-    found = phases_of(report).items()
-    return {path: (len(p.instances), p.spans) for (of, path), p in found if of == process}
+    found = phases_in(report, process).items()
+    return {path: (len(phase.instances), phase.spans) for path, phase in found}
 
 
 def spans_in(report: Report, steps: list[Step], step_of: Path) -> Spans:

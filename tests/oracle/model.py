@@ -1,9 +1,10 @@
 """Canonical rows as plain Python values, and their conversion to and from `Trace`."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final
+from itertools import count
+from typing import Any, Final, get_args
 
 import polars as pl
 
@@ -352,8 +353,7 @@ class OperatorShape:
 
 @dataclass(frozen=True)
 class Operator:
-    """§24.1: the operator in which a call launched something; with `at_ns` only the kernel that
-    started then (§24.9)."""
+    """§24.1: the operator in which a call launched something; §24.9: only the kernel at `at_ns`."""
 
     process: int
     correlation: int
@@ -411,48 +411,18 @@ class PlainTrace:
     @property
     def stacks(self) -> tuple[tuple[Frame, ...], ...]:
         """The frames of everything that was recorded with a stack."""
-        stacks = (
-            *(backtrace.frames for backtrace in self.backtraces),
-            *(sample.frames for sample in self.samples),
-            *(stretch.frames for stretch in self.running),
-            *(change.frames for change in self.memory),
-            *(failure.frames for failure in self.out_of_memory),
-        )
-        return tuple(frames for frames in stacks if frames is not None)
+        rows: tuple[Backtrace | Sample | Running | MemoryChange | Failure, ...]
+        rows = (*self.backtraces, *self.samples, *self.running, *self.memory, *self.out_of_memory)
+        return tuple(row.frames for row in rows if row.frames is not None)
 
 
-ROWS: Final[dict[str, tuple[type, pl.Schema]]] = {
-    "calls": (Call, schema.CALLS),
-    "failed_calls": (Call, schema.FAILED_CALLS),
-    "ranges": (Range, schema.RANGES),
-    "gil": (Gil, schema.GIL),
-    "overhead": (Overhead, schema.OVERHEAD),
-    "threads": (Thread, schema.THREADS),
-    "devices": (Device, schema.DEVICES),
-    "diagnostics": (Diagnostic, schema.DIAGNOSTICS),
-    "gpu_samples": (GpuSample, schema.GPU_SAMPLES),
-    "gpu_states": (GpuState, schema.GPU_STATES),
-    "gpu_traffic": (GpuTraffic, schema.GPU_TRAFFIC),
-    "thread_cpu": (ThreadCpu, schema.THREAD_CPU),
-    "process_cpu": (ProcessCpu, schema.PROCESS_CPU),
-    "loader_times": (LoaderTime, schema.LOADER_TIMES),
-    "gpu_memory": (GpuMemory, schema.GPU_MEMORY),
-    "captures": (Capture, schema.CAPTURES),
-    "messages": (Message, schema.MESSAGES),
-    "flops": (Flops, schema.FLOPS),
-    "event_records": (EventRecord, schema.EVENT_RECORDS),
-    "waits": (EventWait, schema.WAITS),
-    "graph_nodes": (GraphNode, schema.GRAPH_NODES),
-    "graph_ranges": (Range, schema.RANGES),
+EMPTY: Final = Trace(report="")
+ROWS: Final[dict[str, type]] = {
+    field.name: get_args(field.type)[0]
+    for field in fields(PlainTrace)
+    if field.name not in ("report", "ops", "operators")
 }
-STACKED: Final[dict[str, tuple[type, pl.Schema]]] = {
-    "backtraces": (Backtrace, schema.BACKTRACES),
-    "samples": (Sample, schema.SAMPLES),
-    "running": (Running, schema.RUNNING),
-    "memory": (MemoryChange, schema.MEMORY),
-    "out_of_memory": (Failure, schema.OUT_OF_MEMORY),
-}
-"""By frame of a `Trace` its rows here and its schema; `STACKED` have frames, there a number."""
+"""What stands for each row of these frames of a `Trace`; for a stack's number, its frames."""
 
 
 def side_by_side(models: Iterable[PlainTrace]) -> PlainTrace:
@@ -478,85 +448,70 @@ def _apart(row: Any, number: int) -> Any:
     return replace(row, **moved)
 
 
-def _frame(rows: Iterable[Any], of: pl.Schema) -> pl.DataFrame:
-    values = [tuple(getattr(row, name) for name in of) for row in rows]
-    return pl.DataFrame(values, schema=of, orient="row")
-
-
 def to_trace(trace: PlainTrace) -> Trace:
     """The same report as a `Trace`, for the analysis."""
-    shapes: list[Shape] = []
-    copies: list[Copy] = []
-    ops: dict[str, list[Any]] = {name: [] for name in schema.OPS}
-    for op in trace.ops:
-        detail = None
-        if op.shape is not None:
-            detail = len(shapes)
-            shapes.append(op.shape)
-        elif op.copy is not None:
-            detail = len(copies)
-            copies.append(op.copy)
-        for name, values in ops.items():
-            values.append(detail if name == "detail" else getattr(op, name))
+    shapes = [op.shape for op in trace.ops if op.shape is not None]
+    copies = [op.copy for op in trace.ops if op.copy is not None]
+    of_shapes, of_copies = count(), count()
+    details = [
+        next(of_shapes) if op.shape else next(of_copies) if op.copy else None for op in trace.ops
+    ]
+    ops = zip(trace.ops, details, strict=True)
+    kernels = {(op.process, op.correlation, op.start_ns): detail for op, detail in ops}
     called = {row.shape: number for number, row in enumerate(trace.operators)}
-    details = {
-        (process, correlation, start_ns): detail
-        for process, correlation, start_ns, detail in zip(
-            *(ops[name] for name in ("process", "correlation", "start_ns", "detail")), strict=True
-        )
-    }
     operators = [
         (
             *(row.process, row.correlation),
-            details[row.process, row.correlation, row.at_ns] if row.at_ns is not None else None,
+            None if row.at_ns is None else kernels[row.process, row.correlation, row.at_ns],
             *(row.operator, called[row.shape]),
         )
         for row in trace.operators
     ]
-    distinct = {frames: number for number, frames in enumerate(dict.fromkeys(trace.stacks))}
-    frames: dict[str, Any] = {
-        **{name: _frame(getattr(trace, name), of) for name, (_, of) in ROWS.items()},
-        **{
-            name: _numbered(getattr(trace, name), of, distinct) for name, (_, of) in STACKED.items()
-        },
-    }
+    stacks: dict[Any, int] = {of: at for at, of in enumerate(dict.fromkeys(trace.stacks))}
+    frames = [
+        (stack, depth, frame.file, frame.line, frame.function)
+        for frames, stack in stacks.items()
+        for depth, frame in enumerate(frames)
+    ]
+    rest: dict[str, Any] = {}
+    for name in ROWS:
+        rows = getattr(trace, name)
+        rest[name] = _frame(
+            name, rows, stack=[stacks.get(getattr(row, "frames", None)) for row in rows]
+        )
     return Trace(
         report=trace.report,
-        ops=pl.DataFrame(ops, schema=schema.OPS),
-        shapes=_frame(shapes, schema.SHAPES),
-        copy_details=_frame(copies, schema.COPY_DETAILS),
-        frames=_frames(distinct),
+        ops=_frame("ops", trace.ops, detail=details),
+        shapes=_frame("shapes", shapes),
+        copy_details=_frame("copy_details", copies),
+        frames=pl.DataFrame(frames, schema=schema.FRAMES, orient="row"),
         operators=pl.DataFrame(operators, schema=schema.OPERATORS, orient="row"),
-        operator_shapes=_frame((row.shape for row in trace.operators), schema.OPERATOR_SHAPES),
-        **frames,
+        operator_shapes=_frame("operator_shapes", [row.shape for row in trace.operators]),
+        **rest,
     )
 
 
-def _numbered(
-    rows: Iterable[Any], of: pl.Schema, distinct: dict[tuple[Frame, ...], int]
-) -> pl.DataFrame:
-    """Rows with `frames` as a frame of `Trace`, with the number of their stack."""
-    columns = [name for name in of if name != "stack"]
-    values = [(*(getattr(row, name) for name in columns), distinct.get(row.frames)) for row in rows]
-    return pl.DataFrame(values, schema=of, orient="row")
-
-
-def _frames(distinct: dict[tuple[Frame, ...], int]) -> pl.DataFrame:
-    """The frames of each distinct stack."""
-    rows = [
-        (stack, depth, frame.file, frame.line, frame.function)
-        for frames, stack in distinct.items()
-        for depth, frame in enumerate(frames)
-    ]
-    return pl.DataFrame(rows, schema=schema.FRAMES, orient="row")
+def _frame(name: str, rows: Sequence[Any], **numbers: list[int | None]) -> pl.DataFrame:
+    """The frame of that name; `numbers` are columns that rows do not have."""
+    of: pl.Schema = getattr(EMPTY, name).schema
+    columns = {
+        column: numbers[column] if column in numbers else [getattr(row, column) for row in rows]
+        for column in of
+    }
+    return pl.DataFrame(columns, schema=of)
 
 
 def from_trace(trace: Trace) -> PlainTrace:
     """The same report as a `PlainTrace`, for the oracle."""
+    stacks: dict[int | None, tuple[Frame, ...] | None] = {None: None}
+    for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():
+        stacks[stack] = (*(stacks.get(stack) or ()), Frame(*frame))
 
     def rows(of: type, frame: pl.DataFrame) -> tuple[Any, ...]:
-        names = [field.name for field in fields(of)]
-        return tuple(of(*row) for row in frame.select(names).iter_rows())
+        named = frame.to_dicts()
+        for row in named if "stack" in frame.columns else ():
+            row["frames"] = stacks[row.pop("stack")]
+        return tuple(of(**row) for row in named)
 
     shapes = rows(Shape, trace.shapes)
     copies = rows(Copy, trace.copy_details)
@@ -573,18 +528,5 @@ def from_trace(trace: Trace) -> PlainTrace:
         Operator(process, correlation, operator, called[shape], begun.get(detail))
         for process, correlation, detail, operator, shape in trace.operators.iter_rows()
     ]
-    stacks: dict[int, tuple[Frame, ...]] = defaultdict(tuple)
-    for stack, _, *frame in trace.frames.sort("stack", "depth").iter_rows():
-        stacks[stack] += (Frame(*frame),)
-    given: dict[str, Any] = {
-        **{name: rows(kind, getattr(trace, name)) for name, (kind, _) in ROWS.items()},
-        **{
-            name: tuple(
-                kind(**row, frames=None if stack is None else stacks[stack])
-                for row in getattr(trace, name).to_dicts()
-                for stack in [row.pop("stack")]
-            )
-            for name, (kind, _) in STACKED.items()
-        },
-    }
+    given: dict[str, Any] = {name: rows(of, getattr(trace, name)) for name, of in ROWS.items()}
     return PlainTrace(report=trace.report, ops=tuple(ops), operators=tuple(operators), **given)

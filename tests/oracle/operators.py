@@ -12,7 +12,7 @@ from nsysflow.base.peaks import MEMORY
 from tests.oracle.accounting import is_comm
 from tests.oracle.clocks import peak_of
 from tests.oracle.model import Op, Operator, OperatorShape
-from tests.oracle.report import Report, Row, os_pid
+from tests.oracle.report import Report, Row
 
 Arguments = dict[str, Any]
 
@@ -294,9 +294,7 @@ def row_of(
         share = 100 * max(compute_s, memory_s) * calls / (total_ns / 1e9) if total_ns else None
     shapes, dtype = in_words(rows)
     return {
-        "report": report.trace.report,
-        "process": os_pid(process),
-        "device": device,
+        **report.about(process, device=device),
         "operator": shape.name,
         "shapes": shapes,
         "dtype": dtype,
@@ -316,8 +314,7 @@ def row_of(
 
 def roof(report: Report, device: int, unit: str | None) -> tuple[float | None, float | None]:
     """§24.6: the peaks of a GPU: FLOP/s of this arithmetic, and bytes/s."""
-    gpu = next((each for each in report.trace.devices if each.device == device), None)
-    name = "" if gpu is None or gpu.name is None else gpu.name
+    gpu, name = report.gpu(device), report.gpu_name(device) or ""
     peak = None if unit is None else peak_of(report, device, unit)  # type: ignore[arg-type]
     return peak, None if gpu is None else gpu.memory_bytes_per_s or MEMORY.get(name)
 

@@ -1,5 +1,4 @@
-"""Traces in Perfetto's format (spec §1.1), read packet by packet with the classes of the `perfetto`
-package."""
+"""Traces in Perfetto's format (spec §1.1), read with the classes of the `perfetto` package."""
 
 import re
 from collections import defaultdict

@@ -12,7 +12,7 @@ from tests.oracle.idle_places import places_in
 from tests.oracle.model import Op
 from tests.oracle.once import once
 from tests.oracle.phases import Open
-from tests.oracle.report import Path, Report, Row, joined, os_pid, prefixes
+from tests.oracle.report import Path, Report, Row, joined, prefixes
 from tests.oracle.stats import spread
 from tests.oracle.waited import bound, compute_of, exposed, unhidden, waits_of
 
@@ -46,6 +46,12 @@ class Phase:
 def phases_of(report: Report, keep: Keep | None = None) -> dict[tuple[int, Path], Phase]:
     """§7.8, §7.11: every path of every process, with everything nested in it."""
     return _all_phases(report) if keep is None else _phases_in(report, keep)
+
+
+@once
+def phases_in(report: Report, process: int) -> dict[Path, Phase]:
+    """Those of a process in the whole report."""
+    return {path: one for (owner, path), one in phases_of(report).items() if owner == process}
 
 
 @once
@@ -91,12 +97,7 @@ def begins(what: "Op | Step", keep: Keep | None) -> bool:
 def _add_host(
     report: Report, found: dict[tuple[int, Path], Phase], keep: Keep | None = None
 ) -> None:
-    """§7.10: add instances and host wall time, also of ranges without GPU work.
-
-    A stretch between two boundaries of a thread's own ranges counts under the path that the thread
-    has at its start. A start/end range counts for itself. §7.11: in a narrowed window, only the
-    part inside the window of any device counts.
-    """
+    """§7.10, §7.11: add instances and host wall time, also of ranges without GPU work."""
     windows = None if keep is None else union(span for spans in keep.values() for span in spans)
 
     def kept_ns(begin: int, end: int) -> int:
@@ -125,13 +126,7 @@ def _add_host(
 def phases(
     report: Report, keep: Keep | None = None, name: str | None = None, numbers: range | None = None
 ) -> list[Row]:
-    """§7.8, §7.9: one row per process and path, inclusive; a range without GPU work has a row too.
-
-    §7.11: in a narrowed window, busy and idle time are the parts inside it, and the rest is of
-    operations that start in it. Its `launches` are not computed here.
-
-    `host_wall_ns` is the wall time of the ranges, `host_ns` the idle whose cause is `host`.
-    """
+    """§7.8, §7.9, §7.11: one row per process and path, inclusive, also without GPU work."""
     from tests.oracle.steps import steady_in  # which steps there are is known from the phases
 
     rows = []
@@ -148,9 +143,7 @@ def phases(
         exclusive = [i for i in phase.ops if report.op_place(i).path == path]
         rows.append(
             {
-                "report": report.trace.report,
-                "process": os_pid(process),
-                "path": joined(path),
+                **report.about(process, path=joined(path)),
                 "depth": len(path),
                 "instances": len(phase.instances),
                 "ops": len(ops),

@@ -9,14 +9,11 @@ from itertools import pairwise
 from tests.oracle.calls import Calls
 from tests.oracle.engine_names import ENGINE_STEP
 from tests.oracle.model import LOW_24_BITS, Call, GraphNode, Op, Overhead, PlainTrace, Range
+from tests.oracle.once import grouped_by
 from tests.oracle.range_names import grouped, is_compiling, is_operator, may_be_tuning
 
 LIBRARY_DOMAINS_ANY_CASE = ("nccl", "cccl", "cublas", "cudnn", "cusparse", "cufft")
-LIBRARY_DOMAINS = (
-    "Python Periodic Sampling",
-    "Python Backtrace on CUDA",
-    "nsysflow.window",
-)
+LIBRARY_DOMAINS = ("Python Periodic Sampling", "Python Backtrace on CUDA", "nsysflow.window")
 
 AUTOMATIC = "nsysflow.auto"
 
@@ -28,11 +25,21 @@ def is_library(domain: str | None) -> bool:
     return domain.lower() in LIBRARY_DOMAINS_ANY_CASE or domain in LIBRARY_DOMAINS
 
 
-def end_of_trace(trace: PlainTrace) -> int:
-    """§1.6: the latest end of any row that is not dropped."""
+def lasting(trace: PlainTrace) -> list[Op | Call | Range | Overhead]:
+    """§1.6: the rows that are not dropped."""
     rows: list[Op | Call | Range | Overhead]
     rows = [*trace.ops, *trace.calls, *trace.ranges, *trace.overhead]
-    ends = [row.end_ns for row in rows if row.end_ns is not None and row.end_ns >= row.start_ns]
+    return [row for row in rows if row.end_ns is None or row.end_ns >= row.start_ns]
+
+
+def start_of_trace(trace: PlainTrace) -> int:
+    """§1.6: the earliest start of any row."""
+    return min((row.start_ns for row in lasting(trace)), default=0)
+
+
+def end_of_trace(trace: PlainTrace) -> int:
+    """§1.6: the latest end of any row."""
+    ends = [row.end_ns for row in lasting(trace) if row.end_ns is not None]
     return max([*ends, *(t + 1 for t in times_of_memory(trace))], default=0)
 
 
@@ -80,8 +87,7 @@ def outside_compiling(known: list[tuple[str, Open]]) -> list[tuple[str, Open]]:
 
 
 def opened_in(outers: set[Open], ranges: list[Open], same: str) -> set[Open]:
-    """Those of `ranges` that start while one of `outers` is open which comes before them in stack
-    order and is of the same process or thread."""
+    """Those of `ranges` that start in one of `outers` before them in stack order."""
     found, until_ns = set(), dict[int, int]()
     for one in sorted(ranges, key=stack_order):
         where = getattr(one, same)
@@ -114,11 +120,7 @@ def automatic_steps(borders: list[Open]) -> dict[int, list[Open]]:
 
 
 def without_doubles(ranges: list[Open]) -> list[Open]:
-    """§7.19, §7.21: of ranges of one name in each other, the inner one is none if one is automatic,
-    or if both are steps of an engine.
-
-    `ranges` are those of a thread, in stack order.
-    """
+    """§7.19, §7.21: the ranges of a thread, in stack order, without doubles inside others."""
     found: list[Open] = []
     any_until_ns: dict[str, int] = {}
     automatic_until_ns: dict[str, int] = {}
@@ -133,8 +135,7 @@ def without_doubles(ranges: list[Open]) -> list[Open]:
 
 
 def with_losses(ranges: list[Open]) -> list[Open]:
-    """§7.20: `ranges` of a thread, in stack order, and what lies between a forward and the backward
-    that follows it."""
+    """§7.20: a thread's ranges, and what lies between a forward and its backward."""
     ours = [one for one in ranges if one.automatic and one.start_ns < one.end_ns]
     losses = []
     for one in ours:
@@ -218,9 +219,8 @@ class Phases:
         """§7.1: `stack(T, t)`, the open push/pop ranges of thread T at t."""
         if thread not in self._stacks:
             times = self.boundaries(thread)
-            starting: dict[int, list[Open]] = defaultdict(list)
-            for range_ in self.push_pop.get(thread, ()):  # in stack order
-                starting[range_.start_ns].append(range_)
+            ranges = self.push_pop.get(thread, ())  # in stack order
+            starting = grouped_by(lambda range_: range_.start_ns, ranges)
             stacks: list[tuple[Open, ...]] = [()]
             for time in times:
                 stacks.append(tuple(r for r in (*stacks[-1], *starting[time]) if r.covers(time)))
@@ -230,10 +230,7 @@ class Phases:
         return stacks[at] if at >= 0 else ()
 
     def inherited(self, process: int, thread: int, t: int) -> tuple[Open, ...]:
-        """§7.3: the stack of the process's main thread if it has an open range at t.
-
-        Else that of the only other non-autograd thread that has one, else none.
-        """
+        """§7.3: the stack of the main thread, else of the only other one, but for autograd."""
         main = process | ((process >> 24) & LOW_24_BITS)
         if thread == main:
             return ()  # the main thread never inherits
@@ -267,9 +264,8 @@ class Captured:
     def __init__(self, trace: PlainTrace, calls: Calls, phases: Phases) -> None:
         self.calls, self.phases = calls, phases
         self.listed = Phases(replace(trace, ranges=trace.graph_ranges))
-        self.created: dict[tuple[int | None, int], list[GraphNode]] = defaultdict(list)
-        for row in sorted(trace.graph_nodes, key=lambda row: row.start_ns):
-            self.created[row.process, row.node].append(row)
+        rows = sorted(trace.graph_nodes, key=lambda row: row.start_ns)
+        self.created = grouped_by(lambda row: (row.process, row.node), rows)
 
     def place(self, op: Op, launch: int, place: Place) -> Place:
         """§7.15: the path of the launch, followed by the captured ranges."""

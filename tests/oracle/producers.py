@@ -146,8 +146,7 @@ class Producers:
         return self.latest(op, self.awaited.get(op, []))
 
     def unseen(self) -> set[tuple[int | None, int | None]]:
-        """§3.4: the launches of an operation that is the first of its process on its stream, and of
-        which no producer ended up to 10 us before its start."""
+        """§3.4: the launches of the first operation on a stream whose producer is not known."""
         found = set()
         for index, op in enumerate(self.ops):
             producer = self.presumed(index)

@@ -33,8 +33,7 @@ def range_name(name: str) -> str:
 
 
 def is_operator(name: str) -> bool:
-    """§7.6: the raw name of an operator has `, seq =`, or `::` before one of the others; or it is
-    `Thunk:#…#`, or begins with `nccl:`."""
+    """§7.6: whether the raw name is that of an operator."""
     emitted = (
         name.startswith("nccl:")
         or ", seq =" in name
@@ -158,10 +157,7 @@ def plain(name: str) -> str:
 
 
 def grouped(names: Iterable[str]) -> dict[str, str]:
-    """§7.6, §7.7: the normalised name of each raw name.
-
-    A number is dropped if names that are otherwise equal differ in it.
-    """
+    """§7.6, §7.7: the normalised name of each raw name."""
     raw = set(names)
     alike: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for name in raw:

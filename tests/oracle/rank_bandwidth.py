@@ -19,16 +19,14 @@ OPERATIONS = (
     ("ncclReduce", "reduce", lambda n: Fraction(1), False),
     ("ncclSend", "send|recv", lambda n: Fraction(1), False),
 )
-"""§9.17: what an operation is, the share of its bytes that crosses the bus, and whether it moves
-the message of each rank."""
+"""§9.17: an operation, the share that crosses the bus, whether it moves each rank's message."""
 
 
 Key = tuple[int | None, str, int | None]
 """A group, an operation and a size."""
 
 Transfer = tuple[int | None, int, int, int, int, int | None]
-"""A message, how long it took, the time of its kernels, of that overlapped, how many ranks, and the
-first step in which one of them started."""
+"""Message, duration, time of its kernels, of that overlapped, how many ranks, the first step."""
 
 
 def operation(kernel: Collective) -> str:
@@ -111,12 +109,7 @@ def robust_z(value: int, of: list[int]) -> float | None:
 
 
 def outliers(parts: Mapping[int, Mapping[str, list[int]]], order: list[str]) -> list[Row]:
-    """§9.16: of the parts of each rank's judged steps.
-
-    Args:
-        parts: by rank and part, the time of each step.
-        order: the parts; the first is the whole step.
-    """
+    """§9.16: by rank and part, each judged step's time; the first in `order` is the whole step."""
     means = {
         rank: {part: round(Fraction(sum(of), len(of))) for part, of in own.items()}
         for rank, own in parts.items()

@@ -67,16 +67,7 @@ def saved_step_ns(
     steps: Mapping[int, Mapping[int, int]],
     cost_step_ns: int,
 ) -> int | None:
-    """How much shorter a step would be for the other ranks of a group.
-
-    Args:
-        run: the run.
-        replays: of its reports.
-        rank: the one that nobody waits for.
-        members: of the group.
-        steps: of each rank, by the start of each step that counts, the start of the step after it.
-        cost_step_ns: what the rank costs the group (rule 14).
-    """
+    """§9.19: how much shorter a step would be; `steps` are starts by the start before, by rank."""
     earlier = earlier_without(run, replays, rank)
     means = []
     for other in members:
@@ -138,13 +129,7 @@ class JointReplay:
     def replay(
         self, pcts: Mapping[int, int], unawaited: Collection[int] = (), compute: float = 1.0
     ) -> dict[int, tuple[list[int], list[int]]]:
-        """By report, when its operations start and end.
-
-        Args:
-            pcts: by report, what share of the host's time recording takes.
-            unawaited: ranks that no other rank waits for.
-            compute: the factor on the compute of outlines.
-        """
+        """By report, when its operations start and end; `compute` is the factor for outlines."""
         ends = self.recorded
         while True:
             times = {

@@ -19,8 +19,7 @@ Kinds = Mapping[tuple[RankKey, int], tuple[bool, str]]
 
 
 def judged(kernels: Iterable[Collective], steps: Kinds) -> list[Collective]:
-    """§9.10: the kernels; in the window are those that were, which start in what is judged, and
-    those of one-offs."""
+    """§9.10: the kernels, with those in the window that start in what is judged, or in one-offs."""
     also = counted(steps)
     return [replace(k, in_window=k.in_window or (k.rank_key, k.step) in also) for k in kernels]
 
@@ -82,8 +81,7 @@ def awaited(run: Run, met: Met) -> list[tuple[int, int]]:
 
 def stretch_of(run: Run, met: Met) -> tuple[Met | None, list[Met]]:
     """§9.12: the last time the ranks were in step before this, and the collectives since then."""
-    alike = [each for each in run.met if same_ranks(each, met)]
-    order = sorted(alike, key=lambda each: (each.ended_ns, each.number))
+    order = alike(run, met)
     before, stretch = None, [met]
     for each in reversed(order[: order.index(met)]):
         if in_step(run, each):
@@ -105,13 +103,14 @@ def cost_of(run: Run, met: Met, rank: int) -> int:
     return ns if who == rank else 0
 
 
-def same_ranks(some: Met, other: Met) -> bool:
-    return (some.of.keys(), some.pair) == (other.of.keys(), other.pair)
+def alike(run: Run, met: Met) -> list[Met]:
+    """The collectives of the same ranks, as they ended."""
+    same = [each for each in run.met if (each.of.keys(), each.pair) == (met.of.keys(), met.pair)]
+    return sorted(same, key=lambda each: (each.ended_ns, each.number))
 
 
 def in_step(run: Run, met: Met) -> bool:
-    """§9.12: whether at least half of the transfer is exposed on every rank, and all of them
-    compute before their next collective ends."""
+    """§9.12: whether all ranks waited for this collective, and compute before their next one."""
     return all(
         2 * run.exposed_ns[id(one)] >= met.end(rank) - met.all_there_ns and goes_on(run, met, rank)
         for rank, one in met.of.items()
@@ -120,12 +119,9 @@ def in_step(run: Run, met: Met) -> bool:
 
 def goes_on(run: Run, met: Met, rank: int) -> bool:
     """§9.12: whether a rank computes between the end of a collective and that of the next one."""
-    alike = [each for each in run.met if same_ranks(each, met)]
-    later = [each for each in alike if (each.ended_ns, each.number) > (met.ended_ns, met.number)]
-    if not later:
-        return True
-    following = min(later, key=lambda each: (each.ended_ns, each.number))
-    return following.of[rank].until[0] > met.of[rank].until[0]
+    order = alike(run, met)
+    following = order[order.index(met) + 1 :][:1]
+    return all(each.of[rank].until[0] > met.of[rank].until[0] for each in following)
 
 
 def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
@@ -154,8 +150,7 @@ def reasons(run: Run, met: Met, rank: int) -> dict[str, int]:
 
 def before_step(run: Run, met: Met, rank: int) -> Met:
     """§9.13: the last time the ranks were in step before the step in which this ends."""
-    ends = [each for each in run.met if same_ranks(each, met) and in_step(run, each)]
-    ends.sort(key=lambda each: (each.ended_ns, each.number))
+    ends = [each for each in alike(run, met) if in_step(run, each)]
     at = ends.index(met)
     step = met.of[rank].step
     while at > 0:
@@ -171,10 +166,7 @@ def parts(run: Run, since: Met, met: Met, rank: int) -> dict[str, int]:
     pairs = zip(begin.until, end.until, strict=True)
     compute, copies, comm = (until - before for before, until in pairs)
     idle = end.end_ns - begin.end_ns - compute - copies - comm
-    order = sorted(
-        (each for each in run.met if same_ranks(each, met)),
-        key=lambda each: (each.ended_ns, each.number),
-    )
+    order = alike(run, met)
     between = order[order.index(since) + 1 : order.index(met) + 1]
     own = sum(run.exposed_ns[id(each.of[rank])] for each in between)
     return dict(zip(REASONS, (compute, copies, comm - own, idle), strict=True))

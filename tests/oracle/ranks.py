@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
+from tests.oracle.once import grouped_by
+
 RankKey = tuple[int, bool, int, int]
 """Report, whether its process is known, the process, and the GPU: the order of ranks."""
 
@@ -266,9 +268,7 @@ def groups_of(kinds: list[list[Lane]]) -> list[tuple[tuple[int, ...], bool]]:
 
 def clocks_of(kinds: list[list[Lane]], reports: int) -> Clocks:
     """§9.8."""
-    parties: dict[tuple[tuple[int, ...], bool], list[list[Lane]]] = defaultdict(list)
-    for kind in kinds:
-        parties[ranks_in(kind), is_pair(kind)].append(kind)
+    parties = grouped_by(lambda kind: (ranks_in(kind), is_pair(kind)), kinds)
     links = []  # how many collectives, the lowest lane, and how far each report is ahead
     for kinds_of_party in parties.values():
         ahead: dict[int, list[int]] = defaultdict(list)

@@ -14,7 +14,8 @@ from tests.oracle.accounting import communication
 from tests.oracle.calls import MEMCPY, Calls
 from tests.oracle.gpu_metrics import class_of
 from tests.oracle.host_stacks import HostStacks
-from tests.oracle.model import LOW_24_BITS, Frame, LoaderTime, Op, PlainTrace
+from tests.oracle.model import LOW_24_BITS, Frame, Op, PlainTrace
+from tests.oracle.once import grouped_by
 from tests.oracle.report import Report
 from tests.oracle.retries import is_in, retries
 
@@ -61,14 +62,14 @@ class Replay:
         self._queue()
         self._bounds()
 
+    def _thread(self, c: int) -> int:
+        return self.calls[c].thread
+
     def _outermost(self) -> None:
         """*Calls* are the outermost ones of a thread."""
         self.outer: list[int] = []
         self.holder: dict[int, int] = {}
-        by_thread: dict[int, list[int]] = defaultdict(list)
-        for c, call in enumerate(self.calls):
-            by_thread[call.thread].append(c)
-        for indices in by_thread.values():
+        for indices in grouped_by(self._thread, range(len(self.calls))).values():
             until = NEVER
             for c in indices:
                 if self.calls[c].start_ns >= until:
@@ -78,9 +79,7 @@ class Replay:
 
     def _predecessors(self) -> None:
         """Rules 1 and 2."""
-        threads: dict[int, list[int]] = defaultdict(list)
-        for c in self.nodes:
-            threads[self.calls[c].thread].append(c)
+        threads = grouped_by(self._thread, self.nodes)
         autograd = {t.thread for t in self.trace.threads if t.name.startswith("pt_autograd")}
         helpers: dict[int, set[int]] = defaultdict(set)
         for one, other in combinations(threads, 2):
@@ -241,8 +240,7 @@ class Replay:
         return max(self._at(op, bound) for bound in self.sources[op])
 
     def _turns(self) -> dict[int, int]:
-        """Of each kernel the one before it on its device, if that is of another stream and kernels
-        of the two never overlap."""
+        """Of each kernel the one before it on its device, where two streams take turns."""
         overlap: set[frozenset[object]] = set()
         pairs: list[tuple[int, int]] = []
         longest: dict[int, int] = {}
@@ -266,8 +264,7 @@ class Replay:
         return {o: d for o, d in pairs if frozenset({lane(o), lane(d)}) not in overlap}
 
     def ends_without(self, classes: Iterable[str], *, retried: bool | None = None) -> list[int]:
-        """When each operation ends, with the calls of these classes removed (rule 12): all, only
-        those in retries, or only the others."""
+        """Rule 12: the ends without calls of these classes: all, or only in or outside retries."""
         gone = {c for c in self.nodes if self.classes[c] in set(classes)}
         if retried is not None:
             found = retries(self.calls, self.trace.failed_calls)
@@ -275,11 +272,7 @@ class Replay:
         return self.run(gone, {})[1]
 
     def ends_overlapped(self, waits: Iterable[list[list[int]]]) -> list[int]:
-        """When each operation ends, with the token waits of a step a step later (rule 24).
-
-        Args:
-            waits: per process and step, the calls.
-        """
+        """Rule 24: the ends, if the calls of each process's steps wait a step later."""
         after = dict(self.after)
         taken: set[int] = set()
         for steps in waits:
@@ -301,8 +294,7 @@ class Replay:
         return late.run(copies, {}, late=copies & {*after})[1]
 
     def ends_without_loops(self) -> list[int]:
-        """When each operation ends, without all syncs and blocking copies and the loops that these
-        stand in (rule 21)."""
+        """Rule 21: the ends without syncs, blocking copies and their loops."""
         reads = {c for c in self.nodes if self.classes[c] in ("sync", "blocking_copy")}
         return self.run(reads, {}, loops=self.loops(reads))[1]
 
@@ -319,10 +311,10 @@ class Replay:
             if is_work or op.kind == "graph" or communication(op) is not None:
                 stops.add(launch)
         chains: list[list[list[int]]] = []
-        for thread in sorted({self.calls[c].thread for c in self.nodes}):
+        for of_thread in grouped_by(self._thread, self.nodes).values():
             chains.append([])
             since: list[int] = []
-            for c in (c for c in self.nodes if self.calls[c].thread == thread):
+            for c in of_thread:
                 since.append(c)
                 if c not in reads:
                     continue
@@ -367,10 +359,9 @@ class Replay:
 
     def _paced(self, c: int) -> bool:
         """Whether a call's batch comes when it came (rule 2)."""
-        loaders: dict[int, list[LoaderTime]] = {}
-        for time in self.trace.loader_times:
-            if time.worker is not None and time.process == self.calls[c].process:
-                loaders.setdefault(time.loader, []).append(time)
+        of_process = (t for t in self.trace.loader_times if t.process == self.calls[c].process)
+        batches = (time for time in of_process if time.worker is not None)
+        loaders = grouped_by(lambda time: time.loader, batches)
         return not loaders or any(
             2 * sum(time.end_ns - time.start_ns for time in mine)
             >= max(max(time.workers or 0 for time in mine), 1)

@@ -8,10 +8,10 @@ from typing import Any
 from tests.oracle.accounting import Interval, covered, window
 from tests.oracle.calls import Calls
 from tests.oracle.gaps import CAUSES, FRAMEWORK_GAP_NS, Gap, Gaps
-from tests.oracle.model import LOW_24_BITS, PlainTrace
+from tests.oracle.model import LOW_24_BITS, Device, PlainTrace
+from tests.oracle.once import grouped_by, unmeasured
 from tests.oracle.phases import NOWHERE, Captured, Open, Place
 from tests.oracle.sources import Lines, Sources
-from tests.oracle.unmeasured import unmeasured
 
 Row = dict[str, Any]
 Path = tuple[str, ...]
@@ -69,8 +69,23 @@ class Report:
         self.processes = sorted({call.process for call in self.calls.calls})
         self.induced = self.gaps.induced()
         self.sources = Sources(trace, self.calls, own)
+        self._on = grouped_by(lambda index: self.ops[index].device, range(len(self.ops)))
+        self._gaps_on = grouped_by(lambda gap: gap.device, self.gaps.gaps)
         self._places: dict[int, Place] = {}
         self._op_places: dict[int, Place] = {}
+
+    def gpu(self, device: int) -> Device | None:
+        """The physical GPU of that number."""
+        return next((row for row in self.trace.devices if row.device == device), None)
+
+    def gpu_name(self, device: int) -> str | None:
+        """Its name."""
+        gpu = self.gpu(device)
+        return None if gpu is None else gpu.name
+
+    def about(self, process: int | None, **more: Any) -> Row:
+        """The columns that say what a row is of."""
+        return {"report": self.trace.report, "process": os_pid(process), **more}
 
     def place(self, call: int) -> Place:
         """§7.3: where a call was made."""
@@ -91,13 +106,6 @@ class Report:
     def on(self, device: int) -> list[int]:
         """The operations of a device."""
         return self._on.get(device, [])
-
-    @cached_property
-    def _on(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = defaultdict(list)
-        for index, op in enumerate(self.ops):
-            found[op.device].append(index)
-        return found
 
     def starting_in(self, device: int, start_ns: int, end_ns: int) -> list[int]:
         """The operations of a device that start in `[start_ns, end_ns)`, in order of start."""
@@ -122,13 +130,6 @@ class Report:
         gaps = self.gaps_on(device)
         first = bisect_right(gaps, start_ns, key=lambda gap: gap.end_ns)
         return gaps[first : bisect_left(gaps, end_ns, key=lambda gap: gap.start_ns)]
-
-    @cached_property
-    def _gaps_on(self) -> dict[int, list[Gap]]:
-        found: dict[int, list[Gap]] = defaultdict(list)
-        for gap in self.gaps.gaps:
-            found[gap.device].append(gap)
-        return found
 
     @cached_property
     def windows(self) -> dict[int, list[Interval]]:

@@ -15,12 +15,7 @@ Retry = tuple[int, int, int, int, int]
 
 
 def retries(calls: Iterable[Call], failed_calls: Iterable[Call]) -> list[Retry]:
-    """All retries, by thread and start.
-
-    Args:
-        calls: by start, the longer first.
-        failed_calls: those of them that found no memory.
-    """
+    """All retries, by thread and start; the calls come by start, the longer first."""
     returned = set(failed_calls)
     failed = set()
     by_thread: dict[int, list[Call]] = defaultdict(list)

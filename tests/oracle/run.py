@@ -10,10 +10,10 @@ from tests.oracle.gap_tables import blamed
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.idle_places import NOT_RECORDED, name_of, places_in
 from tests.oracle.loops import loops_of
-from tests.oracle.model import Call, Op, Overhead, Range
-from tests.oracle.phases import end_of_trace
-from tests.oracle.report import Path, Report, Row, joined, os_pid
-from tests.oracle.steps import Step, instances_of, kinds_of
+from tests.oracle.once import grouped_by
+from tests.oracle.phases import end_of_trace, lasting
+from tests.oracle.report import Path, Report, Row, joined
+from tests.oracle.steps import Step, instances_of, kinds_of, track_of
 
 PARTS = ("start-up", "typical", "recurring", "longer", "loop", "between", "end")
 
@@ -31,16 +31,13 @@ class Piece:
     rhythm: int | None = None
     every: int | None = None
 
+    def kind(self) -> tuple[object, ...]:
+        """What those of one row have in common."""
+        return self.part, self.rhythm, self.part == "loop" and self.step and self.step.loop
+
 
 def judged(report: Report, keep: Keep | None, name: str | None, taken: set[int] | None) -> Keep:
-    """§8.16: the windows of the steps that are judged; empty where there are none.
-
-    Args:
-        report: the report.
-        keep: the selected windows.
-        name: of the step.
-        taken: the numbers of the steps that `--steps` takes; None without it.
-    """
+    """§8.16: the windows of the steps that are judged; `taken` are the numbers of `--steps`."""
     found: Keep = {}
     for step, kind in kinds_of(report, name).items():
         span = [(step.start_ns, step.end_ns)]
@@ -55,29 +52,20 @@ def judged(report: Report, keep: Keep | None, name: str | None, taken: set[int] 
 def run(report: Report, keep: Keep | None = None, name: str | None = None) -> list[Row]:
     """§8.17: the rows, of each process with steps on a device."""
     rows = []
-    instances = instances_of(report, name)
-    tracks = {(one.process, one.device) for one in instances}
-    for process, device in sorted(tracks):
-        mine = [one for one in instances if (one.process, one.device) == (process, device)]
+    tracks = grouped_by(track_of, instances_of(report, name))
+    for (process, device), mine in sorted(tracks.items()):
         pieces = _pieces(report, mine, keep, name)
         _find_rhythms(report, pieces, mine, keep, name)
-        groups: dict[tuple[object, ...], list[Piece]] = {}
-        for piece in pieces:
-            loop = piece.step.loop if piece.part == "loop" and piece.step else None
-            groups.setdefault((piece.part, loop, piece.rhythm), []).append(piece)
-        rows += [_row(report, process, device, group, keep, name) for group in groups.values()]
+        groups = grouped_by(Piece.kind, pieces).values()
+        rows += [_row(report, process, device, group, keep, name) for group in groups]
     return rows
 
 
 def recorded(report: Report, process: int) -> Interval:
     """§8.17: from the first start to the last end of a process's events."""
-    trace = report.trace
-    rows: list[Op | Call | Range | Overhead]
-    rows = [*report.ops, *report.calls.calls, *trace.ranges, *trace.overhead]
-    mine = [one for one in rows if one.process == process]
-    mine = [one for one in mine if one.end_ns is None or one.end_ns >= one.start_ns]
-    ends = (end_of_trace(trace) if one.end_ns is None else one.end_ns for one in mine)
-    return min(one.start_ns for one in mine), max(ends)
+    mine = [row for row in lasting(report.trace) if row.process == process]
+    ends = (end_of_trace(report.trace) if row.end_ns is None else row.end_ns for row in mine)
+    return min(row.start_ns for row in mine), max(ends)
 
 
 def _pieces(
@@ -139,11 +127,10 @@ def _find_rhythms(
     run_of = [one for one in steps if kinds[one].name != "start-up"]
     steady = [one.end_ns - one.start_ns for one in steps if kinds[one].name == "steady"]
     unit = max(1, round(median(steady))) if steady else 1
-    at_place: dict[Path | None, list[Piece]] = {}
-    for piece in pieces:
-        if piece.part == "longer" and piece.step:
-            place = _most(_idle_by_place(report, [piece], keep, CAUSES))
-            at_place.setdefault(place, []).append(piece)
+    longer = [piece for piece in pieces if piece.part == "longer" and piece.step]
+    at_place = grouped_by(
+        lambda piece: _most(_idle_by_place(report, [piece], keep, CAUSES)), longer
+    )
     for pauses in at_place.values():
         for left in _of_each_size(pauses):
             _mark_rows(left, run_of, unit)
@@ -265,9 +252,7 @@ def _row(
     spans = union(span for piece in pieces for span in piece.inside)
     split = parts(ops, spans)
     return {
-        "report": report.trace.report,
-        "process": os_pid(process),
-        "device": device,
+        **report.about(process, device=device),
         "part": first.part,
         "steps": "" if first.part == "loop" else listed(sorted(index for _, index in steps)),
         "count": len(steps),

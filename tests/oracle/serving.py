@@ -17,7 +17,7 @@ from tests.oracle.operators import SIZES, link_of, roof, tensors, unit_of, work_
 from tests.oracle.phases import AUTOMATIC
 from tests.oracle.report import Report, Row, os_pid
 from tests.oracle.stats import percentile, std, whole
-from tests.oracle.steps import Step, step_numbers, steps, steps_of
+from tests.oracle.steps import Step, step_numbers, steps, steps_of, track_of
 
 BY_HOST = ("sync", "blocking_copy", "alloc", "module_load", "api", "host", "launch")
 
@@ -30,8 +30,7 @@ def engine_steps(report: Report) -> dict[Step, dict[str, Any]]:
 
 
 def token_end(report: Report, step: Step) -> int | None:
-    """§23.5: the end of the last operation launched from the begin of its range to the next
-    one's."""
+    """§23.5: the end of the last operation launched from its begin to the next one."""
     ranges = {one.range_ for one in engine_steps(report) if one.process == step.process}
     later = [
         one.start_ns
@@ -39,20 +38,25 @@ def token_end(report: Report, step: Step) -> int | None:
         if (one.start_ns, one.row) > (step.range_.start_ns, step.range_.row)
     ]
     until = min(later, default=step.range_.end_ns)
-    ends = []
-    for index in report.on(step.device):
-        call, op = report.calls.caller(index), report.ops[index]
-        if call is None or op.process != step.process:
-            continue
-        if step.range_.start_ns <= call.start_ns < until:
-            ends.append(op.end_ns)
+    launched = launched_by(report, step)
+    ends = (end_ns for at_ns, end_ns in launched if step.range_.start_ns <= at_ns < until)
     return max(ends, default=None)
+
+
+def launched_by(report: Report, step: Step) -> list[tuple[int, int]]:
+    """Of each operation of its process on its device, when it was launched and when it ended."""
+    known = ((report.calls.caller(index), report.ops[index]) for index in report.on(step.device))
+    return [
+        (call.start_ns, op.end_ns)
+        for call, op in known
+        if call is not None and op.process == step.process
+    ]
 
 
 def between_tokens(report: Report, step: Step) -> int | None:
     """§23.6: what its requests waited for this token."""
     known = engine_steps(report)
-    mine = [one for one in known if (one.process, one.device) == (step.process, step.device)]
+    mine = [one for one in known if track_of(one) == track_of(step)]
     if known[step]["kind"] not in ("mixed", "decode") or step == mine[-1]:
         return None
     before = [one for one in mine if one.index < step.index and known[one]["kind"] is not None]
@@ -107,16 +111,12 @@ def first_token(report: Report, step: Step) -> int | None:
     if step not in prompts:
         return None
     token, call = prompts[step]
+    mine = [one for one, _ in prompts.values() if one.process == step.process]
     ends = []
-    for index in report.on(step.device):
-        launch, op = report.calls.caller(index), report.ops[index]
-        if launch is None or op.process != step.process:
-            continue
-        at_ns = launch.start_ns
-        mine = [one for one, _ in prompts.values() if one.process == op.process]
+    for at_ns, end_ns in launched_by(report, step):
         before = [one for one in mine if one.start_ns <= at_ns]
         if before and max(before, key=lambda one: one.start_ns) == token and at_ns < ended(token):
-            ends.append(op.end_ns)
+            ends.append(end_ns)
     return max(ends) - call.start_ns if ends else None
 
 
@@ -194,7 +194,7 @@ def serving(report: Report) -> list[Row]:
             if kind is not None:
                 groups[row["report"], row["process"], row["device"], kind].append(row)
     return [
-        {**dict(zip(("report", "process", "device", "kind"), key, strict=True)), **sums(rows)}
+        dict(zip(("report", "process", "device", "kind"), key, strict=True)) | sums(rows)
         for key, rows in groups.items()
     ]
 
@@ -258,9 +258,7 @@ def serving_work(report: Report) -> list[Row]:
         calls = [call for step in of_kind for call in calls_in(report, step, name)]
         rows.append(
             {
-                "report": report.trace.report,
-                "process": os_pid(process),
-                "device": device,
+                **report.about(process, device=device),
                 "kind": kind,
                 "class": name,
                 "steps": len(of_kind),
@@ -288,8 +286,7 @@ def growth(tokens: list[int | None], ns: list[int]) -> float | None:
 
 
 def calls_in(report: Report, step: Step, name: str) -> list[Row]:
-    """§23.11: of each call of an operator with kernels of the class in a step what it took, where
-    that is known."""
+    """§23.11: what each call of an operator with kernels of the class took in a step."""
     by_shape: dict[OperatorShape, list[tuple[Op, Operator]]] = defaultdict(list)
     for op in kernels_in(report, step, name):
         link = link_of(report, op)

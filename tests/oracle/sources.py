@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from tests.oracle.calls import STALLS, Calls
 from tests.oracle.model import Backtrace, Frame, PlainTrace
+from tests.oracle.once import grouped_by
 
 INSIDE = (
     *("capturing.py", "handshake.py", "recorders.py", "regions.py"),
@@ -27,10 +28,7 @@ SOON_NS = 50_000
 
 @cache
 def is_own(file: str) -> bool:
-    """§11.3: whether a file is the program's own.
-
-    The workloads that come with nsysflow are, wherever they are installed.
-    """
+    """§11.3: whether a file is the program's own."""
     if file.startswith("<"):
         typed = ("<string>", "<stdin>", "<console>")
         return file in typed or (file.startswith("<ipython-input-") and file.endswith(">"))
@@ -131,10 +129,6 @@ class Sources:
         self.at: dict[tuple[int, int], Backtrace] = {}
         for backtrace in trace.backtraces:
             self.at.setdefault((backtrace.thread, backtrace.start_ns), backtrace)
-        self.rows: dict[int, list[int]] = defaultdict(list)
-        """Per thread, its calls."""
-        for index, call in enumerate(calls.calls):
-            self.rows[call.thread].append(index)
 
     @cached_property
     def own_files(self) -> set[tuple[str, ...]]:
@@ -148,10 +142,7 @@ class Sources:
         }
 
     def shown(self, file: str) -> str:
-        """§11.4: its name, with as many parent folders as tell it from the other files.
-
-        A package's file is shown from the package on.
-        """
+        """§11.4: its name, with as many parent folders as tell it from the other files."""
         if not is_own(file) and package_of(file) is not None:
             return "/".join(packaged(file))
         parts = parts_of(file)
@@ -188,18 +179,14 @@ class Sources:
     @cached_property
     def _copies_before(self) -> dict[int | None, list[int]]:
         """The blocking copies before each wait."""
-        found: dict[int | None, list[int]] = defaultdict(list)
-        for copy, wait in self._waits_behind.items():
-            found[wait].append(copy)
-        return found
+        return grouped_by(self._waits_behind.__getitem__, self._waits_behind)
 
     def _wait_behind(self, copy: int) -> int | None:
-        """§11.5: the sync that the thread calls right after a copy that takes time. The calls of a
-        thread are in the order of their starts."""
+        """§11.5: the sync that the thread calls right after a copy that takes time."""
         row = self.calls.calls[copy]
         if row.start_ns == row.end_ns:
             return None
-        rows, calls = self.rows[row.thread], self.calls.calls
+        rows, calls = self.calls.by_thread[row.thread], self.calls.calls
         for index in rows[bisect_left(rows, row.end_ns, key=lambda at: calls[at].start_ns) :]:
             other = calls[index]
             if self.calls.classes[index] != "api":
@@ -208,10 +195,7 @@ class Sources:
         return None
 
     def _recorded(self, call: int) -> Backtrace | None:
-        """§11.5: its own, else that of the first call of its thread that contains it.
-
-        Else that of the first call of its thread with the same correlation id.
-        """
+        """§11.5: its own, else that of a call that contains it, or has its correlation id."""
         if (own := self.own(call)) is not None:
             return own
         row = self.calls.calls[call]
@@ -222,12 +206,9 @@ class Sources:
 
     @cached_property
     def _around(self) -> dict[int, int]:
-        """Of a call without a backtrace, the first one of its thread that has one and contains it.
-
-        Calls are in the order of their starts: one that has ended contains none that follows.
-        """
+        """Of a call without a backtrace, the first one that has one and contains it."""
         found = {}
-        for rows in self.rows.values():
+        for rows in self.calls.by_thread.values():
             running: list[int] = []
             for index in rows:
                 call = self.calls.calls[index]
@@ -258,11 +239,7 @@ class Sources:
         return self.lines(self._sampled_in(call) if backtrace is None else backtrace.frames)
 
     def lines(self, frames: tuple[Frame, ...]) -> Lines:
-        """§11.2: source and via of a stack.
-
-        `train.py:42 in step` is the innermost frame that is the program's own. Via is the innermost
-        one of a framework, if it comes before that.
-        """
+        """§11.2: source and via of a stack."""
         via = None
         callers = [*frames[1:], None]
         for frame, caller in zip(frames, callers, strict=False):
@@ -295,10 +272,7 @@ class Sources:
         return found
 
     def frame(self, frame: Frame) -> str:
-        """§17.8: `step (train.py:42)`; an operator's name alone.
-
-        A library's file is shown from behind the last folder of libraries.
-        """
+        """§17.8: `step (train.py:42)`; an operator's name alone."""
         name, place = frame.function or "(nameless)", self._place(frame)
         return f"{name} ({place})" if place else name
 

@@ -13,30 +13,11 @@ from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import class_of
 from tests.oracle.idle_places import name_of, places_in
 from tests.oracle.model import Op
-from tests.oracle.report import Report, Row, joined, os_pid
-from tests.oracle.steps import steps_of
+from tests.oracle.report import Report, Row, joined
+from tests.oracle.steps import Piece, pieces_of
 
 PARTS = (("compute", is_compute), ("communication", is_comm), ("copies", is_copy))
 """§2: in this order, each hides those after it."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """§19.1: a step, or the whole window of a GPU without steps."""
-
-    device: int
-    start_ns: int
-    end_ns: int
-    process: int | None = None
-    step: int | None = None
-
-    def holds(self, t: int) -> bool:
-        """Whether what starts at `t` belongs to it."""
-        return self.start_ns <= t < self.end_ns
-
-    def part_of(self, start_ns: int, end_ns: int) -> int:
-        """How much of a stretch lies in it."""
-        return max(0, min(end_ns, self.end_ns) - max(start_ns, self.start_ns))
 
 
 @dataclass(frozen=True)
@@ -82,12 +63,7 @@ def step_parts(report: Report) -> list[Row]:
                 for key, ns in parts_of(report, gap):
                     took[key].ns += ns
                     took[key].count += 1
-        about = {
-            "report": report.trace.report,
-            "process": os_pid(piece.process),
-            "device": piece.device,
-            "step": piece.step,
-        }
+        about = report.about(piece.process, device=piece.device, step=piece.step)
         for key, row in took.items():
             if row.ns or row.count:
                 short_name = key.name if key.part == "idle" else short_names[key.name]
@@ -95,27 +71,8 @@ def step_parts(report: Report) -> list[Row]:
     return rows
 
 
-def pieces_of(report: Report) -> list[Piece]:
-    """§19.1."""
-    steps = steps_of(report)
-    with_steps = {step.device for step in steps}
-    return [
-        *(
-            Piece(step.device, step.start_ns, step.end_ns, step.process, step.index)
-            for step in steps
-        ),
-        *(
-            Piece(device, start_ns, end_ns)
-            for device in report.devices
-            if device not in with_steps
-            for start_ns, end_ns in report.windows[device]
-        ),
-    ]
-
-
 def owners(report: Report, device: int) -> list[tuple[int, int, int]]:
-    """§19.5: each stretch in which the same operations run, and the one that it belongs to: of what
-    hides the others, the one that started first."""
+    """§19.5: each stretch in which the same operations run, and the one that it belongs to."""
     ops = [index for index in report.on(device) if covered([report.ops[index]])]
     order = {index: (part_of(report.ops[index]), started_order(report, index)) for index in ops}
     starts, ends = defaultdict(set), defaultdict(set)

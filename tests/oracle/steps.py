@@ -9,14 +9,18 @@ from typing import Any
 from tests.oracle.accounting import Keep, common, is_comm, length, parts, union, window
 from tests.oracle.engine_names import ENGINE_STEP, engine_numbers, is_token
 from tests.oracle.gaps import Gap
-from tests.oracle.integrity import graph_operations_into_other_launches, long_graph_kernels
+from tests.oracle.integrity import (
+    graph_operations_into_other_launches,
+    in_stretches,
+    kernel_launches,
+    long_graph_kernels,
+)
 from tests.oracle.loops import automatic_steps, loops_of, ranges_give_none, step_paths
-from tests.oracle.lost import in_stretches, kernel_launches
 from tests.oracle.model import Op
-from tests.oracle.once import once
+from tests.oracle.once import grouped_by, once
 from tests.oracle.phase_table import begins
 from tests.oracle.phases import AUTOMATIC, Open
-from tests.oracle.report import Report, Row, causes_of, os_pid
+from tests.oracle.report import Report, Row, causes_of
 from tests.oracle.stats import percentile, whole
 from tests.oracle.waited import bound, exposed, idle, unhidden, waits_of
 
@@ -41,6 +45,11 @@ class Step:
         return self.start_ns <= t < self.end_ns
 
 
+def track_of(step: Step) -> tuple[int, int]:
+    """The process and the device of a step."""
+    return step.process, step.device
+
+
 @once
 def steps_of(report: Report, name: str | None = None) -> list[Step]:
     """§8.2, §8.3: the steps."""
@@ -49,11 +58,7 @@ def steps_of(report: Report, name: str | None = None) -> list[Step]:
 
 @once
 def instances_of(report: Report, name: str | None = None) -> list[Step]:
-    """§8.2: step i on a device runs from its first operation to the next step's first, and so does
-    an instance of another loop. Where none of its loop follows, it runs to the end of the last
-    operation launched in it, at most to the next loop's first. An instance that launched nothing on
-    a device is not there.
-    """
+    """§8.2: the instances of the steps and of the other loops, per process and device."""
     found = []
     processes = {*report.ops_by_instance, *report.phases.automatic_steps}
     for process in sorted(processes | {call.process for call in report.calls.calls}):
@@ -148,8 +153,7 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
     """§8.4: the kind of each step."""
     found: dict[Step, Kind] = {}
     all_steps = steps_of(report, name)
-    for process, device in sorted({(step.process, step.device) for step in all_steps}):
-        mine = [step for step in all_steps if (step.process, step.device) == (process, device)]
+    for (process, _), mine in sorted(grouped_by(track_of, all_steps).items()):
         left, leading = [], True
         for step in mine:
             starts_up = step.index < skipped(report, process, len(mine), skip)
@@ -180,8 +184,7 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
 
 
 def step_numbers(report: Report, step: Step) -> dict[str, Any] | None:
-    """§23.3, §23.8: the numbers of a step of an engine, or of a token of `generate`; None of
-    others."""
+    """§23.3, §23.8: the numbers of the step of an engine or of a token of `generate`."""
     mine = [one for one in report.trace.ranges if one.process == step.process]
     if step.range_.name == ENGINE_STEP:
         return engine_numbers(next(one.name for one in mine if one.row == step.range_.row))
@@ -206,14 +209,12 @@ def ends_early(report: Report, step: Step, steps: list[Step]) -> bool:
     """§8.4: whether a step lacks its tail, of ranks in one report on any of them."""
     communicate = communicating(report)
     ranks = [one for one in steps if one.process in communicate]
-    mine = [one for one in steps if (one.process, one.device) == (step.process, step.device)]
+    mine = [one for one in steps if track_of(one) == track_of(step)]
     if step not in ranks:
         return tail_missing(step, mine)
     if len({one.process for one in ranks}) < 2:
         return False
-    tracks: dict[tuple[int, int], list[Step]] = {}
-    for one in ranks:
-        tracks.setdefault((one.process, one.device), []).append(one)
+    tracks = grouped_by(track_of, ranks)
     lost = [
         track[-1].index
         for track in tracks.values()
@@ -329,9 +330,7 @@ def steps(report: Report, name: str | None = None, skip: int | None = None) -> l
         label, pct = bound(of_step)
         rows.append(
             {
-                "report": report.trace.report,
-                "process": os_pid(step.process),
-                "device": step.device,
+                **report.about(step.process, device=step.device),
                 "step": step.index,
                 "start_ns": step.start_ns,
                 "end_ns": step.end_ns,
@@ -359,10 +358,43 @@ def gaps_of(report: Report, step: Step) -> list[Gap]:
 def steady_in(
     report: Report, keep: Keep | None, name: str | None, numbers: range | None
 ) -> tuple[list[Step], list[Step]]:
-    """§8.19: the steady steps, and those of them that count in a window: that start in it, and that
-    `--steps` takes."""
+    """§8.19: the steady steps, and those of them that count in a window and in `--steps`."""
     steady = [step for step, kind in kinds_of(report, name).items() if kind.name == "steady"]
     counted = [
         step for step in steady if (numbers is None or step.index in numbers) and begins(step, keep)
     ]
     return steady, counted
+
+
+@dataclass(frozen=True)
+class Piece:
+    """§19.1, §25.3: a step, or the whole window of a GPU without steps."""
+
+    device: int
+    start_ns: int
+    end_ns: int
+    process: int | None = None
+    step: int | None = None
+
+    def holds(self, t: int) -> bool:
+        """Whether what starts at `t` belongs to it."""
+        return self.start_ns <= t < self.end_ns
+
+    def part_of(self, start_ns: int, end_ns: int) -> int:
+        """How much of a stretch lies in it."""
+        return max(0, min(end_ns, self.end_ns) - max(start_ns, self.start_ns))
+
+
+def pieces_of(report: Report, keep: Keep | None = None) -> list[Piece]:
+    """§19.1, §25.3: each step, and each window of a GPU without steps."""
+    windows = report.windows if keep is None else keep
+    steps = steps_of(report)
+    return [
+        *(Piece(one.device, one.start_ns, one.end_ns, one.process, one.index) for one in steps),
+        *(
+            Piece(device, *window)
+            for device in report.devices
+            if device not in {step.device for step in steps}
+            for window in windows.get(device, [])
+        ),
+    ]

@@ -66,9 +66,6 @@ def several(kind: st.SearchStrategy[PlainTrace]) -> st.SearchStrategy[PlainTrace
     return st.lists(kind, min_size=1, max_size=9).map(side_by_side)
 
 
-# --- what a thread does -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Wait:
     """Code outside CUDA."""
@@ -166,9 +163,6 @@ _ITEMS: tuple[st.SearchStrategy[Any], ...] = (
     *(_COPY, _COPY, _BURST, _MEMSET, _GRAPH, _GRAPH_TRACE),
 )
 _ITEM = st.sampled_from(range(len(_ITEMS))).flatmap(lambda which: _ITEMS[which])
-
-
-# --- running the programs -----------------------------------------------------------------------
 
 
 Place = tuple[int, int]
@@ -286,8 +280,6 @@ def _op(
     return Op(work.kind, start_ns, end_ns, *where, name, short_name, shape, copy)
 
 
-# --- loose rows ---------------------------------------------------------------------------------
-
 _AT_NS = st.sampled_from((0, 5, 10, 1_000, 5_000, 20_000, 60_000, 100_000, 1_000_000))
 _LENGTH_NS = st.sampled_from((5, 0, -5, 1, 1_000, 20_000, 60_000, 1_000_000))
 _WHICH = st.integers(0, 3)
@@ -345,8 +337,6 @@ def _gil(pids: tuple[int, ...]) -> st.SearchStrategy[list[model.Gil]]:
     one = st.builds(row, st.sampled_from(pids), _WHICH, _AT_NS, lengths, states)
     return st.one_of(st.just([]), st.lists(one, max_size=8))
 
-
-# --- what was sampled ---------------------------------------------------------------------------
 
 _OWN_FILES = ("/home/me/train.py", "/home/me/model/utils.py", "/home/me/data/utils.py", "<string>")
 _LIBRARIES = (
@@ -444,8 +434,7 @@ _STATE = st.tuples(
 
 @st.composite
 def _gpu_states(draw: Callable[..., Any]) -> list[model.GpuState]:
-    """Readings in no rhythm, some of one instant, some further apart than one holds, and of GPUs
-    that ran nothing."""
+    """Readings in no rhythm, some of one instant, some far apart; also of GPUs that ran nothing."""
     found = []
     for device in draw(st.sampled_from(((), (0,), (0, 1), (2,)))):
         at_ns = draw(st.sampled_from((-2_000_000_000, -999_990_000, -7, 0, 5)))
@@ -461,8 +450,7 @@ _RATE = st.sampled_from((None, 0, 7, 25_000_000_000))
 
 @st.composite
 def gpu_traffic(draw: Callable[..., Any]) -> list[model.GpuTraffic]:
-    """Readings of one process, or of two that read the same GPU, some of one instant, and of GPUs
-    that ran nothing."""
+    """Readings of one process, or of two of one GPU; also of GPUs that ran nothing."""
     found = []
     for device in draw(st.sampled_from(((), (0,), (0, 0), (0, 1), (2,)))):
         at_ns = draw(st.sampled_from((-2_000_000_000, -7, 0, 5)))
@@ -478,8 +466,7 @@ def gpu_traffic(draw: Callable[..., Any]) -> list[model.GpuTraffic]:
 
 @st.composite
 def _thread_cpu(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.ThreadCpu]:
-    """Readings of launching threads: some at one instant, some before the recording, some of
-    counters that fell, some that waited for longer than passed."""
+    """Readings of threads: of one instant, too early, falling, or waiting longer than passed."""
     found = []
     for pid in pids:
         for which in draw(st.sampled_from(((), (0,), (0, 1)))):
@@ -509,8 +496,7 @@ def _process_cpu(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.
 
 @st.composite
 def _loader_times(draw: Callable[..., Any], pids: tuple[int, ...]) -> list[model.LoaderTime]:
-    """Batches of workers that overlap, end before they begin, or lie outside the recording, and
-    waits of the loop; some of a process that ran nothing."""
+    """Batches that overlap, end before they begin, or lie outside, and waits of the loop."""
     found = []
     for pid in draw(st.sampled_from(((), (), pids, (*pids, 9)))):
         workers, starts = draw(
@@ -545,8 +531,6 @@ def _messages(ranges: list[Range]) -> st.SearchStrategy[tuple[model.Message, ...
         *(st.builds(model.Message, st.just(at), st.just(on), size, group) for at, on in places)
     )
 
-
-# --- whole traces -------------------------------------------------------------------------------
 
 _DIAGNOSTICS = st.sampled_from(
     (
@@ -586,19 +570,26 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         host.open((at_ns, end_ns), kind, _place(pid, which), domain, name)
     for pid, at_ns, length_ns, correlation, work in draw(_loose_ops(pids)):
         ops.append(_op(work, at_ns, at_ns + length_ns, pid << 24, correlation, None))
-    overhead = draw(_overhead(pids))
-    gil = draw(_gil(pids))
-    backtraces = draw(_backtraces(tuple(host.calls)))
     calls = tuple(host.calls)
-    samples = draw(_samples(calls))
-    running = draw(_running(calls)) if draw(st.integers(0, 3)) == 3 else []
-    gpu_samples = draw(_gpu_samples())
-    gpu_states = draw(_gpu_states())
-    thread_cpu, process_cpu = draw(_thread_cpu(pids)), draw(_process_cpu(pids))
-    loader_times = draw(_loader_times(pids))
+    rows: dict[str, Any] = {
+        "ops": ops,
+        "calls": host.calls,
+        "ranges": host.ranges,
+        "overhead": draw(_overhead(pids)),
+        "gil": draw(_gil(pids)),
+        "backtraces": draw(_backtraces(calls)),
+        "samples": draw(_samples(calls)),
+        "running": draw(_running(calls)) if draw(st.integers(0, 3)) == 3 else [],
+        "gpu_samples": draw(_gpu_samples()),
+        "gpu_states": draw(_gpu_states()),
+        "thread_cpu": draw(_thread_cpu(pids)),
+        "process_cpu": draw(_process_cpu(pids)),
+        "loader_times": draw(_loader_times(pids)),
+    }
     captured = draw(st.sampled_from(((), (), pids[:1], pids)))
+    rows["captures"] = [model.Capture(pid << 24, "3:2:5", 4_500_000) for pid in captured]
     named = draw(st.integers(0, 4))
-    threads = [
+    rows["threads"] = [
         model.Thread(*_place(pid, which), name)
         for pid in pids
         for which, name in enumerate(THREAD_NAMES)
@@ -607,36 +598,22 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
     for pid, which, at_ns, name in draw(_borders(pids)):
         host.open((at_ns, at_ns + 1), "push_pop", _place(pid, which), AUTO, name)
     shuffle = random.Random(draw(st.integers(0, 3)))
-    for rows in (ops, host.calls, host.ranges, overhead, threads, gpu_samples, samples, running):
-        shuffle.shuffle(rows)
-    return PlainTrace(
-        ops=tuple(ops),
-        calls=tuple(host.calls),
-        ranges=tuple(host.ranges),
-        gil=tuple(gil),
-        overhead=tuple(overhead),
-        threads=tuple(threads),
-        devices=tuple(
-            model.Device(device, "NVIDIA H200", f"GPU-{device}", 132, 4_814_304_000_000)
-            for device in DEVICES[: draw(st.integers(0, 2))]
-        ),
-        diagnostics=draw(_DIAGNOSTICS),
-        backtraces=tuple(backtraces),
-        samples=tuple(samples),
-        running=tuple(running),
-        gpu_samples=tuple(gpu_samples),
-        gpu_states=tuple(gpu_states),
-        thread_cpu=tuple(thread_cpu),
-        process_cpu=tuple(process_cpu),
-        loader_times=tuple(loader_times),
-        captures=tuple(model.Capture(pid << 24, "3:2:5", 4_500_000) for pid in captured),
-        messages=draw(_messages(host.ranges)),
-        flops=tuple(
-            model.Flops(pid << 24, name, 1_000 + place, "bf16")
-            for pid in draw(st.sampled_from(((), pids[:1], pids)))
-            for place, name in enumerate(("a", "b", "step"))
-        ),
-    )
+    of_host = ("ops", "calls", "ranges", "overhead", "threads")
+    for kind in (*of_host, "gpu_samples", "samples", "running"):
+        shuffle.shuffle(rows[kind])
+    rows["devices"] = [
+        model.Device(device, "NVIDIA H200", f"GPU-{device}", 132, 4_814_304_000_000)
+        for device in DEVICES[: draw(st.integers(0, 2))]
+    ]
+    rows["diagnostics"] = draw(_DIAGNOSTICS)
+    rows["messages"] = draw(_messages(host.ranges))
+    rows["flops"] = [
+        model.Flops(pid << 24, name, 1_000 + place, "bf16")
+        for pid in draw(st.sampled_from(((), pids[:1], pids)))
+        for place, name in enumerate(("a", "b", "step"))
+    ]
+    rows = {kind: tuple(of) for kind, of in rows.items()}
+    return PlainTrace(**rows)
 
 
 _NODE = st.integers(1, 4)
@@ -708,8 +685,7 @@ def _opened_at(first_row: int) -> st.SearchStrategy[tuple[Range, ...]]:
 
 @st.composite
 def traces_with_graphs(draw: st.DrawFn) -> PlainTrace:
-    """Traces with replays of graphs, of which the nodes were captured in ranges, outside, or before
-    the recording."""
+    """Traces with replays of graphs, captured in ranges, outside, or before the recording."""
     trace = draw(traces(max_threads=2, max_items=3))
     launches, ops = draw(_replayed(trace))
     ranges = (*trace.ranges, *draw(_opened_at(len(trace.ranges))))
@@ -762,8 +738,7 @@ def traces_with_events(draw: st.DrawFn) -> PlainTrace:
 
 @st.composite
 def traces_with_readings(draw: st.DrawFn) -> PlainTrace:
-    """Traces without ranges of the GIL in which the CPU time of some threads was read, and these
-    were sampled: threads that launch, and others."""
+    """Traces with CPU times and samples of threads that launch and of others, without the GIL."""
     trace = draw(traces())
     pids = sorted({call.process >> 24 for call in trace.calls})
     last_ns = max((op.end_ns for op in trace.ops), default=1)
@@ -771,12 +746,8 @@ def traces_with_readings(draw: st.DrawFn) -> PlainTrace:
     shares = st.sampled_from((0, 0, 5, 30, 60, 100))
     for pid in pids:
         for which in draw(st.sampled_from(((0, 2), (0, 1, 2, 3), (0, 3), (1, 2), (0,)))):
-            thread, at_ns, ran, waited = (
-                _place(pid, which)[1],
-                draw(st.sampled_from((-9, 0, 7))),
-                0,
-                0,
-            )
+            thread, ran, waited = _place(pid, which)[1], 0, 0
+            at_ns = draw(st.sampled_from((-9, 0, 7)))
             pace_ns = max(1, last_ns // draw(st.sampled_from((1, 3, 10))))
             for share, late in draw(st.lists(st.tuples(shares, shares), min_size=2, max_size=9)):
                 thread_cpu.append(model.ThreadCpu(at_ns, thread, ran, waited))

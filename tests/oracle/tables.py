@@ -16,6 +16,7 @@ from tests.oracle.launches import launches, starved
 from tests.oracle.loaders import loader_workers
 from tests.oracle.memory import kept_memory, larger_batch, memory, out_of_memory, peak_memory
 from tests.oracle.mfu import mfu
+from tests.oracle.once import unmeasured
 from tests.oracle.operators import operators
 from tests.oracle.phase_table import phases
 from tests.oracle.report import Report, Row
@@ -23,7 +24,6 @@ from tests.oracle.run import run
 from tests.oracle.serving import serving, serving_steps, serving_work
 from tests.oracle.step_parts import step_parts
 from tests.oracle.steps import steps
-from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import waited
 
 MADE: tuple[Callable[[Report], list[Row]], ...] = (

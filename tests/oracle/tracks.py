@@ -3,20 +3,19 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple
-from typing import Any, Protocol
+from typing import Any
 
 from tests.oracle.clocks import TRAFFIC, rates_held
 from tests.oracle.gaps import CAUSES, Gap
 from tests.oracle.gpu_metrics import METRICS
 from tests.oracle.host_stacks import Frames, HostStacks
 from tests.oracle.idle_places import main_place
-from tests.oracle.memory import uses
+from tests.oracle.memory import Use, uses
 from tests.oracle.model import LoaderTime, Op
-from tests.oracle.once import once
-from tests.oracle.phases import end_of_trace
+from tests.oracle.once import grouped_by, once, unmeasured
+from tests.oracle.phases import end_of_trace, start_of_trace
 from tests.oracle.report import Report, Row, joined, os_pid, os_tid
 from tests.oracle.steps import kinds_of, steps_of
-from tests.oracle.unmeasured import unmeasured
 from tests.oracle.waited import waits_of
 
 Slice = tuple[int, int]
@@ -41,17 +40,12 @@ def of_steps(process: int, device: int) -> Lane:
     return {**NOTHING, "kind": "steps", "process": os_pid(process), "device": device}
 
 
-class Spans(Protocol):
-    """What has a start and an end."""
-
-    @property
-    def start_ns(self) -> int: ...
-
-    @property
-    def end_ns(self) -> int: ...
+def of_counter(device: int) -> Lane:
+    """§22.1: a lane of values of a GPU."""
+    return {**NOTHING, "kind": "counter", "device": device}
 
 
-def slice_of(lane: Lane, spans: Spans, **more: Any) -> Row:
+def slice_of(lane: Lane, spans: Any, **more: Any) -> Row:
     """A row of a lane."""
     return {"lane": lane, "start_ns": spans.start_ns, "end_ns": spans.end_ns, **more}
 
@@ -70,10 +64,7 @@ def first_free(slices: Iterable[Slice]) -> list[int]:
 
 def with_depths(rows: list[Row]) -> list[Row]:
     """§22.4: rows in order, each with its depth on its lane."""
-    lanes: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        lanes[tuple(sorted(row["lane"].items(), key=str))].append(row)
-    for mine in lanes.values():
+    for mine in grouped_by(lambda row: str(row["lane"]), rows).values():
         depths = first_free((row["start_ns"], row["end_ns"]) for row in mine)
         for row, depth in zip(mine, depths, strict=True):
             row["depth"] = depth
@@ -181,10 +172,11 @@ def batches(report: Report) -> list[Row]:
 
 def workers_of(report: Report) -> list[tuple[tuple[int, int, int], list[LoaderTime]]]:
     """The batches of each worker, by process, loader and worker."""
-    found: dict[tuple[int, int, int], list[LoaderTime]] = defaultdict(list)
-    for time in report.trace.loader_times:
-        if time.worker is not None and time.start_ns <= time.end_ns:
-            found[time.process, time.loader, time.worker].append(time)
+    times = (time for time in report.trace.loader_times if time.start_ns <= time.end_ns)
+    found = grouped_by(
+        lambda time: (time.process, time.loader, time.worker or 0),
+        (time for time in times if time.worker is not None),
+    )
     return sorted(found.items())
 
 
@@ -290,10 +282,7 @@ def stack_frames(report: Report) -> list[Row]:
 def drawn_stacks(report: Report, stacks: HostStacks) -> Iterator[tuple[int, Slice, Frames]]:
     """§22.7: thread, stretch and frames of what is drawn of what threads ran."""
     threads = threads_of(report)
-    begun = [op.start_ns for op in report.ops] + [call.start_ns for call in report.calls.calls]
-    begun += [row.start_ns for row in report.trace.overhead if row.end_ns >= row.start_ns]
-    begun += [row.start_ns for row in report.trace.ranges if report.phases.opened(row, 0)]
-    first_ns, last_ns = min(begun, default=0), end_of_trace(report.trace)
+    first_ns, last_ns = start_of_trace(report.trace), end_of_trace(report.trace)
     for (thread, at_ns), frames in stacks.stacks.items():
         start, end = _standing(stacks, thread, at_ns)
         start, end = max(start, first_ns), min(end, last_ns)
@@ -318,81 +307,59 @@ def _standing(stacks: HostStacks, thread: int, at_ns: int) -> Slice:
 
 
 def counters(report: Report) -> list[Row]:
-    """One row per sampled value. Each metric of a GPU has a lane, and so have its clock (§22.11),
-    its traffic (§22.14) and its memory (§22.13)."""
+    """One row per sampled value."""
     return [
-        *(
-            {
-                "lane": {**NOTHING, "kind": "counter", "device": device},
-                "time_ns": start_ns,
-                "value_pct": 100 * rate // highest,
-            }
-            for device, column in _traffic(report)
-            for highest in [max(rate for _, rate in rates_held(report, device, column))]
-            for (start_ns, _), rate in rates_held(report, device, column)
-        ),
-        *({key: row[key] for key in row if key != "first"} for row in _memory(report)),
-        *(
-            {
-                "lane": {**NOTHING, "kind": "counter", "device": state.device},
-                "time_ns": state.time_ns,
-                "value_pct": 100 * state.sm_clock_mhz // highest,
-            }
-            for state in report.trace.gpu_states
-            if state.sm_clock_mhz is not None and (highest := _highest(report, state.device))
-        ),
-        *(
-            {
-                "lane": {**NOTHING, "kind": "counter", "device": sample.device},
-                "time_ns": sample.time_ns,
-                "value_pct": getattr(sample, metric),
-            }
-            for metric in METRICS
-            for sample in report.trace.gpu_samples
-            if getattr(sample, metric) is not None
-        ),
+        {"lane": of_counter(device), "time_ns": time_ns, "value_pct": pct}
+        for device, values in counted(report)
+        for time_ns, pct in values
     ]
 
 
-def _memory(report: Report) -> Iterator[Row]:
-    """§22.13: where what a process has on a GPU changes by a percent of the most; `first`: its
-    first row."""
-    for device, _, use in uses(report):
-        levels = [
-            (one.time_ns, one.level)
-            for one in use.levels
-            if -(1 << 61) <= one.time_ns < end_of_trace(report.trace) and one.level is not None
-        ]
-        most = max((level for _, level in levels), default=0)
-        before = None
-        for time_ns, level in dict(levels).items() if most > 0 else ():
-            if 100 * level // most != before:
-                first, before = before is None, 100 * level // most
-                lane = {**NOTHING, "kind": "counter", "device": device}
-                yield {"lane": lane, "time_ns": time_ns, "value_pct": before, "first": first}
+Values = list[tuple[int, int]]
+"""Each with its time."""
 
 
-def _traffic(report: Report) -> list[tuple[int, str]]:
-    """§22.14: the GPUs and columns of traffic in which any rate is above 0."""
-    devices = sorted({one.device for one in report.trace.gpu_traffic})
-    return [
-        (device, column)
-        for device in devices
-        for column in TRAFFIC
-        if any(rate for _, rate in rates_held(report, device, column))
-    ]
+@once
+def counted(report: Report) -> list[tuple[int, Values]]:
+    """§22.2, §22.11, §22.13, §22.14: the GPU and the values of each lane, in their order."""
+    samples, states = report.trace.gpu_samples, report.trace.gpu_states
+    found = []
+    for metric in METRICS:
+        found += by_gpu((one.device, one.time_ns, getattr(one, metric)) for one in samples)
+    shown = by_gpu((one.device, one.time_ns, one.sm_clock_mhz) for one in states)
+    for device in sorted({one.device for one in report.trace.gpu_traffic}):
+        for column in TRAFFIC:
+            rates = rates_held(report, device, column)
+            shown.append((device, [(start_ns, rate) for (start_ns, _), rate in rates]))
+    for device, values in shown:
+        highest = max((value for _, value in values), default=0)
+        found.append((device, [(at, 100 * value // highest) for at, value in values if highest]))
+    found += [(device, levels_of(report, use)) for device, _, use in uses(report)]
+    return [(device, values) for device, values in found if values]
 
 
-def _highest(report: Report, device: int) -> int:
-    """The highest clock of a GPU, 0 if none is known."""
-    return max(
-        (
-            state.sm_clock_mhz
-            for state in report.trace.gpu_states
-            if state.device == device and state.sm_clock_mhz is not None
-        ),
-        default=0,
-    )
+def by_gpu(rows: Iterable[tuple[int, int, int | None]]) -> list[tuple[int, Values]]:
+    """The values that are known, of rows of GPU, time and value."""
+    found: dict[int, Values] = defaultdict(list)
+    for device, time_ns, value in rows:
+        if value is not None:
+            found[device].append((time_ns, value))
+    return [*found.items()]
+
+
+def levels_of(report: Report, use: Use) -> Values:
+    """§22.13: where what a process has on a GPU changes by a percent of the most."""
+    levels = {
+        one.time_ns: one.level
+        for one in use.levels
+        if -(1 << 61) <= one.time_ns < end_of_trace(report.trace) and one.level is not None
+    }
+    most = max((one.level or 0 for one in use.levels if one.time_ns in levels), default=0)
+    found: Values = []
+    for time_ns, level in levels.items() if most > 0 else ():
+        if not found or 100 * level // most != found[-1][1]:
+            found.append((time_ns, 100 * level // most))
+    return found
 
 
 @unmeasured
@@ -403,10 +370,7 @@ def lanes(report: Report) -> list[Lane]:
     processes = {thread & ~0xFFFFFF for thread in threads}
     processes |= {process for process, _ in stepping}
     processes |= {process for (process, _, _), _ in workers_of(report)}
-    devices = {*report.devices, *(sample.device for sample in report.trace.gpu_samples)}
-    devices |= {state.device for state in report.trace.gpu_states}
-    devices |= {device for device, _ in _traffic(report)}
-    devices |= {row["lane"]["device"] for row in _memory(report)}
+    devices = {*report.devices, *(device for device, _ in counted(report))}
     of_threads = {
         kind: {tuple(row["lane"].values()): row["lane"] for row in made(report)}.values()
         for kind, made in OF_THREAD.items()
@@ -443,39 +407,15 @@ def _gpu_lanes(report: Report, device: int) -> list[Lane]:
         busy[key] += op.end_ns - op.start_ns
         streams[key] = of_stream(op)
     found += [streams[key] for key in sorted(busy, key=lambda key: (-busy[key], key))]
-    samples = [sample for sample in report.trace.gpu_samples if sample.device == device]
-    for metric in METRICS:
-        if any(getattr(sample, metric) is not None for sample in samples):
-            found.append({**NOTHING, "kind": "counter", "device": device})
-    if _highest(report, device):
-        found.append({**NOTHING, "kind": "counter", "device": device})
-    for of, _ in _traffic(report):
-        found += [{**NOTHING, "kind": "counter", "device": device}] if of == device else []
-    found += [
-        row["lane"] for row in _memory(report) if row["first"] and row["lane"]["device"] == device
-    ]
-    return found
+    return found + [of_counter(device) for of, _ in counted(report) if of == device]
 
 
-OF_THREAD = {
-    "phases": ranges,
-    "calls": calls,
-    "host_stack": host_stacks,
-    "stack": stack_frames,
-    "profiler": profiler,
-}
+OF_THREAD = {"phases": ranges, "calls": calls, "host_stack": host_stacks}
+OF_THREAD |= {"stack": stack_frames, "profiler": profiler}
 """The tracks of a thread, in their order."""
 
 MADE = (
-    operations,
-    calls,
-    ranges,
-    steps,
-    gaps,
-    profiler,
-    batches,
-    host_stacks,
-    stack_frames,
+    *(operations, calls, ranges, steps, gaps, profiler, batches, host_stacks, stack_frames),
     counters,
 )
 TRACKS = {made.__name__: unmeasured(made) for made in MADE}

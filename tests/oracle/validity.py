@@ -2,10 +2,10 @@
 
 from tests.oracle.accounting import Keep, common, length
 from tests.oracle.gaps import Gap
+from tests.oracle.integrity import KERNEL_LAUNCH, in_stretches, is_queued, kernel_launches
 from tests.oracle.loops import automatic_steps, step_paths
-from tests.oracle.lost import KERNEL_LAUNCH, in_stretches, is_queued, kernel_launches
 from tests.oracle.model import Call
-from tests.oracle.phase_table import begins, phases_of
+from tests.oracle.phase_table import begins, phases_in
 from tests.oracle.report import Report
 from tests.oracle.run import judged
 from tests.oracle.stats import percentile, whole
@@ -55,8 +55,8 @@ def in_steps(report: Report, process: int, launches: list[Call]) -> list[list[Ca
     wanted = step_paths(report, process, None)
     ranges = {
         range_
-        for (owner, path), phase in phases_of(report).items()
-        if owner == process and path in wanted
+        for path, phase in phases_in(report, process).items()
+        if path in wanted
         for range_ in phase.instances
     } | {*automatic_steps(report, process, None)}
     return [
@@ -72,8 +72,7 @@ def matters(piece: list[Call], lost: list[Call]) -> bool:
 
 
 def recorded_idle(report: Report) -> tuple[int, int] | None:
-    """§12.8: idle time inside graphs, and how much longer than unprofiled steps are, of a step; of
-    the process and device with the largest part of the recording's. None where no line says so."""
+    """§12.8: idle time inside graphs, and by how much steps are longer; of the worst track."""
     keep = judged(report, None, None, None)
     steady: dict[tuple[int, int], list[int]] = {}
     for step, kind in kinds_of(report).items():

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from tests.oracle.account_table import causes_in
 from tests.oracle.accounting import (
+    FOREVER,
     Interval,
     Keep,
     common,
@@ -16,13 +17,12 @@ from tests.oracle.accounting import (
     is_copy,
     length,
     union,
+    without,
 )
 from tests.oracle.gaps import CAUSES, Gap
-from tests.oracle.once import once
+from tests.oracle.once import grouped_by, once
 from tests.oracle.producers import Producers
 from tests.oracle.report import Report, Row, joined, os_pid
-
-FOREVER = (-(1 << 62), 1 << 62)
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,7 @@ class Waits(Producers):
                 if is_compute(self.ops[i]) and self.ops[i].end_ns > self.ops[i].start_ns
             ]
             busy = covered(self.ops[i] for i in compute)
-            starting: dict[int, list[int]] = defaultdict(list)
-            for i in compute:
-                starting[self.ops[i].start_ns].append(i)
+            starting = grouped_by(lambda i: self.ops[i].start_ns, compute)
             edges = [window[0], *(edge for span in busy for edge in span), window[1]]
             for start, end in zip(edges[::2], edges[1::2], strict=True):
                 if start < end:
@@ -80,14 +78,14 @@ class Waits(Producers):
         spans = {index: (self.ops[index].start_ns, self.ops[index].end_ns) for index in ops}
         compute = covered(self.ops[i] for i in ops if is_compute(self.ops[i]))
         others = [i for i in ops if not is_compute(self.ops[i])]
-        alone = self._outside(union(spans[i] for i in others), compute)
+        alone = without(union(spans[i] for i in others), compute)
         often = 2 * len(others) >= len(ops)
         if alone and often and length(alone) >= 4 * length(compute):
             return self._replaced(device, pieces, others, compute)
         after = [(piece.start_ns, piece.end_ns) for piece in pieces if piece.op is None]
         managed = [i for i in others if self.ops[i].name.startswith("memcpy UVM ")]
         pieces = self._replaced(device, pieces, managed, union([*compute, *after]))
-        return self._replaced(device, pieces, others, self._outside([FOREVER], after))
+        return self._replaced(device, pieces, others, without([FOREVER], after))
 
     def _replaced(
         self, device: int, pieces: list[Piece], ops: list[int], outside: list[Interval]
@@ -96,21 +94,16 @@ class Waits(Producers):
         work, reached = [], outside
         for index in ops:
             span = (self.ops[index].start_ns, self.ops[index].end_ns)
-            for start, end in self._outside([span], reached):
+            for start, end in without(union([span]), reached):
                 work.append(Piece(device, start, end, self._kind(index), index))
             reached = union([*reached, span])
         taken = union((piece.start_ns, piece.end_ns) for piece in work)
         rest = [
             replace(piece, start_ns=start, end_ns=end)
             for piece in pieces
-            for start, end in self._outside([(piece.start_ns, piece.end_ns)], taken)
+            for start, end in without(union([(piece.start_ns, piece.end_ns)]), taken)
         ]
         return [*rest, *work]
-
-    def _outside(self, spans: list[Interval], others: list[Interval]) -> list[Interval]:
-        """The instants of `spans` that are in none of `others`."""
-        edges = [FOREVER[0], *(edge for span in others for edge in span), FOREVER[1]]
-        return common(union(spans), list(zip(edges[::2], edges[1::2], strict=True)))
 
     def _stretch(self, device: int, start: int, end: int, ends: list[int]) -> list[Piece]:
         """§15.3: from the compute operation behind a stretch to its beginning."""

@@ -17,7 +17,7 @@ from nsysflow.analysis.schema import STEP_KIND
 from nsysflow.report.results import Results
 from tests.analyses import EXAMPLES, analysed, loaded
 from tests.oracle import rank_tables as oracle
-from tests.oracle.exchanged import exchanged
+from tests.oracle.comm import exchanged
 from tests.oracle.rank_bandwidth import bandwidth
 from tests.oracle.ranks import Collective, RankKey, Run, matched
 from tests.oracle.report import Report, Row

@@ -19,7 +19,7 @@ from nsysflow.analysis.steps.pauses import recurring, size_classes
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import EXAMPLES, rows_of
-from tests.oracle import lost
+from tests.oracle import integrity
 from tests.oracle.model import Call, Capture, Op, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.run import run
@@ -142,7 +142,7 @@ def test_pictures_of_steps_and_loops_agree_with_the_oracle() -> None:
 def test_the_oracle_finds_the_same_where_two_lost_launches_are_a_stretch(model: PlainTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:  # random traces are short
         patch.setattr(lost_stretches, "LEAST_LAUNCHES", 2)
-        patch.setattr(lost, "IN_A_ROW", 2)
+        patch.setattr(integrity, "IN_A_ROW", 2)
         analysis, report = nsysflow.analyze(to_trace(model)), Report(model)
         for name, rows in (("steps", steps(report)), ("run", run(report))):
             found = getattr(analysis, name)

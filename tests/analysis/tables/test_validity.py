@@ -22,7 +22,7 @@ from tests.breaking import (
     ONE_GRAPH_KERNEL_STRETCHED,
     broken,
 )
-from tests.oracle import lost, validity
+from tests.oracle import integrity, validity
 from tests.oracle.export import read_export
 from tests.oracle.model import Capture, Diagnostic, PlainTrace, to_trace
 from tests.oracle.report import Report
@@ -141,9 +141,9 @@ def test_what_was_still_queued_at_the_end_is_not_lost() -> None:
 def test_the_oracle_finds_the_same(model: PlainTrace) -> None:
     with pytest.MonkeyPatch.context() as patch:  # random traces are short
         patch.setattr(lost_launches, "LEAST_LAUNCHES", 2)
-        patch.setattr(lost, "IN_A_ROW", 2)
+        patch.setattr(integrity, "IN_A_ROW", 2)
         patch.setattr(lost_launches, "MOST_QUEUED", 2)
-        patch.setattr(lost, "QUEUE", 2)
+        patch.setattr(integrity, "QUEUE", 2)
         assert failed(nsysflow.analyze(to_trace(model))) == failures(Report(model))
 
 
