@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip tests on a GPU where there is none."""
+    """Skip tests marked `gpu` on a machine without a CUDA GPU."""
     if item.get_closest_marker("gpu") is not None:
         from torch.cuda import is_available  # takes a second
 

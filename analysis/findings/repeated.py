@@ -5,12 +5,11 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.launches import host_of_launches
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.base.names import OUTSIDE
 
 PASSES: Final = 10
-"""A loop launches the same kernels so often, in the mean."""
+"""So many passes, or more, are a loop."""
 
 LONGEST_PASS: Final = 60
 """A pass of a loop launches no more kernels."""
@@ -32,11 +31,11 @@ BACKWARD: Final = r"(?i)backward"
 """Autograd repeats there what the forward pass did: the loop to change is not in it."""
 
 SAME_PASSES: Final = 0.1
-"""A loop and its backward pass differ by no larger share of their passes: the first or last one may
-launch less."""
+"""Loop and backward pass may differ by this share of their passes: the first or last one may launch
+less."""
 
 
-def is_simple() -> pl.Expr:
+def _is_simple() -> pl.Expr:
     """Whether a kernel is one that few over many tensors can replace, and no optimizer's."""
     updates = (pl.col("job") == "optimizer").fill_null(value=False)
     return pl.col("class").is_in(SIMPLE) & ~updates
@@ -52,7 +51,7 @@ def with_passes(subject: JudgedReport) -> pl.DataFrame:
 
 def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     phase = subject.view.attribution.name_of(subject.kernels["node"])
-    kernels = subject.kernels.with_columns(phase.alias("phase"), is_simple().alias("simple"))
+    kernels = subject.kernels.with_columns(phase.alias("phase"), _is_simple().alias("simple"))
     order = kernels.select(pl.arg_sort_by("lane", "start_ns").alias("kernel")).to_series()
     parts = ("lane", "phase", "simple")
     rows = kernels.select(pl.col("name").to_physical(), *parts)[order].with_columns(order)
@@ -119,13 +118,3 @@ def backward_of(subject: JudgedReport, passes: float) -> pl.DataFrame:
         if abs(passes_of(subject, rows) - passes) <= SAME_PASSES * passes
     ]
     return pl.concat(loops) if loops else kernels.clear()
-
-
-def host_of_loops(subject: JudgedReport, *loops: pl.DataFrame) -> pl.DataFrame:
-    """What loops take of the host, as `host_of_launches` has it.
-
-    Args:
-        subject: the judged part.
-        loops: rows of `with_passes`.
-    """
-    return host_of_launches(subject, pl.concat([rows["op"] for rows in loops]))

@@ -19,8 +19,8 @@ from nsysflow.analysis.findings.host_functions import (
     launch_share,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.launches import itself, without_launches
-from nsysflow.analysis.findings.repeated import backward_of, host_of_loops
+from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
+from nsysflow.analysis.findings.repeated import backward_of
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
@@ -383,14 +383,14 @@ def _round_trip(
 
 
 def _launched_at_once(subject: JudgedReport, code: Finding, passes: int) -> Changes:
-    """The launches of a finding's phase as one, if its function makes most of them; with the host's
-    share of what a backward pass repeats as often."""
+    """The phase of a finding as one graph, and the backward pass with so many passes without its
+    launches; no change if the function makes less than half of the launches in its phase."""
     launching = subject.view.launching
     phases = subject.view.attribution.name_of(launching["node"]).cast(pl.String).fill_null("")
     calls = launching["call"].filter(phases == code.phase)
     if launch_share(subject, in_function(code.source), calls) < MOST_OF_LAUNCHES:
         return Changes()
-    backward = host_of_loops(subject, backward_of(subject, passes))
+    backward = host_of_launches(subject, backward_of(subject, passes)["op"])
     graph = Changes(graphs=(itself(subject, code.phase or OUTSIDE),))
     return Changes.together([graph, without_launches(subject, backward)])
 

@@ -189,7 +189,8 @@ def _longer(marks: Marks, level: Marks) -> Marks:
 
 
 def _passes(launched: Launched, marks: Marks) -> dict[str, int] | None:
-    """The mark of the shortest loop of passes through a model; None where there is none."""
+    """The mark that begins each pass through a model, of the shortest passes there are; None if the
+    program makes no passes."""
     marks = marks.filter("apart", pl.col("places") >= PASSES)
     while not marks.is_empty():
         level = _shortest(marks)

@@ -50,7 +50,7 @@ Make = Callable[..., Fake]
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Makes such a GPU, whose traffic is looked at from 0 on."""
+    """Returns a function that makes a fake GPU whose counters were first read at time 0."""
 
     def make(*counts: Any, **more: Any) -> Fake:
         fake = Fake(*counts, **more)

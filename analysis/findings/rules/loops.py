@@ -13,13 +13,11 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import launched_in, running
 from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
-from nsysflow.analysis.findings.launches import itself, without_launches
+from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
 from nsysflow.analysis.findings.repeated import (
     BACKWARD,
-    LONGEST_PASS,
     PASSES,
     backward_of,
-    host_of_loops,
     passes_of,
     with_passes,
 )
@@ -45,8 +43,7 @@ SIMPLE_PCT: Final = 95
 """So many of the kernels of a phase that is a loop must be simple ones."""
 
 ALIKE: Final = 0.9
-"""So many kernels of a loop are like those of the pass before: the first pass of each step is not,
-and a pass may do a little more or less."""
+"""So many kernels of a loop have the grids of the pass before; those of its first pass have not."""
 
 CHANGE_OF_LOOP: Final = (
     "one call for all tensors, such as torch._foreach_lerp_, or a fused optimizer",
@@ -88,7 +85,7 @@ def _finding(subject: JudgedReport, phase: str, loop: Loop) -> Finding:
     waits = pl.col("phase").is_in(phases) & ~(pl.col("data") | pl.col("loads_code"))
     pauses = subject.pauses.filter(waits)
     every = pl.concat([kernels, backward]).with_columns(gain_as_few())
-    host = host_of_loops(subject, backward if loop.whole else every)
+    host = host_of_launches(subject, (backward if loop.whole else every)["op"])
     changes = Changes.together(
         [
             Changes(graphs=(itself(subject, phase),) * loop.whole),
@@ -153,12 +150,10 @@ def _loops(subject: JudgedReport) -> Iterator[tuple[str, Loop]]:
 
 
 def _passes_alike(subject: JudgedReport, kernels: pl.DataFrame) -> bool:
-    """Whether each pass of a loop launches the same kernels with the same grids, as one over time
-    steps does; parameters differ in size."""
-    names = kernels["name"].cast(pl.String)
+    """Whether each pass of a loop launches its kernels with the same grids, as one over time steps
+    does; parameters differ in size."""
     grids = subject.grids.select(grid_as_text().gather(kernels["detail"])).to_series()
-    for kernels_of_pass in range(1, min(LONGEST_PASS, len(names) // 2) + 1):
-        same = names == names.shift(kernels_of_pass)
-        if int(same.sum()) >= ALIKE * len(names):
-            return int((same & (grids == grids.shift(kernels_of_pass))).sum()) >= ALIKE * len(names)
-    return False
+    before = kernels.select(pl.int_range(pl.len()) - pl.col("pass_kernels").cast(pl.Int64))
+    row = before.to_series()
+    same = grids == grids[row.set(row < 0, None)]
+    return int(same.sum()) >= ALIKE * len(kernels)
