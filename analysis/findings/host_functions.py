@@ -338,7 +338,7 @@ def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
     begun = events.calls[["thread_no", "start_ns"]][calls]
     at = begun.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
     row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
-    return known["stack"][row.set(row < 0, None)]
+    return known["stack"].gather(row.set(row < 0, None))
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:

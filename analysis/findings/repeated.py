@@ -93,7 +93,7 @@ def _covered(spans: pl.DataFrame, length: int) -> pl.Series:
     """Of so many rows, whether a span holds each. Spans are in order and may overlap."""
     rows = pl.int_range(length, dtype=pl.Int64, eager=True)
     span = spans["first"].search_sorted(rows, side="right").cast(pl.Int64) - 1
-    return (rows < spans["after"][span.set(span < 0, None)]).fill_null(value=False)
+    return (rows < spans["after"].gather(span.set(span < 0, None))).fill_null(value=False)
 
 
 def passes_of(subject: JudgedReport, kernels: pl.DataFrame) -> float:

@@ -16,6 +16,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
 from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
 from nsysflow.analysis.findings.repeated import (
     BACKWARD,
+    LONGEST_PASS,
     PASSES,
     backward_of,
     passes_of,
@@ -43,7 +44,8 @@ SIMPLE_PCT: Final = 95
 """So many of the kernels of a phase that is a loop must be simple ones."""
 
 ALIKE: Final = 0.9
-"""So many kernels of a loop have the grids of the pass before; those of its first pass have not."""
+"""So many kernels of a loop are like those of the pass before: the first pass of each step is not,
+and a pass may do a little more or less."""
 
 CHANGE_OF_LOOP: Final = (
     "one call for all tensors, such as torch._foreach_lerp_, or a fused optimizer",
@@ -150,10 +152,12 @@ def _loops(subject: JudgedReport) -> Iterator[tuple[str, Loop]]:
 
 
 def _passes_alike(subject: JudgedReport, kernels: pl.DataFrame) -> bool:
-    """Whether each pass of a loop launches its kernels with the same grids, as one over time steps
-    does; parameters differ in size."""
+    """Whether each pass of a loop launches the same kernels with the same grids, as one over time
+    steps does, up to a tenth; parameters differ in size."""
+    names = kernels["name"].cast(pl.String)
     grids = subject.grids.select(grid_as_text().gather(kernels["detail"])).to_series()
-    before = kernels.select(pl.int_range(pl.len()) - pl.col("pass_kernels").cast(pl.Int64))
-    row = before.to_series()
-    same = grids == grids[row.set(row < 0, None)]
-    return int(same.sum()) >= ALIKE * len(kernels)
+    for kernels_of_pass in range(1, min(LONGEST_PASS, len(names) // 2) + 1):
+        same = names == names.shift(kernels_of_pass)
+        if int(same.sum()) >= ALIKE * len(names):
+            return int((same & (grids == grids.shift(kernels_of_pass))).sum()) >= ALIKE * len(names)
+    return False

@@ -1,5 +1,6 @@
 """Launches one by one that keep the GPU waiting, and Python loops of small kernels."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -136,6 +137,15 @@ def test_a_loop_may_be_part_of_a_phase() -> None:
     assert {round(factor, 2) for _, factor in one.changes.scaled} == {0.2}
     assert first.finding.rule == "loop-of-launches"
     assert first.high_ns == pytest.approx(119 * 18 * US + 0.8 * 240 * US, rel=0.05)
+
+
+def test_a_loop_whose_kernels_come_in_no_order_is_one() -> None:
+    """As where each request of a server has other options."""
+    of = random.Random(1)
+    kinds = tuple(of.choice(UPDATES) for _ in range(120))
+    (one,) = found(loop_of_launches, program(kinds=kinds))
+    assert one.title.startswith("a loop launches 120 small kernels a step")
+    assert one.change[0].startswith("one call for all tensors")
 
 
 @pytest.mark.parametrize(
