@@ -99,7 +99,7 @@ def _of_process(seed: int, first: int, count: int) -> Iterator[dict[str, Any]]:
     argv = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--here", "--seed", str(seed)]
     argv += ["--first", str(first), "--cases", str(count)]
     limits = {"POLARS_MAX_THREADS": "1", "NSYSFLOW_CACHE": "off"}
-    number, done, why = first, 0, ""
+    number, done, why = None, 0, ""
     with (
         TemporaryFile("w+") as said,
         subprocess.Popen(
@@ -122,9 +122,10 @@ def _of_process(seed: int, first: int, count: int) -> Iterator[dict[str, Any]]:
                 yield held
         if done < count:
             said.seek(0)
-            yield _unfinished(
-                number, why or f"it ended with {running.wait()}: {said.read()[-3000:]}"
-            )
+            why = why or f"it ended with {running.wait()}: {said.read()[-3000:]}"
+            if number is None:  # each other process would end likewise
+                raise click.ClickException(f"no case could begin: {why}")
+            yield _unfinished(number, why)
 
 
 def _unfinished(number: int, failure: str) -> dict[str, Any]:
