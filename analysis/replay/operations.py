@@ -119,10 +119,10 @@ def _usual(ops: pl.DataFrame) -> tuple[int, int]:
     launched = pl.col("launch_start_ns")
     all_done = reached_before(pl.col("end_ns")).over("device_no")
     # before a copy starts the host may have copied for as long as the GPU then does
-    starts_at_once = pl.col("first") & pl.col("kind").is_in(["kernel", "graph"])
+    at_once = pl.col("kind").is_in(["kernel", "graph"])
     # of the first operation nothing is known: what the GPU did before may not be recorded
-    idle = starts_at_once & (all_done <= launched)
-    queued = (launched + USUAL_LAG_NS <= done) & (pl.col("gap_ns") >= -OVERLAP_NS)
+    idle = pl.col("first") & at_once & (all_done <= launched)
+    queued = at_once & (launched + USUAL_LAG_NS <= done) & (pl.col("gap_ns") >= -OVERLAP_NS)
     lag, gap = ops.select(
         median_ns((pl.col("start_ns") - launched).filter(idle)).alias("lag"),
         median_ns(pl.col("gap_ns").filter(queued)).alias("gap"),

@@ -197,7 +197,9 @@ class Replay:
             begun = self.calls[launch].start_ns
             first, done = launch not in firsts, None if before is None else self.ops[before].end_ns
             firsts.add(launch)
-            if first and op.kind in ("kernel", "graph") and NEVER < busy <= begun:
+            if op.kind not in ("kernel", "graph"):
+                continue  # the host may copy before a copy starts
+            if first and NEVER < busy <= begun:
                 lags.append(op.start_ns - begun)
             if done is not None and begun + 5_000 <= done <= op.start_ns + 2_000:
                 gaps.append(op.start_ns - done)

@@ -412,6 +412,15 @@ def test_a_launch_that_found_1000_before_it_was_held_up(done: int, end: float) -
     assert call_ends(timeline, slower(0.0, "slow"))[1024] == end
 
 
+def test_a_copy_that_the_host_prepares_does_not_say_how_fast_kernels_follow() -> None:
+    timeline = timeline_of(
+        *(launch(0, 4, 1), kernel(5, 105, 1), call(5, 107, "cudaThreadSynchronize")),
+        *(launch(108, 112, 2), kernel(113, 213, 2)),
+        *(launch(114, 450, 3, name="cudaMemcpy"), upload(333, 449, 3, source="pageable")),
+    )
+    assert kernel_starts(timeline, without("sync"))[:2] == [5, 106]
+
+
 def test_a_part_whose_gpu_was_behind_at_first_has_the_usual_launch_lag() -> None:
     """What ran before the first kernel is not in the report: it did not find its GPU idle."""
     behind = 50_000  # us
