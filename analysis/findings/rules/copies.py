@@ -190,6 +190,9 @@ EXPOSED_PCT: Final = 12.5
 eighth of a step. Pinned copies right before their kernels leave 10 % (h2d-pinned); 23 % is what
 overlap-in_turn lost."""
 
+HIDDEN: Final = 2
+"""Of copies to the GPU that take so many times what kernels take, overlap hides half at most."""
+
 EXPOSED_PCT_OF_OWN: Final = 5.0
 """Copies that have a stream of their own need only a change of order."""
 
@@ -205,6 +208,11 @@ OF_OWN_STREAM: Final = (
     LESS,
 )
 """The copies have a stream of their own already, but wait there for the kernels."""
+KEEP_THERE: Final = (
+    "keep on the GPU what does not change from step to step (weights, tables); else smaller types",
+    "start the copies early, on a stream of their own, so that they follow each other without gaps",
+)
+"""The copies take far longer than the kernels that could run beside them."""
 COPY_BACK_MEANWHILE: Final = (
     "copy on a stream of its own (torch.cuda.Stream, non_blocking=True, into pinned memory) while"
     " the next step computes",
@@ -221,10 +229,7 @@ def exposed_copy(subject: JudgedReport) -> Iterator[Finding]:
         exposed_ns = subject.worst_ns(rows, "exposed_ns")
         own = _have_own_stream(subject, str(direction))
         if 100 * exposed_ns >= (EXPOSED_PCT_OF_OWN if own else EXPOSED_PCT) * subject.step_ns:
-            change = (
-                OF_OWN_STREAM if own else COPY_BACK_MEANWHILE if direction == "DtoH" else COPY_AHEAD
-            )
-            yield _exposed_finding(subject, str(direction), rows, exposed_ns, change)
+            yield _exposed_finding(subject, str(direction), rows, exposed_ns, own)
 
 
 def _exposed_finding(
@@ -232,10 +237,19 @@ def _exposed_finding(
     direction: str,
     rows: pl.DataFrame,
     exposed_ns: int,
-    change: tuple[str, ...],
+    own: bool,
 ) -> Finding:
     most: dict[str, Any] = rows.sort("exposed_ns", "phase").row(-1, named=True)
     copying_ns, compute_ns = subject.worst_ns(rows, "gpu_ns"), _compute_ns(subject)
+    change: tuple[str, ...]
+    if direction == "HtoD" and HIDDEN * compute_ns < copying_ns:
+        change = KEEP_THERE
+        as_if = f"kernels can hide no more than {subject.spent(compute_ns)} of them"
+    else:
+        change = (
+            OF_OWN_STREAM if own else COPY_BACK_MEANWHILE if direction == "DtoH" else COPY_AHEAD
+        )
+        as_if = "the saving is that of copies that take no time, as if all ran under kernels"
     moved = subject.per_step(int(rows["bytes"].sum()))
     count = subject.per_step(int(rows["count"].sum()))
     return Finding(
@@ -246,7 +260,7 @@ def _exposed_finding(
             f"{number(count)} copies{subject.a_step} of {size(moved)} in all",
             f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
             f"they take {subject.spent(copying_ns)}, and kernels {subject.spent(compute_ns)}",
-            "the saving is that of copies that take no time, as if all ran under kernels",
+            as_if,
         ),
         table="copies",
         size_ns=exposed_ns,

@@ -276,6 +276,7 @@ def pinned_copies(start: int, i: int, way: str, stream: int, kernel_us: int) -> 
         ("DtoH", 7, 700, "copy on a stream of its own", "replay"),
         ("HtoD", 99, 700, "two buffers in turn", "replay"),
         ("HtoD", 99, 150, "two buffers in turn", "bound"),  # no kernels are left to copy under
+        ("HtoD", 99, 80, "keep on the GPU", "bound"),
         # a tenth of a step is worth it for copies that have a stream of their own
         ("HtoD", 99, 1_800, "two buffers in turn", "replay"),
         ("HtoD", 99, 4_000, None, ""),
