@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-import polars as pl
-
 import nsysflow
 from tests.analyses import SCHEMAS, rows_of
 from tests.oracle.integrity import integrity
@@ -48,23 +46,6 @@ def assert_pictures_agree(pictures: Mapping[str, Picture]) -> None:
             except AssertionError:
                 error.add_note(f"of the picture: {name}")
         raise
-
-
-def tables_of_pictures(pictures: Mapping[str, Picture], *names: str) -> dict[str, pl.DataFrame]:
-    """These tables of all pictures in one report, by name, with the picture of each row in the
-    column `picture`. They have columns with a GPU or a process."""
-    analysis = nsysflow.analyze(to_trace(side_by_side(map(_plain, pictures.values()))))
-    number = {"device": pl.col("device") // 2, "process": pl.col("process") // 16}
-    named = dict(enumerate(pictures))
-    tables = {name: getattr(analysis, name) for name in names}
-    return {
-        name: table.with_columns(
-            number["device" if "device" in table.columns else "process"]
-            .replace_strict(named, return_dtype=pl.String)
-            .alias("picture")
-        )
-        for name, table in tables.items()
-    }
 
 
 def _plain(picture: Picture) -> PlainTrace:

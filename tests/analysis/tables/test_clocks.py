@@ -71,18 +71,6 @@ def test_pictures_of_clocks_agree_with_the_oracle() -> None:
     assert_pictures_agree(PICTURES)
 
 
-def test_a_mean_is_weighed_by_time() -> None:
-    trace = steps(*TWO, states=[clock(-5, 2000, temperature_c=50), clock(14, 1000, power_w=400)])
-    table = nsysflow.analyze(to_trace(trace)).clocks
-    assert table.select("sm_clock_mhz", "lowest_mhz", "highest_mhz").rows()[:2] == [
-        (2000, 2000, 2000),
-        (pytest.approx(1400, abs=1), 1000, 2000),
-    ]
-    assert table["clock_pct"].round(1).to_list() == [100, 70, 50, 50]
-    assert table["power_w"].to_list() == [None, 400, 400, 400]
-    assert table["temperature_c"].to_list() == [50] * 4
-
-
 def test_a_selected_window_without_steps_has_its_own_means() -> None:
     trace = to_trace(PICTURES["no steps"])  # type: ignore[arg-type]
     narrow = nsysflow.analyze(trace, Options(from_ns=0, to_ns=8 * MS)).clocks
@@ -140,21 +128,6 @@ def test_what_a_lower_clock_costs_is_the_oracles(name: str) -> None:
     found = clock_drops(SERIES[name])
     expected = drops(SERIES[name].to_dicts())
     assert rows_of(found.to_dicts(), [*DROPS]) == rows_of(expected, [*DROPS])
-
-
-def test_a_falling_clock_costs_its_share_of_the_slow_steps_and_no_more_than_they_lost() -> None:
-    ((fast, slow, lost_ns, lost_pct),) = (
-        clock_drops(SERIES["it falls"]).select("fast_mhz", "slow_mhz", "lost_ns", "lost_pct").rows()
-    )
-    share = 1160 * (1 - 1530 / 1980)
-    assert (fast, slow) == (1980, 1530)
-    assert lost_ns == pytest.approx(min(share, 260, 270) / 2)
-    assert lost_pct == pytest.approx(100 * min(share, 260) / 1160)
-    costs = {name: clock_drops(series)["lost_ns"].to_list() for name, series in SERIES.items()}
-    assert costs["part of it is the host"] == [50]
-    assert costs["more to do"] == [pytest.approx(1900 * (1 - 1900 / 1980) / 2)]
-    for name in ("no faster at a higher clock", "the host is the limit", "within its noise"):
-        assert costs[name] == []
 
 
 def product(*states: GpuState, sms: int | None = 132, gpu: str = "NVIDIA H200") -> float:

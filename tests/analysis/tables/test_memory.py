@@ -1,4 +1,4 @@
-"""The table of memory: against the oracle, and on traces that show one rule each (spec §26)."""
+"""The table of memory against the oracle (spec §26)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -144,75 +144,6 @@ def test_the_table_and_that_of_judged_steps_are_the_oracles(model: PlainTrace) -
     assert_pictured_alike(analysis, report)
 
 
-def change(
-    at: int, bytes_: int, allocated: int, *, reserved: int = 100, thread: int | None = MAIN
-) -> MemoryChange:
-    """A change that PyTorch's allocator made."""
-    return MemoryChange(
-        *(at, at, 0, PROCESS, "allocator", bytes_, allocated, reserved), thread=thread
-    )
-
-
-def of_steps(leak: int) -> PlainTrace:
-    """Each step allocates 10 bytes in forward, 30 in backward on autograd's thread, and frees them
-    but for `leak`. Before the first one, 50 are allocated."""
-    ran = (Frame(None, None, "aten::empty"), Frame("/home/me/model.py", 88, "forward"))
-    changes: list[MemoryChange] = []
-    for step, at in enumerate(range(0, 600, 100)):
-        have = 50 + leak * step
-        changes += [
-            change(at + 25, 10, have + 10),
-            change(at + 60, 30, have + 40, reserved=120, thread=AUTOGRAD),
-            change(at + 80, leak - 40, have + leak, thread=AUTOGRAD),
-        ]
-    running = tuple(Running(at + 15, at + 35, MAIN, ran) for at in range(0, 600, 100))
-    return replace(STEPS, memory=tuple(changes), running=running)
-
-
-def rows_by_phase(trace: PlainTrace, *columns: str) -> dict[str, tuple[Any, ...]]:
-    table = nsysflow.analyze(to_trace(trace)).memory
-    return {row[0]: row[1:] for row in table.select("phase", *columns).iter_rows()}
-
-
-@pytest.mark.parametrize("leak", [0, 4])
-def test_peaks_begins_ends_and_growth_are_those_of_the_phases(leak: int) -> None:
-    last = 5 * leak
-    columns = ("instances", "peak_bytes", "peak_reserved_bytes", "begin_bytes", "growth_bytes")
-    assert rows_by_phase(of_steps(leak), *columns) == {
-        "": (None, 90 + last, 120, 50, leak),
-        "step": (6, 90 + last, 120, 50 + last // 2, leak),
-        "step/forward": (6, 60 + last, 120 - 20, 50 + last // 2, leak),
-        "step/backward": (6, 90 + last, 120, 60 + last // 2, leak),
-    }
-    ends = rows_by_phase(of_steps(leak), "end_bytes")
-    assert ends[""] == (50 + 6 * leak,)
-
-
-def test_a_peak_has_its_phase_its_time_and_its_line() -> None:
-    columns = ("peak_ns", "peak_phase", "source", "operator")
-    assert rows_by_phase(of_steps(0), *columns) == {
-        "": (60, "step/backward", None, None),
-        "step": (60, "step/backward", None, None),
-        "step/forward": (25, "step/forward", "model.py:88 in forward", "aten::empty"),
-        "step/backward": (60, "step/backward", None, None),
-    }
-
-
-def test_a_phase_that_begins_with_its_peak_has_no_place() -> None:
-    falls = replace(STEPS, memory=(change(5, 40, 40), change(20, -30, 10)))
-    columns = ("peak_bytes", "peak_ns", "peak_phase")
-    assert rows_by_phase(falls, *columns)["step/forward"] == (40, 10, None)
-
-
-def test_what_cuda_says_counts_only_where_pytorch_says_nothing() -> None:
-    cuda = MemoryChange(15, 0, 0, PROCESS, "cuda", 64, None, 64, correlation=1)
-    columns = ("peak_bytes", "peak_reserved_bytes", "end_bytes", "said_by")
-    alone = rows_by_phase(replace(STEPS, memory=(cuda,)), *columns)
-    assert alone[""] == (None, 64, 64, "cuda")
-    both = rows_by_phase(replace(STEPS, memory=(cuda, change(26, 8, 9))), *columns)
-    assert both[""] == (9, 100, 9, "allocator")
-
-
 @pytest.mark.parametrize("none", [(), (MemoryChange(5, 0, 3, PROCESS, "cuda", 1, None, 1),)])
 def test_without_memory_on_a_gpu_that_ran_something_there_are_no_rows(
     none: tuple[MemoryChange, ...],
@@ -239,7 +170,9 @@ def test_the_first_largest_row_is_found_in_spans_of_any_length(
 
 
 def _at(at: int, bytes_: int, address: int, thread: int = MAIN) -> MemoryChange:
-    return replace(change(at, bytes_, 100, thread=thread), address=address)
+    """A change that PyTorch's allocator made."""
+    levels = (bytes_, 100, 100)
+    return MemoryChange(*(at, at, 0, PROCESS, "allocator", *levels), thread=thread, address=address)
 
 
 def test_what_outlives_the_next_step_is_kept_and_has_a_place() -> None:

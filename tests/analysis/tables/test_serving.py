@@ -27,7 +27,6 @@ from tests.tiny import (
     PROCESS,
     WORKER,
     Row,
-    analysis_of,
     call,
     kernel,
     launch,
@@ -200,19 +199,6 @@ def engine(*steps: tuple[str, int], sampler: bool = True) -> list[Row]:
     return rows
 
 
-def test_kinds_are_summed_by_themselves_and_together() -> None:
-    table = analysis_of(*engine((PREFILL, 500), *[(DECODE, 100)] * 3)).serving
-    columns = "kind steps tokens time_ns median_ns padding_pct requests_per_step"
-    assert table.select(columns.split()).rows() == [
-        ("prefill", 1, 100, 540, 540, None, 1.0),
-        ("decode", 3, 9, 380, 140, 25.0, 3.0),
-        ("all", 4, 109, 920, 140, 25.0, 2.5),
-    ]
-    assert table["tokens_per_s"].to_list() == pytest.approx([100e9 / 540, 9e9 / 380, 109e9 / 920])
-    # between two steps the host needs 25 ns after its wait, and 10 ns to launch
-    assert table["host_wait_ns"].to_list() == [35, 70, 105]
-
-
 def generated(
     *requests: int, sequences: int = 2, rollouts: bool = False, called: tuple[int, ...] = ()
 ) -> list[Row]:
@@ -240,22 +226,6 @@ def generated(
         rows += [launch(at + 10, at + 20, number + 1), kernel(at + 30, at + 30 + busy, number + 1)]
     last = replace(opened(1_000 * len(kinds), 1_000 * len(kinds) + 1, "call"), domain=AUTO_DOMAIN)
     return [*rows, last]
-
-
-def test_generate_never_waits_for_tokens() -> None:
-    analysis = analysis_of(*generated(4, 3))
-    assert len(analysis.serving_steps) == 7
-    assert analysis.timeline.token_waits.is_empty()
-
-
-def test_the_time_to_the_first_token_begins_with_the_call() -> None:
-    """300 and 700 ns before the step of the prompt, which the GPU finishes 530 ns after its begin;
-    the third was called elsewhere."""
-    analysis = analysis_of(*generated(4, 3, 2, called=(300, 700, 0)))
-    times = analysis.serving_steps["first_token_ns"].to_list()
-    assert times == [830, None, None, None, 1_230, None, None, None, None]
-    serving = analysis.serving.select("kind", "first_token_ns", "first_token_max_ns").rows()
-    assert serving == [("prefill", 1_030, 1_230), ("decode", None, None), ("all", 1_030, 1_230)]
 
 
 def with_sampler(*rows: Row) -> list[Row]:
