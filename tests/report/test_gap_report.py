@@ -32,7 +32,7 @@ from tests.oracle.gap_report import GROUPS, nearest
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.strategies import traces
 from tests.pairs import PAIRS, Pair, steady
-from tests.report.handmade import MS, Results, handmade
+from tests.report.handmade import MS, Results
 
 FORWARD = Place("forward", LAUNCHING)
 LOSS = Place("loss", WAITING, "train (train.py)")
@@ -90,52 +90,6 @@ def test_a_row_is_the_median_over_the_steps() -> None:
     idle = [20, 100, 100, 100, 400]
     for step in ([1000] * 5, [1000, 1000, 1000, 1000, 9000]):
         assert lines(track(step, loss=idle))[0] == "loss,waiting,train (train.py),10"
-
-
-def idle(step: int | None, ns: int, kind: str = "sync", **columns: Any) -> dict[str, Any]:
-    process = None if step is None else 7
-    about = {"process": process, "device": 0, "step": step, "part": "idle", "kind": kind}
-    return {**about, "name": "", "phase": "loss", "ns": ns, **columns}
-
-
-def compute(step: int | None, ns: int) -> dict[str, Any]:
-    return {**idle(step, ns, kind="matmul"), "part": "compute", "name": "gemm"}
-
-
-def one_report(*parts: dict[str, Any], steady: Sequence[bool] = ()) -> list[Track]:
-    kinds = [{"process": 7, "step": step, "steady": each} for step, each in enumerate(steady)]
-    gpus = [{"name": "NVIDIA H200"}]
-    run = handmade(step_parts=[*parts], steps=kinds, accounting=gpus)
-    return tracks_of(Results([run]))
-
-
-@pytest.mark.parametrize(
-    ("parts", "steady", "step_ns"),
-    [
-        ([compute(0, 10), compute(1, 90), idle(0, 990), idle(1, 10)], [False, True], [100]),
-        ([compute(0, 10), idle(1, 10)], [False, False], [10, 10]),
-        ([compute(None, 90), idle(None, 10)], [], [100]),
-    ],
-)
-def test_steady_steps_count_or_else_all_or_else_the_window(
-    parts: list[dict[str, Any]], steady: list[bool], step_ns: list[int]
-) -> None:
-    (found,) = one_report(*parts, steady=steady)
-    assert (found.step_ns, found.has_steps) == (step_ns, bool(steady))
-
-
-@pytest.mark.parametrize(
-    ("kinds", "place"),
-    [
-        # without the number of the line; a copy and a sync of one function are one row
-        (("sync", "blocking_copy"), Place("loss", WAITING, "step (train.py)")),
-        (("host",), Place("loss", LAUNCHING)),  # its line is sampled, and wanders
-    ],
-)
-def test_a_row_is_of_a_phase_a_cause_and_a_function(kinds: Sequence[str], place: Place) -> None:
-    waits = (idle(0, 10, kind=kind, source="train.py:42 in step") for kind in kinds)
-    (found,) = one_report(compute(0, 80), *waits, steady=[True])
-    assert [*found.idle_ns] == [place]
 
 
 def test_a_share_in_the_middle_of_two_figures_takes_the_larger() -> None:
