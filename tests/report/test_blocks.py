@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
 import pytest
@@ -36,7 +35,6 @@ from tests.report.handmade import (
     stepped,
     training,
     valued,
-    with_findings,
 )
 from tests.report.test_ranks import many
 from tests.report.test_reviewed_pages import everything
@@ -151,13 +149,6 @@ FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
 )  # fmt: skip
 def test_a_column_has_these_cells(table: str, rows: list[Row], head: str, cells: list[str]) -> None:
     assert column(of_rows(table, *rows), head) == cells
-
-
-def test_each_gpu_has_steps_of_its_own() -> None:
-    rows = [device(100 * MS, device=number) for number in (0, 1)]
-    counts = {("run.sqlite", 0): 2, ("run.sqlite", 1): 4}
-    run = Results([replace(handmade(accounting=rows), step_counts=counts)])
-    assert column(shown("accounting", run), "step") == ["50.0 ms", "25.0 ms"]
 
 
 def test_a_fourth_cause_of_idle_time_is_only_hinted_at_and_without_any_there_is_no_line() -> None:
@@ -338,17 +329,3 @@ def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
     block = of_rows("syncs", *some, row(api="cudaDeviceSynchronize", blocked_ms=211), limit=4)
     assert column(block, "blocked") == ["1.00 ms"] * 3 + ["211 ms"]
     assert block.rest == "6 more: --table syncs"
-
-
-@pytest.mark.parametrize(
-    ("about", "alone"),
-    [
-        ({"culprit": "cudaStreamSynchronize", "phase": "step/loss"}, ["6.00 ms", ""]),
-        ({"culprit": "cudaStreamSynchronize", "phase": "step/data"}, []),
-        ({"culprit": "cudaDeviceSynchronize"}, ["", "6.00 ms"]),  # outside of all ranges
-        ({"culprit": "cudaStreamSynchronize", "phase": "step/loss", "table": "kernels"}, []),
-    ],
-)
-def test_a_wait_s_saving_stands_beside_its_call(about: dict[str, Any], alone: list[str]) -> None:
-    run = with_findings(valued(6 * MS, **about))
-    assert column(shown("syncs", run, 4), "alone") == alone
