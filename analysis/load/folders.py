@@ -21,6 +21,9 @@ from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.base.errors import Damaged, Remedy
 
+UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What polars raises for a damaged file: where its reader of parquet panics, too."""
+
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of an Arrow stream. One that is cut between two batches reads as a shorter one."""
 
@@ -106,7 +109,7 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
                 raise Damaged(f"{shown} is corrupt: {error}", *again) from error
             unread[table.name] = str(error)
             return table.columns.to_frame()
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except UNREADABLE as error:
             raise _damaged(file, shown, error, again) from error
 
     frames = {field: read(table) for field, table in TABLES.items()}
@@ -116,7 +119,7 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
 def _columns(file: Path, export: FolderExport, shown: str) -> tuple[str, ...]:
     try:
         return tuple(export.columns(file))
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except UNREADABLE as error:
         raise _damaged(file, shown, error, export_of(shown, kind=export.kind)) from error
 
 
@@ -145,6 +148,6 @@ def _typed(rows: pl.DataFrame, table: Table) -> Iterator[pl.Expr]:
         yield pl.col(name).cast(dtype, wrap_numerical=dtype == pl.Int64)
 
 
-def _damaged(file: Path, shown: str, error: Exception, again: Remedy) -> Damaged:
+def _damaged(file: Path, shown: str, error: BaseException, again: Remedy) -> Damaged:
     said = str(error).partition("\n")[0]
     return Damaged(f"{shown} is corrupt: {file.name} cannot be read ({said})", *again)

@@ -29,6 +29,7 @@ from nsysflow.agents.folder import Answer, Reports
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.tables.index import ABOUT
 from nsysflow.base.errors import NsysflowError
+from nsysflow.base.names import uncontrolled
 
 INSTRUCTIONS: Final = """\
 Reads recordings of GPU programs (Nsight Systems, torch.profiler) and says what each GPU waited for.
@@ -255,7 +256,7 @@ def _result(answer: Callable[[], Answer[Any]]) -> CallToolResult:
     try:
         result = answer()
     except NsysflowError as error:
-        return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
+        return CallToolResult(content=[TextContent(text=uncontrolled(str(error)))], is_error=True)
     return CallToolResult(
         content=[TextContent(text=result.text)], structured_content=asdict(result.data)
     )

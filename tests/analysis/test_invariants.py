@@ -142,8 +142,14 @@ def the_ledger_sums_to_the_recorded_time(analysis: Analysis) -> None:
         rows.select("process", "start_ns", "end_ns")
         for rows in (events.ops, calls, events.ranges, events.overhead)
     )
-    recorded = times.group_by(os_pid(pl.col("process")).alias("process")).agg(
-        (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("recorded_ns")
+    recorded = (
+        times.group_by(os_pid(pl.col("process")).alias("os_pid"))
+        .agg(
+            (pl.col("end_ns").max() - pl.col("start_ns").min()).alias("recorded_ns"),
+            pl.col("process").n_unique().alias("sharers"),
+        )
+        .filter(pl.col("sharers") == 1)  # two of one number are one row of the sums
+        .select("recorded_ns", process="os_pid")
     )
     sums = analysis.run.group_by("process", "device").agg(pl.col("time_ns", "busy_ns").sum())
     whole_busy_ns = (pl.col("window_ns") - pl.col("idle_ns")).alias("whole_busy_ns")

@@ -13,6 +13,10 @@ import pytest
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 import nsysflow
+from nsysflow.agents.folder import Folder, Reports
+from nsysflow.agents.server import Tools
+from nsysflow.analysis.load.export_tables import TABLES
+from nsysflow.analysis.load.folders import EXPORTS, read_folder
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.plain_pickle import OddPickle, plain_values
 from nsysflow.analysis.load.snapshot import _trace_of, is_snapshot
@@ -29,6 +33,7 @@ from nsysflow.base.names import CONTROLS
 from tests.analysis.test_invariants import assert_invariants
 from tests.cli.running import run
 from tests.exports import change, write_export
+from tests.fuzz.inputs import small_export
 from tests.fuzz.mutations import _as_bytes
 from tests.oracle.model import to_trace
 from tests.pftrace import INCREMENTAL, MAIN_TRACK, Rocprof
@@ -301,3 +306,37 @@ def test_a_range_of_rocprofv3_on_an_unknown_track_is_left_out(tmp_path: Path) ->
     assert [note.text for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS] == [
         "1 ranges were left out: their thread is unknown"
     ]
+
+
+def test_a_schema_of_rocpd_with_thousands_of_digits_is_a_newer_one(tmp_path: Path) -> None:
+    rocprof = Database(FORMS[0])
+    rocprof.call(0, 10, 1)
+    rocprof.kernel(12, 40, 1)
+    (metadata,) = (rows for name, rows in rocprof.rows.items() if name.startswith("rocpd_metadata"))
+    metadata[0]["value"] = "9" * 5_000
+    trace = nsysflow.load(write_rocpd(tmp_path / "1_results.db", rocprof))
+    assert NoteKind.NEWER_SCHEMA in [note.kind for note in trace.notes]
+
+
+def test_declared_flops_of_a_gpu_without_times_are_no_finding(tmp_path: Path) -> None:
+    report = small_export(tmp_path / "r.sqlite")
+    change(report, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = -1")
+    assert run("analyze", report, "--no-files", "--flops-per-step", "1e12").exit_code == 0
+
+
+def test_a_file_on_which_polars_panics_is_corrupt(tmp_path: Path) -> None:
+    def panics(file: Path, names: list[str]) -> pl.LazyFrame:
+        raise pl.exceptions.PanicException(f"{file.name}: assertion failed")
+
+    for name in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "StringIds"):
+        table = next(table for table in TABLES.values() if table.name == name)
+        empty = pl.DataFrame(schema=dict.fromkeys(table.columns, pl.Int64))
+        empty.write_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(Damaged, match=r"\.parquet cannot be read \(\w+\.parquet: assertion failed"):
+        read_folder(tmp_path, replace(EXPORTS[0], rows=panics), "r")
+
+
+def test_an_error_does_not_control_the_terminal_of_an_agent(tmp_path: Path) -> None:
+    answer = Tools(Reports(Folder(tmp_path), Options())).open_report("\x1b[2J.sqlite")
+    assert answer.is_error
+    assert not re.search(CONTROLS, answer.model_dump()["content"][0]["text"])

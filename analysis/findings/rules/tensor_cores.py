@@ -303,7 +303,9 @@ def low_mfu(subject: JudgedReport) -> Iterator[Finding]:
 
 def _gpu_name(subject: JudgedReport, device: int) -> str:
     names = subject.tables.accounting.filter(pl.col("device") == device)["name"]
-    return str(names[0] or "")
+    return str(
+        next(iter(names), None) or ""
+    )  # no window, and so no row, where no time can be judged
 
 
 def _unit(rows: pl.DataFrame, declared: Unit) -> Unit:

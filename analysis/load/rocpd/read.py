@@ -365,7 +365,9 @@ def _version(metadata: pl.DataFrame) -> str:
 def _notes(trace: Trace, metadata: pl.DataFrame, *, unusable: int) -> Iterator[Note]:
     version = _version(metadata)
     major = version.partition(".")[0]
-    if major.isdecimal() and int(major) > _KNOWN_SCHEMA:
+    if (
+        major.isdecimal() and int(major[:9]) > _KNOWN_SCHEMA
+    ):  # of a damaged one, thousands of digits
         yield Note(
             NoteKind.NEWER_SCHEMA,
             f"the database has schema {version}; this version of nsysflow knows up to"
