@@ -125,6 +125,12 @@ _THUNK: Final = r"(?s)^Thunk:#.*#$"
 _COLLECTIVE: Final = "^nccl:"
 """torch.distributed opens such a range around each collective."""
 
+_PROFILER_STEP: Final = "ProfilerStep"
+"""The range that torch.profiler opens around each step, numbered."""
+
+STEPS_OF_FRAMEWORKS: Final = (ENGINE_STEP, _PROFILER_STEP)
+"""The names of ranges that frameworks open around what they call a step."""
+
 _NAME_PATTERNS: Final = (
     (r"(?s)^(\w+):#(?:.*,)?hlo_module=([^,#]*).*#$", "${1} ${2}"),  # XLA: a compiled function
     (r"(?s)^(\w+):#.*=.*#$", "${1}"),  # XLA: the rest
@@ -135,7 +141,7 @@ _NAME_PATTERNS: Final = (
     (TOKEN_FORM, TOKEN),
     (r"^step\[([A-Z_]+) bs=[^\]]*\]$", "step[${1}]"),  # SGLang: a step without a forward pass
     (r"^(Torch-Compiled Region: (?:![0-9]+/)?[0-9]+)/[0-9_]+$", "${1}"),  # Dynamo: recompiled
-    (r"^(ProfilerStep)#[0-9]+$", "${1}"),
+    (rf"^({_PROFILER_STEP})#[0-9]+$", "${1}"),
     (r"^(Forward|Backward) [0-9]+$", "${1}"),  # torch.distributed.pipelining: a microbatch
     (r"(?s)^## (.+) ##$", "${1}"),  # Inductor
 )

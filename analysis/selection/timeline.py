@@ -339,7 +339,7 @@ class Timeline:
             self.work,
             self.options.step,
             captures=self.trace.captures,
-            ops=self.events.ops,
+            ops=self.ops,
             axis=self.events.axis,
             report=self.trace.report,
         )

@@ -9,13 +9,17 @@ from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge, o
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.phases.automatic import is_automatic, is_step, step_at
 from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
-from nsysflow.analysis.phases.names import without_numbers
+from nsysflow.analysis.phases.names import STEPS_OF_FRAMEWORKS, without_numbers
 from nsysflow.analysis.phases.stacks import PhaseRanges
 from nsysflow.analysis.phases.work import Work
 from nsysflow.base.errors import SelectionError, near_or_all
 from nsysflow.runtime.protocol import STEP
 
 MIN_REPEATS = 3
+
+LEAST_WORK: Final = 100
+"""Of the kernel time from their begin on, steps hold a hundredth or more: copies of weights do not.
+A loop of six steps that others followed held 5 %. Before them, tuning may take any time."""
 
 STEP_PATHS: Final = pl.Schema(
     {"process": pl.Int64(), "path": pl.UInt32(), "name": pl.String(), "joined": pl.String()}
@@ -57,18 +61,18 @@ def step_paths(
     axis: Axis,
     report: str,
 ) -> StepPaths:
-    """The paths whose instances are steps; none if no range repeats.
+    """The paths whose instances are steps; none if no range repeats and holds work.
 
     Args:
         attribution: nodes and paths.
         work: what each path did.
         captures: of the trace. In a process that captured a window of its steps, the range `step`
-            is a step even if it repeats less than 3 times.
+            is a step even if it repeats less than 3 times. So are the steps of frameworks.
         name: the name or joined path given with `--step`. None takes each process's outermost range
             that repeats and has the most GPU time, without operators, compiling and automatic
             ranges; or the automatic steps, unless one begins in it and it has most of the GPU time;
             but the steps of a serving engine where they have most of it.
-        ops: all operations.
+        ops: all operations, with `node`.
         axis: of the operations.
         report: for the message.
 
@@ -84,20 +88,53 @@ def step_paths(
         overruled = _overruled(attribution, work, busy, automatic)
         named = named.join(overruled, on=["process", "path"], how="anti")
     ours = pl.col("process").is_in(captures["process"].implode()) & (pl.col("name") == STEP)
+    called = (ours | pl.col("name").is_in(STEPS_OF_FRAMEWORKS)).alias("called")
+    known = (
+        work.join(attribution.paths[["path", "name"]], on="path")
+        .with_columns(called)
+        .filter((pl.col("instances") >= MIN_REPEATS) | pl.col("called"), pl.col("ops") > 0)
+        .join(named, on=["process", "path"], how="semi")
+        .join(engines, on="process", how="anti")
+    )
     # a range that repeats inside another one has no more GPU time, and is deeper
     best = (
-        work.join(attribution.paths[["path", "name"]], on="path")
-        .filter((pl.col("instances") >= MIN_REPEATS) | ours, pl.col("ops") > 0)
-        .join(named, on=["process", "path"], how="semi")
+        pl.concat([known.filter("called"), _holding_work(known.filter(~called), attribution, ops)])
         .sort("process", "busy_ns", "depth", "joined", descending=[False, True, False, False])
         .unique("process", keep="first", maintain_order=True)
     )
-    best = best.join(engines, on="process", how="anti")
     own = _paths(attribution).join(best, on=["process", "path"], how="semi")
     own = pl.concat([engines, own])
     return pl.concat([own, automatic.join(own, on="process", how="anti")]).sort(
         "process", maintain_order=True
     )
+
+
+def _holding_work(known: pl.DataFrame, attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
+    """Those of the paths `known` that hold enough of the kernel time that follows their begin."""
+    if known.is_empty():
+        return known
+    key = ["process", "path"]
+    placed = ops.lazy().group_by("node").agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    spans = placed.drop_nulls("node").collect()
+    spans = spans.hstack(attribution.nodes[key][spans["node"]]).drop("node")
+    spans = pl.concat([spans.clear(), *attribution.levels(spans)])
+    spans = spans.group_by(key).agg(pl.col("start_ns").min(), pl.col("end_ns").max())
+    held = [known.clear()]
+    kernels = (
+        ops.lazy()
+        .filter(pl.col("kind").is_in(["kernel", "graph"]))
+        .select("process", "start_ns", ns=pl.col("end_ns") - pl.col("start_ns"))
+    )
+    for (process,), mine in known.group_by("process", maintain_order=True):
+        span = mine[key].join(spans, on=key, how="left", maintain_order="left")
+        ran = kernels.filter(pl.col("process") == process).sort("start_ns").collect()
+        sums = pl.concat([pl.Series("ns", [0]), ran["ns"].cum_sum()])
+        begun, ended = (
+            sums[ran["start_ns"].search_sorted(span[time], side="left")]
+            for time in ("start_ns", "end_ns")
+        )
+        held.append(mine.filter(LEAST_WORK * (ended - begun) >= sums[-1] - begun))
+    return pl.concat(held)
 
 
 def _of_engines(attribution: Attribution, work: Work, ops: pl.DataFrame, axis: Axis) -> StepPaths:

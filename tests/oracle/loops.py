@@ -13,6 +13,7 @@ from tests.oracle.phases import Open
 from tests.oracle.report import Path, Report, joined
 
 LEAST_REPEATS = 3
+PROFILER_STEP = "ProfilerStep"
 WHOLE_MODELS = ("forward", "eval", "generate")
 
 
@@ -31,12 +32,15 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
     if 2 * max(most_ns, default=0) > whole_ns:
         return sorted(p for p in engines if not any(p[:k] in engines for k in range(1, len(p))))
 
-    # in a process that captured a window of its steps, a range `step` may repeat less often
+    # the steps of frameworks may repeat less often and hold little, and so may a range `step` in a
+    # process that captured a window of its steps
     captured = process in {capture.process for capture in report.trace.captures}
+    called = {ENGINE_STEP, PROFILER_STEP, *(["step"] if captured else [])}
     repeating = {
         path
         for path, p in of_process.items()
-        if p.ops and (len(p.instances) >= LEAST_REPEATS or (captured and path[-1] == "step"))
+        if p.ops and (path[-1] in called or len(p.instances) >= LEAST_REPEATS)
+        if path[-1] in called or holds_work(report, process, p.ops)
         # an operator is not a step, nor is compiling or an automatic range
         if not all(one.operator or one.compiling or one.automatic for one in p.instances)
         if overrules(report, process, path, p.ops)
@@ -48,6 +52,18 @@ def step_paths(report: Report, process: int, name: str | None) -> list[Path]:
         return (-busy, len(path), path)
 
     return [min(outermost, key=order)] if outermost else []
+
+
+def holds_work(report: Report, process: int, launched: list[int]) -> bool:
+    """§8.1: whether a hundredth of the kernel time from their begin on is in these steps."""
+    begun = min(report.ops[index].start_ns for index in launched)
+    ended = max(report.ops[index].end_ns for index in launched)
+    kernels = [op for op in report.ops if op.process == process and op.kind in ("kernel", "graph")]
+    from_begin = [op for op in kernels if op.start_ns >= begun]
+    inside = [op for op in from_begin if op.start_ns < ended]
+    return 100 * sum(op.end_ns - op.start_ns for op in inside) >= sum(
+        op.end_ns - op.start_ns for op in from_begin
+    )
 
 
 def busy_ns(ops: list[Op]) -> int:

@@ -25,7 +25,7 @@ from tests.oracle.report import Report
 from tests.oracle.run import run
 from tests.oracle.steps import excesses, one_offs, steps
 from tests.oracle.strategies import several, traces
-from tests.tiny import PROCESS, Row, analysis_of, call, kernel, launch, opened, plain_of
+from tests.tiny import PROCESS, Row, analysis_of, call, copy, kernel, launch, opened, plain_of
 
 
 def step(number: int, *, at: int, busy: int = 900, end: int | None = 0) -> list[Row]:
@@ -42,6 +42,25 @@ def regular(count: int, *, first: int = 0) -> list[Row]:
         for n in range(first, first + count)
         for row in step(n + 1, at=1_000 * n, busy=990 if n == last else 900)
     ]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_single_step_that_a_framework_marks_is_one(count: int) -> None:
+    names = [f"ProfilerStep#{number}" for number in range(count)]
+    timeline = analysis_of(*program(*names, "other")).timeline
+    assert timeline.step_paths["joined"].to_list() == ["ProfilerStep"]
+    assert len(timeline.steps) == count
+
+
+@pytest.mark.parametrize(("kernel_ns", "steps"), [(0, 0), (4, 0), (5, 5)])
+def test_passes_with_hardly_a_kernel_are_no_steps(kernel_ns: int, steps: int) -> None:
+    among = [kernel(205, 205 + kernel_ns, 9)] if kernel_ns else []
+    assert len(analysis_of(*LOADED, *among, LATER).steps) == steps
+
+
+def test_ranges_are_steps_where_nothing_runs_a_kernel_or_kernels_come_before() -> None:
+    assert len(analysis_of(*LOADED).steps) == 5
+    assert len(analysis_of(kernel(0, 5, 9), *LOADED).steps) == 5
 
 
 @pytest.mark.parametrize("skip", [0, 3])
@@ -91,6 +110,17 @@ def program(*names: str) -> list[Row]:
 
 VALIDATED = program(*TRAIN, *["validate"] * 4, *TRAIN)
 
+
+def copied(*, at: int, number: int) -> list[Row]:
+    """A range that copies a weight."""
+    weight = copy(at + 10, at + 80, number, "HtoD", "pageable", "device")
+    return [opened(at, at + 90, "weight"), launch(at + 5, at + 8, number), weight]
+
+
+LOADED = [row for n in range(5) for row in copied(at=100 * n, number=n + 1)]
+LATER = kernel(1_000, 1_495, 10)
+"""A hundred times as long as one of 5 ns, less that one."""
+
 PICTURES: dict[str, Picture] = {
     **{f"{count} steps, of which start-up leaves five": regular(count) for count in range(3, 8)},
     "twenty steps": regular(20),
@@ -129,6 +159,10 @@ PICTURES: dict[str, Picture] = {
         f"{count} of {name}": program(*TRAIN, *[name] * count, *TRAIN)
         for name, count in (("forward", 9), ("forward", 10), ("eval", 2), ("eval", 3))
     },
+    "two steps of a profiler": program("ProfilerStep#1", "ProfilerStep#2"),
+    "a step of a profiler that holds little": program("ProfilerStep#1", *["other"] * 2),
+    "weights that are copied before all kernels": [*LOADED, kernel(999, 1_999, 9)],
+    "weights that are copied after a hundredth": [*LOADED, kernel(205, 210, 9), LATER],
     "what repeats between the steps": program(*["train", *["act"] * 4] * 8),
 }
 
