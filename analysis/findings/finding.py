@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from nsysflow.analysis.findings.explanation import Effort, explanation_of
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.names import IN_FUNCTION, OUTSIDE, SourceLine
+from nsysflow.base.names import IN_FUNCTION, OUTSIDE, SourceLine, one_line
 
 Method = Literal["replay", "bound", "least"]
 """How a saving was reckoned: by replaying the change, as the most that it can be, or as the part of
@@ -238,7 +238,7 @@ def place(phase: str, source: str = "", *, before: bool = False) -> str:
         source: a `line`; empty where none is known.
         before: whether the line is that of the launch after it.
     """
-    where = f" in {phase}" if phase and phase != OUTSIDE else " outside any range"
+    where = f" in {one_line(phase)}" if phase and phase != OUTSIDE else " outside any range"
     if not source:
         return where
     return f"{where}, {'before ' if before else ''}{source}"

@@ -100,6 +100,16 @@ class SourceLine(NamedTuple):
         return cls(match["file"], int(match["number"]), match["function"] or "")
 
 
+_LINE: Final = 100
+"""So many letters of a name fit into a line of a page."""
+
+
+def one_line(name: str) -> str:
+    """A name as sentences and headings show it: some are whole dictionaries, and are cut in the
+    middle."""
+    return name if len(name) <= _LINE else f"{name[: _LINE // 2 - 1]}…{name[-_LINE // 2 :]}"
+
+
 def printable(text: str) -> str:
     """The text without line breaks and escapes: names come from the profiled program, and must not
     control a terminal."""

@@ -9,7 +9,7 @@ import polars as pl
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
 from nsysflow.analysis.findings.other_loop import AFTER_START_UP
-from nsysflow.base.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE, one_line
 from nsysflow.base.units import duration, number, whole_percent
 from nsysflow.report.results import Results
 
@@ -127,7 +127,7 @@ def part_name(row: Row) -> str:
         "typical": "typical steps",
         "recurring": f"{count} pauses every {number(row['every'] or 0)} steps",
         "longer": f"{count} longer step{several}",
-        "loop": f"{row['phase']}, {count} step{several}",
+        "loop": f"{one_line(row['phase'] or OUTSIDE)}, {count} step{several}",
         "between": "between loops",
         "end": "end",
     }
@@ -137,7 +137,7 @@ def part_name(row: Row) -> str:
 def _where(row: Row, known: str) -> Iterator[str]:
     """The phase and line of a pause, as far as they are known: the line of its finding first."""
     if row["phase"] and row["phase"] != OUTSIDE:
-        yield row["phase"]
+        yield one_line(row["phase"])
     if at := known or line(row["source"] or "", row["via"] or ""):
         yield without_function(at)
 

@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.steps.kinds import step_time_ns
 from nsysflow.analysis.tables.report_tables import ReportTables
+from nsysflow.base.names import one_line
 from nsysflow.base.units import between, duration, number
 from nsysflow.report.results import Results, RunTables
 
@@ -207,7 +208,8 @@ def _clause(results: Results, name: object, steps: pl.DataFrame) -> str:
     found = _step_time(results, steps)
     some, all_ = _count(_of_run(results, steps)), _count(steps)
     mean = f"mean of {number(some)} of {number(all_)}" if some < all_ else f"mean of {number(all_)}"
-    clause = f"{name or 'step'} {duration(found.step_ns)}{f', {mean}' if all_ > 1 else ''}"
+    shown = one_line(str(name or "step"))
+    clause = f"{shown} {duration(found.step_ns)}{f', {mean}' if all_ > 1 else ''}"
     if 100 * (found.step_ns - found.typical_step_ns) >= APART_PCT * found.typical_step_ns:
         clause += f", typically {duration(found.typical_step_ns)}"
     known = without_profiler(results, steps)

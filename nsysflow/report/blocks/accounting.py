@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
-from nsysflow.base.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE, one_line
 from nsysflow.base.units import duration, flops, number, percent, share, whole_percent
 from nsysflow.report.fields import (
     Field,
@@ -142,7 +142,7 @@ def _mostly(row: Row) -> str:
     if row["part"] not in _WITH_PLACE:
         return mostly
     at = line(row["source"] or "", row["via"] or "")
-    return f"{mostly} in {row['phase'] or OUTSIDE}{at and f', {at}'}"
+    return f"{mostly} in {one_line(row['phase'] or OUTSIDE)}{at and f', {at}'}"
 
 
 def phases_block(results: RunTables, limits: Limits) -> Block:
