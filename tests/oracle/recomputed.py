@@ -9,19 +9,27 @@ ALIKE: Final = 4
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel as the rule sees it; `key` stands for its name and grid."""
+    """A kernel as the rule sees it; `key` stands for its name and grid, `backward` is None where no
+    launch tells."""
 
     key: int
-    backward: bool
+    step: int
+    backward: bool | None
     matrix: bool
 
 
 def recomputed(stream: Sequence[Kernel]) -> list[bool]:
     """Whether each kernel of a stream repeats some of the forward pass."""
     again = [False] * len(stream)
+    seen: dict[bool, list[tuple[int, ...]]] = {False: [], True: []}
     for start in range(len(stream) - ALIKE + 1):
         mine = stream[start : start + ALIKE]
-        if all(one.backward for one in mine) and _in_forward(stream, [one.key for one in mine]):
+        backward = mine[0].backward
+        if backward is None or len({(one.step, one.backward) for one in mine}) > 1:
+            continue
+        four = (mine[0].step, *(one.key for one in mine))
+        seen[backward].append(four)
+        if backward and seen[True].count(four) <= seen[False].count(four):
             again[start : start + ALIKE] = [True] * ALIKE
     for start in range(len(stream)):
         if again[start] and (start == 0 or not again[start - 1]):
@@ -31,12 +39,3 @@ def recomputed(stream: Sequence[Kernel]) -> list[bool]:
             if not any(one.matrix for one in stream[start:past]):
                 again[start:past] = [False] * (past - start)
     return again
-
-
-def _in_forward(stream: Sequence[Kernel], keys: list[int]) -> bool:
-    """Whether neighbours outside the backward pass have these keys, in this order."""
-    for start in range(len(stream) - ALIKE + 1):
-        other = stream[start : start + ALIKE]
-        if not any(one.backward for one in other) and [one.key for one in other] == keys:
-            return True
-    return False

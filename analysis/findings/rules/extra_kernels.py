@@ -381,7 +381,10 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
     """Runs of kernels of the forward pass, with a matrix product among them, that run again in the
     backward pass. (On an H100 2.82 of 20.7 ms; without it a step takes 17.5 ms, 2026-11-25.)"""
     kernels = subject.kernels.with_columns(
-        is_backward(subject), _kernel_keys(subject).alias("key"), pl.col("ns").alias("gain_ns")
+        _steps(subject),
+        pl.when(pl.col("thread_no").is_not_null()).then(is_backward(subject)).alias("backward"),
+        _kernel_keys(subject).alias("key"),
+        pl.col("ns").alias("gain_ns"),
     )
     rows = kernels.filter(recomputed(kernels))
     again_ns, whole_ns = int(rows["ns"].sum()), int(kernels["ns"].sum())
@@ -405,22 +408,21 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def recomputed(kernels: pl.DataFrame) -> pl.Series:
-    """Whether each kernel is of the backward pass and repeats one of the forward pass.
+    """Whether each kernel is of the backward pass and repeats one of the forward pass that ran
+    before it on its stream in its step; of equal ones no more than the forward pass has.
 
     Args:
-        kernels: stream by stream in order: `lane`, `backward`, `class` and `key`, the same for
-            kernels of one name and shape.
+        kernels: stream by stream in order: `lane`, `step`, `backward` (null where no launch tells),
+            `class` and `key`, the same for kernels of one name and shape.
     """
-    ahead = [pl.col("key").shift(-at) for at in range(ALIKE)]
-    same = pl.struct("lane", "backward")
-    whole = pl.all_horizontal(
-        (same.shift(-at) == same).fill_null(value=False) for at in range(1, ALIKE)
-    )
-    starts = kernels.select(
-        "backward", pl.when(whole).then(pl.concat_list(ahead)).alias("gram")
-    ).with_row_index("row")
-    forward = starts.filter(~pl.col("backward"))[["gram"]].drop_nulls().unique()
-    again = starts.filter("backward").drop_nulls("gram").join(forward, on="gram", how="semi")
+    ahead = {f"key_{at}": pl.col("key").shift(-at) for at in range(ALIKE)}
+    same, backward = pl.struct("lane", "step", "backward"), pl.col("backward")
+    whole = pl.all_horizontal(same.shift(-at).eq_missing(same) for at in range(1, ALIKE))
+    starts = kernels.select("lane", "step", backward, whole.alias("whole"), **ahead)
+    starts = starts.with_row_index("row").filter("whole", backward.is_not_null())
+    alike = ["lane", "step", *ahead]
+    enough = (~backward).cum_sum().over(alike) >= backward.cum_sum().over(alike)
+    again = starts.filter(backward & enough)
     row = pl.Series("row", again["row"], dtype=pl.Int64)
     marks = repeated(value=False, length=len(kernels)).fill_null(value=False)
     for at in range(ALIKE):
@@ -429,6 +431,15 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     matrix = kernels["class"].is_in([*MATRIX_CLASSES]).arg_true()
     holds = matrix.search_sorted(runs["last"], side="right") > matrix.search_sorted(runs["first"])
     return covered(kernels, runs.filter(holds))
+
+
+def _steps(subject: JudgedReport) -> pl.Series:
+    """The number of each kernel's step; null where none are judged."""
+    track = ["process", "device"]
+    steps = subject.judged_steps.select(*track, "start_ns", "step").sort("start_ns")
+    rows = subject.kernels.select(*track, "start_ns").with_row_index("row").sort("start_ns")
+    placed = rows.join_asof(steps, on="start_ns", by=track, check_sortedness=False)
+    return placed.sort("row")["step"]
 
 
 def is_backward(subject: JudgedReport) -> pl.Series:

@@ -25,6 +25,7 @@ from tests.analysis.findings.subjects import (
     judged,
     launched,
     left_of,
+    named,
     subject_of,
 )
 from tests.oracle.model import Op, Shape
@@ -34,14 +35,16 @@ from tests.oracle.recomputed import recomputed as again
 MATRIX: Final = 2
 """Keys below this are matrix products."""
 
-STREAM: Final = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12)
+PASSES: Final = st.sampled_from([False, True, None])
+STREAM: Final = st.lists(st.tuples(st.integers(0, 3), PASSES), max_size=12)
 REPEATED: Final = st.tuples(STREAM, st.lists(st.integers(0, 3), min_size=3, max_size=6), STREAM)
 
 
 @settings(max_examples=EXAMPLES)
-@given(st.lists(REPEATED, max_size=2))
+@given(st.lists(REPEATED, max_size=2), st.integers(1, 40))
 def test_what_is_computed_again_is_what_the_oracle_says(
-    streams: list[tuple[list[tuple[int, bool]], list[int], list[tuple[int, bool]]]],
+    streams: list[tuple[list[tuple[int, bool | None]], list[int], list[tuple[int, bool | None]]]],
+    step: int,
 ) -> None:
     # half of the streams would have nothing to find if no run were put into both passes
     lanes = [
@@ -51,18 +54,27 @@ def test_what_is_computed_again_is_what_the_oracle_says(
     rows = [
         {
             "lane": lane,
+            "step": at // step,
             "key": key,
             "backward": backward,
             "class": "matmul" if key < MATRIX else "norm",
         }
         for lane, stream in enumerate(lanes)
-        for key, backward in stream
+        for at, (key, backward) in enumerate(stream)
     ]
-    schema = {"lane": pl.UInt32, "key": pl.UInt32, "backward": pl.Boolean, "class": pl.String}
+    schema = {
+        "lane": pl.UInt32,
+        "step": pl.Int64,
+        "key": pl.UInt32,
+        "backward": pl.Boolean,
+        "class": pl.String,
+    }
     expected = [
         one
         for stream in lanes
-        for one in again([Kernel(key, backward, key < MATRIX) for key, backward in stream])
+        for one in again(
+            [Kernel(key, at // step, back, key < MATRIX) for at, (key, back) in enumerate(stream)]
+        )
     ]
     assert recomputed(pl.DataFrame(rows, schema=schema)).to_list() == expected
 
@@ -70,6 +82,7 @@ def test_what_is_computed_again_is_what_the_oracle_says(
 LAYER: Final[Kernels] = [
     *(("layer_norm", 5), ("sm90_gemm", 20), ("gelu_kernel", 5), ("sm80_gemm", 20))
 ]
+OTHER: Final[Kernels] = [(f"other_{name}", us) for name, us in LAYER]
 GRADIENT: Final[Kernels] = [("layer_norm_backward", 10), ("sm90_gemm_nt", 40)]
 
 
@@ -96,6 +109,42 @@ def test_only_runs_of_the_forward_pass_in_the_backward_pass_are_found(
         assert "4 kernels, 50.0 us, 25 % of kernel time" in one.evidence[0]
         assert set(left_of(one).values()) == {0.5}
         assert "recomputation" in {each.finding.rule for each in find(subject).valued}
+
+
+def stepped(*steps: Kernels, lost: range = range(0)) -> JudgedReport:
+    """Steps of 1 ms with these kernels, the backward pass from the fifth on; those with these
+    numbers have no launch in the first step."""
+
+    def rows() -> Iterator[Row]:
+        for i, kernels in enumerate(steps):
+            start = i * MS
+            yield tiny.opened(start, start + MS - 1, "step")
+            yield tiny.opened(start + 5 * US, start + 99 * US, "backward")
+            at = start + 10 * US
+            for number, (name, us) in enumerate(kernels, 1):
+                call = 100 * i + number
+                if i or number not in lost:
+                    yield tiny.launch(start + number * US, start + number * US + 500, call)
+                yield named(tiny.kernel(at, at + us * US, call), name)
+                at += us * US
+
+    return judged(*rows())
+
+
+@pytest.mark.parametrize(
+    ("steps", "lost", "fires"),
+    [
+        ([[*LAYER, *GRADIENT, *LAYER]] * 3, range(0), True),
+        # of a layer that runs once a step, in forward or in backward
+        ([[*OTHER, *GRADIENT, *LAYER], [*LAYER, *GRADIENT, *OTHER]] * 2, range(0), False),
+        # which pass the first of the two is of, nothing tells
+        ([[*OTHER, *LAYER, *GRADIENT, *LAYER]] * 3, range(5, 9), False),
+    ],
+)
+def test_what_runs_once_in_each_step_is_not_computed_again(
+    steps: list[Kernels], lost: range, *, fires: bool
+) -> None:
+    assert bool(found(recomputation, stepped(*steps, lost=lost))) == fires
 
 
 KERNEL: Final = "k"
