@@ -3,7 +3,6 @@
 FLOPs are those of torch's FlopCounterMode. Bytes are what must be read and written at least, once.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -313,78 +312,48 @@ def _seen(queries: int, keys: int, *, from_last: bool) -> int:
     return square * (square + 1) // 2 + more
 
 
-@dataclass(frozen=True, kw_only=True)
-class PagedAttention:
-    """What attention over a cache of keys and values takes, whose lengths the operator does not
-    say.
-
-    Attributes:
-        pair_flops: for each pair of a query and a key.
-        context_bytes: the keys and values of a token that it looks at.
-        query_bytes: its queries and its result, all tokens together.
-        type: the type of the queries.
-    """
-
-    pair_flops: int
-    context_bytes: int
-    query_bytes: int
-    type: str
-
-
-_PAGED: Final[Mapping[str, int]] = {
-    "vllm::unified_attention": 0,
-    "vllm::unified_attention_with_output": 0,
-    "_vllm_fa2_C::varlen_fwd": 0,
-    "_vllm_fa3_C::fwd": 0,
-    "sgl_kernel::fwd": 0,
-    "sglang::unified_attention_with_output": 0,
-    "aiter::mha_batch_prefill": 0,
-    "sglang_profiler::attention_paged_attention_ragged": 2,
-}
-"""The first of the three arguments queries, keys and values, whose last two sizes are heads and the
-size of a head. The last operator has a number at the end of its name."""
-
-_NUMBER: Final = re.compile(r"_[0-9]+$")
-
-
-def paged_attention(name: str, args: Arguments) -> PagedAttention | None:
-    """The work of an engine's attention; None for other operators, and where a size is missing."""
-    first = _PAGED.get(name, _PAGED.get(_NUMBER.sub("", name)))
-    if first is None or len(args) < first + 3:
-        return None
-    query, key, value = args[first : first + 3]
-    sides = [arg.dims[-2:] for arg in (query, key, value) if arg.dims and len(arg.dims) > 2]
-    if len(sides) < 3 or query.bytes is None or key.type not in BYTES or value.type not in BYTES:
-        return None
-    (heads, width), (kept, _), (_, value_width) = sides
-    tokens = prod(query.dims or ()) // max(1, heads * width)
-    return PagedAttention(
-        pair_flops=2 * heads * (width + value_width),
-        context_bytes=kept * (width * BYTES[key.type] + value_width * BYTES[value.type]),
-        query_bytes=tokens * heads * (width + value_width) * BYTES[query.type],
-        type=query.type,
-    )
-
-
 # ---- operators that move bytes
 
-_POINTWISE: Final = (
-    "abs add addcdiv addcmul bitwise_and bitwise_not bitwise_or bitwise_xor celu clamp clamp_max"
-    " clamp_min cos div elu erf exp exp2 expm1 floor fmod gelu gelu_backward hardsigmoid hardswish"
-    " hardtanh leaky_relu leaky_relu_backward lerp log log10 log1p log2 masked_fill maximum minimum"
-    " mish mul nan_to_num neg pow reciprocal relu remainder round rsqrt rsub sgn sigmoid"
-    " sigmoid_backward sign silu silu_backward sin softplus sqrt sub tan tanh tanh_backward"
-    " threshold threshold_backward trunc where"
+
+def _inputs(names: Mapping[int, str]) -> dict[str, int]:
+    """The number that stands before each operator, by its full name."""
+    return {f"aten::{name}": count for count, words in names.items() for name in words.split()}
+
+
+_POINTWISE: Final = _inputs(
+    {
+        1: (
+            "abs bitwise_not celu cos elu erf exp exp2 expm1 floor gelu hardsigmoid hardswish"
+            " hardtanh leaky_relu log log10 log1p log2 mish nan_to_num neg reciprocal relu round"
+            " rsqrt sgn sigmoid sign silu sin softplus sqrt tan tanh threshold trunc"
+        ),
+        2: (
+            "add bitwise_and bitwise_or bitwise_xor clamp_max clamp_min div fmod gelu_backward"
+            " leaky_relu_backward maximum minimum mul pow remainder rsub sigmoid_backward"
+            " silu_backward sub tanh_backward threshold_backward"
+        ),
+        3: "addcdiv addcmul clamp lerp masked_fill where",
+    }
 )
-_COMPARED: Final = (
-    "eq ge gt isfinite isinf isnan le logical_and logical_not logical_or logical_xor lt ne"
+_COMPARED: Final = _inputs(
+    {
+        1: "isfinite isinf isnan logical_not",
+        2: "eq ge gt le logical_and logical_or logical_xor lt ne",
+    }
 )
-_LIKE_FIRST: Final = (
-    "_fused_rms_norm _fused_rms_norm_backward _log_softmax _log_softmax_backward_data _softmax"
-    " _softmax_backward_data"
-    " cudnn_batch_norm cudnn_batch_norm_backward cumprod cumsum flip miopen_batch_norm"
-    " miopen_batch_norm_backward native_batch_norm native_batch_norm_backward native_group_norm"
-    " native_group_norm_backward native_layer_norm native_layer_norm_backward roll tril triu"
+_LIKE_FIRST: Final = _inputs(
+    {
+        1: "_log_softmax _softmax cumprod cumsum flip roll tril triu",
+        2: "_log_softmax_backward_data _softmax_backward_data",
+        3: "_fused_rms_norm native_group_norm",
+        4: "native_layer_norm",
+        5: (
+            "_fused_rms_norm_backward cudnn_batch_norm miopen_batch_norm native_batch_norm"
+            " native_group_norm_backward"
+        ),
+        7: "miopen_batch_norm_backward native_batch_norm_backward native_layer_norm_backward",
+        9: "cudnn_batch_norm_backward",
+    }
 )
 _REDUCED: Final = (
     "all amax amin any argmax argmin linalg_vector_norm logsumexp max mean min norm prod std sum"
@@ -392,22 +361,28 @@ _REDUCED: Final = (
 )
 
 
-def _broadcast(size: int | None, args: Arguments) -> Work:
-    """All inputs, and an output as large as they are together; `size` is that of its elements,
+INPUTS: Final = {**_POINTWISE, **_COMPARED, **_LIKE_FIRST}
+"""How many of its first arguments an operator may read as tensors. Behind these, the profiler lists
+the tensor `out` that a program gave for the result."""
+
+
+def _broadcast(inputs: int, size: int | None, args: Arguments) -> Work:
+    """The inputs, and an output as large as they are together; `size` is that of its elements,
     None for that of the widest input."""
-    tensors = [arg for arg in args if arg.dims is not None]
+    read = args[:inputs]
+    tensors = [arg for arg in read if arg.dims is not None]
     shapes = [arg.dims[::-1] for arg in tensors if arg.dims is not None]
     rank = max(map(len, shapes))
     sides = [[shape[at] for shape in shapes if at < len(shape)] for at in range(rank)]
     out = prod(0 if 0 in side else max(side) for side in sides)
     full = [arg for arg in tensors if arg.dims] or tensors
     widest = max(BYTES[arg.type] for arg in full)
-    return Work(bytes=_total([*(arg.bytes for arg in args), out * (size or widest)]))
+    return Work(bytes=_total([*(arg.bytes for arg in read), out * (size or widest)]))
 
 
-def _like_first(args: Arguments) -> Work:
-    """All inputs, and an output like the first."""
-    return Work(bytes=_total([*(arg.bytes for arg in args), _dense(args[0])]))
+def _like_first(inputs: int, args: Arguments) -> Work:
+    """The inputs, and an output like the first."""
+    return Work(bytes=_total([*(arg.bytes for arg in args[:inputs]), _dense(args[0])]))
 
 
 def _each_once(args: Arguments) -> Work:
@@ -482,9 +457,9 @@ _FORMULAS: Final[Mapping[str, Callable[[Arguments], Work]]] = {
     **{name: partial(_product, name) for name in _PRODUCTS},
     **{name: partial(_convolution, of) for name, of in _CONVOLUTIONS.items()},
     **{name: partial(_attention, of) for name, of in _ATTENTIONS.items()},
-    **{f"aten::{name}": partial(_broadcast, None) for name in _POINTWISE.split()},
-    **{f"aten::{name}": partial(_broadcast, _BOOL) for name in _COMPARED.split()},
-    **dict.fromkeys((f"aten::{name}" for name in _LIKE_FIRST.split()), _like_first),
+    **{name: partial(_broadcast, inputs, None) for name, inputs in _POINTWISE.items()},
+    **{name: partial(_broadcast, inputs, _BOOL) for name, inputs in _COMPARED.items()},
+    **{name: partial(_like_first, inputs) for name, inputs in _LIKE_FIRST.items()},
     **dict.fromkeys((f"aten::{name}" for name in _REDUCED.split()), _each_once),
     "aten::convolution_backward": _convolution_backward,
     "aten::copy_": _copied,

@@ -7,8 +7,8 @@ import polars as pl
 
 from nsysflow.analysis.engine_names import KIND
 from nsysflow.analysis.events.kernel_classes import unit_by_name
-from nsysflow.analysis.events.operator_work import paged_attention
 from nsysflow.analysis.events.operators import arguments, of_operators
+from nsysflow.analysis.events.paged_attention import paged_attention
 from nsysflow.analysis.frames.columns import median_ns, percent
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.operators import gpu_peaks, gpu_rates, unit_of_type, works

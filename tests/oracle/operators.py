@@ -179,11 +179,12 @@ def each_once(rows: list[Row]) -> Row:
 
 
 OTHERS: Final[dict[str, Callable[[list[Row]], Row]]] = {
-    "aten::mul": lambda rows: broadcast(rows, None),
-    "aten::add_": lambda rows: broadcast(rows, None),
-    "aten::eq": lambda rows: broadcast(rows, 1),
-    "aten::_softmax": like_first,
-    "aten::native_layer_norm": like_first,
+    "aten::mul": lambda rows: broadcast(rows[:2], None),
+    "aten::add_": lambda rows: broadcast(rows[:2], None),
+    "aten::exp": lambda rows: broadcast(rows[:1], None),
+    "aten::eq": lambda rows: broadcast(rows[:2], 1),
+    "aten::_softmax": lambda rows: like_first(rows[:1]),
+    "aten::native_layer_norm": lambda rows: like_first(rows[:4]),
     "aten::sum": each_once,
     "triton_poi_fused_add_0": each_once,
     "aten::copy_": lambda rows: each_once(rows[:2]),

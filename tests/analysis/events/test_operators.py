@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsysflow.analysis.events.operator_work import PLACES, work_of
+from nsysflow.analysis.events.operator_work import INPUTS, PLACES, work_of
 from nsysflow.analysis.events.operators import Arguments, arguments
 
 ANYTHING: Final = st.recursive(
@@ -136,3 +136,15 @@ def test_arguments_are_where_torch_has_them() -> None:
         for field, place in vars(of).items():
             if type(place) is int:
                 assert taken[place] in torchs.get(field, (field,)), (name, field)
+
+
+@pytest.mark.long
+def test_no_operator_reads_a_tensor_behind_its_inputs() -> None:
+    torch = pytest.importorskip("torch")
+    for name, inputs in INPUTS.items():
+        packet = getattr(torch.ops.aten, name.removeprefix("aten::"))
+        schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
+        taken = [(at, arg) for of in schemas for at, arg in enumerate(of.arguments)]
+        assert min((at for at, arg in taken if arg.is_out), default=inputs) >= inputs, name
+        read = [at for at, arg in taken if "Tensor" in str(arg.type) and not arg.is_out]
+        assert max(read) == inputs - 1, name

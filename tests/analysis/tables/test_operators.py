@@ -89,9 +89,12 @@ POOL: Final = (
     ),
     called("aten::mul", tensor(4, 1, 8), tensor(3, 8), strides=[[8, 8, 1], [0, 1]]),
     called("aten::mul", tensor(4, 8), tensor(of=SINGLE)),
+    called("aten::mul", tensor(4, 8), tensor(of=SINGLE), tensor(4, 8)),  # the last is `out`
+    called("aten::exp", tensor(4, 8), tensor(4, 8)),
     called("aten::add_", tensor(4, 8), tensor(4, 8), "1"),
     called("aten::eq", tensor(4, 8, of=INDEX), "3"),
     called("aten::_softmax", tensor(4, 8), "-1", "False"),
+    called("aten::_softmax", tensor(4, 8), "-1", "False", tensor(4, 8)),
     called("aten::native_layer_norm", tensor(4, 8), "[8]", tensor(8), tensor(8), "1e-5"),
     called("aten::sum", tensor(4, 8), "[1]", "False", ""),
     called("triton_poi_fused_add_0", tensor(4, 8), tensor(4, 8), "32"),
@@ -145,6 +148,15 @@ def test_each_operator_has_the_oracles_work() -> None:
         links += [Operator(PROCESS, each, each, shape) for each in (number, again)]
     device = Device(0, "NVIDIA H200", None, 132, None)
     assert_alike(replace(plain_of(*rows), operators=tuple(links), devices=(device,)))
+
+
+def test_the_tensor_for_the_result_is_not_read() -> None:
+    sizes = (tensor(4, 8), tensor(of=SINGLE), tensor(4, 8))
+    shapes = called("aten::mul", *sizes[:2]), called("aten::mul", *sizes)
+    rows = [tiny_kernel(1_000 * at, 1_000 * at + 500, at) for at in (1, 2)]
+    links = tuple(Operator(PROCESS, at, at, shape) for at, shape in enumerate(shapes, 1))
+    found = nsysflow.analyze(to_trace(replace(plain_of(*rows), operators=links))).operators
+    assert found["bytes"].to_list() == [2 * 4 * 8 * 2 + 4] * 2  # bfloat16 in and out, a float32
 
 
 def assert_alike(model: PlainTrace) -> None:
