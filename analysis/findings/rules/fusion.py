@@ -25,7 +25,8 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number, percent
 
 CHANGE_OF_ATTENTION: Final = (
-    "torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True), in 16 bits",
+    "torch.nn.functional.scaled_dot_product_attention(q, k, v), in 16 bits;"
+    " where the mask is causal, with is_causal=True",
     "Hugging Face: from_pretrained(..., attn_implementation='sdpa')",
     "a mask or bias of its own: torch.nn.attention.flex_attention, compiled; or FlashAttention",
 )

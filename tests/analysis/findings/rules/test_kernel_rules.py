@@ -298,6 +298,13 @@ def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, An
     assert asked(rule, subject_of(kernels, **options)) is None
 
 
+def test_causal_attention_is_advised_for_causal_masks_alone() -> None:
+    finding = asked(unfused_attention, subject_of([PRODUCT, SOFTMAX, PRODUCT]))
+    assert finding is not None
+    assert "attention(q, k, v), in 16 bits" in finding.change[0]
+    assert "where the mask is causal, with is_causal=True" in finding.change[0]
+
+
 @pytest.mark.parametrize(
     ("rule", "kernels", "says"),
     [
