@@ -113,6 +113,13 @@ CHANGE_OF_DEPENDENCY: Final = (
 )
 
 
+CHANGE_OF_UNKNOWN_WAIT: Final = (
+    "see what else uses this GPU: other processes (nvidia-smi), ranks that are not in this report",
+    "record with nsysflow profile: nsys says for which event a stream waits",
+    "let streams wait for each other as late as possible: wait_stream, wait_event",
+)
+
+
 def dependency_wait(subject: JudgedReport) -> Iterator[Finding]:
     """Each phase in which the GPU idles although the next operation was launched long before."""
     rows = subject.tables.gap_summary.filter(pl.col("cause") == "dependency")
@@ -123,12 +130,18 @@ def dependency_wait(subject: JudgedReport) -> Iterator[Finding]:
 def _dependency(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
     idle_ns = subject.worst_ns(rows, "total_ns")
     first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
-    awaited = f" for {first['culprit']}" if first["culprit"] else " for another one"
     source, via = first["source"] or "", first["via"] or ""
+    if first["culprit"]:
+        what, change = f"a stream waits for {first['culprit']}", CHANGE_OF_DEPENDENCY
+    else:
+        what, change = (
+            "the GPU waits for work that the report does not name",
+            CHANGE_OF_UNKNOWN_WAIT,
+        )
     return Finding(
         rule="dependency-wait",
-        title=f"a stream waits{awaited}{place(phase, line(source, via))}",
-        change=CHANGE_OF_DEPENDENCY,
+        title=f"{what}{place(phase, line(source, via))}",
+        change=change,
         evidence=(
             f"{subject.idle(idle_ns)}, in {number(int(rows['gaps'].sum()))}"
             " gaps whose next operation was launched long before",

@@ -102,8 +102,9 @@ def delayed(start: int, i: int) -> Iterator[Row]:
     yield from launched(start, 100 * i + 2, at=20, took=5, kernel_ns=80 * US, queued=395)
 
 
-def test_idle_time_long_after_a_launch_is_a_wait_for_another_stream() -> None:
+def test_idle_time_long_after_a_launch_is_a_wait_for_work_that_is_not_named() -> None:
     (one,) = found(dependency_wait, loop(delayed, every=550))
+    assert one.title == "the GPU waits for work that the report does not name in step"
     assert one.phase == "step"
     assert 250 * US < one.at_most_ns <= 303 * US
     assert one.method == "bound"
