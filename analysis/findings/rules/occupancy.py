@@ -39,10 +39,8 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
 
     Twice the blocks would take half the time. Where grids were not loaded it stays quiet.
     """
-    some = subject.kernels.filter(pl.col("ns") >= TINY_NS, pl.col("class") != "comm")
-    small = some.with_columns(waves(subject, some).alias("waves")).filter(
-        pl.col("waves") < MOST_WAVES
-    )
+    small = subject.kernels.filter(too_small(subject))
+    small = small.with_columns(waves(subject, small).alias("waves"))
     rows = small.with_columns((pl.col("ns") // 2).alias("gain_ns"))
     share = share_of_kernels(subject, rows)
     if share < SMALL_PCT:
@@ -59,6 +57,14 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
             f"the one with most time has {most['waves'][-1]:.2f} blocks per SM",
         ),
     )
+
+
+def too_small(subject: JudgedReport) -> pl.Series:
+    """Whether each kernel is one of 5 us or more whose blocks leave more than half of the SMs
+    empty; none is where that is not known."""
+    sparse = pl.lit(waves(subject, subject.kernels) < MOST_WAVES).fill_null(value=False)
+    lasting = (pl.col("ns") >= TINY_NS) & (pl.col("class") != "comm")
+    return subject.kernels.select((lasting & sparse).alias("small")).to_series()
 
 
 def waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:

@@ -29,6 +29,7 @@ from nsysflow.analysis.findings.kernels import (
     largest_operators,
     peak_ratio,
 )
+from nsysflow.analysis.findings.rules.occupancy import too_small
 from nsysflow.base.peaks import Unit, peak_flops
 from nsysflow.base.units import flops, percent
 
@@ -120,6 +121,10 @@ cores (NVIDIA's architecture papers, table 1, dense)."""
 FASTER: Final = 2
 """Other kernels read and write half the bytes in float32."""
 
+AS_LONG: Final = 1.1
+"""A kernel that takes at most so many times as long as one that leaves SMs empty, with more blocks,
+waits as that one does: a sparse solver's took 67 to 73 us with 1 to 114 blocks on a T4's 40 SMs."""
+
 CHANGE_OF_FP64: Final = (
     "call .float() on what comes from numpy: its arrays are float64",
     "look for a float64 operand: all that is computed with it is float64, too",
@@ -133,9 +138,11 @@ def fp64_kernels(subject: JudgedReport) -> Iterator[Finding]:
     A log prior from numpy made float64 of a loss on an H100: 7.3 of 14.3 ms of kernels a step
     (2026-11-26).
     """
-    factor = pl.when(pl.col("class").is_in(MATRIX_CLASSES)).then(FASTER_MATMUL).otherwise(FASTER)
+    matrix = pl.col("class").is_in(MATRIX_CLASSES)
+    factor = pl.when(matrix).then(FASTER_MATMUL).otherwise(FASTER)
     gain_ns = (pl.col("ns") * (1 - 1 / factor)).round().cast(pl.Int64)
-    rows = subject.kernels.filter("double").with_columns(gain_ns.alias("gain_ns"))
+    rows = subject.kernels.filter(pl.col("double") & (matrix | ~pl.lit(_waiting(subject))))
+    rows = rows.with_columns(gain_ns.alias("gain_ns"))
     share = share_of_kernels(subject, rows)
     if share < DOUBLES_PCT:
         return
@@ -150,6 +157,15 @@ def fp64_kernels(subject: JudgedReport) -> Iterator[Finding]:
             "in float32 they read and write half the bytes; a GPU without fast float64 gains more",
         ),
     )
+
+
+def _waiting(subject: JudgedReport) -> pl.Series:
+    """Whether each kernel mostly waits for its own instructions, so that fewer bytes save nothing:
+    its blocks leave SMs empty, or it takes as long as those of its name that do."""
+    kernels = subject.kernels.with_columns(too_small(subject))
+    median_ns = pl.col("ns").filter("small").median().over("name")
+    as_long = (pl.col("ns") <= AS_LONG * median_ns).fill_null(value=False)
+    return kernels.select(as_long | pl.col("small")).to_series()
 
 
 HOPPER: Final = 90

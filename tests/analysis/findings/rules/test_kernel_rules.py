@@ -1,6 +1,7 @@
 """Rules about kernels, on a GPU that is always busy."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.analyze import Tables
+from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.frameworks import Frameworks, advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
 from nsysflow.analysis.findings.rules.extra_kernels import (
@@ -108,6 +111,13 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
             [(names.DOUBLE, 40), (names.DOUBLE_PRODUCT, 40), PRODUCT],
             {},
             {names.DOUBLE: 0.5, names.DOUBLE_PRODUCT: round(1 / 8, 2)},
+        ),
+        # on few SMs half the bytes save nothing, faster arithmetic does
+        (
+            fp64_kernels,
+            [(names.DOUBLE, 45), (names.DOUBLE, 40), (names.DOUBLE_PRODUCT, 40), PRODUCT],
+            {"blocks": (49, 300)},
+            {names.DOUBLE: round(1 - 0.5 * 45 / 85, 2), names.DOUBLE_PRODUCT: round(1 / 8, 2)},
         ),
         (unaligned_matmul, [(OLDEST, 90)], {}, {OLDEST: 0.2}),
         (unaligned_matmul, [(ODD_80, 90)], {}, {ODD_80: 0.35}),
@@ -249,6 +259,8 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("no faster", fp32_matmul, (FP32, 100), gpu="NVIDIA GeForce RTX 4090"),
         quiet("no tensor cores", fp32_matmul, (FP32, 100), gpu="NVIDIA GeForce GTX 1660 SUPER"),
         quiet("few doubles", fp64_kernels, MOST, (names.DOUBLE, 3)),
+        quiet("doubles on few SMs", fp64_kernels, (names.DOUBLE, 40), blocks=(49,)),
+        quiet("as long on more", fp64_kernels, *[(names.DOUBLE, 40)] * 2, blocks=(49, 300)),
         quiet("double numbers", fp64_kernels, (names.DOUBLE_SCALARS, 100)),
         quiet("native", unaligned_matmul, PRODUCT),
         quiet("float32", unaligned_matmul, (FP32, 100)),
@@ -296,6 +308,13 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
 )
 def test_a_rule_is_quiet_for(rule: Rule, kernels: Kernels, options: dict[str, Any]) -> None:
     assert asked(rule, subject_of(kernels, **options)) is None
+
+
+def test_programs_without_pytorch_read_nothing_of_it_about_float64() -> None:
+    (one,) = found(fp64_kernels, subject_of([("void solve<128>(double *)", 40)]))
+    plain = advised(one, Frameworks(names=("cuda",), compiled=False))
+    said = " ".join([*plain.change, *plain.evidence, explanation_of(one.rule).why])
+    assert not re.search("(?i)torch|tensor|numpy|model|loss", said), said
 
 
 def test_causal_attention_is_advised_for_causal_masks_alone() -> None:

@@ -38,7 +38,7 @@ FIRST: Final = {
     "h2d-pageable": "pageable-copy; step/h2d; ; cudaMemcpyAsync;"
     " --remove copy@step/h2d --remove sync@step/h2d; 34; replay",
     "h2d-pageable_non_blocking": "pageable-copy; step/h2d; ; cudaMemcpyAsync;"
-    " --remove copy@step/h2d; 6; replay",
+    " --remove copy@step/h2d; 8; replay",
     "h2d-pinned_blocking": "blocking-pinned-copy; step/h2d; ; cudaStreamSynchronize;"
     " --remove sync@step/h2d; 6; replay",
     "overlap-in_turn": "exposed-copy; step/h2d; ; memcpy HtoD; --scale memcpy HtoD=0; 22; replay",
