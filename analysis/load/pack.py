@@ -64,7 +64,10 @@ _PAYLOAD_SQL: Final = "payload(CAST(jsonText AS BLOB))"
 _NAME_SQL: Final = "name(CAST(text AS BLOB))"
 _HISTORY_SQL: Final = "history(CAST(history AS BLOB))"
 _REGISTERED_SQL: Final = "(SELECT value FROM src.StringIds WHERE id = textId)"
-_LOSS: Final = re.compile(rf"{IMPORT_ERRORS}|\b(lost|dropped|discarded|missing|not all)\b")
+_LOSS: Final = re.compile(
+    rf"{IMPORT_ERRORS}|\b(lost|dropped|discarded|missing|not all)\b"
+    r"|\bcuda events collected\b|\bnot supported by this build\b"
+)
 _PATH: Final = re.compile(r"\S*[/\\]\S*")
 
 

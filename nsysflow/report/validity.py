@@ -9,11 +9,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.tables.validity import (
-    Check,
-    FailedCheck,
-    import_errors,
-)
+from nsysflow.analysis.tables.validity import Check, FailedCheck, import_errors
+from nsysflow.analysis.trace import Trace
 from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
 from nsysflow.nsys.program import WITHOUT_XLA_RANGES
@@ -86,8 +83,57 @@ def _no_kernels(results: Results, failed: FailedCheck) -> Invalid:
     )
 
 
+_OF_RECORDING: Final = re.compile(
+    r"(?i)(?:cuda|cupti)\b.*\b(?:not supported|not been started|not started|events collected"
+    r"|missing|lost|failed|error)\b|\bno cuda events\b|\b(?:failed|error)\b.*\b(?:cuda|cupti)\b"
+)
+"""What nsys says of its recording of CUDA, sentence by sentence."""
+
+_COUNTED: Final = "Number of CUDA events collected"
+"""nsys says this of each process that used CUDA while it was recorded …"""
+
+_OF_OTHERS: Final = re.compile(r"(?i)not (?:been )?started correctly|^No CUDA events")
+"""… and this of all others, most of which use none."""
+
+_HEALTHY: Final = "Not all CUDA events might have been collected"
+"""Healthy reports have it, too (docs/facts.md)."""
+
+_TOO_NEW: Final = "is not supported by this build"
+_QUOTED: Final = 3
+_LONGEST: Final = 160
+_LONGEST_MESSAGE: Final = 2_000
+
+
+def _said(trace: Trace) -> tuple[str, ...]:
+    """What nsys itself says of why a report has no kernel: sentences, each once."""
+    text = trace.diagnostics["text"].drop_nulls()
+    messages = text.filter(text.str.contains("(?i)cuda|cupti")).unique(maintain_order=True)
+    sentences = (
+        re.sub(r"\s+", " ", each).rstrip(". ")[:_LONGEST]
+        for message in messages.str.head(_LONGEST_MESSAGE)
+        for each in re.split(r"(?<=[.?!])\s+", message)
+    )
+    about = [*dict.fromkeys(each for each in sentences if _OF_RECORDING.search(each))]
+    about = [each for each in about if _HEALTHY not in each]
+    if any(each.startswith(_COUNTED) for each in about):
+        about = [each for each in about if not _OF_OTHERS.search(each)]
+    return tuple(sorted(about, key=lambda each: _TOO_NEW not in each)[:_QUOTED])
+
+
+def _quoted(said: Sequence[str]) -> tuple[str, str]:
+    """What nsys says, and what to do next."""
+    advice = "if the program launches kernels, record it until it ends, with cuda in --trace"
+    if any(_TOO_NEW in each for each in said):
+        advice = "record again with a newer nsys"
+    elif any("missing" in each for each in said):
+        advice = LET_IT_END
+    return "nsys says: " + "; ".join(f'"{each}"' for each in said), advice
+
+
 def _not_seen(results: Results, failed: FailedCheck) -> tuple[str, str]:
-    """Why nsys saw no kernel, and what to do next."""
+    """Why nsys saw no kernel, and what to do next. What it says itself is no guess."""
+    if said := _said(results.analyses[0].trace):
+        return _quoted(said)
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
     version = results.origin.versions.get("driver", "")

@@ -366,6 +366,53 @@ def without_import(run: Handmade) -> Handmade:
     return replace(run, trace=replace(run.trace, backtraces=backtraces, diagnostics=diagnostics))
 
 
+OTHER_PROCESSES = (
+    "CUDA profiling might have not been started correctly.",
+    "No CUDA events collected. Does the process use CUDA?",
+)
+NO_GUESS = "record it until it ends, with cuda in --trace"
+
+
+@pytest.mark.parametrize(
+    ("said", "quoted", "advises"),
+    [
+        # as in public reports of nsys 2025.1 and 2025.3 without a kernel
+        (("Not all CUDA events might have been collected.",
+          "Number of CUDA events collected: \t2.", *OTHER_PROCESSES),
+         '"Number of CUDA events collected: 2"', NO_GUESS),
+        (("Number of CUDA events collected: \t3.",
+          "Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems."
+          " CUDA trace will be collected using libraries for driver version 12.9",
+          "Number of CUPTI events produced: \t31, CUPTI buffers: 49 of 50. Some CUPTI events might"
+          " be missing. To make sure all the events are collected, let the application run."),
+         '"Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems";'
+         ' "Number of CUDA events collected: 3"; "Some CUPTI events might be missing"',
+         "record again with a newer nsys"),
+        (("Some CUPTI events might be missing.",), '"Some CUPTI events might be missing"',
+         "let every process end"),
+        # no process used CUDA
+        (OTHER_PROCESSES * 2, '"CUDA profiling might have not been started correctly";'
+         ' "No CUDA events collected"', NO_GUESS),
+    ],
+)  # fmt: skip
+def test_without_a_kernel_nsys_is_quoted_where_it_says_why(
+    said: tuple[str, ...], quoted: str, advises: str
+) -> None:
+    run = failing(replace(BLIND, count=0))
+    messages = pl.DataFrame({"text": said})
+    found = only(replace(run, trace=replace(run.trace, diagnostics=messages)))
+    assert found.sentence == f"No kernel in this report: nsys says: {quoted}"
+    assert advises in found.advice
+
+
+def test_what_every_healthy_report_says_of_its_recording_is_no_reason() -> None:
+    run = failing(BLIND)
+    said = ["Not all CUDA events might have been collected.", "CUDA injection initialized."]
+    said += ["Loaded CUPTI library: libcupti.so.13.0", "No NVTX events collected."]
+    trace = replace(run.trace, diagnostics=pl.DataFrame({"text": said}))
+    assert "probably older" in only(replace(run, trace=trace)).sentence
+
+
 UNREAD = FailedCheck(check=Check.IMPORT_ERRORS, count=2, of=0)
 XLA = "XlaModule:#hlo_module=jit_step,program_id=7#"
 
