@@ -76,6 +76,7 @@ BEFORE_GRAPHS: Final = (
     "blocking-pinned-copy",
     "allocator-retry",
     "allocator-churn",
+    "pinned-allocation",
     "host-round-trip",
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""

@@ -5,6 +5,7 @@ from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.allocations import allocations
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
@@ -55,7 +56,7 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     low_mfu,
     unaligned_matmul,
 )
-from nsysflow.analysis.findings.rules.waits import allocator_churn, dependency_wait, waits
+from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.analysis.findings.rules.weight_norm import weight_norm
 from nsysflow.analysis.ranks.ranks import Ranks
 
@@ -95,7 +96,7 @@ RULES: Final[tuple[Rule, ...]] = (
     waits,
     blocking_copies,
     allocator_retry,
-    allocator_churn,
+    allocations,
     launch_bound,
     loop_of_launches,
     weight_norm,

@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import line, without_function
+from nsysflow.analysis.replay.changes import Removal
 from nsysflow.base.names import OUTSIDE, one_line
 from nsysflow.base.units import duration, flops, number, percent, share, whole_percent
 from nsysflow.report.fields import (
@@ -247,10 +248,23 @@ def syncs_block(results: RunTables, limits: Limits) -> Block:
             (words("phase"), value("phase")),
         ),
         caption=f"Alone: what {'a step' if results.of_steps else 'the window'} saves without this"
-        f" wait{results.per_step}{gpus_together(results)}",
+        f" wait{_all_allocations(results)}{results.per_step}{gpus_together(results)}",
         rest=more_rows(len(grouped) - len(shown), "syncs"),
     )
     return without_empty_columns(waits)
+
+
+def _all_allocations(results: RunTables) -> str:
+    """Which row has what all allocations together would save, where several have some."""
+    removing = (one.finding for one in results.whole.found.valued if one.finding.table == "syncs")
+    ours = [one.culprit for one in removing if one.changes and one.changes.removed in _EVERYWHERE]
+    rows = results.table("syncs").filter(pl.col("kind").cast(pl.String) == "alloc")
+    several = rows.select(*_PLACE).unique().height > 1
+    return f" ({ours[0]}: without all calls for memory)" if ours and several else ""
+
+
+_EVERYWHERE: Final = ((Removal(kind="alloc"),), (Removal(kind="churn"),))
+"""Findings that remove allocations do so wherever they are."""
 
 
 def _calls(count: int, steps: int) -> str:
@@ -280,7 +294,7 @@ def _savings_by_place(results: RunTables) -> dict[tuple[str, ...], int]:
     return {
         (one.culprit, one.phase or OUTSIDE, one.source, one.via): saved_ns
         for one, saved_ns in found
-        if one.table == "syncs"
+        if one.table == "syncs" and one.changes is not None
     }
 
 

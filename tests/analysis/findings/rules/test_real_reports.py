@@ -83,7 +83,7 @@ QUIET: Final = {
     "blocking_copies": "h2d-pinned overlap-side_stream metrics-each_step",
     "exposed_copy": "overlap-side_stream h2d-pinned h2d-pageable nan_check-async",
     "exposed_communication": "ddp-bucketed-rank0 h200-ddp-rank1",
-    "allocator_churn": "alloc_churn-cached",
+    "allocations": "alloc_churn-cached",
     "code_loading": "fusion-compile",
     "data_loading": "dataload-async launch_bound-eager fusion-eager",
     "host_code": "launch_bound-eager sum_many-loop",

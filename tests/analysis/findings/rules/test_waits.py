@@ -8,12 +8,13 @@ import pytest
 import nsysflow
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.allocations import ONCE, PINNED, allocations
 from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
-from nsysflow.analysis.findings.rules.waits import allocator_churn, dependency_wait, waits
+from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import (
@@ -21,6 +22,7 @@ from tests.analysis.findings.subjects import (
     Row,
     asked,
     found,
+    judged,
     launched,
     loop,
     named,
@@ -424,7 +426,54 @@ def test_a_retry_of_the_allocator_is_a_finding_of_its_own_and_shares_no_time_wit
 def test_allocations_that_all_succeed_are_churn_and_no_retry() -> None:
     subject = loop(full, every=600)
     assert not found(allocator_retry, subject)
-    assert options_of(found(allocator_churn, subject)[0]) == "--remove alloc"
+    assert options_of(found(allocations, subject)[0]) == "--remove alloc"
+
+
+def allocating(api: str, took: int) -> Callable[[int, int], Iterator[Row]]:
+    """Two kernels of 20 us, and between their launches a call for memory of so many us."""
+
+    def body(start: int, i: int) -> Iterator[Row]:
+        yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=20 * US)
+        yield tiny.call(start + 40 * US, start + (40 + took) * US, api)
+        yield from launched(start, 100 * i + 2, at=50 + took, took=5, kernel_ns=20 * US)
+
+    return body
+
+
+@pytest.mark.parametrize(
+    "api", ["cudaHostAlloc", "cudaFreeHost", "cuMemHostAlloc", "hipHostMalloc"]
+)
+def test_pinned_memory_is_to_be_pinned_once_and_has_no_cache_to_leave_full(api: str) -> None:
+    (one,) = found(allocations, loop(allocating(api, 100), every=300))
+    assert (one.rule, one.change[0], one.fits) == ("pinned-allocation", PINNED, True)
+    assert one.title == f"pinned memory allocated and freed in the loop: {api} in step"
+    assert not any("empty_cache" in line for line in one.change)
+
+
+def calls_for_memory(*lengths: int) -> JudgedReport:
+    """A kernel and a cudaFree of each of these lengths in us, in turn, without a step."""
+    rows: list[Row] = []
+    start = 0
+    for i, took in enumerate(lengths):
+        rows += allocating("cudaFree", took)(start, i)
+        start += (took + 100) * US
+    return judged(*rows)
+
+
+def test_a_first_call_with_most_of_the_idle_time_is_start_up_where_no_steps_are_known() -> None:
+    (one,) = found(allocations, calls_for_memory(6_000, 50, 50, 5))
+    assert one.rule == "first-allocation"
+    assert one.title == "start-up: the first cudaFree takes 6.00 ms outside any range"
+    assert one.change == ONCE
+    # no replay: the other calls stay
+    assert (one.method, one.at_most_ns) == ("bound", one.size_ns)
+    assert one.size_ns == pytest.approx(6_000 * US, abs=40 * US)
+
+
+def test_calls_for_memory_that_come_again_and_again_are_churn_without_a_step_too() -> None:
+    (one,) = found(allocations, calls_for_memory(*[50] * 12))
+    assert one.rule == "allocator-churn"
+    assert one.title == "memory allocated and freed, 12 times: cudaFree outside any range"
 
 
 def test_a_pause_in_which_memory_was_full_says_so_and_does_not_advise_to_empty_the_cache() -> None:

@@ -1,0 +1,135 @@
+"""Calls that take memory and give it back, and that hold the host up; one of these is named.
+
+* `allocator-churn`: memory is taken from the driver, and given back, in every step. cudaFree waits
+  for all that the GPU has to do, and cudaMalloc takes 0.1 ms and more. PyTorch's caching allocator
+  needs neither, once it has seen the largest step.
+* `pinned-allocation`: the same of the host's memory, whose pages are pinned one by one.
+* `first-allocation`: where no steps are judged, a call that starts CUDA or a library up.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.frameworks import PYTORCH
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.stall_findings import stalls_of
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.base.units import duration, number, whole_percent
+
+CHANGE: Final = (
+    "no torch.cuda.empty_cache() in the loop; let PyTorch keep what it has",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where shapes change from step to step",
+    "allocate buffers once, before the loop, and write into them (out=, copy_)",
+)
+PINNED: Final = "pin once, before the loop, and copy into that buffer again"
+PINNED_BY_PYTORCH: Final = (
+    "a DataLoader with pin_memory=True and tensor.pin_memory() keep what they have pinned:"
+    " keep its sizes the same",
+)
+ONCE: Final = (
+    "it comes once, at start-up: run the work once before the part that counts",
+    "to judge what repeats, record later: nsysflow.steps around the loop, or --capture",
+)
+
+HOST_MEMORY: Final = (
+    r"HostAlloc|MallocHost|FreeHost|AllocHost|Host(?:Unr|R)egister|HostMalloc|HostFree"
+)
+"""What names of calls contain that pin the host's memory or let it go."""
+
+MOST_PCT: Final = 50
+"""The calls that have so much of the idle time behind allocations are what the finding is about."""
+
+
+def allocations(subject: JudgedReport) -> Iterator[Finding]:
+    """All calls that allocate or free memory, but for retries (`allocator-retry`)."""
+    rows = subject.stalls.filter(pl.col("what") == "alloc")
+    if rows.is_empty():
+        return
+    idle_ns = int(rows["idle_ns"].sum())
+    first, pinned = (
+        _first_calls(subject, rows),
+        rows.filter(pl.col("api").str.contains(HOST_MEMORY)),
+    )
+    if not subject.of_steps and _is_most(first, idle_ns):
+        yield _first_allocation(subject, first, idle_ns)
+    else:
+        yield _churn(subject, rows, pinned=_is_most(pinned, idle_ns))
+
+
+def _is_most(rows: pl.DataFrame, idle_ns: int) -> bool:
+    return idle_ns > 0 and 100 * int(rows["idle_ns"].sum()) >= MOST_PCT * idle_ns
+
+
+def _first_calls(subject: JudgedReport, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those of the rows that are the first call of that name in their process, in the report."""
+    every = subject.timeline.stalls
+    first = every.sort("start_ns", "call").unique(["process", "name"], keep="first")
+    return rows.filter(pl.col("call").is_in(first["call"].implode()))
+
+
+def _first_allocation(subject: JudgedReport, first: pl.DataFrame, idle_ns: int) -> Finding:
+    longest: dict[str, Any] = first.sort("idle_ns", "call").row(-1, named=True)
+    api, source, via = longest["api"], longest["source"], longest["via"]
+    first_ns = int(first["idle_ns"].sum())
+    pinned = pl.Series([api]).str.contains(HOST_MEMORY).any()
+    each = first.sort("idle_ns", descending=True).head(3)[["api", "blocked_ns"]].iter_rows()
+    named = ", ".join(f"{name} {duration(ns)}" for name, ns in each)
+    return Finding(
+        rule="first-allocation",
+        title=f"start-up: the first {api} takes {duration(longest['blocked_ns'])}"
+        f"{place(longest['phase'], line(source, via))}",
+        change=(*ONCE, *(_change_of_pinned(subject) if pinned else ())),
+        fits=True,
+        evidence=(
+            f"the first calls of their kind: {named}",
+            f"{whole_percent(first_ns, idle_ns)} of the idle time behind all calls for memory",
+        ),
+        table="syncs",
+        size_ns=first_ns,
+        steps=1,
+        at_most_ns=first_ns,
+        phase=longest["phase"],
+        source=source,
+        via=via,
+        culprit=api,
+    )
+
+
+def _change_of_pinned(subject: JudgedReport) -> tuple[str, ...]:
+    return (PINNED, *(PINNED_BY_PYTORCH if PYTORCH in subject.frameworks.names else ()))
+
+
+def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Finding:
+    """All of them; the place is where they lose most."""
+    every = sorted(stalls_of(subject, "alloc"), key=lambda stalls: stalls.idle_ns)
+    most = every[-1]
+    counted = rows["api"].value_counts(sort=True).head(3).iter_rows()
+    calls = ", ".join(f"{number(count)} {api}" for api, count in counted)
+    idle_ns = sum(stalls.idle_ns for stalls in every)
+    blocked_ns = sum(stalls.blocked_ns for stalls in every)
+    kind = "alloc" if subject.timeline.events.retries.is_empty() else "churn"
+    what = "pinned memory" if pinned else "memory"
+    return Finding(
+        rule="pinned-allocation" if pinned else "allocator-churn",
+        title=f"{what} allocated and freed{' in the loop' if subject.of_steps else ''}"
+        f"{most.many(subject)}: {most.api}{place(most.phase, most.line)}",
+        change=_change_of_pinned(subject) if pinned else CHANGE,
+        fits=pinned,
+        evidence=(
+            f"{calls} in {subject.steps} steps" if subject.of_steps else calls,
+            f"they block the host for {subject.spent(blocked_ns)} and cost {subject.idle(idle_ns)}",
+            "what Python does around these calls is not in the saving",
+        ),
+        table="syncs",
+        size_ns=idle_ns,
+        steps=max(stalls.steps for stalls in every),
+        changes=Changes(removed=(Removal(kind=kind),)),
+        waits=True,
+        phase=most.phase,
+        source=most.source,
+        via=most.via,
+        culprit=most.api,
+    )
