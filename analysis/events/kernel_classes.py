@@ -24,6 +24,10 @@ _SIMT: Final = (
 )
 _NOT_SIMT: Final = r"(?i)tf32|tensorop|wmma|1688|16816|[hsi]884|grouped_direct|depthwise|sgemm<__"
 _FP8: Final = r"nvjet_(?:sm\d+_)?[qo]|e4m3|e5m2|fp8"
+_QUANTIZED: Final = (
+    rf"(?i:{_FP8}|fp4|int4|int8|w4a|w8a|awq|gptq|marlin)"
+    r"|^Cijk_[A-Za-z]+_[A-Za-z]+_(?:F8|B8|I8|F4)"
+)
 _TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
 _HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
 
@@ -84,6 +88,11 @@ def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
 def off_tensor_cores(name: pl.Expr) -> pl.Expr:
     """Whether a kernel multiplies float32 numbers beside the tensor cores, by its full name."""
     return name.str.contains(_SIMT) & ~name.str.contains(_NOT_SIMT)
+
+
+def is_quantized(name: pl.Expr) -> pl.Expr:
+    """Whether a product has factors of 8 bits or fewer, by its full name."""
+    return name.str.contains(_QUANTIZED)
 
 
 def unit_by_name(name: pl.Expr) -> pl.Expr:

@@ -1,6 +1,7 @@
 """What is said where no other rule explains the time.
 
-* `largest-kernels`: of a GPU-bound report, when nothing is wrong by name.
+* `largest-kernels`: of a GPU-bound report, when nothing is wrong by name; of a serving engine's
+  steps it is `engine-kernels`.
 * `idle-gpu`: of a GPU that idles, where other rules explain little of that.
 """
 
@@ -18,6 +19,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, sha
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
+from nsysflow.analysis.findings.rules.serving import engine_kernels
 from nsysflow.analysis.findings.rules.waits import WAIT
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, percent, whole_percent
@@ -104,6 +106,9 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     sums = kernels.group_by("class").agg(pl.col("ns").sum()).sort("ns", "class", descending=True)
     largest = str(sums["class"][0])
     rows = kernels.filter(pl.col("class") == largest)
+    if of_engine := [*engine_kernels(subject, rows, largest)]:
+        yield from of_engine
+        return
     by_name = rows.group_by("short_name").agg(pl.col("ns").sum())
     names = by_name.sort("ns", pl.col("short_name").cast(pl.String), descending=[True, False])
     first = [str(name) for name in names["short_name"].cast(pl.String).head(_NAMED_KERNELS)]

@@ -364,6 +364,33 @@ def test_overlapped_scheduling_has_no_such_finding() -> None:
     assert SERIAL not in valued(Engine(ahead=True))
 
 
+@pytest.mark.parametrize(
+    ("product", "advised", "bits"),
+    [
+        ("nvjet_tst_64x8_64x16_4x1_v_bz_TNN", "more requests", True),
+        ("_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1", "more requests", False),
+        ("marlin::Marlin<int4, gemm>", "more requests", False),
+        ("flash_fwd_splitkv_kernel", "KV cache", None),
+    ],
+)
+def test_an_engine_that_computes_all_the_time_is_advised_what_its_operator_can_do(
+    product: str, advised: str, bits: bool | None
+) -> None:
+    engine = Engine(gpu=5_000, ahead=True)
+    rows = [named(row, product) if isinstance(row, Op) else row for row in engine.rows()]
+    (last,) = (
+        one.finding
+        for one in nsysflow.analyze(to_trace(plain_of(*rows)), AS_RECORDED).found.valued
+        if one.finding.table == "kernels"
+    )
+    assert last.rule == "engine-kernels"
+    assert advised in last.change[0]
+    assert any("requests a step" in text for text in last.evidence)
+    assert not any(word in " ".join(last.change) for word in ("padding", "Transformer Engine"))
+    if bits is not None:
+        assert any("fp8, AWQ, GPTQ" in line for line in last.change) == bits
+
+
 def full(start: int, i: int) -> Iterator[Row]:
     """A kernel of 60 us; then an allocation fails, five frees follow the wait, and it succeeds.
     Another one later in the step has nothing to do with that."""
