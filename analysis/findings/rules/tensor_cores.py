@@ -162,10 +162,10 @@ def fp64_kernels(subject: JudgedReport) -> Iterator[Finding]:
 def _waiting(subject: JudgedReport) -> pl.Series:
     """Whether each kernel mostly waits for its own instructions, so that fewer bytes save nothing:
     its blocks leave SMs empty, or it takes as long as those of its name that do."""
-    kernels = subject.kernels.with_columns(too_small(subject))
+    kernels = subject.kernels.select("name", "ns", small=too_small(subject))
     median_ns = pl.col("ns").filter("small").median().over("name")
     as_long = (pl.col("ns") <= AS_LONG * median_ns).fill_null(value=False)
-    return kernels.select(as_long | pl.col("small")).to_series()
+    return kernels.select((as_long | pl.col("small")).alias("waiting")).to_series()
 
 
 HOPPER: Final = 90
@@ -319,9 +319,7 @@ def low_mfu(subject: JudgedReport) -> Iterator[Finding]:
 
 def _gpu_name(subject: JudgedReport, device: int) -> str:
     names = subject.tables.accounting.filter(pl.col("device") == device)["name"]
-    return str(
-        next(iter(names), None) or ""
-    )  # no window, and so no row, where no time can be judged
+    return next(iter(names.drop_nulls()), "")  # a GPU without usable times has no row
 
 
 def _unit(rows: pl.DataFrame, declared: Unit) -> Unit:
