@@ -49,10 +49,8 @@ def allocations(subject: JudgedReport) -> Iterator[Finding]:
     if rows.is_empty():
         return
     idle_ns = int(rows["idle_ns"].sum())
-    first, pinned = (
-        _first_calls(subject, rows),
-        rows.filter(pl.col("api").str.contains(HOST_MEMORY)),
-    )
+    first = _first_calls(subject, rows)
+    pinned = rows.filter(pl.col("api").str.contains(HOST_MEMORY))
     if not subject.of_steps and _is_most(first, idle_ns):
         yield _first_allocation(subject, first, idle_ns)
     else:

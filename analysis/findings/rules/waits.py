@@ -3,7 +3,8 @@
 * `sync-in-loop` and `scalar-readback`: the host waits for the GPU in every step. While it waits it
   launches nothing. When the GPU is done it idles until the host has launched again. `.item()`,
   `if tensor`, `print(tensor)` and `.cpu()` wait as synchronize() does.
-* `dependency-wait`: a stream waits for another one, and the GPU has nothing else to do.
+* `dependency-wait`: a stream waits for another one, or the report does not name for what, and the
+  GPU has nothing else to do.
 """
 
 from collections.abc import Iterator
@@ -128,13 +129,9 @@ def _dependency(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Findin
     idle_ns = subject.worst_ns(rows, "total_ns")
     first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
     source, via = first["source"] or "", first["via"] or ""
+    what, change = "the GPU waits for work that the report does not name", CHANGE_OF_UNKNOWN_WAIT
     if first["culprit"]:
         what, change = f"a stream waits for {first['culprit']}", CHANGE_OF_DEPENDENCY
-    else:
-        what, change = (
-            "the GPU waits for work that the report does not name",
-            CHANGE_OF_UNKNOWN_WAIT,
-        )
     return Finding(
         rule="dependency-wait",
         title=f"{what}{place(phase, line(source, via))}",

@@ -365,9 +365,8 @@ def _version(metadata: pl.DataFrame) -> str:
 def _notes(trace: Trace, metadata: pl.DataFrame, *, unusable: int) -> Iterator[Note]:
     version = _version(metadata)
     major = version.partition(".")[0]
-    if (
-        major.isdecimal() and int(major[:9]) > _KNOWN_SCHEMA
-    ):  # of a damaged one, thousands of digits
+    # a damaged one may have thousands of digits, more than `int` takes
+    if major.isdecimal() and int(major[:9]) > _KNOWN_SCHEMA:
         yield Note(
             NoteKind.NEWER_SCHEMA,
             f"the database has schema {version}; this version of nsysflow knows up to"
