@@ -21,7 +21,7 @@ from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.rules.serving import engine_kernels
 from nsysflow.analysis.findings.rules.waits import WAIT
-from nsysflow.base.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE, one_line
 from nsysflow.base.units import duration, number, percent, whole_percent
 
 GPU_BOUND_PCT: Final = 50.0
@@ -122,7 +122,7 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
         title=f"most kernel time is {largest}: {share}",
         change=(*(TF32 if tf32 else ()), *helps.get(largest, of_any)),
         fits=frameworks.rocm and PYTORCH in frameworks.names,
-        evidence=(in_words(subject, rows), f"largest: {', '.join(first)}"),
+        evidence=(in_words(subject, rows), f"largest: {', '.join(map(one_line, first))}"),
         table="kernels",
         size_ns=subject.worst_ns(rows, "ns"),
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),

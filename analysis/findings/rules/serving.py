@@ -17,6 +17,7 @@ from nsysflow.analysis.events.kernel_classes import is_quantized
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.names import one_line
 from nsysflow.base.units import number, percent, whole_percent
 
 CHANGE: Final = (
@@ -124,9 +125,9 @@ def engine_kernels(subject: JudgedReport, rows: pl.DataFrame, largest: str) -> I
         fits=True,
         evidence=(
             in_words(subject, rows),
-            *([f"its weights have 8 bits or fewer: {first[0]}"] if quantized else []),
+            *([f"its weights have 8 bits or fewer: {one_line(first[0])}"] if quantized else []),
             *([f"steps that {IN_STEP[kind]}: {requests:.3g} requests a step"] if requests else []),
-            f"largest: {', '.join(first)}",
+            f"largest: {', '.join(map(one_line, first))}",
         ),
         table="kernels",
         size_ns=subject.worst_ns(rows, "ns"),
