@@ -267,6 +267,7 @@ def _exposed_finding(
         steps=subject.steps,
         changes=Changes(scaled=((f"memcpy {direction}", 0.0),)),
         exact=copying_ns <= compute_ns,
+        at_most_ns=0 if copying_ns <= compute_ns else exposed_ns,
         process=most["process"],
         device=most["device"],
         phase=most["phase"],

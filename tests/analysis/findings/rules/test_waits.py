@@ -296,6 +296,9 @@ def test_copies_that_could_run_under_kernels_save_their_time(
     assert (finding is None) == (change is None)
     assert finding is None or finding.change[0].startswith(change or "")
     assert finding is None or finding.method == method
+    if method == "bound":  # no more than what the evidence says
+        assert finding is not None
+        assert 0 < finding.at_most_ns <= finding.size_ns
 
 
 def pages(start: int, i: int, count: int = 6) -> Iterator[Row]:
