@@ -106,12 +106,12 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     sums = kernels.group_by("class").agg(pl.col("ns").sum()).sort("ns", "class", descending=True)
     largest = str(sums["class"][0])
     rows = kernels.filter(pl.col("class") == largest)
-    if of_engine := [*engine_kernels(subject, rows, largest)]:
-        yield from of_engine
-        return
     by_name = rows.group_by("short_name").agg(pl.col("ns").sum())
     names = by_name.sort("ns", pl.col("short_name").cast(pl.String), descending=[True, False])
     first = [str(name) for name in names["short_name"].cast(pl.String).head(_NAMED_KERNELS)]
+    if of_engine := [*engine_kernels(subject, rows, largest, first)]:
+        yield from of_engine
+        return
     tf32 = int(rows.filter(pl.col("unit") == "tf32")["ns"].sum()) * 2 > int(rows["ns"].sum())
     share = percent(share_of_kernels(subject, rows))
     frameworks = subject.frameworks

@@ -8,7 +8,7 @@ some milliseconds in which the GPU idles. Engines can do all that while the GPU 
 step's input tokens are taken from the GPU, and the host reads them one step later.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -96,7 +96,9 @@ IN_STEP: Final[Mapping[str, str]] = {
 """What steps of a kind do."""
 
 
-def engine_kernels(subject: JudgedReport, rows: pl.DataFrame, largest: str) -> Iterator[Finding]:
+def engine_kernels(
+    subject: JudgedReport, rows: pl.DataFrame, largest: str, first: Sequence[str]
+) -> Iterator[Finding]:
     """What helps against the largest class of kernels in an engine's steps. Nothing if the judged
     steps are no engine's.
 
@@ -104,6 +106,7 @@ def engine_kernels(subject: JudgedReport, rows: pl.DataFrame, largest: str) -> I
         subject: the judged part.
         rows: the rows of `subject.kernels` in that class.
         largest: the class.
+        first: the names of its kernels that take most time.
     """
     named = subject.timeline.engine_steps.filter(~pl.col("automatic"))
     steps = subject.judged_steps.filter(pl.col("range").is_in(named["range"].implode()))
@@ -115,9 +118,6 @@ def engine_kernels(subject: JudgedReport, rows: pl.DataFrame, largest: str) -> I
     requests = kinds["requests_per_step"][-1] if len(kinds) else None
     few_bits = rows.filter(is_quantized(pl.col("name").cast(pl.String)))
     quantized = largest in PRODUCTS and 2 * int(few_bits["ns"].sum()) >= int(rows["ns"].sum())
-    by_name = rows.group_by("short_name").agg(pl.col("ns").sum())
-    by_name = by_name.sort("ns", pl.col("short_name").cast(pl.String), descending=[True, False])
-    first = by_name["short_name"].cast(pl.String).head(_NAMED).to_list()
     yield Finding(
         rule="engine-kernels",
         title=f"most kernel time is {largest}: {percent(share_of_kernels(subject, rows))}",
@@ -134,9 +134,6 @@ def engine_kernels(subject: JudgedReport, rows: pl.DataFrame, largest: str) -> I
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
         culprit=first[0],
     )
-
-
-_NAMED: Final = 3
 
 
 def _changes(largest: str, kind: str, *, quantized: bool) -> tuple[str, ...]:
