@@ -16,7 +16,7 @@ from nsysflow.analysis.events.classes import (
     with_class_by_name,
 )
 from nsysflow.analysis.events.retries import RETRIES, find_retries
-from nsysflow.analysis.events.source_lines import with_sources
+from nsysflow.analysis.events.source_lines import StackSources, stack_sources, with_sources
 from nsysflow.analysis.frames.columns import dense, distinct, greatest, repeated, scatter_table
 from nsysflow.analysis.frames.intervals import Axis, sort_with_ties
 from nsysflow.analysis.frames.parallel import computed_once
@@ -109,6 +109,7 @@ class Events:
         ranges: the NVTX ranges.
         overhead: the profiler's own work.
         threads: the threads.
+        stack_sources: the lines of the program in stacks.
         last_ns: the end of the trace.
         dropped: operations, calls and ranges of negative length.
         outliers: rows left out because their times are too far from all others.
@@ -124,6 +125,7 @@ class Events:
     ranges: Ranges
     overhead: Overhead
     threads: Threads
+    stack_sources: StackSources
     last_ns: int
     dropped: int
     outliers: int
@@ -171,7 +173,8 @@ def in_order(trace: Trace, options: Options) -> Events:
     calls = _calls(kept["calls"], threads, axis, trace.scratch)
     ops = in_files(_with_launches(kept["operations"], calls, threads), trace.scratch)
     calls = refine_classes(calls, ops, _pageable_calls(trace, ops))
-    calls = in_files(with_sources(calls, threads, axis, trace, options.own), trace.scratch)
+    sources = stack_sources(trace.frames, options.own)
+    calls = in_files(with_sources(calls, threads, axis, trace, sources), trace.scratch)
     ended = pl.col("end_ns").is_not_null()
     return Events(
         trace=trace.without_rows(),
@@ -185,6 +188,7 @@ def in_order(trace: Trace, options: Options) -> Events:
             "start_ns", -pl.col("end_ns"), "thread", pl.col("name").cast(pl.String)
         ),
         threads=threads,
+        stack_sources=sources,
         last_ns=latest_end_ns,
         dropped=sum(len(frames[name]) - len(lasting[name]) for name in COUNTED_WHEN_DROPPED),
         outliers=outliers,

@@ -1,7 +1,7 @@
 """The source line of each CUDA call, and the framework's line it went through, if Python stacks
 were sampled (spec §11)."""
 
-from typing import Final
+from typing import Annotated, Final
 
 import polars as pl
 
@@ -13,9 +13,15 @@ from nsysflow.analysis.frames.source_files import is_framework, is_own, shown_li
 from nsysflow.analysis.trace import Trace
 from nsysflow.base.names import NAMELESS
 
+STACK_SOURCES: Final = pl.Schema(
+    {"stack": pl.UInt32(), "source": pl.Categorical(), "via": pl.Categorical()}
+)
+"""The lines of each stack that has one of the program or of a framework; sorted by stack."""
+StackSources = Annotated[pl.DataFrame, STACK_SOURCES]
+
 
 def with_sources(
-    calls: ClassedCalls, threads: pl.DataFrame, axis: Axis, trace: Trace, own: tuple[str, ...]
+    calls: ClassedCalls, threads: pl.DataFrame, axis: Axis, trace: Trace, sources: StackSources
 ) -> pl.DataFrame:
     """`calls` plus `source` and `via`, the lines of its backtrace (`stack_sources`).
 
@@ -30,7 +36,7 @@ def with_sources(
         threads: `thread` and its `thread_no`.
         axis: the axis of the threads.
         trace: for its stacks.
-        own: what is the program's own too (`Options.own`).
+        sources: the lines of its stacks.
     """
     recorded = (trace.backtraces, trace.samples, trace.running)
     if all(rows.is_empty() for rows in recorded):
@@ -43,7 +49,6 @@ def with_sources(
         stack = _of_copy_and_wait(sampled.with_columns(stack, calls["class"]))
     seen = inside(_seen(trace), axis).join(threads, on="thread")
     stack = _of_what_ran(calls, stack, seen, axis)
-    sources = stack_sources(trace.frames, own)
     row = stack.replace_strict(
         sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
     )
@@ -55,17 +60,19 @@ def without_line(line: pl.Expr) -> pl.Expr:
     return line.str.replace(r":\d+ in ", " in ")
 
 
-def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> pl.DataFrame:
-    """`stack`, `source` and `via` of the stacks that have one of the two, sorted by stack.
+def stack_sources(frames: pl.DataFrame, own: tuple[str, ...] = ()) -> StackSources:
+    """The lines of stacks.
 
     `source` is the innermost frame of the program itself, e.g. `train.py:42 in step`. `via` is the
     innermost frame of a framework, where that lies further in, e.g.
-    `transformers/trainer.py:2541 in _inner_training_loop`. Both are categorical.
+    `transformers/trainer.py:2541 in _inner_training_loop`.
 
     Args:
         frames: `schema.FRAMES`.
         own: packages, files and folders that are the program's own too (`Options.own`).
     """
+    if frames.is_empty():
+        return STACK_SOURCES.to_frame()
     met = code_frames(frames, own).unique(["stack", "kind"], keep="first", maintain_order=True)
     columns = ["stack", "depth", pl.col("line").cast(pl.Categorical)]
     own_lines, frameworks = (

@@ -4,7 +4,6 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.idle.gil import LockWaits
 from nsysflow.analysis.schema import os_pid, os_tid
@@ -86,12 +85,11 @@ def _most_run(timeline: Timeline, lock: LockWaits) -> pl.DataFrame:
     `holder_no`, `function`, `source`."""
     frames = timeline.trace.frames
     names = frames.filter(pl.col("depth") == 0).select("stack", pl.col("function").fill_null(""))
-    lines = stack_sources(frames, timeline.options.own)
     ran = lock.held_by(timeline.events)
     code = ["function", "source"]
     return (
         ran.join(names, on="stack", how="left")
-        .join(lines, on="stack", how="left")
+        .join(timeline.events.stack_sources, on="stack", how="left")
         .with_columns(pl.col("source").cast(pl.String))
         .group_by("thread_no", "holder_no", *code)
         .agg(pl.col("ns").sum())

@@ -5,7 +5,6 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.columns import percent
 from nsysflow.analysis.frames.source_files import shown_frames
 from nsysflow.analysis.schema import os_pid, os_tid
@@ -95,10 +94,9 @@ def host_stack_table(view: View) -> pl.DataFrame:
         return HOST_STACKS.to_frame()
     frames = view.trace.frames
     functions = frames.filter(pl.col("depth") == 0).select("stack", _function())
-    lines = stack_sources(frames, view.timeline.options.own)
     rows = (
         view.host_stacks.join(functions, on="stack", how="left")
-        .join(lines, on="stack", how="left")
+        .join(view.events.stack_sources, on="stack", how="left")
         .join(view.events.threads[["thread_no", "thread", "process"]], on="thread_no")
         .with_columns(
             os_pid(pl.col("process")),

@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 import polars as pl
 
-from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.columns import greatest, median_ns, repeated
 from nsysflow.analysis.schema import MEMORY_SOURCE, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
@@ -440,12 +439,13 @@ def places_of_stacks(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     ran = ran.filter(pl.col("time_ns") < pl.col("end_ns")).select("change", "stack")
     ran = pl.concat([known, ran])
     frames = view.trace.frames
-    sources = stack_sources(frames, view.options.own)
     is_operator = pl.col("file").is_null() & pl.col("function").str.contains("::", literal=True)
     asked = pl.col("stack").is_in(ran["stack"].unique().implode())
     operators = frames.filter(asked, is_operator).sort("depth")
     operators = operators.group_by("stack").agg(pl.col("function").last().alias("operator"))
-    placed = ran.join(sources, on="stack", how="left").join(operators, on="stack", how="left")
+    placed = ran.join(view.events.stack_sources, on="stack", how="left").join(
+        operators, on="stack", how="left"
+    )
     return placed.select(_PLACES.names()).cast(_PLACES)
 
 

@@ -9,7 +9,6 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, WITH_CULPRIT
 from nsysflow.analysis.events.kernel_classes import Rules, class_of
-from nsysflow.analysis.events.source_lines import stack_sources
 from nsysflow.analysis.frames.columns import greatest, scatter_table
 from nsysflow.analysis.frames.source_files import is_own, shown_frames
 from nsysflow.analysis.idle.run_ahead import CausedGaps
@@ -264,9 +263,7 @@ def _innermost(timeline: Timeline) -> pl.DataFrame:
     files = pl.DataFrame(list(shown.items()), schema=["file", "shown"], orient="row")
     function = pl.col("function").fill_null(NAMELESS)
     place = pl.format("{}:{} in {}", "shown", "line", function)
-    lines = stack_sources(frames, timeline.options.own).select(
-        "stack", pl.col("source").cast(pl.String)
-    )
+    lines = timeline.events.stack_sources.select("stack", pl.col("source").cast(pl.String))
     name = pl.coalesce("source", place, function).cast(pl.Categorical).alias("name")
     return (
         frames.filter(pl.col("depth") == 0)
