@@ -64,19 +64,23 @@ def waiting_time(events: Events) -> Cover:
     return Cover(merge(waiting[["start", "end"]]))
 
 
-def _reach_of_samples(samples: pl.DataFrame) -> pl.DataFrame:
-    """The time that each sample stands for: `thread`, `start_ns`, `end_ns`, `stack`.
+def period_ns(samples: pl.DataFrame) -> int | None:
+    """The median time between neighbouring samples of a thread; None where no thread has two."""
+    first = samples.unique(["thread", "time_ns"]).sort("thread", "time_ns")
+    # in 128 bits, since the times of a damaged report may be anything
+    apart = pl.col("time_ns").cast(pl.Int128).diff().over("thread")
+    period: int | None = first.select(median_ns(apart.cast(pl.Int64, strict=False))).item()
+    return period
 
-    In 128 bits, since the times of a damaged report may be anything.
-    """
-    key = ["thread", "time_ns"]
-    first = samples.unique(key, keep="first", maintain_order=True).sort(key)
-    time = pl.col("time_ns").cast(pl.Int128)
-    apart = time.diff().over("thread")
-    period = first.select(median_ns(apart.cast(pl.Int64, strict=False))).item()
+
+def _reach_of_samples(samples: pl.DataFrame) -> pl.DataFrame:
+    """The time that each sample stands for: `thread`, `start_ns`, `end_ns`, `stack`."""
+    period = period_ns(samples)
     if period is None:
         return samples.clear().select("thread", start_ns="time_ns", end_ns="time_ns", stack="stack")
-    reach = REACH * period
+    key = ["thread", "time_ns"]
+    first = samples.unique(key, keep="first", maintain_order=True).sort(key)
+    time, reach = pl.col("time_ns").cast(pl.Int128), REACH * period
     begins = (time.shift(1).over("thread") + time).floordiv(2) + 1
     begins = pl.max_horizontal(begins, time - reach)
     ends = (time + time.shift(-1).over("thread")).floordiv(2) + 1

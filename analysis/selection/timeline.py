@@ -47,6 +47,7 @@ from nsysflow.analysis.idle.gaps import (
 )
 from nsysflow.analysis.idle.gil import LockWaits, has_gil
 from nsysflow.analysis.idle.gil_estimate import lock_waits
+from nsysflow.analysis.idle.launch_stacks import LaunchStacks, launch_stacks
 from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
 from nsysflow.analysis.idle.run_ahead import (
     ExplainedGaps,
@@ -263,11 +264,8 @@ class Timeline:
     def host_instants(self) -> Annotated[pl.DataFrame | None, samples.INSTANTS]:
         """What the host was running in the gaps that it kept waiting; None where the report does
         not say."""
-        return (
-            self._instants(samples.cells(self.events))
-            if samples.has_host_stacks(self.trace)
-            else None
-        )
+        known = samples.has_host_stacks(self.trace)
+        return self._instants(samples.cells(self.events)) if known else None
 
     @computed_once
     def gil_instants(self) -> Annotated[pl.DataFrame | None, samples.INSTANTS]:
@@ -356,6 +354,11 @@ class Timeline:
         """The step in which each operation was launched, as `range`; null outside."""
         placed = self.loops.of_ops
         return placed.select(pl.when(pl.col("loop") == MAIN).then("range").alias("range"))["range"]
+
+    @computed_once
+    def launch_stacks(self) -> LaunchStacks:
+        """Which code made each launch; None where the report does not say."""
+        return launch_stacks(self.events, self.ops.with_columns(step=self.step_of_ops))
 
     @computed_once
     def instances(self) -> StepTimes:

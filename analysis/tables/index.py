@@ -77,6 +77,7 @@ class TablesOfWork(TableHolder):
     kernels = TableProperty(
         "tables.kernels", "kernels by full name, with class, time, grid and block"
     )
+    code = TableProperty("tables.code", "kernel time by the line of your program that launched it")
     operators = TableProperty(
         "tables.operators",
         "PyTorch's operators by shape: FLOPs, bytes, and their share of the roofline",

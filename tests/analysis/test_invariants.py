@@ -107,6 +107,8 @@ def kernels_and_communication_are_those_of_the_accounting(analysis: Analysis) ->
     counted = by_device(analysis.kernels, ["count", "total_ns"])
     kernels = accounting.filter(pl.col("kernels") > 0)
     assert counted == by_device(kernels, ["kernels", "kernel_ns"])
+    if not analysis.code.is_empty():
+        assert by_device(analysis.code, ["kernels", "total_ns"]) == counted
     of_accounting = by_device(accounting, ["comm_exposed_ns", "comm_ns"])
     assert by_device(analysis.comm, ["exposed_ns", "total_ns"]) == of_accounting
     assert analysis.comm["count"].sum() == len(analysis.collectives)

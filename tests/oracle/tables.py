@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tests.oracle.account_table import accounting
 from tests.oracle.clocks import clocks, traffic
+from tests.oracle.code import code
 from tests.oracle.comm import comm
 from tests.oracle.copies import copies, syncs
 from tests.oracle.cpu import cpu
@@ -30,7 +31,7 @@ MADE: tuple[Callable[[Report], list[Row]], ...] = (
     *(accounting, waited, gaps, gap_summary, gap_histogram, phases, host_stacks, idle_stacks, gil),
     *(syncs, launches, starved, kernels, operators, copies, comm, steps, run, serving),
     *(serving_steps, serving_work, step_parts, gpu_metrics, clocks, traffic, cpu),
-    *(loader_workers, memory, kept_memory, peak_memory, larger_batch, out_of_memory, mfu),
+    *(code, loader_workers, memory, kept_memory, peak_memory, larger_batch, out_of_memory, mfu),
 )
 TABLES = {made.__name__: made for made in MADE}
 """Each makes rows with the schema's columns. `integrity` is missing: its rows contain free text."""

@@ -85,6 +85,12 @@ def test_what_holds_for_every_block(table: Table) -> None:
         assert all(re.fullmatch(r".+ GPU [01]", name) for name in column(block, head))
 
 
+def test_a_gpu_that_mostly_idles_shows_no_launching_code() -> None:
+    rows = {"code": [row(source="a.py:2 in f", total_ms=2, kernel="k", kernel_pct=70.0)]}
+    idle = results(accounting=[device(100 * MS, host_ms=51)], **rows)
+    assert shown("code", idle).rows == ()
+
+
 TOKENIZE = row(phase="data", cause="host", function="tokenize", source="train.py:88 in collate")
 UNKNOWN = row(phase="backward", cause="launch", function="(not sampled)", idle_ms=30)
 LONG = row(part="longer", steps="3", count=1, time_ms=117, busy_ms=20, excess_ms=71) | row(
@@ -101,6 +107,11 @@ FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
         ("accounting",  # in proportion
          [device(100 * MS, comm_exposed_ms=25, copy_exposed_ms=25, host_ms=25)],
          "", ["████████▓▓▓▓▓▓▓▒▒▒▒▒▒▒░░░░░░░░"]),
+        # only where most of the kernel time has a line
+        ("code", [row(source="a.py:2 in f", total_ms=2, kernel="k", kernel_pct=70.0),
+                  row(source=None, total_ms=1, kernel="k", kernel_pct=70.0)],
+         "line", ["a.py:2 in f", "(not known)"]),
+        ("code", [row(source="a.py:2 in f", total_ms=1), row(source=None, total_ms=2)], "line", []),
         # the most exposed first; bytes only where some are known
         ("comm", [NCCL | row(exposed_ms=1), NCCL | row(exposed_ms=3)],
          "exposed", ["3.00 ms", "1.00 ms"]),

@@ -75,7 +75,7 @@ def test_every_table_of_a_real_report_fits_into_a_terminal(name: str) -> None:
             *("integrity", "comm", "mfu", "starved", "host_stacks", "serving", "serving_steps"),
             *("serving_work", "operators", "clocks", "traffic", "cpu", "loader_workers"),
             *("memory", "out_of_memory", "peak_memory", "kept_memory", "larger_batch"),
-            "gil",
+            *("gil", "code"),
         )
         assert name in rare
     for width in (80, 160) if table.height else ():

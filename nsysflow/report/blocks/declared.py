@@ -10,6 +10,7 @@ from nsysflow.analysis.events.kernel_classes import OTHER
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.blocks.clocks import CLOCKS
+from nsysflow.report.blocks.code import CODE
 from nsysflow.report.blocks.cpu import CPU
 from nsysflow.report.blocks.host_code import HOST_CODE
 from nsysflow.report.blocks.loaders import LOADERS
@@ -267,6 +268,7 @@ _BLOCKS: Final = (
         ),
         more=_of_all_kernels,
     ),
+    CODE,
     BlockDeclaration(
         table="operators",
         title="Operators",

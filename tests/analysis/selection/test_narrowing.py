@@ -39,6 +39,7 @@ from tests.analysis.test_invariants import (
 from tests.exports import process, thread, write_export
 from tests.oracle.account_table import accounting, projections
 from tests.oracle.accounting import Keep, common, union
+from tests.oracle.code import code
 from tests.oracle.comm import comm
 from tests.oracle.gpu_metrics import gpu_metrics
 from tests.oracle.host_stacks import host_stacks, idle_stacks
@@ -108,6 +109,7 @@ def assert_agrees_with_the_oracle(
     assert analysis.starved.to_dicts() == starved(report, keep)
     numbers = next((range(part.first, part.end or 0) for part in options.steps), None)
     oracle: dict[str, Callable[[Report, Keep], list[dict[str, Any]]]] = {
+        "code": code,
         "comm": comm,
         "host_stacks": host_stacks,
         "idle_stacks": idle_stacks,

@@ -140,7 +140,7 @@ def test_only_rows_in_sight_are_drawn_and_the_last_one_can_be_reached(browser: A
 def test_arrow_keys_go_from_table_to_table(page: Any) -> None:
     page.focus("#tab-kernels")
     page.keyboard.press("ArrowDown")
-    assert page.get_attribute("#tab-waited", "aria-selected") == "true"
+    assert page.get_attribute("#tab-code", "aria-selected") == "true"
     assert page.get_attribute("#tab-kernels", "aria-selected") == "false"
     page.keyboard.press("Home")
     assert page.get_attribute("#tab-findings", "aria-selected") == "true"

@@ -1,0 +1,67 @@
+"""The lines of the program whose kernels take most time."""
+
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import line
+from nsysflow.base.units import percent
+from nsysflow.report.fields import (
+    BlockDeclaration,
+    Limits,
+    Row,
+    Rows,
+    count_per_step,
+    gpu_fields,
+    measure,
+    measure_per_step,
+)
+from nsysflow.report.layout import words
+from nsysflow.report.results import RunTables
+
+KNOWN_PCT: Final = 50
+"""Where less of the kernel time belongs to known lines, they would mislead."""
+
+COMPUTES_PCT: Final = 50
+"""A GPU that computes for less of the time has other things to read about."""
+
+
+def _lines(results: RunTables, _: Limits) -> Rows:
+    """The lines, where the GPU mostly computes, and mostly for lines that are known."""
+    table, accounting = results.table("code"), results.table("accounting")
+    known = table.filter(pl.any_horizontal(pl.col("source", "via").is_not_null()))
+    computes_ns, window_ns = accounting["compute_ns"].sum(), accounting["window_ns"].sum()
+    tells = (
+        100 * computes_ns >= COMPUTES_PCT * window_ns
+        and 100 * known["total_ns"].sum() >= KNOWN_PCT * table["total_ns"].sum()
+    )
+    worth = table if tells else table.clear()
+    return Rows(worth, len(worth))
+
+
+def _line(row: Row) -> str:
+    """`model.py:42 in forward`, and the framework's line that it calls."""
+    return line(row["source"] or "", row["via"] or "") or "(not known)"
+
+
+def _mostly(row: Row) -> str:
+    """`61 % reduce_kernel`."""
+    return f"{percent(row['kernel_pct'])} {row['kernel']}"
+
+
+CODE: Final = BlockDeclaration(
+    table="code",
+    title="Code",
+    caption="Kernel time by the line of your program that launched it",
+    per_step=True,
+    rows=_lines,
+    fields=(
+        gpu_fields,
+        measure("share", "share_pct", percent),
+        measure_per_step("time", "total_ns"),
+        count_per_step("kernels", "kernels"),
+        (words("line"), _line),
+        (words("mostly"), _mostly),
+    ),
+    hides_empty=True,
+)
