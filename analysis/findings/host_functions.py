@@ -10,8 +10,9 @@ from nsysflow.analysis.events.source_lines import OWN, code_frames, without_line
 from nsysflow.analysis.findings.finding import in_function
 from nsysflow.analysis.findings.frameworks import WRAPPERS
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.columns import repeated
 from nsysflow.analysis.frames.parallel import kept_with
-from nsysflow.analysis.idle.samples import WAITS, cells
+from nsysflow.analysis.idle.samples import WAITS
 from nsysflow.analysis.tables.host_stacks import NOT_SAMPLED
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import whole_percent
@@ -332,13 +333,9 @@ def launched_in(subject: JudgedReport, ops: pl.Series) -> str:
 
 
 def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
-    """The stack that stands for each call, a row of the trace's calls; null where none does."""
-    events = subject.timeline.events
-    known = kept_with(subject, "cells", lambda: cells(events))
-    begun = events.calls[["thread_no", "start_ns"]][calls]
-    at = begun.select(events.axis.at(pl.col("thread_no"), pl.col("start_ns"))).to_series()
-    row = known["start"].search_sorted(at, side="right").cast(pl.Int64) - 1
-    return known["stack"].gather(row.set(row < 0, None))
+    """The stack that made each launch, a row of the trace's calls; null where none is known."""
+    known = subject.timeline.launch_stacks
+    return repeated(None, len(calls), pl.UInt32) if known is None else known["stack"][calls]
 
 
 def _calls(subject: JudgedReport, spot: Spot) -> bool:

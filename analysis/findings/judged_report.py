@@ -10,9 +10,10 @@ import polars as pl
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.events.operators import shapes_in_words
 from nsysflow.analysis.events.retries import in_retries
-from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.finding import Finding, line
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order, largest_operators
+from nsysflow.analysis.findings.launching_lines import launching_lines
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
@@ -415,11 +416,13 @@ def kernel_finding(
         table: the table that holds these numbers.
         saves_more: whether the change makes other kernels faster, too.
     """
+    lines = launching_lines(subject.view, rows)
+    largest = (_largest(subject, rows), *_operators(subject, rows))
     return Finding(
         rule=rule,
-        title=title,
+        title=f"{title}, most at {line(lines.source, lines.via)}" if lines.source else title,
         change=change,
-        evidence=(*evidence, _largest(subject, rows), *_operators(subject, rows)),
+        evidence=(*evidence, *largest, *lines.evidence),
         table=table,
         size_ns=subject.worst_ns(rows, "gain_ns"),
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
@@ -427,6 +430,8 @@ def kernel_finding(
         exact=False,
         saves_more=saves_more,
         phase=phase_of(subject, rows),
+        source=lines.source,
+        via=lines.via,
         culprit=str(_by_name(rows)["short_name"].cast(pl.String)[0]),
     )
 

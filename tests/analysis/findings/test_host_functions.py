@@ -215,11 +215,14 @@ Behind = Callable[[int, int], Iterator[Row]]
 
 
 def steps_with(function: Frame, behind: Behind = lambda *_: iter(())) -> JudgedReport:
-    """Eight steps of 4 ms with a kernel of 3 ms. Then 4 ms in a function of the program, with these
+    """Eight steps of 4 ms with kernels of 3 ms. Then 4 ms in a function of the program, with these
     rows 10 us behind its start."""
 
     def rows(start: int, i: int) -> Iterator[Row]:
-        yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=3 * MS)
+        for k in (0, 1):
+            yield from launched(
+                start, 100 * i + 1 + 90 * k, at=10 + 1_500 * k, took=5, kernel_ns=1_500 * US
+            )
         for at in range(0, 8_000, 100):
             inside = (function, TRAIN) if at > 4_000 else (TRAIN,)
             yield Sample(start + at * US, tiny.MAIN, inside)
