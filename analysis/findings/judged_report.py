@@ -416,7 +416,7 @@ def kernel_finding(
         table: the table that holds these numbers.
         saves_more: whether the change makes other kernels faster, too.
     """
-    lines = launching_lines(subject.view, rows)
+    lines = launching_lines(subject.view, subject.kernels, rows)
     largest = (_largest(subject, rows), *_operators(subject, rows))
     return Finding(
         rule=rule,

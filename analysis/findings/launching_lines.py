@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import line
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.selection.view import View
 from nsysflow.base.units import share
 
@@ -18,6 +19,9 @@ LEAST: Final = 0.1
 MAIN: Final = 0.5
 """A line with this much of it is the finding's own."""
 
+WHOLE: Final = 0.9
+"""A line that launches more of all kernels replays a graph, or calls the whole model: no place."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchingLines:
@@ -25,7 +29,8 @@ class LaunchingLines:
 
     Attributes:
         evidence: the lines with most of their time, as a sentence; none where no line is known.
-        source: the program's line with at least half of that time; else empty.
+        source: the program's line with at least half of that time, unless it launches nearly all
+            kernels; else empty.
         via: the framework's line, if `source` only calls that framework; else empty.
     """
 
@@ -34,35 +39,43 @@ class LaunchingLines:
     via: str = ""
 
 
-def launching_lines(view: View, kernels: pl.DataFrame) -> LaunchingLines:
-    """The lines that launched these kernels.
+def launching_lines(view: View, kernels: pl.DataFrame, rows: pl.DataFrame) -> LaunchingLines:
+    """The lines that launched some kernels.
 
     Args:
         view: the judged part.
-        kernels: rows of `kernels_in_order`.
+        kernels: `kernels_in_order` of it.
+        rows: those of them.
     """
-    known = view.timeline.launch_stacks
-    if known is None:
+    if view.timeline.launch_stacks is None:
         return LaunchingLines()
-    launched = known[view.events.ops["call"][kernels["op"]]].with_columns(kernels["ns"])
-    whole_ns = int(launched["ns"].sum())
-    sources = view.events.stack_sources.with_columns(pl.col("source", "via").cast(pl.String))
-    by_line = (
-        launched.filter(~pl.col("lent"))
-        .join(sources, on="stack")
-        .group_by("source", "via")
-        .agg(pl.col("ns").sum())
-        .sort("ns", "source", "via", descending=[True, False, False])
-        .filter(pl.col("ns") > 0)
-    )
-    lent_ns = int(launched.filter("lent")["ns"].sum())
-    named = by_line.head(NAMED_LINES).filter(pl.col("ns") >= LEAST * whole_ns)
-    parts = [(line(source or "", via or ""), ns) for source, via, ns in named.rows()]
+    whole_ns, lines = int(rows["ns"].sum()), _lines(view, rows)
+    own = lines.filter(~pl.col("lent"))
+    named = own.head(NAMED_LINES).filter(pl.col("ns") >= LEAST * whole_ns)
+    parts = [(line(row["source"], row["via"]), row["ns"]) for row in named.rows(named=True)]
+    lent_ns = int(lines.filter("lent")["ns"].sum())
     if lent_ns >= LEAST * whole_ns:
         parts.append(("the backward pass", lent_ns))
     if not parts:
         return LaunchingLines()
-    listed = ", ".join(f"{name} {share(ns, whole_ns)}" for name, ns in parts)
-    main = by_line.head(1).filter(pl.col("ns") >= MAIN * whole_ns).rows()
-    source, via = main[0][:2] if main else (None, None)
-    return LaunchingLines(evidence=(f"launched by {listed}",), source=source or "", via=via or "")
+    evidence = (f"launched by {', '.join(f'{name} {share(ns, whole_ns)}' for name, ns in parts)}",)
+    main = own.head(1).filter(pl.col("ns") >= MAIN * whole_ns)
+    every = kept_with(view, "lines of kernels", lambda: _lines(view, kernels))
+    alike_ns = int(every.join(main, on=["source", "via"], how="semi")["ns"].sum())
+    if main.is_empty() or alike_ns > WHOLE * int(kernels["ns"].sum()):
+        return LaunchingLines(evidence=evidence)
+    return LaunchingLines(evidence=evidence, source=main["source"][0], via=main["via"][0])
+
+
+def _lines(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
+    """`source`, `via`, `lent` and `ns` of the lines that launched these kernels, most time first;
+    empty where there is no such line."""
+    stacks = view.timeline.launch_stacks
+    assert stacks is not None
+    lines = view.events.stack_sources.with_columns(
+        pl.col("source", "via").cast(pl.String).fill_null("")
+    )
+    launched = stacks[view.events.ops["call"][kernels["op"]]].with_columns(kernels["ns"])
+    summed = launched.group_by("stack", "lent").agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
+    by_line = summed.join(lines, on="stack").group_by("source", "via", "lent")
+    return by_line.agg(pl.col("ns").sum()).sort(-pl.col("ns"), "source", "via", "lent")

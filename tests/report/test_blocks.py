@@ -85,10 +85,16 @@ def test_what_holds_for_every_block(table: Table) -> None:
         assert all(re.fullmatch(r".+ GPU [01]", name) for name in column(block, head))
 
 
-def test_a_gpu_that_mostly_idles_shows_no_launching_code() -> None:
-    rows = {"code": [row(source="a.py:2 in f", total_ms=2, kernel="k", kernel_pct=70.0)]}
-    idle = results(accounting=[device(100 * MS, host_ms=51)], **rows)
-    assert shown("code", idle).rows == ()
+@pytest.mark.parametrize(
+    ("host_ms", "share_pct", "rows"), [(50, 95.0, 1), (51, 95.0, 0), (50, 95.1, 0)]
+)
+def test_launching_code_is_shown_where_the_gpu_computes_for_several_lines(
+    host_ms: int, share_pct: float, rows: int
+) -> None:
+    launched = row(source="a.py:2 in f", total_ms=2, kernel="k", kernel_pct=70.0)
+    accounting = [device(100 * MS, host_ms=host_ms)]
+    run = results(accounting=accounting, code=[launched | row(share_pct=share_pct)])
+    assert len(shown("code", run).rows) == rows
 
 
 TOKENIZE = row(phase="data", cause="host", function="tokenize", source="train.py:88 in collate")
@@ -108,10 +114,11 @@ FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
          [device(100 * MS, comm_exposed_ms=25, copy_exposed_ms=25, host_ms=25)],
          "", ["████████▓▓▓▓▓▓▓▒▒▒▒▒▒▒░░░░░░░░"]),
         # only where most of the kernel time has a line
-        ("code", [row(source="a.py:2 in f", total_ms=2, kernel="k", kernel_pct=70.0),
-                  row(source=None, total_ms=1, kernel="k", kernel_pct=70.0)],
+        ("code", [row(source="a.py:2 in f", total_ms=2, share_pct=66.7, kernel_pct=70.0),
+                  row(source=None, total_ms=1, share_pct=33.3, kernel_pct=70.0)],
          "line", ["a.py:2 in f", "(not known)"]),
-        ("code", [row(source="a.py:2 in f", total_ms=1), row(source=None, total_ms=2)], "line", []),
+        ("code", [row(source="a.py:2 in f", total_ms=1, share_pct=33.3),
+                  row(source=None, total_ms=2, share_pct=66.7)], "line", []),
         # the most exposed first; bytes only where some are known
         ("comm", [NCCL | row(exposed_ms=1), NCCL | row(exposed_ms=3)],
          "exposed", ["3.00 ms", "1.00 ms"]),

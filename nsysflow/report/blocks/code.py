@@ -26,14 +26,19 @@ COMPUTES_PCT: Final = 50
 """A GPU that computes for less of the time has other things to read about."""
 
 
+ALL_PCT: Final = 95
+"""A line that launches more replays a graph, or calls the whole model: that tells nothing."""
+
+
 def _lines(results: RunTables, _: Limits) -> Rows:
-    """The lines, where the GPU mostly computes, and mostly for lines that are known."""
+    """The lines, where the GPU mostly computes, and mostly for several lines that are known."""
     table, accounting = results.table("code"), results.table("accounting")
     known = table.filter(pl.any_horizontal(pl.col("source", "via").is_not_null()))
     computes_ns, window_ns = accounting["compute_ns"].sum(), accounting["window_ns"].sum()
     tells = (
         100 * computes_ns >= COMPUTES_PCT * window_ns
         and 100 * known["total_ns"].sum() >= KNOWN_PCT * table["total_ns"].sum()
+        and known.filter(pl.col("share_pct") > ALL_PCT).is_empty()
     )
     worth = table if tells else table.clear()
     return Rows(worth, len(worth))

@@ -11,12 +11,18 @@ from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import US, Row, asked, loop, named
 
 
-def chain(first: str, second: str, *, first_us: int = 60, thread: int = tiny.MAIN) -> JudgedReport:
-    """Two neighbours a step, the second 40 us long and launched by `thread`; these functions run
-    while they are launched."""
+def chain(
+    first: str, second: str, *, first_us: int = 60, thread: int = tiny.MAIN, product_us: int = 20
+) -> JudgedReport:
+    """Two neighbours a step, the second 40 us long and launched by `thread`, and a product; these
+    functions, and `multiply`, run while they are launched."""
 
     def rows(start: int, i: int) -> Iterator[Row]:
-        launches = ((first, tiny.MAIN, first_us, names.ADD), (second, thread, 40, names.MUL))
+        launches = (
+            (first, tiny.MAIN, first_us, names.ADD),
+            (second, thread, 40, names.MUL),
+            ("multiply", tiny.MAIN, product_us, names.PRODUCT),
+        )
         begin = start + 100 * US
         for number, (function, by, us, name) in enumerate(launches, 100 * i + 1):
             at = start + 20 * (number % 10) * US
@@ -33,6 +39,7 @@ def chain(first: str, second: str, *, first_us: int = 60, thread: int = tiny.MAI
     [
         (chain("f", "g"), "f", "launched by train.py:1 in f 60 %, train.py:1 in g 40 %"),
         (chain("f", "f"), "f", "launched by train.py:1 in f 100 %"),
+        (chain("f", "f", product_us=10), "", "launched by train.py:1 in f 100 %"),
         (
             chain("f", "wait", thread=tiny.AUTOGRAD),
             "f",
@@ -51,7 +58,8 @@ def chain(first: str, second: str, *, first_us: int = 60, thread: int = tiny.MAI
     ],
 )
 def test_a_finding_names_the_lines(subject: JudgedReport, main: str, evidence: str) -> None:
-    """One that has half of the time is its place; a line with a tenth is named at least."""
+    """One that has half of the time is its place, unless it launches nearly all kernels; a line
+    with a tenth is named at least."""
     finding = asked(unfused_elementwise, subject)
     assert finding is not None
     at = f"train.py:1 in {main}" if main else ""
