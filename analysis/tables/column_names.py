@@ -16,8 +16,8 @@ estimated every evidence excess_ns exclusive_kernel_ns exposed_ns fetch_median_n
 finding first_token_max_ns first_token_ns fixed_bytes flops flops_per_s frameworks free_bytes
 function gap gaps gil_ns gpu_busy_ns gpu_ns graph_estimate_ns grid group growing_bytes
 growth_bytes hidden_pct highest_mhz holder holder_name host_range host_wait_ns host_wait_pct
-host_wall_ns htod_bytes_per_s idle_ns impact induced_idle_ns inferred instances intensity
-kernel_ns kernels kind known_pct largest_ns last_device last_rank last_report late_ns
+host_wall_ns htod_bytes_per_s idle_ns impact induced_idle_ns inferred instances intensity kernel
+kernel_ns kernel_pct kernels kind known_pct largest_ns last_device last_rank last_report late_ns
 latency_median_ns latency_p95_ns later_ns launch_idle_ns launches least_flops length limit
 limit_cores limited_by limited_pct loader lowest_mhz matched matmul_ns max_ns mean_ns
 median_interval_ns median_kernel_ns median_ns members memory_clock_mhz method mfu_pct min_ns
