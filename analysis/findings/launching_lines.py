@@ -67,15 +67,40 @@ def launching_lines(view: View, kernels: pl.DataFrame, rows: pl.DataFrame) -> La
     return LaunchingLines(evidence=evidence, source=main["source"][0], via=main["via"][0])
 
 
+def of_the_same_lines(view: View, kernels: pl.DataFrame, members: pl.Series) -> pl.Series:
+    """Whether each kernel is a member, or launched by a line of which members take half of the time
+    or more.
+
+    Args:
+        view: the judged part.
+        kernels: `kernels_in_order` of it.
+        members: whether each of them is one.
+    """
+    if view.timeline.launch_stacks is None:
+        return members
+    launched = _launched(view, kernels).with_columns(members.alias("member"))
+    half = 2 * pl.col("ns").filter("member").sum() >= pl.col("ns").sum()
+    known = pl.col("source").is_not_null() & ~pl.col("lent")
+    beside = (half.over("source", "via") & known).fill_null(value=False)
+    return launched.select(pl.col("member") | beside).to_series()
+
+
 def _lines(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
     """`source`, `via`, `lent` and `ns` of the lines that launched these kernels, most time first;
     empty where there is no such line."""
-    stacks = view.timeline.launch_stacks
+    by_line = _launched(view, kernels).drop_nulls().group_by("source", "via", "lent")
+    lines = by_line.agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
+    return lines.sort(-pl.col("ns"), "source", "via", "lent")
+
+
+def _launched(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Per kernel the `source` and `via` that launched it, null where no line did, `lent` and
+    `ns`."""
+    stacks, sources = view.timeline.launch_stacks, view.events.stack_sources
     assert stacks is not None
-    lines = view.events.stack_sources.with_columns(
-        pl.col("source", "via").cast(pl.String).fill_null("")
+    known = stacks[view.events.ops["call"][kernels["op"]]]
+    row = known["stack"].replace_strict(
+        sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
     )
-    launched = stacks[view.events.ops["call"][kernels["op"]]].with_columns(kernels["ns"])
-    summed = launched.group_by("stack", "lent").agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
-    by_line = summed.join(lines, on="stack").group_by("source", "via", "lent")
-    return by_line.agg(pl.col("ns").sum()).sort(-pl.col("ns"), "source", "via", "lent")
+    lines = sources.select(pl.col("source", "via").cast(pl.String).fill_null(""))
+    return lines[row].hstack([known["lent"], kernels["ns"]])

@@ -25,7 +25,7 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
     layout_transpose,
     recomputation,
 )
-from nsysflow.analysis.findings.rules.fft import fft_length
+from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
 from nsysflow.analysis.findings.rules.fusion import (
     optimizer_not_fused,
     tiny_kernels,
@@ -41,6 +41,7 @@ from nsysflow.analysis.findings.rules.loops import loop_of_launches
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask
+from nsysflow.analysis.findings.rules.matrices import small_matrices
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
@@ -73,6 +74,8 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     causal_mask,
     unfused_loss,
     fft_length,
+    real_fft,
+    small_matrices,
     full_sort,
     summed_product,
     unfused_elementwise,

@@ -8,11 +8,13 @@
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.host_functions import stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.anomaly import anomaly_detection
 from nsysflow.analysis.findings.stall_findings import Stalls, What, stalls_of
@@ -37,6 +39,15 @@ WAIT: Final = (
     "time with CUDA events instead of synchronize()",
 )
 
+VALIDATES: Final = r"torch/distributions/distribution\.py (?:__init__|_validate_sample)$"
+"""Where torch.distributions compares its arguments on the GPU, and waits for the answer."""
+
+CHANGE_OF_CHECKS: Final = (
+    "torch.distributions checks its arguments there: validate_args=False, or for all of them"
+    " torch.distributions.Distribution.set_default_validate_args(False)"
+)
+COMPARISONS_TOO: Final = "the comparisons and their launches go, too: it saves more than the wait"
+
 FREQUENT: Final = 10
 """What stands in fewer than one of so many steps takes over nothing in the others: a loss that is
 printed now and then."""
@@ -57,12 +68,13 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
             yield anomaly
             continue
         what = "value read back in the loop" if reads else "sync in the loop"
-        yield stalls.finding(
+        finding = stalls.finding(
             subject,
             rule="scalar-readback" if reads else "sync-in-loop",
             what=f"{what}{stalls.many(subject)}",
             change=_reading(stalls) if reads else WAIT,
         )
+        yield _of_checks(finding) if reads and _validates(subject, stalls) else finding
     every = stalls_of(subject, *removable, "fetch", "pageable", "pinned")
     frequent = [stalls for stalls in every if FREQUENT * stalls.steps >= subject.steps]
     if len(frequent) > 1:
@@ -74,6 +86,30 @@ def _reading(stalls: Stalls) -> tuple[str, ...]:
     if stalls.repeats:
         return REPEATS
     return (AT_ONCE, *READ_BACK) if stalls.loop_kernels is not None else READ_BACK
+
+
+def _validates(subject: JudgedReport, stalls: Stalls) -> bool:
+    """Whether most stacks with this line, at a call where there are some, are in such checks."""
+    timeline = subject.timeline
+    of_line = timeline.events.stack_sources.filter(
+        pl.col("source").cast(pl.String) == stalls.source
+    )
+    at_calls = timeline.trace.backtraces["stack"]
+    stacks = of_line["stack"].filter(of_line["stack"].is_in(at_calls.implode()))
+    stacks = of_line["stack"] if stacks.is_empty() else stacks
+    checking = stacks.is_in(stacks_with(subject, VALIDATES).implode())
+    return 2 * int(checking.sum()) > len(stacks)
+
+
+def _of_checks(finding: Finding) -> Finding:
+    """The finding of a read-back that checks arguments."""
+    return replace(
+        finding,
+        change=(CHANGE_OF_CHECKS, *READ_BACK[:1]),
+        evidence=(*finding.evidence, COMPARISONS_TOO),
+        exact=False,
+        saves_more=True,
+    )
 
 
 def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:

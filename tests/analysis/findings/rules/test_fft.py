@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.findings.rules.fft import fft_length
+from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, left_of, subject_of
 
@@ -14,6 +14,10 @@ PRIME: Final = "void prime_fft_factor<(unsigned int)101, EPT<(unsigned int)2>>(T
 FACTOR: Final = "void regular_fft_factor<(unsigned int)8, EPT<(unsigned int)8>>(T9)"
 FAST: Final = "void vector_fft<(unsigned int)4096, EPT<(unsigned int)16>>(T9)"
 BEHIND: Final = "void postprocess_kernel<float, unsigned int>(real_complex_args_t<T2>)"
+MIRROR: Final = f"void {names.NATIVE}_fft_conjugate_copy_kernel<c10::complex<float>, T2>(T1)"
+OF_SPECTRA: Final = (
+    f"void {names.NATIVE}elementwise_kernel<(int)4, MulFunctor<c10::complex<float>>>(T1)"
+)
 ROCFFT: Final = "bluestein_pad_mul_sp_CI_CI"
 
 
@@ -46,3 +50,21 @@ def test_other_kernels_for_large_prime_factors_are_known(kernels: Kernels) -> No
 )
 def test_nothing_is_said_of_ffts(kernels: Kernels) -> None:
     assert asked(fft_length, subject_of(kernels)) is None
+
+
+def test_half_of_all_work_on_a_spectrum_is_left_where_its_second_half_is_written() -> None:
+    kernels: Kernels = [(FAST, 20), (MIRROR, 10), (OF_SPECTRA, 20), (FAST, 20), (names.ADD, 30)]
+    found = asked(real_fft, subject_of(kernels))
+    assert found is not None
+    assert (
+        found.title == "FFTs of real numbers give both halves of the spectrum: 70 % of kernel time"
+    )
+    assert found.method == "bound"
+    assert left_of(found) == {FAST: 0.5, OF_SPECTRA: 0.5, MIRROR: 0.0}
+
+
+@pytest.mark.parametrize(
+    "kernels", [[(FAST, 20), (OF_SPECTRA, 20)], [(MIRROR, 4), (names.ADD, 96)]]
+)
+def test_spectra_of_complex_numbers_and_small_ones_are_left_alone(kernels: Kernels) -> None:
+    assert asked(real_fft, subject_of(kernels)) is None

@@ -179,6 +179,38 @@ def test_reads_of_sizes_are_told_how_to_do_without(
     assert one.change[0].startswith(change)
 
 
+def read_in(start: int, i: int, library: str) -> Iterator[Row]:
+    """A value read back, while a function of the program calls this function of a library."""
+    file, function = library.split(" ")
+    inside = (
+        Frame(f"/lib/python3.12/site-packages/{file}", 76, function),
+        Frame("/me/agent.py", 7, "act"),
+    )
+    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
+    copied_at = start + 120 * US
+    read = tiny.copy(copied_at, copied_at + 2 * US, 100 * i + 2, "DtoH", "device", "pinned")
+    yield from copied(start + 20 * US, start + 25 * US, 100 * i + 2, read)
+    yield tiny.call(start + 26 * US, copied_at + 3 * US, "cudaStreamSynchronize")
+    yield from (Sample(start + at * US, tiny.MAIN, inside) for at in (40, 60, 80))
+
+
+@pytest.mark.parametrize(
+    ("library", "checks"),
+    [
+        ("torch/distributions/distribution.py __init__", True),
+        ("torch/distributions/distribution.py _validate_sample", True),
+        ("torch/distributions/categorical.py sample", False),
+    ],
+)
+def test_reads_that_check_the_arguments_of_a_distribution_are_told_how_to_do_without(
+    library: str, checks: bool
+) -> None:
+    (one,) = found(waits, loop(lambda start, i: read_in(start, i, library), every=300))
+    assert one.source == "agent.py:7 in act"
+    assert ("validate_args=False" in one.change[0]) is checks
+    assert one.method == ("least" if checks else "replay")
+
+
 def searching(start: int, i: int, written: str) -> Iterator[Row]:
     """40 operators that write down their stacks at this file for half the time, 30 us each; then a
     gradient is compared and read back 100 times."""
