@@ -148,8 +148,7 @@ def _verdict(results: RunTables, rows: Sequence[Row], *, alone: bool) -> Verdict
     # the largest parts then say more than `compute-bound`
     mostly_idle = computes and bound.pct is not None and bound.pct < MOST_PCT
     one = len(bound.names) == 1 and not mostly_idle
-    several = _several_parts(results, bound, _largest(bound) if mostly_idle else bound.names)
-    several = several or "no part of the time stands out"
+    several = _several_parts(results, bound) or "no part of the time stands out"
     return Verdict(
         gpus="" if alone else _names(results, rows),
         word=WORDS[bound.names[0]] if one else "",
@@ -182,8 +181,9 @@ def _largest(bound: ViewBound) -> Sequence[str]:
     return [name for name in by_size if 100 * bound.parts_ns[name] >= LEAST_PCT * whole_ns][:3]
 
 
-def _several_parts(results: RunTables, bound: ViewBound, largest: Sequence[str]) -> str:
+def _several_parts(results: RunTables, bound: ViewBound) -> str:
     """`30 % loading kernels, 27 % waiting for launches, 12 % computing`."""
+    largest = _largest(bound)
     names = dict.fromkeys((*largest, *(["compute"] if largest else [])))
     shares = ((_share(bound, name), _doing(results, name)) for name in names)
     return ", ".join(f"{'half' if pct == '50 %' else pct} {doing}" for pct, doing in shares)

@@ -79,6 +79,10 @@ def kernels(**total_ns: int) -> list[Row]:
         # parts of like size, the larger first
         ([gpu(module_load_ms=42, launch_ms=40)],
          ["42 % loading kernels, 40 % waiting for launches, 18 % computing"]),
+        # with a third one that is smaller
+        ([gpu(module_load_ms=36, launch_ms=35, host_ms=20)],
+         ["36 % loading kernels, 35 % waiting for launches, 20 % waiting for the host,"
+          " 9 % computing"]),
         # GPUs of one bound share a verdict
         ([gpu(host_ms=60), gpu(1, host_ms=80)],
          ["Host-bound: 2 GPUs wait for the host 70 % of the time and compute 30 %"]),

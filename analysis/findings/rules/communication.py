@@ -5,6 +5,7 @@
 * `straggler`: one rank of a group comes late to its collectives, and the others wait there.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -35,6 +36,16 @@ CHANGE_OF_EXPOSED: Final = (
     "larger batches per GPU, so that there is more to compute meanwhile",
 )
 
+ALL_TO_ALL: Final = r"(?i)all_?to_?all|SendRecv"
+"""Each rank sends to each one: rows of embeddings, tokens of experts. No gradients."""
+
+CHANGE_OF_ALL_TO_ALL: Final = (
+    "exchange ahead: the rows of the next batch while this one computes (TorchRec:"
+    " TrainPipelineSparseDist)",
+    "two halves of a batch in turn: one is sent while the other one computes",
+    "send less: 16 or 8 bits, equal rows once, experts near their tokens",
+)
+
 
 def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
     """All communication that kernels wait for: what a step takes if it takes no time."""
@@ -47,10 +58,11 @@ def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
     count = subject.per_step(int(comm["count"].sum()))
     sent = comm["bytes"].sum() if comm["bytes"].null_count() == 0 else None
     moved = "" if sent is None else f" of {size(subject.per_step(int(sent)))} in all"
+    exchanges = re.search(ALL_TO_ALL, f"{operation} {most['phase']}")
     yield Finding(
         rule="exposed-communication",
         title=f"communication that kernels wait for: {operation}{place(most['phase'])}",
-        change=CHANGE_OF_EXPOSED,
+        change=CHANGE_OF_ALL_TO_ALL if exchanges else CHANGE_OF_EXPOSED,
         evidence=(
             f"{number(count)} collectives{subject.a_step}{moved}",
             f"nothing computes meanwhile for {subject.spent(exposed_ns)}",

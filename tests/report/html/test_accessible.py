@@ -99,6 +99,7 @@ def test_the_system_chooses_the_theme_until_the_button_does_and_the_page_keeps_i
         choose_scheme(page, "light")
         expect(page.locator("body")).not_to_have_css("background-color", dark)
         page.click("#theme")
+        expect(page.locator("body")).to_have_css("background-color", dark)
         page.reload()
         expect(page.locator("body")).to_have_css("background-color", dark)
         expect(page.locator("#theme")).to_have_text("Light")
