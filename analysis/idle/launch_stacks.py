@@ -150,16 +150,14 @@ def _apart_ns(first: pl.Expr, last: pl.Expr) -> pl.Expr:
 def _shared_in_place(launches: pl.DataFrame) -> pl.DataFrame:
     """`launches` with the `stack` and `apart_ns` of the nearest one in the same place: those that a
     thread makes as the nth of a step, for an operation of one name. Ties: the earliest."""
-    in_order = launches.sort("thread_no", "start_ns", "call")
-    nth = pl.int_range(pl.len()).over("thread_no", "step")
+    in_order = launches.sort("call")  # calls are numbered by thread and start
+    nth = pl.int_range(pl.len(), dtype=pl.UInt32).over("thread_no", "step")
     alone = pl.col("step").is_null()
     in_order = in_order.with_columns(
         pl.when(alone).then("call").alias("alone"), pl.when(~alone).then(nth).alias("nth")
     )
+    nearest = pl.col("apart_ns").arg_min()
     place = ["thread_no", "name", "nth", "alone"]
-    best = (
-        in_order.sort("apart_ns", "start_ns", nulls_last=True, maintain_order=True)
-        .unique(place, keep="first", maintain_order=True)
-        .select(*place, "stack", "apart_ns")
+    return in_order.with_columns(
+        pl.col("stack").get(nearest).over(place), pl.col("apart_ns").min().over(place)
     )
-    return in_order.drop("stack", "apart_ns").join(best, on=place, how="left", nulls_equal=True)
