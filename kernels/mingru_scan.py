@@ -34,6 +34,9 @@ Figures for B=512, T=64, H=128 in bf16, on 132 SMs at 4.3 TB/s and 1.755 GHz:
   reciprocal is rsqrt squared: two instructions, against five for Triton's division 1/x. The kernels
   use 96 and 177 registers.
 
+What backward reads leaves L2 first, so that dcombined is still there for the products that read it
+next: 2.8 us less in a training step (H200, 2026-11-29).
+
 Where a linear layer with few outputs follows, `mingru_scan_linear_backward` computes its gradients
 too. dout = gradient weight and dweight = gradientᵀ out are a few products per step and channel, and
 weight and dweight stay in registers, 223 in all for five outputs. dout is neither written nor read,

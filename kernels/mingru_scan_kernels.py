@@ -7,14 +7,21 @@ from nsysflow.kernels.arguments import follow
 
 
 @triton.jit
-def _rows(at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr):
-    """The rows of a chunk, `step` apart, for channels with rows left; 0 beyond the last step."""
+def _rows(
+    at, step: tl.constexpr, left, STEPS: tl.constexpr, WHOLE: tl.constexpr,
+    LAST: tl.constexpr = False,
+):  # fmt: skip
+    """The rows of a chunk, `step` apart, for channels with rows left; 0 beyond the last step.
+
+    What nothing reads after this, the LAST time, leaves L2 first.
+    """
+    policy: tl.constexpr = "evict_first" if LAST else ""
     rows: tl.tuple = ()
     for i in tl.static_range(STEPS):
         if WHOLE:
-            row = tl.load(at + i * step, mask=left > 0)
+            row = tl.load(at + i * step, mask=left > 0, eviction_policy=policy)
         else:
-            row = tl.load(at + i * step, mask=left > i, other=0.0)
+            row = tl.load(at + i * step, mask=left > i, other=0.0, eviction_policy=policy)
         rows += (row,)
     return rows
 
@@ -163,12 +170,12 @@ def mingru_scan_backward(
     if dfinal_ptr is not None:
         dh = tl.load(dfinal_ptr + state_at, mask=live).to(tl.float32)
     left = tl.where(live, T - start, 0)
-    hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE)
-    gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE)
-    proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE)
+    hidden = _rows(combined_ptr, 3 * H, left, STEPS, WHOLE, LAST=True)
+    gate = _rows(combined_ptr + H, 3 * H, left, STEPS, WHOLE, LAST=True)
+    proj = _rows(combined_ptr + 2 * H, 3 * H, left, STEPS, WHOLE, LAST=True)
     dout: tl.tuple = ()
     if OUTPUTS == 0:
-        dout = _rows(dout_ptr, H, left, STEPS, WHOLE)
+        dout = _rows(dout_ptr, H, left, STEPS, WHOLE, LAST=True)
     before = tl.load(saved_ptr, mask=live)
     for _ in range(chunks):
         left = tl.where(live, T - start, 0)
@@ -176,9 +183,9 @@ def mingru_scan_backward(
         combined_ptr -= STEPS * 3 * H
         saved_ptr -= H
         more = tl.where(live, start + STEPS, 0)  # a chunk, or nothing before the first one
-        next_hidden = _rows(combined_ptr, 3 * H, more, STEPS, True)
-        next_gate = _rows(combined_ptr + H, 3 * H, more, STEPS, True)
-        next_proj = _rows(combined_ptr + 2 * H, 3 * H, more, STEPS, True)
+        next_hidden = _rows(combined_ptr, 3 * H, more, STEPS, True, LAST=True)
+        next_gate = _rows(combined_ptr + H, 3 * H, more, STEPS, True, LAST=True)
+        next_proj = _rows(combined_ptr + 2 * H, 3 * H, more, STEPS, True, LAST=True)
         next_dout: tl.tuple = ()
         slopes: tl.tuple = ()
         if OUTPUTS > 0:
@@ -186,7 +193,7 @@ def mingru_scan_backward(
             dout_ptr -= STEPS * OUTPUTS
         else:
             dout_ptr -= STEPS * H
-            next_dout = _rows(dout_ptr, H, more, STEPS, True)
+            next_dout = _rows(dout_ptr, H, more, STEPS, True, LAST=True)
         next_before = tl.load(saved_ptr, mask=more > 0)
         zs: tl.tuple = ()
         shuts: tl.tuple = ()

@@ -94,7 +94,7 @@ class Compiled:
     @property
     def loads(self) -> Counter[str]:
         """The number of global loads by width, e.g. `v4.b32`."""
-        return Counter(re.findall(r"ld\.global\.(v\d\.b\d+|b\d+)", self.ptx))
+        return Counter(re.findall(r"ld\.global(?:\.L\d::\w+)*\.(v\d\.b\d+|b\d+)", self.ptx))
 
 
 def shaped(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
