@@ -267,11 +267,14 @@ def narrow_linear_backward(
     add_parts(parts, dweight)
 
 
-def add_parts(parts: Tensor, dweight: Tensor) -> None:
-    """Write the sum of parts (P, O, H), float32, to `dweight` (O, H), always in the same order."""
-    _narrow_linear_sum[(cdiv(dweight.numel(), SUMMED),)](
+def add_parts(parts: Tensor, dweight: Tensor, *, summed: int = SUMMED) -> None:
+    """Write the sum of parts (P, O, H), float32, to `dweight` (O, H), always in the same order.
+
+    A program adds `summed` elements.
+    """
+    _narrow_linear_sum[(cdiv(dweight.numel(), summed),)](
         parts, dweight, len(parts), dweight.numel(),
-        PARTS=min(next_power_of_2(len(parts)), PARTS_AT_ONCE), SUMMED=SUMMED, num_warps=4,
+        PARTS=min(next_power_of_2(len(parts)), PARTS_AT_ONCE), SUMMED=summed, num_warps=4,
         **overlap(dweight.device),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from nsysflow.kernels.layernorm_relu_add import (
     layernorm_relu_add_bytes,
 )
 from nsysflow.kernels.linear_pair import WIDTH_MAX as PAIR_MAX
-from nsysflow.kernels.linear_pair import linear_pair, linear_pair_bytes
+from nsysflow.kernels.linear_pair import linear_pair, linear_pair_backward, linear_pair_bytes
 from nsysflow.kernels.mingru_scan import OUT_MAX as SCANNED_MAX
 from nsysflow.kernels.mingru_scan import (
     mingru_scan,
@@ -87,7 +87,7 @@ def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object
     decoded = (scanned[0], *randn((2, 1, 6), (8, 2), (2, 6), (2, 6)))
     decoder = named(("combined", "saved", "gradient", "weight", "dweight"), decoded)
     pair = test_linear_pair.layers(device, (5, 3, 4, 2))
-    results = [pair[0].new_empty(5, columns) for columns in (4, 2)]
+    sloped = [test_linear_pair.slopes(pair), *pair, *randn((4, 3), (2, 4))]
     sides = randn((4, 2), (4, 3), (2, 3), (4, 3), (2, 3))
     layer = named(("gradient", "x", "weight", "dx", "dweight"), sides)
     offset = torch.zeros(1, dtype=torch.int64, device=device)
@@ -98,7 +98,11 @@ def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object
         "layernorm_relu_add": (layernorm_relu_add, named(("x", "g", "b", "skip"), rows)),
         "linear_pair": (
             linear_pair,
-            named(("x", "first", "second", "between", "y"), [*pair, *results]),
+            named(("x", "first", "second", "y"), [*pair, pair[0].new_empty(5, 2)]),
+        ),
+        "linear_pair_backward": (
+            linear_pair_backward,
+            named(("dy", "x", "first", "second", "dfirst", "dsecond"), sloped),
         ),
         "mingru_scan": (mingru_scan, named(("combined", "state"), scanned)),
         "mingru_scan_linear_backward": (mingru_scan_linear_backward, decoder),
@@ -304,6 +308,8 @@ def steps(device: torch.device) -> Iterator[tuple[str, list[Tensor], Step]]:
     yield "layernorm_relu_add", normed, differentiated(layernorm_relu_add, normed)
     pair = test_linear_pair.layers(device, (70, 12, 20, 65))
     yield "linear_pair", pair, partial(linear_pair, *pair)
+    dy = test_linear_pair.slopes(pair)
+    yield "linear_pair_backward", [dy, *pair], partial(test_linear_pair.gradients, dy, pair)
     scanned = list(test_mingru_scan.inputs(device, 2, 11, 24, BF16))
     yield "mingru_scan", scanned, differentiated(mingru_scan, scanned)
     layer = [torch.randn(rows, 12, device=device).bfloat16() for rows in (70, 4)]
@@ -364,7 +370,7 @@ def test_bytes_are_those_of_all_that_a_call_reads_and_writes(device: torch.devic
     assert mingru_scan_backward_bytes(*scanned) == nbytes(*moved)
 
     pair = test_linear_pair.layers(device, (5, 3, 4, 2))
-    assert linear_pair_bytes(*pair) == nbytes(*pair, *linear_pair(*pair))
+    assert linear_pair_bytes(*pair) == nbytes(*pair, linear_pair(*pair))
 
     x, weight = torch.empty(70, 12, dtype=BF16), torch.empty(4, 12, dtype=BF16)
     out = torch.empty(70, 4, dtype=BF16)

@@ -1,11 +1,16 @@
-"""linear_pair matches its definition, each result rounded once."""
+"""linear_pair and its gradients match their definition."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from nsysflow.kernels.linear_pair import WIDTH_MAX, linear_pair, linear_pair_ref
-from tests.kernels.comparing import same
+from nsysflow.kernels.linear_pair import (
+    WIDTH_MAX,
+    linear_pair,
+    linear_pair_backward,
+    linear_pair_ref,
+)
+from tests.kernels.comparing import exact, same
 from tests.kernels.hopper import SHARED_BYTES_MAX, compiled_for_hopper, shaped
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -25,57 +30,117 @@ def layers(
     return [torch.randn(shape, device=device).to(dtype) for shape in shapes]
 
 
-def assert_product(found: Tensor, x: Tensor, weight: Tensor) -> None:
-    """Check that it is x weightᵀ, rounded once."""
-    exact = x.double() @ weight.double().T
-    scale = exact.square().mean().sqrt().item()
-    rtol = 1.01 * ROUNDING[x.dtype]
-    torch.testing.assert_close(found.double(), exact, rtol=rtol, atol=1e-5 * scale)
+def slopes(given: list[Tensor]) -> Tensor:
+    """The gradient of y."""
+    x, _, second = given
+    return torch.randn(len(x), len(second), device=x.device).to(x.dtype)
 
 
-@pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
-@pytest.mark.parametrize(
+def gradients(dy: Tensor, given: list[Tensor]) -> list[Tensor]:
+    """The gradients of both weights, of their dtype."""
+    found = [torch.full_like(weight, torch.nan) for weight in given[1:]]
+    linear_pair_backward(dy, *given, dfirst=found[0], dsecond=found[1])
+    return found
+
+
+def assert_rounded(found: Tensor, wanted: Tensor, rounding: float) -> None:
+    """Check that it is exact but for its rounding, and one of what it was computed from."""
+    scale = wanted.square().mean().sqrt().item()
+    torch.testing.assert_close(
+        found.double(), wanted, rtol=1.01 * rounding, atol=max(4 * rounding, 1e-5) * scale
+    )
+
+
+SIZES = pytest.mark.parametrize(
     "sizes",
     [(1, 1, 1, 1), (66, 5, 12, 36), (70, 12, 20, 65), (129, 96, 128, 64), (3, 128, 17, 130)],
     ids=str,
 )
-def test_both_results_match_the_definition_rounded_once(
+DTYPES = pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
+
+
+@DTYPES
+@SIZES
+def test_y_matches_the_definition(
     sizes: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
 ) -> None:
-    x, first, second = layers(device, sizes, dtype)
-    for between, y in (linear_pair(x, first, second), linear_pair_ref(x, first, second)):
-        assert_product(between, x, first)
-        assert_product(y, between, second)
+    given = layers(device, sizes, dtype)
+    wanted = linear_pair_ref(*(each.double() for each in given))
+    for y in (linear_pair(*given), linear_pair_ref(*given)):
+        assert_rounded(y, wanted, ROUNDING[dtype])
+
+
+def test_y_is_that_of_two_layers_which_round(device: torch.device) -> None:
+    x, first, second = layers(device, (129, 96, 128, 64))
+    between = torch.eye(128, device=device).bfloat16()
+    rounded = linear_pair(x, first, between)
+    assert same([linear_pair(x, first, second)], [linear_pair(rounded, between, second)])
+
+
+@DTYPES
+@SIZES
+def test_gradients_match_those_of_the_definition(
+    sizes: tuple[int, int, int, int], dtype: torch.dtype, device: torch.device
+) -> None:
+    given = layers(device, sizes, dtype)
+    dy = slopes(given)
+    wanted = exact(linear_pair_ref, given, dy)[2:]
+    for found, right in zip(gradients(dy, given), wanted, strict=True):
+        assert_rounded(found, right, ROUNDING[dtype])
 
 
 def test_results_go_where_they_are_wanted(device: torch.device) -> None:
     given = layers(device, (70, 12, 20, 65))
-    between, y = given[0].new_empty(70, 20), given[0].new_empty(70, 65)
-    found = linear_pair(*given, between=between, y=y)
-    assert found[0] is between
-    assert found[1] is y
-    assert same(found, linear_pair(*given))
+    y = given[0].new_empty(70, 65)
+    assert linear_pair(*given, y=y) is y
+    assert same([y], [linear_pair(*given)])
+
+
+def test_gradients_in_float32_are_not_rounded_to_bf16(device: torch.device) -> None:
+    given = layers(device, (70, 12, 20, 65))
+    dy = slopes(given)
+    wide = [torch.empty(weight.shape, device=device) for weight in given[1:]]
+    linear_pair_backward(dy, *given, dfirst=wide[0], dsecond=wide[1])
+    for found, right in zip(wide, exact(linear_pair_ref, given, dy)[2:], strict=True):
+        assert_rounded(found, right, 2**-11)
 
 
 def test_a_nan_stays_in_its_row(device: torch.device) -> None:
     given = layers(device, (140, 12, 20, 65))
     given[0][130, 5] = torch.nan
-    for result in linear_pair(*given):
-        assert result.isnan().any(1).nonzero().flatten().tolist() == [130]
+    assert linear_pair(*given).isnan().any(1).nonzero().flatten().tolist() == [130]
+
+
+def test_a_nan_of_one_output_stays_in_its_row_of_the_second_weight(device: torch.device) -> None:
+    given = layers(device, (140, 12, 20, 65))
+    dy = slopes(given)
+    dy[130, 7] = torch.nan
+    dfirst, dsecond = gradients(dy, given)
+    assert dfirst.isnan().all()
+    assert dsecond.isnan().any(1).nonzero().flatten().tolist() == [7]
 
 
 def test_no_rows_launch_nothing(device: torch.device) -> None:
-    between, y = linear_pair(*layers(device, (0, 12, 20, 65)))
-    assert (between.shape, y.shape) == ((0, 20), (0, 65))
+    given = layers(device, (0, 12, 20, 65))
+    assert linear_pair(*given).shape == (0, 65)
+    assert not any(gradient.any() for gradient in gradients(slopes(given), given))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [BF16, FP32], ids=str)
 def test_on_hopper_the_largest_widths_fit_into_an_sm_and_hardly_spill(dtype: torch.dtype) -> None:
-    sides = ((32_768, WIDTH_MAX), (WIDTH_MAX, WIDTH_MAX), (384, WIDTH_MAX))
-    x, first, second = (shaped(*side, dtype=dtype) for side in sides)
-    compiled = compiled_for_hopper(lambda: linear_pair(x, first, second))["_linear_pair"]
-    assert compiled.shared_bytes <= SHARED_BYTES_MAX
+    sides = ((32_768, WIDTH_MAX), (WIDTH_MAX, WIDTH_MAX), (384, WIDTH_MAX), (32_768, 384))
+    x, first, second, dy = (shaped(*side, dtype=dtype) for side in sides)
+
+    def both() -> None:
+        linear_pair(x, first, second)
+        linear_pair_backward(dy, x, first, second, dfirst=first, dsecond=second)
+
+    compiled = compiled_for_hopper(both)
+    assert all(each.shared_bytes <= SHARED_BYTES_MAX for each in compiled.values())
     # in float32, 64 outputs with spills were faster than 32 without, 77 us against 83
-    assert compiled.local_bytes <= (128 if dtype == FP32 else 0)
-    assert "wgmma.mma_async" in compiled.ptx
+    spilt = {name: each.local_bytes for name, each in compiled.items()}
+    assert spilt.pop("_linear_pair") <= (128 if dtype == FP32 else 0)
+    assert not any(spilt.values())
+    for name in ("_linear_pair", "_linear_pair_moment"):
+        assert "wgmma.mma_async" in compiled[name].ptx

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from nsysflow.kernels.linear_pair import WIDTH_MAX, linear_pair
+from nsysflow.kernels.linear_pair import WIDTH_MAX, linear_pair, linear_pair_backward
 from nsysflow.kernels.mingru_scan import (
     OUT_MAX,
     mingru_scan_backward,
@@ -147,20 +147,20 @@ class PlainStep:
 class FusedStep:
     """The same step as `PlainStep`, with the same attributes, with fused kernels and no autograd.
 
-    A step of one layer is 12 launches, plus what the library adds to its products. They
-    use tensors allocated beforehand or by torch's allocator, and none of them waits, so a CUDA
-    graph can capture the step.
+    A step of one layer is 12 launches, none of them the library's. They use tensors allocated
+    beforehand or by torch's allocator, and none of them waits, so a CUDA graph can capture the
+    step.
 
     | phase | launches |
     | --- | --- |
     | forward | the encoder with the first layer's product, the scan, a narrow product |
     | loss | two, which also compute the gradient of the predictions |
-    | backward | the scan with the decoder's gradients, a sum, three library products |
+    | backward | the scan with the decoder's gradients, a sum, three for the other two weights |
     | optimizer | two, which also clip and write the working copies |
 
     The ranges `encoder`, `grad_clip` and `weight_sync` are therefore empty. With wider layers the
-    encoder is a library product of its own, and with more outputs the decoder's gradients are two
-    more launches.
+    encoder is a library product of its own and its gradients are three, and with more outputs the
+    decoder's gradients are two more launches.
     """
 
     def __init__(self, masters: Sequence[Tensor], batch: Batch, dtype: torch.dtype) -> None:
@@ -182,7 +182,7 @@ class FusedStep:
         rows = len(batch.obs)
         encoder, *layers, decoder = self.working
         self._inputs = [batch.obs.new_empty(rows, len(encoder))] * (len(layers) + 1)
-        """The input of each layer and of the decoder."""
+        """The input of each layer and of the decoder; `linear_pair` does not write the first."""
         self._saved = [self._inputs[0]] * len(layers)
         """What each scan saves for its backward; float32 after the first `recur`."""
         self._combined = [batch.obs.new_empty(rows, len(layer)) for layer in layers]
@@ -206,9 +206,7 @@ class FusedStep:
         encoder, *layers, _ = self.working
         for number, layer in enumerate(layers):
             if number == 0 and self._paired:
-                linear_pair(
-                    self._batch.obs, encoder, layer, between=self._inputs[0], y=self._combined[0]
-                )
+                linear_pair(self._batch.obs, encoder, layer, y=self._combined[0])
             else:
                 torch.mm(self._inputs[number], layer.t(), out=self._combined[number])
             out, _, self._saved[number] = mingru_scan_forward(
@@ -228,9 +226,15 @@ class FusedStep:
 
     def backward(self) -> None:
         """Compute the gradients of the weights."""
-        _, *layers, _ = self.working
+        encoder, *layers, _ = self.working
         for number in reversed(range(len(layers))):
             flat = self._scan_backward(number).flatten(0, 1)
+            if number == 0 and self._paired:
+                linear_pair_backward(
+                    flat, self._batch.obs, encoder, layers[0],
+                    dfirst=self.gradients[0], dsecond=self.gradients[1],
+                )  # fmt: skip
+                return
             torch.mm(flat.t(), self._inputs[number], out=self.gradients[1 + number])
             torch.mm(flat, layers[number], out=self._slope)
         torch.mm(self._slope.t(), self._batch.obs, out=self.gradients[0])

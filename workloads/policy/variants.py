@@ -94,7 +94,10 @@ def _rows(
 
 
 def policy_flops(sizes: Sizes) -> dict[str, int]:
-    """Operations of each phase that has matrix products."""
+    """Operations of each phase that has matrix products, as PyTorch does them.
+
+    The fused backward needs a third of them, as `linear_pair_backward` says.
+    """
     rows, hidden = sizes.rows, sizes.hidden
     encoder = product(rows, hidden, sizes.obs)
     rnn = sizes.layers * product(rows, 3 * hidden, hidden)
