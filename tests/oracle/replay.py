@@ -134,7 +134,9 @@ class Replay:
                 found = [o for _, _, o in tails.values()]
             else:
                 continue
-            found = [o for o in found if self.ops[o].end_ns <= call.end_ns]
+            skewed = self.classes[c] == "blocking_copy" and call.name.startswith("hip")
+            limit_ns = call.end_ns + 10_000 * skewed
+            found = [o for o in found if self.ops[o].end_ns <= limit_ns]
             if found:
                 target = max(found, key=lambda o: (self.ops[o].end_ns, o))
                 own = call.end_ns - max(call.start_ns, self.ops[target].end_ns)

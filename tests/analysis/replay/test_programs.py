@@ -124,6 +124,12 @@ CALLS: Final = {  # what a call waits for
     "a blocking copy waits for its own operation": behind(
         230, launch(6, 130, 2, name=COPY), upload(112, 125, 2, source="pageable")
     ),
+    "a blocking copy by HIP, whose clock on the GPU is ahead": behind(
+        230, launch(6, 130, 2, name="hipMemcpyWithStream"), upload(112, 133, 2, source="pageable")
+    ),
+    "a blocking copy by CUDA that ends behind its call": behind(
+        130, launch(6, 130, 2, name=COPY), upload(112, 133, 2, source="pageable")
+    ),
 }
 
 GRAPH: Final = Changes(graphs=("forward",))
