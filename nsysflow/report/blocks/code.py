@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import line
+from nsysflow.analysis.findings.finding import without_function
 from nsysflow.base.units import percent
 from nsysflow.report.fields import (
     BlockDeclaration,
@@ -45,8 +45,12 @@ def _lines(results: RunTables, _: Limits) -> Rows:
 
 
 def _line(row: Row) -> str:
-    """`model.py:42 in forward`, and the framework's line that it calls."""
-    return line(row["source"] or "", row["via"] or "") or "(not known)"
+    """`model.py:42 in forward`. A line that only calls a framework says less than the line there,
+    so it comes behind: `modeling_t5.py:345 in forward, from train.py:9`."""
+    source, via = row["source"] or "", (row["via"] or "").rpartition("/")[2]
+    if not source or not via:
+        return source or via or "(not known)"
+    return f"{via}, from {without_function(source)}"
 
 
 def _mostly(row: Row) -> str:
