@@ -107,6 +107,9 @@ SHAPES: Final = Frame(
 GRID: Final = ("grid_x", "grid_y", "grid_z")
 """The blocks of a kernel, of those columns."""
 
+BLOCK: Final = ("block_x", "block_y", "block_z")
+"""The threads of a block."""
+
 MOVES_MANAGED_MEMORY: Final = r"^(?:memcpy )?UVM "
 """How the directions and names of copies begin that the driver makes: no call launches them."""
 

@@ -106,13 +106,13 @@ class Finding:
     @property
     def makes_kernels_faster(self) -> bool:
         """Whether it is about the time that kernels take to compute."""
-        scales = self.changes is not None and bool(self.changes.scaled)
+        scales = self.at_most_ns > 0 if self.changes is None else bool(self.changes.scaled)
         return scales and self.table in ("kernels", "gpu_metrics", "mfu")
 
     @property
     def is_bound_of_kernels(self) -> bool:
         """Whether it says how much less time kernels take at most."""
-        return self.makes_kernels_faster and not self.saves_more
+        return self.changes is not None and self.makes_kernels_faster and not self.saves_more
 
     @property
     def shortens_compute(self) -> bool:

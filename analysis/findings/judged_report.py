@@ -19,7 +19,7 @@ from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import LOADS_DATA
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.schema import GRID, os_pid
+from nsysflow.analysis.schema import BLOCK, GRID, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.steps.kinds import Steps, step_time_ns
@@ -247,9 +247,9 @@ class JudgedReport:
 
     @property
     def grids(self) -> pl.DataFrame:
-        """The grids of launches (`GRID`), by the `detail` of kernels. A page reads no more of a
-        launch, and a finding is the same wherever it is asked for."""
-        return self.timeline.trace.shapes[[*GRID]]
+        """The grids and blocks of launches (`GRID`, `BLOCK`), by the `detail` of kernels. A page
+        reads no more of a launch, and a finding is the same wherever it is asked for."""
+        return self.timeline.trace.shapes[[*GRID, *BLOCK]]
 
     @computed_once
     def frameworks(self) -> Frameworks:

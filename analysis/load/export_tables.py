@@ -58,19 +58,12 @@ def _op(suffix: str, **columns: pl.DataType) -> Table:
 
 
 Shapes = bool | Literal["grid"]
-"""How much is read of how kernels were launched: all, their grid, or nothing."""
+"""How much is read of how kernels were launched: all, their grid and block, or nothing."""
 
-GRID: Final = ("gridX", "gridY", "gridZ")
-"""The blocks of a kernel. Only the `kernels` table and findings need them."""
+GRID: Final = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+"""The blocks of a kernel and their threads. Only the `kernels` table and findings need them."""
 
-BESIDE_GRID: Final = (
-    "registersPerThread",
-    "blockX",
-    "blockY",
-    "blockZ",
-    "staticSharedMemory",
-    "dynamicSharedMemory",
-)
+BESIDE_GRID: Final = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
 """The rest of a kernel's launch configuration. Only the `kernels` table needs it."""
 
 
@@ -319,7 +312,7 @@ UNREAD_COLUMNS: Final = frozenset(_UNREAD.split())
 clusterSchedulingPolicy on) NVIDIA's exporter guide of a later version. Others get a note."""
 
 
-_GRID: Final = ("grid_x", "grid_y", "grid_z")
+_GRID: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 
 def asked_shapes(frame: pl.DataFrame, asked: Shapes) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import polars as pl
 from nsysflow.analysis.events.kernel_classes import class_of
 from nsysflow.analysis.frames.columns import percent, spread
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
-from nsysflow.analysis.schema import GRID, blocks_of_grid, grid_as_text
+from nsysflow.analysis.schema import BLOCK, GRID, blocks_of_grid, grid_as_text
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -86,7 +86,7 @@ def kernel_table(view: View) -> pl.DataFrame:
             class_of(name, short, view.options.kernel_classes).alias("class"),
             percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
             grid_as_text().alias("grid"),
-            pl.format("{}x{}x{}", "block_x", "block_y", "block_z").alias("block"),
+            pl.format("{}x{}x{}", *BLOCK).alias("block"),
             pl.col("registers").cast(pl.Int64),
             (blocks_of_grid() / pl.col("sm_count")).alias("waves"),
         )
@@ -99,7 +99,7 @@ def _commonest_shape(
 ) -> pl.DataFrame:
     """Per device and name the most common grid and block, and their most common registers and
     shared memory. Ties go to the smallest."""
-    place = [*GRID, "block_x", "block_y", "block_z"]
+    place = [*GRID, *BLOCK]
     memory = ["registers", "shared_bytes"]
     key = ["device", "name"]
     counts = [

@@ -87,12 +87,11 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     optimizer_not_fused,
     recomputation,
     streams_in_turn,
-    small_grid,
     tiny_kernels,
     idle_chip,
     low_mfu,
 )
-"""Those about the time that kernels take."""
+"""Those about the time that kernels take to compute."""
 
 RULES: Final[tuple[Rule, ...]] = (
     serial_scheduling,
@@ -117,6 +116,7 @@ RULES: Final[tuple[Rule, ...]] = (
     profiler_overhead,
     clock_drop,
     cpu_wait,
+    small_grid,
     *GPU_RULES,
 )
 """All rules. Their order only decides between findings that save the same."""

@@ -5,6 +5,8 @@
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from operator import mul
 from typing import Any, Final
 
 import polars as pl
@@ -17,12 +19,18 @@ from nsysflow.analysis.findings.judged_report import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import TINY_NS
-from nsysflow.analysis.schema import blocks_of_grid
+from nsysflow.analysis.findings.rules.managed_memory import pages_move
+from nsysflow.analysis.schema import BLOCK, blocks_of_grid
 from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT
-from nsysflow.base.units import percent
+from nsysflow.base.units import number, percent
 
 MOST_WAVES: Final = 0.5
 """Below half a block per SM, twice the blocks still run at once."""
+
+FEW_WAVES: Final = 0.05
+FEW_NS: Final = 1_000_000
+"""A kernel of a millisecond on so few blocks is a program's own that was not made parallel: one
+thread took 6.25 s for what 262,144 blocks did in 109 ms (A100, public reports of a CUDA course)."""
 
 SMALL_PCT: Final = 5.0
 """Kernels with less of the kernel time are not worth it (verdict §4)."""
@@ -33,30 +41,68 @@ CHANGE_OF_GRID: Final = (
     "a kernel of your own: more, smaller blocks; or run independent ones on two streams",
 )
 
+CHANGE_OF_FEW: Final = (
+    "a thread for each element: blockIdx.x * blockDim.x + threadIdx.x instead of a loop over all,"
+    " and (n + 255) / 256 blocks of 256 threads",
+    "where threads depend on each other: blocks that each reduce or scan a part, as CUB's do",
+)
+
 
 def small_grid(subject: JudgedReport) -> Iterator[Finding]:
     """Kernels of 5 us or more whose blocks leave more than half of the SMs empty.
 
-    Twice the blocks would take half the time. Where grids were not loaded it stays quiet.
+    Twice the blocks would take half the time; a block on each SM, where a long kernel has hardly
+    any, as much less. Where grids were not loaded it stays quiet.
     """
     small = subject.kernels.filter(too_small(subject))
-    small = small.with_columns(waves(subject, small).alias("waves"))
-    rows = small.with_columns((pl.col("ns") // 2).alias("gain_ns"))
+    small = small.with_columns(waves(subject, small).alias("waves"), *_launched(subject, small))
+    few = (pl.col("waves") <= FEW_WAVES) & (pl.col("ns") >= FEW_NS)
+    filled_ns = (pl.col("ns") * (1 - pl.col("waves"))).cast(pl.Int64)
+    gain_ns = pl.when(few).then(filled_ns).otherwise(pl.col("ns") // 2).alias("gain_ns")
+    rows = small.with_columns(gain_ns, few.alias("few"))
     share = share_of_kernels(subject, rows)
     if share < SMALL_PCT:
         return
-    most = rows.group_by("name", "waves").agg(pl.col("ns").sum()).sort("ns", "waves")
-    yield kernel_finding(
+    launch = ["name", "short_name", "waves", "blocks", "threads", "few"]
+    launches = rows.group_by(launch).agg(pl.col("ns").sum()).sort("ns", "waves", "threads")
+    most = launches.row(-1, named=True)
+    title = f"kernels too small for the chip: {percent(share)} of kernel time"
+    if most["few"]:
+        runs = percent(100 * most["ns"] / int(subject.kernels["ns"].sum()))
+        title = f"{most['short_name']} runs as {_in_blocks(most)}: {runs} of kernel time"
+    finding = kernel_finding(
         subject,
         rows,
         rule="small-grid",
-        title=f"kernels too small for the chip: {percent(share)} of kernel time",
-        change=CHANGE_OF_GRID,
+        title=title,
+        change=CHANGE_OF_FEW if most["few"] else CHANGE_OF_GRID,
         evidence=(
             in_words(subject, rows),
-            f"the one with most time has {most['waves'][-1]:.2f} blocks per SM",
+            f"the one with most time has {most['waves']:.2f} blocks per SM",
         ),
     )
+    if pages_move(subject):  # they do so at fixed times of a replay
+        most_ns = min(finding.size_ns, subject.step_ns)
+        finding = replace(finding, changes=None, at_most_ns=most_ns)
+    yield replace(finding, fits=most["few"])
+
+
+def _launched(subject: JudgedReport, kernels: pl.DataFrame) -> list[pl.Series]:
+    """The `blocks` of each kernel, and the `threads` of a block."""
+    grids = subject.grids.select(pl.all().gather(kernels["detail"]))
+    threads = pl.reduce(mul, [pl.col(axis) for axis in BLOCK]).alias("threads")
+    return grids.select(blocks_of_grid().alias("blocks"), threads).get_columns()
+
+
+def _in_blocks(launch: dict[str, Any]) -> str:
+    """`1 block of 256 threads`; without the threads where they were not recorded."""
+    blocks, threads = launch["blocks"], launch["threads"]
+    of_threads = f" of {_counted(threads, 'thread')}" if threads else ""
+    return f"{_counted(blocks, 'block')}{of_threads}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{number(count)} {what}{'' if count == 1 else 's'}"
 
 
 def too_small(subject: JudgedReport) -> pl.Series:

@@ -29,7 +29,7 @@ from tests.analysis.findings.subjects import (
     options_of,
 )
 from tests.analysis.replay.test_overlapped import Engine, step_us
-from tests.oracle.model import Frame, Op, Sample, to_trace
+from tests.oracle.model import Device, Frame, Op, Sample, Shape, to_trace
 from tests.tiny import AS_RECORDED, plain_of
 
 
@@ -350,6 +350,45 @@ def test_managed_memory_that_moves_page_by_page_is_a_finding_for_each_direction(
     # 20 us of each page, 80 us between two, and 110 us between the kernel and the first
     assert go.at_most_ns == (6 * 20 + 5 * 80 + 110) * US
     assert "cudaCpuDeviceId" in go.change[0]
+
+
+def on_one_thread(start: int, i: int) -> Iterator[Row]:
+    """The same kernel for 7 ms, in one thread; the last page comes to it at 6.6 ms."""
+    for row in pages(start, i):
+        if isinstance(row, Op) and not row.copy:
+            row = replace(row, end_ns=row.start_ns + 7_000 * US, shape=Shape(block_x=1))
+        yield row
+    at = start + 6_600 * US
+    yield tiny.copy(at, at + 20 * US, None, "UVM HtoD", "managed", "managed")
+
+
+def serial() -> JudgedReport:
+    """Steps with such a kernel on a GPU of 100 SMs."""
+    rows = []
+    for i in range(8):
+        start = i * 9_000 * US
+        rows += [tiny.opened(start, start + 9_000 * US - 1, "step"), *on_one_thread(start, i)]
+    device = Device(device=0, name=None, uuid=None, sm_count=100, memory_bytes_per_s=None)
+    plain = replace(plain_of(*rows), devices=(device,))
+    return JudgedReport(nsysflow.analyze(to_trace(plain), replace(AS_RECORDED, skip=0)))
+
+
+def test_a_kernel_of_one_thread_computes_while_pages_come() -> None:
+    (come,) = found(managed_memory, serial())
+    # 7 pages with 20 us each, and 100 us each for the fault; from first to last it is 6,560 us
+    assert come.at_most_ns == 7 * (20 + 100) * US
+    assert "of that at most 840 us is theirs, 100 us a piece; in the rest it computes" in (
+        come.evidence
+    )
+
+
+def test_the_page_says_first_that_a_kernel_runs_as_one_thread() -> None:
+    one, *_ = (each.finding for each in find(serial()).valued)
+    assert (one.rule, one.title) == (
+        "small-grid",
+        "k runs as 1 block of 1 thread: 100 % of kernel time",
+    )
+    assert one.at_most_ns == round(7_000 * US * (1 - 1 / 100))  # on each of 100 SMs a block
 
 
 def test_kernels_that_wait_for_pages_are_not_told_to_compute_less() -> None:
