@@ -74,7 +74,12 @@ class _Pages:
     @property
     def lost_ns(self) -> int:
         """What is lost to them at most."""
-        return int(self.kernels["waiting_ns"].sum()) + self.idle_ns + self.exposed_ns
+        return int(self.kernels["waiting_ns"].sum()) + self.waited_ns + self.exposed_ns
+
+    @property
+    def waited_ns(self) -> int:
+        """How much of the idle time is theirs at most: in the rest the host computes."""
+        return min(self.idle_ns, FAULT_NS * len(self.rows))
 
 
 def managed_memory(subject: JudgedReport) -> Iterator[Finding]:
@@ -201,6 +206,9 @@ def _losses(subject: JudgedReport, pages: _Pages, kernels: pl.DataFrame) -> Iter
             yield f"of that at most {waiting} is theirs, {_A_PIECE}; in the rest it computes"
     if pages.idle_ns:
         yield f"{subject.idle(subject.per_step(pages.idle_ns))} before them"
+    if pages.waited_ns < pages.idle_ns:
+        theirs = duration(subject.per_step(pages.waited_ns))
+        yield f"of that at most {theirs} is theirs, {_A_PIECE}; in the rest the host computes"
     if pages.exposed_ns:
         exposed = subject.spent(subject.per_step(pages.exposed_ns))
         yield f"nothing computes for {exposed} while they are copied"

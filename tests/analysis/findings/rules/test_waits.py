@@ -391,6 +391,20 @@ def test_the_page_says_first_that_a_kernel_runs_as_one_thread() -> None:
     assert one.at_most_ns == round(7_000 * US * (1 - 1 / 100))  # on each of 100 SMs a block
 
 
+def test_a_host_that_reads_what_comes_back_computes_between_two_pages() -> None:
+    def read(start: int, i: int) -> Iterator[Row]:
+        yield from launched(start, 100 * i + 1, at=0, took=5, kernel_ns=700 * US)
+        for turn in range(4):  # a page each ms
+            at = start + (1_000 + 1_000 * turn) * US
+            yield tiny.copy(at, at + 20 * US, None, "UVM DtoH", "managed", "managed")
+
+    (go,) = found(managed_memory, loop(read, every=6_000))
+    assert go.at_most_ns == 4 * (20 + 100) * US
+    assert "of that at most 400 us is theirs, 100 us a piece; in the rest the host computes" in (
+        go.evidence
+    )
+
+
 def test_kernels_that_wait_for_pages_are_not_told_to_compute_less() -> None:
     rules = [one.finding.rule for one in find(loop(pages, every=1_300)).valued]
     assert set(rules) == {"managed-memory"}
