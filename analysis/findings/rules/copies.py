@@ -16,6 +16,7 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.gpus import LARGE_BYTES, link_bytes_per_s
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.stall_findings import stalls_of
 from nsysflow.analysis.replay.changes import Changes, Removal
@@ -38,15 +39,17 @@ PINNED: Final = (
 )
 
 
-PINNED_BYTES_PER_S: Final = 25e9
-"""What pinned copies reach at least on PCIe 4 and later; an H200 copies 50 GB/s (h2d-pinned)."""
+KEEP_ON_GPU: Final = (
+    "keep it on the GPU from step to step: a `target data` region around the loop in OpenMP, a"
+    " `data` region in OpenACC, a tensor or cudaMalloc's memory that stays there",
+    "where the host needs some of it in each step, copy that part, or only every so many steps",
+)
+ROUND_TRIPS: Final = 3
+"""Where no steps are judged, so many of them are a loop's."""
 
 SLOW_BYTES_PER_S: Final = 10e9
 """A pageable copy below this waits for the driver's own copy on the host: 5 GB/s for 256 MB (H200,
 2026-11-22). Small ones go through a pinned buffer at full speed."""
-
-LARGE_BYTES: Final = 4 << 20
-"""Smaller copies say nothing of a rate: 8 bytes take 1.4 us, 5 MB/s (metrics-each_step)."""
 
 BATCH_BYTES: Final = 256 << 10
 """Smaller copies are no batches: the driver takes up to 64 kB at once, and the host goes on."""
@@ -94,9 +97,9 @@ def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> F
         return finding
     return replace(
         finding,
-        evidence=(*finding.evidence, _copying(subject, exposed_ns, "HtoD")),
+        evidence=(*finding.evidence, *_copying(subject, here, exposed_ns)),
         size_ns=finding.size_ns + exposed_ns,
-        changes=replace(finding.changes, scaled=(("memcpy HtoD", 0.0),)),
+        changes=replace(finding.changes, scaled=(("memcpy HtoD", _share_left(subject, here)),)),
         exact=False,
     )
 
@@ -114,10 +117,48 @@ def _pageable_to_gpu(subject: JudgedReport, phase: str) -> pl.DataFrame:
     return subject.tables.copies.filter(label.str.starts_with("pageable"), up, here)
 
 
-def _copying(subject: JudgedReport, exposed_ns: int, direction: str) -> str:
-    ahead = "; copied ahead, on a stream of its own, they take none of it"
-    alone = f"nothing computes for {subject.spent(exposed_ns)} while they copy"
-    return alone if direction == "DtoH" else f"{alone}{ahead}"
+def _copying(subject: JudgedReport, rows: pl.DataFrame, exposed_ns: int) -> Iterator[str]:
+    """For how long nothing computes while these rows of COPIES copy, and what the link allows."""
+    yield f"nothing computes for {subject.spent(exposed_ns)} while they copy"
+    rate = size(round(link_bytes_per_s(subject, rows["device"][0])))
+    least = subject.spent(_link_ns(subject, rows))
+    yield f"from pinned memory they take {least}, at {rate}/s"
+    if rows["direction"][0] == "HtoD" and not _left_ns(subject, rows):
+        yield "kernels of other steps can hide that, if they copy ahead on a stream of their own"
+
+
+def _link_ns(subject: JudgedReport, rows: pl.DataFrame) -> int:
+    """What these rows of COPIES take per step at the link's best."""
+    rate = link_bytes_per_s(subject, rows["device"][0])
+    return subject.per_step(round(1e9 * int(rows["bytes"].sum()) / rate))
+
+
+def _left_ns(subject: JudgedReport, rows: pl.DataFrame) -> int:
+    """The part of it that no kernels of other steps can hide."""
+    hidden_ns = _compute_ns(subject) if subject.of_steps else 0
+    return max(0, _link_ns(subject, rows) - hidden_ns)
+
+
+def _share_left(subject: JudgedReport, rows: pl.DataFrame) -> float:
+    """The same as a share of their time."""
+    copying_ns = subject.per_step(int(rows["gpu_ns"].sum()))
+    return min(1.0, _left_ns(subject, rows) / copying_ns) if copying_ns else 0.0
+
+
+def _return_each_step(subject: JudgedReport, row: dict[str, Any]) -> bool:
+    """Whether large copies go to a GPU and from it by turns, and as many of each size: a step then
+    takes up what the one before it took down."""
+    copies = subject.view.copies.filter(
+        pl.col("device") == row["device"],
+        pl.col("direction").is_in(["HtoD", "DtoH"]),
+        pl.col("bytes") >= LARGE_BYTES,
+    ).sort("start_ns")
+    up, down = (
+        copies.filter(pl.col("direction") == way)["bytes"].sort() for way in ("HtoD", "DtoH")
+    )
+    turns = int((copies["direction"] != copies["direction"].shift()).sum()) + 1
+    steps = subject.steps if subject.of_steps else ROUND_TRIPS
+    return up.equals(down) and turns >= 2 * steps
 
 
 def _exposed_copies(subject: JudgedReport) -> pl.DataFrame:
@@ -141,24 +182,34 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     at = row["phase"] or OUTSIDE
     source, via = _line_of(subject, row)
     where, to = place(row["phase"], line(source, via)), "to" if row["direction"] == "DtoH" else "of"
+    rows = pl.DataFrame([row])
+    title, moved = f"{row['direction']} copy {to} pageable memory, {rate}{where}", row["bytes"]
+    change = TO_THE_HOST if row["direction"] == "DtoH" else PAGEABLE
+    returns = _return_each_step(subject, row)
+    left_ns = 0 if returns else _left_ns(subject, rows)
+    if returns:
+        again = "each step" if subject.of_steps else "again and again"
+        title, change = f"the same sizes go to the GPU and back {again}: {title}", KEEP_ON_GPU
     return Finding(
         rule="pageable-copy",
-        title=f"{row['direction']} copy {to} pageable memory, {rate}{where}",
-        change=TO_THE_HOST if row["direction"] == "DtoH" else PAGEABLE,
+        title=title,
+        change=change,
+        fits=returns,
         evidence=(
-            f"{size(subject.per_step(row['bytes']))}{subject.a_step} at {rate}; pinned memory"
-            f" reaches at least {size(round(PINNED_BYTES_PER_S))}/s",
-            _copying(subject, exposed_ns, row["direction"]),
+            f"{size(subject.per_step(moved))}{subject.a_step} at {rate}",
+            *_copying(subject, rows, exposed_ns),
         ),
         table="copies",
         size_ns=exposed_ns + idle_ns,
         steps=subject.steps,
         changes=Changes(
             removed=(Removal(kind="copy", at=at), Removal(kind="sync", at=at)),
-            scaled=((f"memcpy {row['direction']}", 0.0),),
+            scaled=(
+                (f"memcpy {row['direction']}", 0.0 if returns else _share_left(subject, rows)),
+            ),
         ),
         exact=False,
-        at_most_ns=idle_ns + exposed_ns,
+        at_most_ns=idle_ns + max(0, exposed_ns - left_ns),
         process=row["process"],
         device=row["device"],
         phase=row["phase"] or "",

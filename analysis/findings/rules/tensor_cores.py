@@ -15,6 +15,7 @@ import polars as pl
 from nsysflow.analysis.events.operator_work import unaligned_sizes
 from nsysflow.analysis.events.operators import shapes_in_words
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.gpus import gpu_name
 from nsysflow.analysis.findings.judged_report import (
     JudgedReport,
     in_words,
@@ -293,7 +294,7 @@ def low_mfu(subject: JudgedReport) -> Iterator[Finding]:
     matrix = pl.col("class").is_in(MATRIX_CLASSES) & (pl.col("device") == row["device"])
     rows = subject.kernels.filter(matrix)
     matrix_ns = subject.worst_ns(rows, "ns")
-    peak = peak_flops(_gpu_name(subject, row["device"]), _unit(rows, row["unit"]))
+    peak = peak_flops(gpu_name(subject, row["device"]), _unit(rows, row["unit"]))
     if peak is None or not matrix_ns or share_of_kernels(subject, rows) < MATRIX_PCT:
         return
     rate = row["flops"] * 1e9 / matrix_ns
@@ -315,11 +316,6 @@ def low_mfu(subject: JudgedReport) -> Iterator[Finding]:
         ),
         table="mfu",
     )
-
-
-def _gpu_name(subject: JudgedReport, device: int) -> str:
-    names = subject.tables.accounting.filter(pl.col("device") == device)["name"]
-    return next(iter(names.drop_nulls()), "")  # a GPU without usable times has no row
 
 
 def _unit(rows: pl.DataFrame, declared: Unit) -> Unit:
