@@ -11,7 +11,12 @@ from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE, WITHOUT_TIME
 from nsysflow.analysis.findings.saving import Replays
-from nsysflow.analysis.findings.stall_findings import TAKES_TURNS, compared_with_replay
+from nsysflow.analysis.findings.stall_findings import (
+    TAKES_TURNS,
+    bounded,
+    compared_with_replay,
+    unnamed_ns,
+)
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration
 
@@ -297,10 +302,12 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
             saved_ns = round(replays.idle_left * saved_ns)
         saved_ns = min(saved_ns, step_ns)
         finding = replace(finding, exact=False, changes=None, sure=None, ends=None)
-    elif finding.waits and not finding.joint:
+    elif finding.waits:
         lost_ns = replays.idle_left * finding.size_ns
         waits_ns = saved_ns if sure_ns is None else sure_ns
-        finding = compared_with_replay(finding, waits_ns, lost_ns)
+        if not finding.joint:
+            finding = compared_with_replay(finding, waits_ns, lost_ns)
+        finding = bounded(finding, waits_ns, lost_ns, unnamed_ns(replays.subject))
     if finding.beside and replays.subject.of_steps:
         saved_ns = min(saved_ns, replays.longer_ns)
     if finding.changes is not None:

@@ -62,6 +62,7 @@ RUNS_AHEAD: Final = (
     "the replay saves more than that: the host then launches earlier, so that other idle time goes,"
     " too"
 )
+MAY_STAY: Final = "why the GPU starts late what was launched is not recorded: these pauses may stay"
 
 
 def compared_with_replay(finding: Finding, saved_ns: int, lost_ns: float) -> Finding:
@@ -72,6 +73,27 @@ def compared_with_replay(finding: Finding, saved_ns: int, lost_ns: float) -> Fin
     if saved_ns > MORE * finding.size_ns:
         return replace(finding, evidence=(*finding.evidence, RUNS_AHEAD))
     return finding
+
+
+def bounded(finding: Finding, saved_ns: int, lost_ns: float, unnamed_ns: int) -> Finding:
+    """A finding of waits whose saving is the most that it can be, where half of it would be idle
+    time of a cause that the report does not name: no replay knows whether that goes, too.
+
+    Args:
+        finding: the finding.
+        saved_ns: what its replay saves.
+        lost_ns: the idle time behind the waits.
+        unnamed_ns: `unnamed_ns`.
+    """
+    if 2 * min(saved_ns - lost_ns, unnamed_ns) < saved_ns:
+        return finding
+    return replace(finding, exact=False, evidence=(*finding.evidence, MAY_STAY))
+
+
+def unnamed_ns(subject: JudgedReport) -> int:
+    """How long a GPU idles per step although work was launched, and nothing says why."""
+    late = (pl.col("cause") == "dependency") & (pl.col("culprit").fill_null("") == "")
+    return subject.worst_ns(subject.tables.gap_summary.filter(late), "total_ns")
 
 
 MANY_CALLS: Final = 10

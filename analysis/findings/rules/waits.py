@@ -3,7 +3,7 @@
 * `sync-in-loop` and `scalar-readback`: the host waits for the GPU in every step. While it waits it
   launches nothing. When the GPU is done it idles until the host has launched again. `.item()`,
   `if tensor`, `print(tensor)` and `.cpu()` wait as synchronize() does.
-* `dependency-wait`: a stream waits for another one, or the report does not name for what, and the
+* `dependency-wait`: a stream waits for another one, or for what the report does not name, and the
   GPU has nothing else to do.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.events.producers import STREAM_WAIT
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -152,6 +153,12 @@ CHANGE_OF_UNKNOWN_WAIT: Final = (
     "record with nsysflow profile: nsys says for which event a stream waits",
     "let streams wait for each other as late as possible: wait_stream, wait_event",
 )
+CHANGE_OF_LATE_START: Final = (
+    "see what else uses this GPU: other processes (nvidia-smi), ranks that are not in this report",
+    "launch the next kernel before this one has ended: pauses that stay are the driver's or the"
+    " GPU's, and no launch's",
+)
+"""Where no stream is told to wait."""
 
 
 def dependency_wait(subject: JudgedReport) -> Iterator[Finding]:
@@ -165,7 +172,12 @@ def _dependency(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Findin
     idle_ns = subject.worst_ns(rows, "total_ns")
     first: dict[str, Any] = rows.sort("total_ns", "culprit").row(-1, named=True)
     source, via = first["source"] or "", first["via"] or ""
-    what, change = "the GPU waits for work that the report does not name", CHANGE_OF_UNKNOWN_WAIT
+    calls = subject.timeline.events.calls["name"].unique().cast(pl.String)
+    change: tuple[str, ...] = CHANGE_OF_UNKNOWN_WAIT
+    what = "the GPU waits for work that the report does not name"
+    if not calls.str.contains(STREAM_WAIT).any():
+        change = CHANGE_OF_LATE_START
+        what = "the GPU starts late what was launched, and why is not recorded"
     if first["culprit"]:
         what, change = f"a stream waits for {first['culprit']}", CHANGE_OF_DEPENDENCY
     return Finding(
