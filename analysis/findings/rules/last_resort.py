@@ -16,6 +16,7 @@ from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.host_functions import Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
+from nsysflow.analysis.findings.own_kernels import helps_of_own, own_kernels
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
@@ -103,9 +104,12 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     kernels = subject.kernels.filter(pl.col("class") != "comm")
     if kernels.is_empty() or 100 * compute_ns < GPU_BOUND_PCT * window_ns or kernels_wait(subject):
         return
+    own = own_kernels(subject, kernels)
+    of_program = 2 * int(own["ns"].sum()) > int(kernels["ns"].sum())
+    kernels = own if of_program else kernels
     sums = kernels.group_by("class").agg(pl.col("ns").sum()).sort("ns", "class", descending=True)
     largest = str(sums["class"][0])
-    rows = kernels.filter(pl.col("class") == largest)
+    rows = kernels if of_program else kernels.filter(pl.col("class") == largest)
     by_name = rows.group_by("short_name").agg(pl.col("ns").sum())
     names = by_name.sort("ns", pl.col("short_name").cast(pl.String), descending=[True, False])
     first = [str(name) for name in names["short_name"].cast(pl.String).head(_NAMED_KERNELS)]
@@ -117,11 +121,16 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     frameworks = subject.frameworks
     on_rocm = HELPS_ON_ROCM, OF_ANY_ON_ROCM
     helps, of_any = on_rocm if frameworks.rocm else (HELPS_OF_CLASS, OF_ANY)
+    title, change = largest, (*(TF32 if tf32 else ()), *helps.get(largest, of_any))
+    if of_program:
+        title = "a kernel of your own" if len(names) == 1 else "kernels of your own"
+        title = f"{title}, {', '.join(map(one_line, first))}"
+        change = helps_of_own(subject, largest, first[0])
     yield Finding(
         rule="largest-kernels",
-        title=f"most kernel time is {largest}: {share}",
-        change=(*(TF32 if tf32 else ()), *helps.get(largest, of_any)),
-        fits=frameworks.rocm and PYTORCH in frameworks.names,
+        title=f"most kernel time is {title}: {share}",
+        change=change,
+        fits=of_program or (frameworks.rocm and PYTORCH in frameworks.names),
         evidence=(in_words(subject, rows), f"largest: {', '.join(map(one_line, first))}"),
         table="kernels",
         size_ns=subject.worst_ns(rows, "ns"),

@@ -443,7 +443,7 @@ NAMES: Final = (
 
 def check(subject: JudgedReport) -> None:
     kernel_ns = int(subject.kernels["ns"].sum())
-    for rule in (*GPU_RULES, LAST_RESORT):
+    for rule in (*GPU_RULES, small_grid, LAST_RESORT):
         for finding in rule(subject):
             assert all((finding.title, finding.change, finding.evidence))
             assert 1 <= finding.steps <= subject.steps
