@@ -268,9 +268,15 @@ class JudgedReport:
 
     @property
     def steps_marked(self) -> bool:
-        """Whether steps are judged, and ranges mark them: what lies outside all ranges is then
-        mostly between two steps."""
-        return self.of_steps and self.timeline.inferred_steps.is_empty()
+        """Whether ranges mark judged steps: what lies outside all is then mostly between two."""
+        return (
+            self.of_steps and self.timeline.inferred_steps.is_empty() and not self.kernels_outside
+        )
+
+    @computed_once
+    def kernels_outside(self) -> bool:
+        """Whether most kernels are launched in no range, as where only the optimizer has one."""
+        return 2 * self.kernels["node"].null_count() > len(self.kernels)
 
     @computed_once
     def steps(self) -> int:
@@ -316,11 +322,10 @@ class JudgedReport:
     @computed_once
     def step_prefixes(self) -> tuple[str, ...]:
         """How the paths of phases inside steps begin: `step/`, or empty for automatic steps, which
-        are in no path."""
+        are in no path, and where most kernels are launched in no range."""
         paths = self.timeline.step_paths
-        prefix = (
-            pl.when(pl.col("path").is_null()).then(pl.lit("")).otherwise(pl.col("joined") + "/")
-        )
+        anywhere = pl.col("path").is_null() | self.kernels_outside
+        prefix = pl.when(~anywhere).then(pl.col("joined") + "/").otherwise(pl.lit(""))
         return tuple(paths.select(prefix).to_series().unique(maintain_order=True))
 
     @computed_once

@@ -19,6 +19,8 @@ from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, sha
 from nsysflow.analysis.findings.own_kernels import helps_of_own, own_kernels
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
+from nsysflow.analysis.findings.rules.launch_bound import CHANGE as CHANGE_OF_LAUNCHES
+from nsysflow.analysis.findings.rules.launch_bound import dispatches
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.rules.serving import engine_kernels
 from nsysflow.analysis.findings.rules.waits import WAIT
@@ -250,10 +252,13 @@ def _finding(
     sampled = subject.view.host_stacks is not None  # once more would show no more
     record = () if known or sampled else (RECORD.format(again),)
     pauses = subject.per_step(int(places["gaps"].sum()))
-    dispatches = cause == "host" and pauses >= MANY_PAUSES and "jax" in subject.frameworks.names
+    many = cause == "host" and pauses >= MANY_PAUSES
+    jax = many and "jax" in subject.frameworks.names
+    operators = many and not jax and dispatches(subject)
     loads_once = cause == "module_load" and not subject.of_steps
-    helps = JAX if dispatches else LOADED_AT_FIRST if loads_once else HELPS_OF_CAUSE[cause]
-    change = (*helps, *record) if beside.place or dispatches else (*record, *helps)
+    helps = JAX if jax else LOADED_AT_FIRST if loads_once else HELPS_OF_CAUSE[cause]
+    helps = CHANGE_OF_LAUNCHES if operators else helps
+    change = (*helps, *record) if beside.place or jax else (*record, *helps)
     return Finding(
         rule="idle-gpu",
         title=f"the GPU idles {whole_percent(idle_ns, window_ns)} of the time,"
@@ -274,7 +279,7 @@ def _finding(
         source=first["source"],
         via=first["via"],
         culprit=first["culprit"],
-        fits=dispatches,
+        fits=jax or operators,
     )
 
 

@@ -46,6 +46,12 @@ LEAST_LAUNCHES: Final = 3
 OFTEN: Final = 10
 """A kernel that is launched so many times a step may stand in a loop …"""
 
+OPERATORS: Final = r"^(?:aten::|autograd::|torch::autograd::)|Backward\d*$"
+"""Operators of PyTorch, by their names in its traces: `aten::addmm`, `AddmmBackward0`."""
+
+MANY_LAUNCHES: Final = 20
+"""Fewer pauses of a window are no loop of launches, but start-up."""
+
 MOST_NAMED: Final = 3
 """… So many are named."""
 
@@ -139,7 +145,8 @@ def _most_launched(subject: JudgedReport) -> Iterator[str]:
     often = times.filter(pl.col("count") >= OFTEN).sort(-pl.col("count"), "name").head(MOST_NAMED)
     if not often.is_empty():
         named = ", ".join(f"{name} {number(count)}" for name, count in often.iter_rows())
-        yield f"kernels launched most often, times a step: {named}"
+        times_a_step = ", times a step" if subject.of_steps else ""
+        yield f"kernels launched most often{times_a_step}: {named}"
 
 
 def _change(subject: JudgedReport) -> tuple[str, ...]:
@@ -205,13 +212,16 @@ def _graphs(subject: JudgedReport) -> int | None:
 
 
 def _graphed(subject: JudgedReport) -> tuple[str, ...]:
-    """What can become graphs: the step; or, where much of it is no graph's matter, the phases in it
-    of which nothing is; empty where there are none."""
+    """What can become graphs: the step; or, where much of it is no graph's matter, or most of it
+    lies outside the range that marks it, the phases in it of which nothing is; empty where there
+    are none."""
     pauses = subject.pauses.filter(_in_step(subject))
     other = pauses.filter(_other())
-    if 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
+    beside = subject.kernels_outside and not subject.timeline.step_paths["path"].has_nulls()
+    if not beside and 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
         return subject.step_paths
     parts = [path for prefix in subject.step_prefixes for path in _parts(subject, prefix)]
+    parts += [OUTSIDE] if beside else []
     others = other["phase"].unique()
     return tuple(path for path in parts if not any(_is_in(other, path) for other in others))
 
@@ -233,7 +243,53 @@ def _lines(subject: JudgedReport, phase: str) -> tuple[str, str]:
 
 
 def _without_steps(subject: JudgedReport) -> Iterator[Finding]:
-    """The starved windows of a report in which no steps are judged."""
+    """The launches of a report in which no steps are judged: those of its starved windows, else
+    those of PyTorch's operators, if these are what the GPU waits for."""
+    starved = [*_starved(subject)]
+    yield from starved or _dispatched(subject)
+
+
+def dispatches(subject: JudgedReport) -> bool:
+    """Whether most of the idle time of host code and launches is of PyTorch's operators: what the
+    host ran then is the launching."""
+    stacks = subject.tables.host_stacks
+    of_operators = stacks["function"].cast(pl.String).str.contains(OPERATORS).fill_null(value=False)
+    return bool(0 < stacks["idle_ns"].sum() <= 2 * stacks["idle_ns"].filter(of_operators).sum())
+
+
+def _dispatched(subject: JudgedReport) -> Iterator[Finding]:
+    """The short pauses in which operators launch one by one."""
+    short = subject.pauses.filter(~_other())
+    size_ns = subject.worst_ns(short, "ns")
+    launches = len(subject.view.launching)
+    often = len(short) >= MANY_LAUNCHES and 100 * len(short) >= STARVED_PCT * launches
+    worth = 100 * size_ns >= WORTH_PCT * subject.step_ns
+    if not (often and worth and size_ns <= MOST_NS * len(short) and dispatches(subject)):
+        return
+    phases = short.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase")
+    phase = str(phases["phase"][-1])
+    yield Finding(
+        rule="launch-bound",
+        title=f"{number(launches)} launches one by one keep the GPU waiting, most{place(phase)}",
+        change=_change(subject),
+        fits=_uses_graphs(subject),
+        evidence=(
+            f"the GPU pauses {number(len(short))} times for launches and the operators around them:"
+            f" {duration(size_ns)} in all, {duration(size_ns // len(short))} each",
+            *_most_launched(subject),
+            *running(subject, phase).evidence,
+        ),
+        table="launches",
+        size_ns=size_ns,
+        steps=1,
+        at_most_ns=size_ns,
+        process=subject.process_of(short),
+        phase=phase,
+    )
+
+
+def _starved(subject: JudgedReport) -> Iterator[Finding]:
+    """The starved windows."""
     starved = subject.tables.starved
     saved = pl.col("end_ns") - pl.col("start_ns") - pl.col("graph_estimate_ns")
     rows = starved.with_columns(saved.clip(lower_bound=0).alias("saved_ns"))

@@ -11,13 +11,24 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import _in_order
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
-from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.last_resort import idle_gpu
+from nsysflow.analysis.findings.rules.launch_bound import CHANGE, launch_bound
 from nsysflow.analysis.findings.rules.loops import loop_of_launches
 from nsysflow.runtime.protocol import AUTO_DOMAIN
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import US, Row, asked, found, judged, launched, loop, named
-from tests.oracle.model import Shape
+from tests.analysis.findings.subjects import (
+    US,
+    Row,
+    asked,
+    found,
+    judged,
+    launched,
+    loop,
+    named,
+    options_of,
+)
+from tests.oracle.model import Frame, Sample, Shape
 
 EVERY_US = 4_000
 UPDATES = (names.MUL, names.ADD)
@@ -164,6 +175,39 @@ def test_launches_outside_all_ranges_count() -> None:
     (one,) = found(launch_bound, program(count=50, model=60, automatic=True))
     assert one.title.startswith("110 launches a step keep the GPU waiting, most outside any range")
     assert "where 100 % of the launches find the GPU idle" in one.evidence[1]
+
+
+def test_launches_between_the_ranges_that_mark_the_steps_are_no_loader() -> None:
+    """As where torch.profiler marks the optimizer alone."""
+
+    def training(start: int, i: int) -> Iterator[Row]:
+        for k in range(20):
+            yield from launched(start, 100 * i + k, at=160 * k, took=10, kernel_ns=20 * US)
+
+    subject = loop(training, every=3_400, within=(3_030, 3_100), name="Optimizer.step#SGD.step")
+    assert not found(data_loading, subject)
+    (one,) = found(launch_bound, subject)
+    assert one.title.startswith("20 launches a step keep the GPU waiting, most outside any range")
+    assert one.change == CHANGE
+    assert options_of(one) == "--graph Optimizer.step#SGD.step --graph (outside ranges)"
+
+
+@pytest.mark.parametrize(("function", "said"), [("aten::addmm", True), ("tokenize", False)])
+def test_operators_that_launch_without_steps_are_launch_bound(function: str, *, said: bool) -> None:
+    """Between launches they run for longer than these take, so that no window is starved."""
+
+    def rows() -> Iterator[Row]:
+        for k in range(60):
+            yield from launched(0, k + 1, at=60 * k, took=5, kernel_ns=5 * US)
+            for at in range(0, 60, 10):
+                frames = (Frame("", None, function),)
+                yield Sample((60 * k + at) * US, tiny.MAIN, frames)
+
+    subject = JudgedReport(tiny.analysis_of(*rows()))
+    launches = found(launch_bound, subject)
+    assert [one.change for one in launches] == [CHANGE] * said
+    (idle,) = idle_gpu(subject, 0, {})
+    assert (idle.change == CHANGE) == said
 
 
 @pytest.mark.parametrize(("count", "said"), [(50, True), (120, False)])
