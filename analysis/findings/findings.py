@@ -11,7 +11,15 @@ import polars as pl
 from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Finding, Valued, in_function
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.plan import WORTH_PCT, least_ns, plan_of, ranked, together_ns, value
+from nsysflow.analysis.findings.plan import (
+    WORTH_PCT,
+    least_ns,
+    leaves_work,
+    plan_of,
+    ranked,
+    together_ns,
+    value,
+)
 from nsysflow.analysis.findings.rules import GPU_RULES, RULES, RULES_OF_RUN
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
@@ -274,7 +282,9 @@ def _of_slowest(plan: Iterable[Valued], slowest: Findings) -> Iterator[Valued]:
     for one in plan:
         counts = one.counts and one.report == slowest.report
         step_ns -= one.high_ns if counts else 0
-        high_ns = min(one.high_ns, step_ns) if not counts else one.high_ns
+        of_host = not one.counts and leaves_work(one.finding)
+        left_ns = max(0, step_ns - busy_ns) if of_host else step_ns
+        high_ns = min(one.high_ns, left_ns) if not counts else one.high_ns
         yield replace(one, high_ns=high_ns, step_after_ns=step_ns, busy_after_ns=busy_ns)
 
 

@@ -19,9 +19,12 @@ KERNELS: Final = {
     "jax": r"\bxla::|__xla|^(?:loop|input)_\w*fusion|^gemm_fusion_|^wrapped_[a-z]+(?:_\d+)?$",
     "cupy": r"^cupyx?_",
     "fsdp": r"\bchunk_cat_cuda_kernel|\bsplit_with_sizes_copy_out_contiguous_no_cast_kernel",
+    "openacc": r"^__pgi_uacc_|^\w+_\d+_gpu(?:__red)?$",
+    "openmp": r"^__omp_offloading_|^nvkernel_\w+_F\d+L\d+",
 }
 """What full or short names of kernels tell. Those of FSDP pack and unpack its parameters. Eigen's
-tell nothing: TensorFlow has them, and PaddlePaddle and onnxruntime too."""
+tell nothing: TensorFlow has them, and PaddlePaddle and onnxruntime too. NVIDIA's compilers name
+kernels after function and line: `fill_42_gpu` (OpenACC), `nvkernel_fill_F1L42_2` (OpenMP)."""
 
 RANGES: Final = {
     PYTORCH: r"^aten::|^autograd::|^Torch-Compiled Region|CompiledFxGraph|^enumerate\(DataLoader\)"
@@ -72,8 +75,8 @@ class Frameworks:
     """What a program is written with.
 
     Attributes:
-        names: `pytorch`, `jax`, `cupy`, `tensorflow`, `WRAPPERS`, and `rocm` on AMD's GPUs;
-            `cuda` where none is seen.
+        names: `pytorch`, `jax`, `cupy`, `tensorflow`, `openacc`, `openmp`, `WRAPPERS`, and `rocm`
+            on AMD's GPUs; `cuda` where none is seen.
         compiled: whether torch.compile made some of its kernels.
     """
 

@@ -174,7 +174,8 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
         # what moves into the step from elsewhere is no work of its own
         busy_ns = min(busy_ns, replays.busy_ns(Changes.together(made)))
         # what is not replayed may be the GPU's own time
-        left_ns = one.step_ns - saved_ns - (busy_ns if one.counts else 0)
+        of_host = one.counts or leaves_work(one.finding)
+        left_ns = one.step_ns - saved_ns - (busy_ns if of_host else 0)
         high_ns = max(0, min(high_ns, left_ns))
         saved_ns += high_ns if one.counts else 0
         done.append(
@@ -310,8 +311,8 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
         finding = bounded(finding, waits_ns, lost_ns, unnamed_ns(replays.subject))
     if finding.beside and replays.subject.of_steps:
         saved_ns = min(saved_ns, replays.longer_ns)
-    if finding.changes is not None:
-        saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes))
+    if finding.changes is not None or leaves_work(finding):
+        saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes or Changes()))
     saved_ns = max(0, saved_ns)
     saved_ns = _at_most(finding, saved_ns)
     low_ns = least_ns(finding, sure_ns, saved_ns)
@@ -330,6 +331,19 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
 def _is_idle_time(finding: Finding) -> bool:
     """Whether what is lost there is idle time of judged steps."""
     return bool(explanation_of(finding.rule).causes) and not finding.beside
+
+
+ONLY_IDLE: Final = (
+    *("launch-bound", "host-code", "data-loading", "gil-contention", "cpu-wait"),
+    *("dependency-wait", "code-loading", "first-allocation", "idle-gpu"),
+)
+"""What these lose is idle time alone. Others with idle time lose time of the GPU, too, such as
+kernels that wait for pages of managed memory."""
+
+
+def leaves_work(finding: Finding) -> bool:
+    """Whether it leaves the GPU its work even if no replay says so."""
+    return finding.rule in ONLY_IDLE and not finding.beside
 
 
 def _of_its_process(finding: Finding, subject: JudgedReport) -> Finding:

@@ -27,7 +27,7 @@ OF_PYTORCH: Final = r"(?i)torch|\baten\b|DataLoader|autocast|channels_last|num_w
 
 
 def test_advice_for_others_is_none_for_pytorch() -> None:
-    others = ("any", "cupy", "tensorflow")
+    others = ("any", "cupy", "tensorflow", "openacc", "openmp")
     advice = (each.advice.get(key, ()) for each in EXPLAINED.values() for key in others)
     assert [line for lines in advice for line in lines if re.search(OF_PYTORCH, line)] == []
 
@@ -49,6 +49,7 @@ def renamed(name: str, kernel: str) -> nsysflow.Trace:
         ("jax", "loop_add_fusion_3", "launch_bound-eager"),
         ("cupy", "cupy_multiply__float_float_float", "h2d-pageable"),
         ("tensorflow", "void tensorflow::functor::ApplyAdam<float>", "nan_check-sync"),
+        ("openacc", "feed_input_23_gpu", "h2d-pageable"),
         ("cuda", "my_kernel(float *)", "nan_check-sync"),
     ],
 )
@@ -68,6 +69,11 @@ PYTHON = "/opt/lib/python3.12/site-packages/"
     [
         ("kernel", "cupy_copy__float32_float32", ["cupy"]),
         ("kernel", "cupyx_scipy_special_gammaln__float64_float64", ["cupy"]),
+        ("kernel", "__pgi_uacc_cuda_fill_42_gpu", ["openacc"]),
+        ("kernel", "feed_input_23_gpu", ["openacc"]),
+        ("kernel", "nvkernel_solve_F1L204_2", ["openmp"]),
+        ("kernel", "__omp_offloading_31_18a8104__Z_1...", ["openmp"]),
+        ("kernel", "fill_gpu", ["cuda"]),
         ("kernel", "Mul_GPU_DT_FLOAT_DT_FLOAT_kernel", ["tensorflow"]),
         ("kernel", "Cast_GPU_DT_INT64_DT_FLOAT_kernel", ["tensorflow"]),
         ("kernel", "void tensorflow::BiasNHWCKernel<float>(int, const T1 *)", ["tensorflow"]),

@@ -28,7 +28,7 @@ from tests.analysis.findings.subjects import (
     named,
     options_of,
 )
-from tests.oracle.model import Frame, Sample, Shape
+from tests.oracle.model import Frame, Op, Sample, Shape
 
 EVERY_US = 4_000
 UPDATES = (names.MUL, names.ADD)
@@ -247,6 +247,22 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
     (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0
+
+
+def test_launches_that_no_replay_values_leave_the_gpu_its_work() -> None:
+    """As in an OpenACC program that allocates and copies for each kernel, and waits for it."""
+
+    def rows() -> Iterator[Row]:
+        for k in range(300):
+            start = 60 * k * US
+            yield tiny.call(start, start + 20 * US, "cuMemAlloc")
+            ran = launched(start, k + 1, at=25, took=14, kernel_ns=6 * US)
+            yield from (named(row, "fill_42_gpu") if isinstance(row, Op) else row for row in ran)
+
+    churn, launches = find(JudgedReport(tiny.analysis_of(*rows()))).valued
+    assert (churn.finding.rule, launches.finding.rule) == ("allocator-churn", "launch-bound")
+    assert all("acc data region" in one.finding.change[0] for one in (churn, launches))
+    assert launches.step_after_ns - launches.high_ns >= 300 * 6 * US
 
 
 def few(start: int, i: int, count: int, name: str) -> Iterator[Row]:

@@ -98,7 +98,7 @@ def test_a_wait_for_a_cpu_that_costs_nothing_is_no_finding() -> None:
 def test_a_wait_for_a_cpu_is_valued_by_what_the_gpu_waits() -> None:
     valued = found(nsysflow.analyze(to_trace(run(0.2)), tiny.AS_RECORDED), "cpu-wait")
     assert valued is not None
-    assert 1.8 * MS < valued.high_ns < 2.2 * MS
+    assert 1.8 * MS < valued.alone_ns < 2.2 * MS
     assert valued.low_ns == 0
 
 
