@@ -164,7 +164,8 @@ NAMES = {
     "norm": "vectorized_layer_norm_kernel GammaBetaBackwardCUDAKernelTemplate Rmsnorm2dFwd"
     " MIOpenBatchNormFwdTrainSpatial add_rmsnorm_quant_kernel fused_add_rms_norm_kernel",
     "softmax": "cunn_SoftMaxForward OnlineSoftmaxFusedKernel",
-    "reduction": "reduce_kernel mloPoolingG wrapped_scan_config max_pool_forward_nchw",
+    "reduction": "reduce_kernel mloPoolingG wrapped_scan_config max_pool_forward_nchw"
+    " sm50_xmma_pooling_coalescedC_NHWC_kMAX_3_False_execute_kernel_trt",
     "optimizer": "multi_tensor_apply_kernel",
     "embedding": "embedding_backward_feature_kernel"
     " split_embedding_codegen_forward_unweighted_kernel",
