@@ -245,6 +245,35 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
     return steps.with_columns(excess.alias("excess_ns"), outlier.alias("outlier")).drop("local_ns")
 
 
+GROWN_TIMES: Final = 4
+"""Steps that grow are longer by so many times in the end, also without those that are one-offs."""
+
+GROWN_PCT: Final = 90
+"""So many of them are longer than the one before. Of equal steps it is half, as chance has it."""
+
+GROWING: Final = pl.Schema(
+    {"process": pl.Int64(), "device": pl.Int32(), "first_ns": pl.Int64(), "last_ns": pl.Int64()}
+)
+
+
+def growing(steps: Steps) -> Annotated[pl.DataFrame, GROWING]:
+    """The processes and devices whose steps after start-up grow from one to the next, as in a sweep
+    over sizes, with the length of the first step and of the last."""
+    compared = steps.drop_nulls("excess_ns").sort("process", "device", "step")
+    length = pl.col("end_ns") - pl.col("start_ns")
+    tracks = compared.group_by("process", "device", maintain_order=True).agg(
+        length.first().alias("first_ns"),
+        length.last().alias("last_ns"),
+        length.filter("steady").max().alias("steady_ns"),
+        (length.diff() > 0).sum().alias("longer"),
+        pl.len().alias("steps"),
+    )
+    often = 100 * pl.col("longer") >= GROWN_PCT * (pl.col("steps").cast(pl.Int64) - 1)
+    much = pl.col("steady_ns") >= GROWN_TIMES * pl.col("first_ns")
+    grown = tracks.filter(pl.col("steps") >= LEAST_STEPS, often, much)
+    return grown.select(GROWING.names()).cast(GROWING)
+
+
 NEVER_JUDGED = ("cut-off", "incomplete")
 """Of these kinds, the recording does not hold the whole step."""
 

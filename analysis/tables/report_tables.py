@@ -16,6 +16,7 @@ from nsysflow.analysis.selection.bound import ViewBound, bound_of_view, device_p
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import whole_windows
+from nsysflow.analysis.steps.kinds import growing
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.index import TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
@@ -101,6 +102,13 @@ class ReportTables(TablesOfReport):
     def steps_inferred(self) -> bool:
         """Whether the steps are inferred from repeating kernels, as no range is one."""
         return not self.timeline.inferred_steps.is_empty()
+
+    @property
+    def growth_ns(self) -> tuple[int, int] | None:
+        """How long the first and the last step take where steps grow from one to the next; None
+        where none do, and where some were chosen."""
+        grown = growing(self.timeline.steps).sort("last_ns").select("first_ns", "last_ns").rows()
+        return grown[-1] if grown and not self.timeline.options.steps else None
 
     @computed_once
     def step_names(self) -> pl.DataFrame:

@@ -375,6 +375,7 @@ def _do_other_work(results: RunTables, slowed: WithoutProfiler) -> bool:
 
 def _remarks(results: Results, slowed: WithoutProfiler | None, added_ns: int) -> Iterator[str]:
     yield from _typical_steps(results, added_ns)
+    yield from _growing_steps(results)
     if slowed is not None:
         yield _slowed(results, slowed, added_ns)
     yield from _wrong_times(results)
@@ -414,6 +415,17 @@ def _typical_steps(results: Results, added_ns: int) -> Iterator[str]:
         first = verdicts(results.judged, added_ns)[0]
         alone = first.clause if first.gpus else first.clause.removeprefix(f"{first.word}: ")
         yield f"Typical steps alone: {alone}"
+
+
+def _growing_steps(results: Results) -> Iterator[str]:
+    """That steps are of different sizes, with those of the report in which they grow most."""
+    grown = [report.growth_ns for report in results.report_tables if report.growth_ns]
+    if grown:
+        first_ns, last_ns = max(grown, key=lambda growth: growth[1])
+        yield (
+            f"Work grows from step to step, from {duration(first_ns)} to {duration(last_ns)}: judge"
+            " steps of one size with --steps A:B"
+        )
 
 
 def _slowed(results: Results, slowed: WithoutProfiler, added_ns: int) -> str:

@@ -74,6 +74,7 @@ class Handmade(TablesOfReport):
     options: Options = field(default_factory=Options)
     step_name: str | None = None
     steps_inferred: bool = False
+    growth_ns: tuple[int, int] | None = None
     notes: tuple[Note, ...] = ()
     failed_checks: tuple[FailedCheck, ...] = ()
     found: Findings = NOTHING_FOUND

@@ -273,6 +273,13 @@ def test_what_marks_inferred_steps_depends_on_who_recorded_them(
     assert remark.endswith(f"as no range marks them: {advice}")
 
 
+def test_steps_that_grow_are_to_be_judged_by_size() -> None:
+    said = "Work grows from step to step, from 7.00 ms to 3.97 s: judge steps of one size with"
+    grown = replace(training(), growth_ns=(7_000_000, 3_970_000_000))
+    assert any(said in remark for remark in judge(Results([grown])).remarks)
+    assert not any(said in remark for remark in judge(Results([training()])).remarks)
+
+
 def failing(failed: FailedCheck, report: str = "run.sqlite", source: str = "by hand") -> Handmade:
     run = renamed(replace(handmade(), failed_checks=(failed,)), report)
     return replace(run, trace=replace(run.trace, source=source))

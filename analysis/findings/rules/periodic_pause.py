@@ -33,6 +33,7 @@ from nsysflow.analysis.phases.names import SAVES_STATE
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.bound import PARTS, device_parts
 from nsysflow.analysis.selection.view import JudgedView, View
+from nsysflow.analysis.steps.kinds import growing
 from nsysflow.analysis.tables.run import PARTS_OF_STEPS, listed, steps_of_rows
 from nsysflow.base.units import duration, number
 
@@ -256,14 +257,16 @@ def _not_recompiling(subject: JudgedReport, long: LongSteps) -> LongSteps:
 
 
 def _long_steps(subject: JudgedReport) -> list[LongSteps]:
-    """The rows of longer steps. The step after a pause often takes longer, too: such rows are part
-    of the pause's."""
+    """The rows of longer steps; none of steps that grow from one to the next. The step after a
+    pause often takes longer, too: such rows are part of the pause's."""
+    grown = growing(subject.timeline.steps).select(os_pid(pl.col("process")), "device")
     part = pl.col("part").cast(pl.String)
     rows = subject.whole.run.filter(part.is_in(PARTS_OF_STEPS)).with_columns(
         pl.col("count").sum().over("process", "device").alias("all_steps"),
         pl.col("time_ns").sum().over("process", "device").alias("all_ns"),
     )
     rows = rows.filter(part != "typical").drop_nulls("excess_ns")
+    rows = rows.join(grown, on=["process", "device"], how="anti")
     if rows.is_empty():
         return []
     every = steps_of_rows(subject.whole.view)

@@ -247,6 +247,24 @@ def test_what_some_steps_take_longer_is_spread_over_all_of_the_run(
     assert one.method == "bound"
 
 
+@pytest.mark.parametrize("doubling", [True, False])
+def test_steps_that_grow_from_one_to_the_next_are_no_long_ones(*, doubling: bool) -> None:
+    """A sweep over sizes; a loop whose last steps are long by chance, though all grow a little."""
+
+    def rows() -> Iterator[Row]:
+        start = 0
+        for i in range(20):
+            size = 2 ** (i // 2 if doubling else 9 * (i > 17)) * (1 + i / 100)
+            took = round(200 * size)
+            yield tiny.opened(start, start + (took + 50) * US, "step")
+            yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=took * US)
+            start += (took + 60) * US
+
+    subject = judged(*rows())
+    assert bool(subject.whole.growth_ns) == doubling
+    assert bool(found(periodic_pause, subject)) != doubling
+
+
 QUEUE: Final = "/usr/lib/python3.12/multiprocessing"
 LOADER: Final = "/lib/python3.12/site-packages/torch/utils/data/dataloader.py"
 
