@@ -133,14 +133,19 @@ def _recorded(results: Results) -> tuple[str, ...]:
 
 def quality_lines(results: Results) -> tuple[str, ...]:
     """A line for each check that the recording fails: `96 operations (2.9 %) belong to no
-    phase`."""
+    phase`; of several reports for the first of those with most, which it names."""
     lines = []
-    for row in results.table("integrity").iter_rows(named=True):
+    rows = results.table("integrity")
+    for _, failing in rows.group_by("check", maintain_order=True):
+        most_first = failing.sort("count", descending=True, maintain_order=True)
+        row = most_first.row(0, named=True)
         one = row["count"] == 1
         endings = {"s": "", "es": "", "v": "s"} if one else {"s": "s", "es": "es", "v": ""}
         noun, _, rest = IN_WORDS[row["check"]].format(**endings).partition(" ")
         share = "" if row["share_pct"] is None else f" ({percent(row['share_pct'])})"
-        lines.append(f"{number(row['count'])} {noun}{share} {rest}")
+        more = f" and {number(len(failing) - 1)} more" if len(failing) > 1 else ""
+        name = f"{row['report']}{more}: " if len(results.reports) > 1 else ""
+        lines.append(f"{name}{number(row['count'])} {noun}{share} {rest}")
     return tuple(lines)
 
 

@@ -236,6 +236,17 @@ def test_on_one_screen_a_check_of_the_recording_is_a_line() -> None:
     assert quality_lines(results(integrity=[one])) == ("1 operation belongs to no phase",)
 
 
+def test_a_check_that_several_reports_fail_is_one_line_with_a_name() -> None:
+    check = {"check": "unattributed operations", "share_pct": None}
+    runs = (
+        Handmade({"integrity": frame("integrity", row(report=name, count=count, **check))})
+        for name, count in (("rank0", 64), ("rank1", 96))
+    )
+    assert quality_lines(Results([*runs])) == (
+        "rank1 and 1 more: 96 operations belong to no phase",
+    )
+
+
 @pytest.mark.parametrize(
     ("total_ms", "line"),
     [
