@@ -352,43 +352,6 @@ def test_copies_that_could_run_under_kernels_save_their_time(
         assert 0 < finding.at_most_ns <= finding.size_ns
 
 
-def pages(start: int, i: int, count: int = 6) -> Iterator[Row]:
-    """A kernel of 700 us; pages come to it from 50 us on, one each 100 us, and then go back one by
-    one: each takes 20 us, and no call launches them."""
-    yield from launched(start, 100 * i + 1, at=0, took=5, kernel_ns=700 * US, queued=5)
-    for turn, way in enumerate(["UVM HtoD"] * count + ["UVM DtoH"] * count):
-        at = start + (60 + 100 * turn + 160 * (way == "UVM DtoH")) * US
-        yield tiny.copy(at, at + 20 * US, None, way, "managed", "managed")
-
-
-def test_managed_memory_that_moves_page_by_page_is_a_finding_for_each_direction() -> None:
-    come, go = found(managed_memory, loop(pages, every=2_000))
-    assert come.title == "6.00 kB of managed memory come to the GPU page by page while k runs"
-    assert come.at_most_ns == 520 * US  # from the first page to the last
-    assert (come.culprit, go.culprit) == ("k", "memcpy UVM DtoH")
-    # 20 us of each page, 80 us between two, and 110 us between the kernel and the first
-    assert go.at_most_ns == (6 * 20 + 5 * 80 + 110) * US
-    assert "cudaCpuDeviceId" in go.change[0]
-
-
-def test_kernels_that_wait_for_pages_are_not_told_to_compute_less() -> None:
-    valued = find(loop(pages, every=1_300)).valued
-    assert {one.finding.rule for one in valued} == {"managed-memory"}
-    # though the kernel runs meanwhile
-    assert max(one.high_ns for one in valued if "come to the GPU" in one.finding.title) > 400 * US
-
-
-def test_a_few_pages_and_those_as_large_as_a_prefetch_makes_are_none() -> None:
-    def prefetched(start: int, i: int) -> Iterator[Row]:
-        for row in pages(start, i):
-            if isinstance(row, Op) and row.copy:
-                row = replace(row, copy=replace(row.copy, bytes=2 << 20))
-            yield row
-
-    assert not found(managed_memory, loop(prefetched, every=2_000))
-    assert not found(managed_memory, loop(lambda start, i: pages(start, i, 1), every=10_000))
-
-
 @pytest.mark.parametrize(("way", "rules"), [("UVM DtoH", []), ("UVM HtoD", ["sync-in-loop"])])
 def test_who_reads_managed_memory_needs_to_wait_for_the_gpu(way: str, rules: list[str]) -> None:
     def read_by_the_host(start: int, i: int) -> Iterator[Row]:
