@@ -5,14 +5,12 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.frameworks import PYTORCH
+from nsysflow.analysis.findings.frameworks import KERNELS, PYTORCH
 from nsysflow.analysis.findings.judged_report import JudgedReport
 
 _PLAIN: Final = r"^(?:void )?[A-Za-z_]\w*\([\w ,*&()\[\]]*\)$"
 _TEMPLATE: Final = r"^(?:void )?[A-Za-z_]\w*<[\w ,()-]*>\([\w ,*&()\[\]]*\)$"
-_OFFLOADED: Final = (
-    r"^nvkernel_|^__omp_offloading_|^[A-Za-z]\w*_\d+_gpu(?:__red)?$|^cudapy::|\b__main__::"
-)
+_OFFLOADED: Final = rf"{KERNELS['openacc']}|{KERNELS['openmp']}|^cudapy::|\b__main__::"
 _LIBRARY: Final = r"(?i)cu(?:blas|dnn|sparse|solver|rand|fft)|ggml|nccl"
 """By full names. A library's functions are in a namespace, or have parameters of its own types: of
 the kernels of 56 public nsys reports no other took a percent of its report. `_OFFLOADED` are those
