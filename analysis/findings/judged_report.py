@@ -2,23 +2,18 @@
 waits; and a finding about its kernels, where these could take less time.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
-from nsysflow.analysis.events.operators import shapes_in_words
 from nsysflow.analysis.events.retries import in_retries
-from nsysflow.analysis.findings.finding import Finding, line
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
-from nsysflow.analysis.findings.kernels import kernels_in_order, largest_operators
-from nsysflow.analysis.findings.launching_lines import launching_lines
+from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.phases.names import LOADS_DATA
-from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import BLOCK, GRID, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
@@ -28,7 +23,7 @@ from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.tables.run import PARTS_OF_STEPS
 from nsysflow.analysis.tables.syncs import without_inner
 from nsysflow.base.names import OUTSIDE
-from nsysflow.base.units import duration, percent
+from nsysflow.base.units import duration
 
 LONG_NS: Final = 2_000_000
 """A pause of this length is a single piece of Python, and no launch's. Between two launches Python
@@ -385,118 +380,3 @@ class JudgedReport:
             return 1
         starts = self.judged_steps["start_ns"].unique().sort()
         return max(1, starts.search_sorted(times_ns, side="right").n_unique())
-
-
-IN_ONE_PHASE: Final = 0.8
-"""A phase with less of what can be saved is not the place of a finding."""
-
-LAUNCHES_TOO: Final = (
-    "fewer kernels also mean fewer launches: a step that waits for the host saves more than this"
-)
-"""What a replay with shorter kernels leaves out, where a change replaces many by few."""
-
-_NAME_LETTERS: Final = 60
-
-
-def kernel_finding(
-    subject: JudgedReport,
-    rows: pl.DataFrame,
-    *,
-    rule: str,
-    title: str,
-    change: tuple[str, ...],
-    evidence: tuple[str, ...],
-    table: str = "kernels",
-    saves_more: bool = False,
-) -> Finding:
-    """The finding that these kernels could be faster by `gain_ns`, as a replay values it.
-
-    Args:
-        subject: the judged part.
-        rows: rows of `subject.kernels`, with `gain_ns`.
-        rule: the rule's name.
-        title: its title.
-        change: what to do.
-        evidence: the numbers behind it; the kernels are added.
-        table: the table that holds these numbers.
-        saves_more: whether the change makes other kernels faster, too.
-    """
-    lines = launching_lines(subject.view, subject.kernels, rows)
-    largest = (_largest(subject, rows), *_operators(subject, rows))
-    return Finding(
-        rule=rule,
-        title=f"{title}, most at {line(lines.source, lines.via)}" if lines.source else title,
-        change=change,
-        evidence=(*evidence, *largest, *lines.evidence),
-        table=table,
-        size_ns=subject.worst_ns(rows, "gain_ns"),
-        steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
-        changes=Changes(scaled=scaled(subject.kernels, rows)),
-        exact=False,
-        saves_more=saves_more,
-        phase=phase_of(subject, rows),
-        source=lines.source,
-        via=lines.via,
-        culprit=str(_by_name(rows)["short_name"].cast(pl.String)[0]),
-    )
-
-
-def scaled(kernels: pl.DataFrame, rows: pl.DataFrame) -> tuple[tuple[str, float], ...]:
-    """Each name with the factor that takes `gain_ns` off all kernels of that name together; the
-    largest gain first."""
-    gains = rows.group_by("name").agg(pl.col("gain_ns").sum()).filter(pl.col("gain_ns") > 0)
-    alike = kernels.join(gains[["name"]], on="name", how="semi")
-    totals = alike.group_by("name").agg(pl.col("ns").sum())
-    factor = (1 - pl.col("gain_ns") / pl.col("ns")).clip(0, 1).alias("factor")
-    factors = gains.join(totals, on="name").select(
-        pl.col("name").cast(pl.String), factor, "gain_ns"
-    )
-    ranked = factors.sort("gain_ns", "name", descending=[True, False])
-    return tuple(ranked[["name", "factor"]].rows())
-
-
-def share_of_kernels(subject: JudgedReport, rows: pl.DataFrame) -> float:
-    """How much of all kernel time these rows take, in percent; 0 without kernel time."""
-    whole = int(subject.kernels["ns"].sum())
-    return 100 * int(rows["ns"].sum()) / whole if whole else 0.0
-
-
-def in_words(subject: JudgedReport, rows: pl.DataFrame) -> str:
-    """`96 kernels a step, 12.3 ms, 38 % of kernel time`."""
-    count = subject.worst_ns(rows.with_columns(pl.lit(1).alias("one")), "one")
-    time = duration(subject.worst_ns(rows, "ns"))
-    a_step = " a step" if subject.of_steps else ""
-    share = percent(share_of_kernels(subject, rows))
-    return f"{count:,} kernel{'' if count == 1 else 's'}{a_step}, {time}, {share} of kernel time"
-
-
-def phase_of(subject: JudgedReport, rows: pl.DataFrame) -> str:
-    """The phase that has most of the gain; empty where it is spread over several."""
-    paths = subject.view.attribution.path_of(rows["node"]).alias("path")
-    sums = rows.select(paths, "gain_ns").group_by("path").agg(pl.col("gain_ns").sum())
-    most = sums.sort("gain_ns", "path", descending=[True, False]).row(0, named=True)
-    if most["path"] is None or most["gain_ns"] < IN_ONE_PHASE * int(sums["gain_ns"].sum()):
-        return ""
-    return str(subject.view.attribution.paths["joined"][most["path"]])
-
-
-def _by_name(rows: pl.DataFrame) -> pl.DataFrame:
-    sums = rows.group_by("name", "short_name").agg(pl.col("ns").sum())
-    return sums.sort("ns", pl.col("name").cast(pl.String), descending=[True, False])
-
-
-def _largest(subject: JudgedReport, rows: pl.DataFrame) -> str:
-    """The two names with most time."""
-    named = _by_name(rows).select(pl.col("short_name").cast(pl.String), "ns").head(2).rows()
-    parts = [f"{name[:_NAME_LETTERS]} {duration(subject.per_step(ns))}" for name, ns in named]
-    return f"most time: {', '.join(parts)}"
-
-
-def _operators(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[str]:
-    """The operators with most time, by shape, where shapes were recorded."""
-    parts = [
-        f"{name} {shapes_in_words(args)} {duration(subject.per_step(ns))}"
-        for name, args, ns in largest_operators(subject.view, rows)
-    ]
-    if parts:
-        yield f"in: {'; '.join(parts)}"

@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import line
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.selection.view import View
 from nsysflow.base.units import share
@@ -39,14 +40,14 @@ class LaunchingLines:
     via: str = ""
 
 
-def launching_lines(view: View, kernels: pl.DataFrame, rows: pl.DataFrame) -> LaunchingLines:
+def launching_lines(subject: JudgedReport, rows: pl.DataFrame) -> LaunchingLines:
     """The lines that launched some kernels.
 
     Args:
-        view: the judged part.
-        kernels: `kernels_in_order` of it.
-        rows: those of them.
+        subject: the judged part.
+        rows: rows of its kernels.
     """
+    view, kernels = subject.view, subject.kernels
     if view.timeline.launch_stacks is None:
         return LaunchingLines()
     whole_ns, lines = int(rows["ns"].sum()), _lines(view, rows)
@@ -60,25 +61,24 @@ def launching_lines(view: View, kernels: pl.DataFrame, rows: pl.DataFrame) -> La
         return LaunchingLines()
     evidence = (f"launched by {', '.join(f'{name} {share(ns, whole_ns)}' for name, ns in parts)}",)
     main = own.head(1).filter(pl.col("ns") >= MAIN * whole_ns)
-    every = kept_with(view, "lines of kernels", lambda: _lines(view, kernels))
+    every = kept_with(subject, "lines of kernels", lambda: _lines(view, kernels))
     alike_ns = int(every.join(main, on=["source", "via"], how="semi")["ns"].sum())
     if main.is_empty() or alike_ns > WHOLE * int(kernels["ns"].sum()):
         return LaunchingLines(evidence=evidence)
     return LaunchingLines(evidence=evidence, source=main["source"][0], via=main["via"][0])
 
 
-def of_the_same_lines(view: View, kernels: pl.DataFrame, members: pl.Series) -> pl.Series:
+def of_the_same_lines(subject: JudgedReport, members: pl.Series) -> pl.Series:
     """Whether each kernel is a member, or launched by a line of which members take half of the time
     or more.
 
     Args:
-        view: the judged part.
-        kernels: `kernels_in_order` of it.
-        members: whether each of them is one.
+        subject: the judged part.
+        members: whether each of its kernels is one.
     """
-    if view.timeline.launch_stacks is None:
+    if subject.timeline.launch_stacks is None:
         return members
-    launched = _launched(view, kernels).with_columns(members.alias("member"))
+    launched = _launched(subject.view, subject.kernels).with_columns(members.alias("member"))
     half = 2 * pl.col("ns").filter("member").sum() >= pl.col("ns").sum()
     known = pl.col("source").is_not_null() & ~pl.col("lent")
     beside = (half.over("source", "via") & known).fill_null(value=False)

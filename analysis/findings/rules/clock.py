@@ -6,7 +6,8 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport, kernel_finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import kernel_finding
 from nsysflow.analysis.tables.clocks import LIMITS, clock_drops, clock_means
 from nsysflow.base.units import duration, number, percent
 

@@ -12,12 +12,8 @@ import polars as pl
 
 from nsysflow.analysis.events.operators import BYTES
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import (
-    JudgedReport,
-    in_words,
-    kernel_finding,
-    share_of_kernels,
-)
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
 from nsysflow.analysis.tables.operators import gpu_rates
 from nsysflow.base.units import duration, percent, size
 

@@ -22,9 +22,9 @@ import polars as pl
 
 from nsysflow.analysis.events.source_lines import code_frames
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import (
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import (
     LAUNCHES_TOO,
-    JudgedReport,
     in_words,
     kernel_finding,
     share_of_kernels,

@@ -13,9 +13,9 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import (
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import (
     LAUNCHES_TOO,
-    JudgedReport,
     in_words,
     kernel_finding,
     share_of_kernels,

@@ -15,7 +15,8 @@ from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.host_functions import Running, running
-from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, share_of_kernels
 from nsysflow.analysis.findings.own_kernels import helps_of_own, own_kernels
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE

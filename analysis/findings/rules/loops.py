@@ -12,7 +12,8 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
 from nsysflow.analysis.findings.host_functions import launched_in, running
-from nsysflow.analysis.findings.judged_report import JudgedReport, scaled
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import scaled
 from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
 from nsysflow.analysis.findings.repeated import (
     BACKWARD,

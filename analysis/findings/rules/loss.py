@@ -9,12 +9,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import (
-    JudgedReport,
-    in_words,
-    kernel_finding,
-    share_of_kernels,
-)
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
 from nsysflow.analysis.findings.kernels import is_glue
 from nsysflow.base.units import percent
 

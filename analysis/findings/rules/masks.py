@@ -9,7 +9,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding
 from nsysflow.analysis.findings.kernels import MOST_GLUE, is_glue
 from nsysflow.base.units import duration
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import (
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import (
     LAUNCHES_TOO,
-    JudgedReport,
     in_words,
     kernel_finding,
     share_of_kernels,
@@ -38,11 +38,10 @@ def small_matrices(subject: JudgedReport) -> Iterator[Finding]:
     A step with the inverses of 1.57 M matrices of 3 x 3 took 6.34 ms by torch.linalg.inv, and 3.84
     by a formula (H200, 2026-11-29).
     """
-    kernels = subject.kernels
-    factorizes = matching(kernels["name"], FACTORIZES)
+    factorizes = matching(subject.kernels["name"], FACTORIZES)
     if not factorizes.any():
         return
-    line = of_the_same_lines(subject.view, kernels, factorizes)
+    line = of_the_same_lines(subject, factorizes)
     rows = kernels_to_drop(subject, line, MATRICES_PCT)
     if rows.is_empty():
         return

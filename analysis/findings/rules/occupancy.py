@@ -12,12 +12,8 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import (
-    JudgedReport,
-    in_words,
-    kernel_finding,
-    share_of_kernels,
-)
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
 from nsysflow.analysis.findings.kernels import TINY_NS
 from nsysflow.analysis.findings.rules.managed_memory import pages_move
 from nsysflow.analysis.schema import BLOCK, blocks_of_grid

@@ -15,7 +15,8 @@ import polars as pl
 
 from nsysflow.analysis.events.kernel_classes import is_quantized
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, share_of_kernels
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, share_of_kernels
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import one_line
 from nsysflow.base.units import number, percent, whole_percent

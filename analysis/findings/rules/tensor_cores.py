@@ -16,12 +16,8 @@ from nsysflow.analysis.events.operator_work import unaligned_sizes
 from nsysflow.analysis.events.operators import shapes_in_words
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.gpus import gpu_name
-from nsysflow.analysis.findings.judged_report import (
-    JudgedReport,
-    in_words,
-    kernel_finding,
-    share_of_kernels,
-)
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
 from nsysflow.analysis.findings.kernels import (
     AMPERE,
     MATRIX_CLASSES,

@@ -11,7 +11,8 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport, in_words, kernel_finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding
 from nsysflow.analysis.findings.launches import host_of_launches, without_launches
 from nsysflow.analysis.findings.rules.extra_kernels import is_backward
 from nsysflow.analysis.frames.columns import matching
