@@ -11,8 +11,9 @@ from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 CODE: Final = TableSchema(
     """One row per process, device and line of the program that launched kernels, most time first.
-    Kernels of a backward pass belong to the line that waits for it. Where a report says which code
-    launched, the rows sum to all kernel time, else there are none.""",
+    What autograd's thread launches belongs to the line that waits for it, in a row of its own.
+    Where a report says which code launched, the rows sum to all kernel time, else there are
+    none.""",
     [
         *shared("report process device"),
         Column(
@@ -21,7 +22,14 @@ CODE: Final = TableSchema(
             "the innermost line of your program that launched them, as `model.py:42 in forward`; "
             "empty where that is not known",
         ),
-        *shared("via kernels total_ns"),
+        *shared("via"),
+        Column(
+            "waits",
+            pl.Boolean(),
+            "whether another thread launched them while the line waited for it, as "
+            "`loss.backward()` does",
+        ),
+        *shared("kernels total_ns"),
         Column("share_pct", pl.Float64(), "the share of the GPU's kernel time"),
         Column("kernel", pl.String(), "the kernel that takes most of this time"),
         Column("kernel_pct", pl.Float64(), "its share of this time"),
@@ -37,11 +45,14 @@ def code_table(view: View) -> pl.DataFrame:
     kernels = view.ops.lazy().filter(pl.col("kind") == "kernel")
     ns = (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
     launched = kernels.select("process", "device", "call", "short_name", ns).collect()
-    launched = launched.with_columns(stacks["stack"][launched["call"]]).drop("call")
+    known = stacks[launched["call"]].with_columns(
+        waits=pl.col("stack").is_not_null() & pl.col("lent")
+    )
+    launched = launched.drop("call").hstack(known[["stack", "waits"]])
     summed = launched.group_by(pl.exclude("ns")).agg(
         pl.len().alias("kernels"), pl.col("ns").sum().alias("total_ns")
     )
-    key = ["process", "device", "source", "via"]
+    key = ["process", "device", "source", "via", "waits"]
     named = (
         summed.join(view.events.stack_sources, on="stack", how="left")
         .group_by(*key, "short_name")
@@ -73,6 +84,8 @@ TABLES: Final = (
         page_rows=3,
         full_rows=20,
         filled_by="record what Python runs with --sample-python 1000",
-        shown="total_ns source via share_pct kernels kernel kernel_pct device process report",
+        shown=(
+            "total_ns source via waits share_pct kernels kernel kernel_pct device process report"
+        ),
     ),
 )

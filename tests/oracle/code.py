@@ -9,13 +9,14 @@ from tests.oracle.accounting import Keep
 from tests.oracle.model import Frame
 from tests.oracle.once import once
 from tests.oracle.report import Report, Row
-from tests.oracle.sources import Lines
 from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import launched_by
 
 Frames = tuple[Frame, ...]
-Key = tuple[int | None, int, str | None, str | None]
-"""Process, device, source and via."""
+Key = tuple[int | None, int, str | None, str | None, bool]
+"""Process, device, source, via, and whether that line waits for another thread."""
+
+UNKNOWN = (None, None, False)
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ def reach_ns(report: Report) -> int:
 
 
 @once
-def lines_of_launches(report: Report) -> dict[int, Lines]:
-    """§17.12: source and via by launch call."""
+def lines_of_launches(report: Report) -> dict[int, tuple[str | None, str | None, bool]]:
+    """§17.12: source and via by launch call, and whether they are lent (§17.10)."""
     seen, calls = seen_by_thread(report), report.calls.calls
     exact = bool(report.trace.running)
     limit_ns = 0 if exact else reach_ns(report)
@@ -96,7 +97,9 @@ def lines_of_launches(report: Report) -> dict[int, Lines]:
     for call, place in place_of.items():
         best = min(near[place], key=lambda one: one[:2], default=None)
         if best is not None and best[0] <= limit_ns:
-            found[call] = report.sources.lines(best[2])
+            row = calls[call]
+            lent = lender(report, seen, row.thread, row.process) != row.thread
+            found[call] = (*report.sources.lines(best[2]), lent)
     return found
 
 
@@ -146,14 +149,14 @@ def code(report: Report, keep: Keep | None = None) -> list[Row]:
         key: Key = (
             op.process,
             op.device,
-            *lines.get(-1 if launch is None else launch, (None, None)),
+            *lines.get(-1 if launch is None else launch, UNKNOWN),
         )
         took[key][op.short_name] += op.end_ns - op.start_ns
         counts[key] += 1
         whole_ns[op.device] += op.end_ns - op.start_ns
     rows = []
     for key, names in took.items():
-        process, device, source, via = key
+        process, device, source, via, waits = key
         kernel = min(names, key=lambda name: (-names[name], name))
         ns = names.total()
         rows.append(
@@ -161,6 +164,7 @@ def code(report: Report, keep: Keep | None = None) -> list[Row]:
                 **report.about(process, device=device),
                 "source": source,
                 "via": via,
+                "waits": waits,
                 "kernels": counts[key],
                 "total_ns": ns,
                 "share_pct": 100 * ns / whole_ns[device] if whole_ns[device] else None,

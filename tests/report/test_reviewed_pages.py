@@ -176,8 +176,9 @@ LOADER: Final = {
 
 
 LAUNCHED: Final = {
-    "process": 4711, "device": 0, "source": "model.py:42 in forward", "via": None, "kernels": 100,
-    "total_ms": 30, "share_pct": 75.0, "kernel": "reduce_kernel", "kernel_pct": 61.2,
+    "process": 4711, "device": 0, "source": "model.py:42 in forward", "via": None,
+    "waits": False, "kernels": 100, "total_ms": 30, "share_pct": 75.0,
+    "kernel": "reduce_kernel", "kernel_pct": 61.2,
 }  # fmt: skip
 UNSEEN: Final = {**LAUNCHED, "source": None, "kernels": 20, "total_ms": 10, "share_pct": 25.0}
 

@@ -45,12 +45,12 @@ def _lines(results: RunTables, _: Limits) -> Rows:
 
 
 def _line(row: Row) -> str:
-    """`model.py:42 in forward`. A line that only calls a framework says less than the line there,
-    so it comes behind: `modeling_t5.py:345 in forward, from train.py:9`."""
+    """`model.py:42 in forward`; `train.py:9 in step: backward` where it waits for autograd's
+    thread. A line that only calls a framework says less than the line there, so it comes behind:
+    `modeling_t5.py:345 in forward, from train.py:9`."""
     source, via = row["source"] or "", (row["via"] or "").rpartition("/")[2]
-    if not source or not via:
-        return source or via or "(not known)"
-    return f"{via}, from {without_function(source)}"
+    shown = f"{via}, from {without_function(source)}" if source and via else source or via
+    return f"{shown}: backward" if row["waits"] else shown or "(not known)"
 
 
 def _mostly(row: Row) -> str:
