@@ -33,6 +33,8 @@ from shlex import quote
 from textwrap import indent
 from typing import Final
 
+from nsysflow.base.names import one_line
+
 Remedy = tuple[str, str]
 """What to do and what to type: the advice and the command of an error."""
 
@@ -229,15 +231,6 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
     return [spelled[match] for match in get_close_matches(name.casefold(), spelled, n=most)]
 
 
-_LETTERS: Final = 60
-"""Longer ones are cut in the middle: names of AMD's matrix kernels have 500 letters and more."""
-
-
-def _shortened(name: str) -> str:
-    half = _LETTERS // 2
-    return name if len(name) <= _LETTERS else f"{name[:half]}…{name[1 - half :]}"
-
-
 def near_or_all(name: str, known: Iterable[str], *, where: str = "") -> str:
     """The names most like `name`, else the first ones, and how many more there are: an advice for
     an error, empty where nothing is known.
@@ -255,7 +248,7 @@ def near_or_all(name: str, known: Iterable[str], *, where: str = "") -> str:
     said = (
         f"Did you mean {' or '.join(near)}?"
         if near
-        else f"{_there(len(names))}: {', '.join(map(_shortened, shown))}"
+        else f"{_there(len(names))}: {', '.join(map(one_line, shown))}"
     )
     more = len(names) - len(shown)
     if not more:

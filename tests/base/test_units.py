@@ -55,7 +55,7 @@ RANGES = ["step", "data", "forward", "backward", "optimizer", "grad_clip"]
         ("xyz", ["a", "b"], "There are: a, b"),
         ("x", [*"123456789"], "There are: 1, 2, 3, 4, 5, 6, 7, 8. There is 1 more; --table phases"),
         ("xyz", [], ""),
-        ("x", [f"Cijk_{'A' * 600}_WG16"], f"There is: Cijk_{'A' * 25}…{'A' * 24}_WG16"),
+        ("x", [f"Cijk_{'A' * 600}_WG16"], f"There is: Cijk_{'A' * 44}…{'A' * 45}_WG16"),
     ],
 )
 def test_the_answer_is_the_nearest_name_or_first(typed: str, known: list[str], said: str) -> None:
