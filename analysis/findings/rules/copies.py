@@ -40,10 +40,12 @@ PINNED: Final = (
 
 
 KEEP_ON_GPU: Final = (
-    "keep it on the GPU from step to step: a `target data` region around the loop in OpenMP, a"
-    " `data` region in OpenACC, a tensor or cudaMalloc's memory that stays there",
+    "keep it on the GPU from step to step: a tensor, or cudaMalloc's memory, that stays there",
     "where the host needs some of it in each step, copy that part, or only every so many steps",
 )
+OF_DATA_REGIONS: Final = ("openacc", "openmp")
+"""Programs that keep data on the GPU by a region, as their own advice says."""
+
 ROUND_TRIPS: Final = 3
 """Where no steps are judged, so many of them are a loop's."""
 
@@ -194,7 +196,7 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
         rule="pageable-copy",
         title=title,
         change=change,
-        fits=returns,
+        fits=returns and not {*OF_DATA_REGIONS} & {*subject.frameworks.names},
         evidence=(
             f"{size(subject.per_step(moved))}{subject.a_step} at {rate}",
             *_copying(subject, rows, exposed_ns),
