@@ -106,8 +106,7 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
         change=_change(subject),
         fits=_uses_graphs(subject),
         evidence=(
-            f"the GPU pauses {number(pauses)} times a step for launches and the code between them:"
-            f" {duration(size_ns)} in all, {duration(size_ns // max(1, pauses))} each",
+            _paused(pauses, "a step for launches and the code between them", size_ns),
             f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
             " launches find the GPU idle",
             *([] if of_graphs else _most_launched(subject)),
@@ -249,6 +248,11 @@ def _without_steps(subject: JudgedReport) -> Iterator[Finding]:
     yield from starved or _dispatched(subject)
 
 
+def _paused(count: int, why: str, size_ns: int) -> str:
+    each = duration(size_ns // max(1, count))
+    return f"the GPU pauses {number(count)} times {why}: {duration(size_ns)} in all, {each} each"
+
+
 def dispatches(subject: JudgedReport) -> bool:
     """Whether most of the idle time of host code and launches is of PyTorch's operators: what the
     host ran then is the launching."""
@@ -274,8 +278,7 @@ def _dispatched(subject: JudgedReport) -> Iterator[Finding]:
         change=_change(subject),
         fits=_uses_graphs(subject),
         evidence=(
-            f"the GPU pauses {number(len(short))} times for launches and the operators around them:"
-            f" {duration(size_ns)} in all, {duration(size_ns // len(short))} each",
+            _paused(len(short), "for launches and the operators around them", size_ns),
             *_most_launched(subject),
             *running(subject, phase).evidence,
         ),

@@ -25,7 +25,6 @@ KNOWN_PCT: Final = 50
 COMPUTES_PCT: Final = 50
 """A GPU that computes for less of the time has other things to read about."""
 
-
 ALL_PCT: Final = 95
 """A line that launches more replays a graph, or calls the whole model: that tells nothing."""
 
