@@ -182,9 +182,8 @@ class Replays:
 
     def likely_cost(self) -> RecordingCost:
         """What recording costs: what a timed step shows, else the middle of what is usual."""
-        plain_ns = self.part.options.unrecorded_step_ns
-        if plain_ns is not None:
-            return cost_shown_by(plain_ns, self._step_without)
+        if self.part.options.unrecorded_step_ns is not None:
+            return cost_shown_by(self.part.options, self._step_without)
         return cost_between(self.shares)
 
     @computed_once

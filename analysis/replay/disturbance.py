@@ -1,5 +1,6 @@
 """The profiler's share of a recorded step, taken out of its program (spec §14.15 to §14.17)."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
+from nsysflow.analysis.options import Options
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.selection.timeline import Timeline
 
@@ -66,7 +68,8 @@ def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) ->
 
     if step_ns(least) <= warm_up_ns:
         return least, most
-    slowed = _smallest(step_ns, warm_up_ns, least + 1, max(least + 1, MOST_PCT))
+    more = range(least + 1, max(least + 1, MOST_PCT))
+    slowed = _first(more, lambda pct: step_ns(pct) <= warm_up_ns)
     return slowed, max(most, slowed)
 
 
@@ -188,9 +191,8 @@ def undisturbed(
     def step_ns(cost: RecordingCost) -> int:
         return step_ns_of(without(cost))
 
-    unrecorded_ns = timeline.options.unrecorded_step_ns
-    if unrecorded_ns is not None:
-        return without(cost_shown_by(unrecorded_ns, step_ns))
+    if timeline.options.unrecorded_step_ns is not None:
+        return without(cost_shown_by(timeline.options, step_ns))
     return without(cost_between(shares_of(timeline, step_ns)))
 
 
@@ -198,21 +200,42 @@ MOST_PCT: Final = 80
 """No recording was seen to take more than half of the host's time; more is not sought."""
 
 
-def cost_shown_by(
-    unrecorded_step_ns: int, step_ns_of: Callable[[RecordingCost], int]
-) -> RecordingCost:
-    """What recording costs if a step without it takes no longer than one that was not recorded:
-    the least of the costs that are in proportion to the usual middle.
+HIDDEN: Final = 0.99
+"""The GPU hides what recording costs if a step without it is at most 1 % shorter."""
+
+SLOWER: Final = 1.1
+"""A step that is so many times as long as the recorded one says nothing of what recording costs."""
+
+
+def cost_shown_by(options: Options, step_ns_of: Callable[[RecordingCost], int]) -> RecordingCost:
+    """What recording costs, where a step was timed that was not recorded: the least that this one
+    shows; the middle of what is usual, or known of this machine, where that is more and the GPU
+    hides it. It would show once a change makes the GPU faster (spec §14.15).
 
     Args:
-        unrecorded_step_ns: a step without the profiler.
+        options: with an `unrecorded_step_ns`.
         step_ns_of: how long a step takes without what recording costs.
     """
 
     def step_ns(permille: int) -> int:
         return step_ns_of(cost_in_proportion(permille))
 
-    return cost_in_proportion(_smallest(step_ns, unrecorded_step_ns, 0, 10 * MOST_PCT))
+    unrecorded_ns, recorded_ns = options.unrecorded_step_ns or 0, step_ns(0)
+    shown = _shown_permille(unrecorded_ns, step_ns)
+    middle = cost_between(options.recording_pct or USUAL_PCT).permille
+    shortest_ns = HIDDEN * min(unrecorded_ns, recorded_ns)
+    alike = shown < middle and unrecorded_ns <= SLOWER * recorded_ns
+    hidden = alike and step_ns(middle) >= shortest_ns
+    return cost_in_proportion(middle if hidden else shown)
+
+
+def _shown_permille(unrecorded_step_ns: int, step_ns: Callable[[int], int]) -> int:
+    """The least share of the host's time without which a step takes no longer than one that was
+    not recorded; where none is enough, 1 % longer than without the most."""
+    most = 10 * MOST_PCT
+    least_ns = step_ns(most)
+    wanted_ns = unrecorded_step_ns if least_ns <= unrecorded_step_ns else least_ns / HIDDEN
+    return _first(range(most), lambda share: step_ns(share) <= wanted_ns)
 
 
 def cost_in_proportion(permille: int) -> RecordingCost:
@@ -242,33 +265,22 @@ def recorded_pct(unrecorded_step_ns: int, step_ns_of: Callable[[RecordingCost], 
         unrecorded_step_ns: a step without the profiler.
         step_ns_of: how long a step takes without what recording costs.
     """
-    recorded_ns, fast_ns, least_ns = (
-        step_ns_of(cost_in_proportion(share)) for share in (0, MOST_COST.permille, 10 * MOST_PCT)
-    )
+
+    def step_ns(permille: int) -> int:
+        return step_ns_of(cost_in_proportion(permille))
+
+    recorded_ns, fast_ns, least_ns = map(step_ns, (0, MOST_COST.permille, 10 * MOST_PCT))
     if not unrecorded_step_ns < recorded_ns <= MOST_SLOWED * unrecorded_step_ns:
         return None  # the program did other work, or the machine was slower then
     if fast_ns > HOST_BOUND * recorded_ns or least_ns > unrecorded_step_ns:
         return None
-    return -(-cost_shown_by(unrecorded_step_ns, step_ns_of).permille // 10)
+    return -(-_shown_permille(unrecorded_step_ns, step_ns) // 10)
 
 
-def _smallest(step_ns: Callable[[int], int], wanted_ns: int, least: int, most: int) -> int:
-    """The smallest of these shares without which a step takes no longer than wanted; `most` where
-    all take longer.
-
-    Args:
-        step_ns: how long a step takes without a share of the host's time.
-        wanted_ns: how long it shall take.
-        least: the smallest share that is tried.
-        most: the largest one.
-    """
-    while least < most:
-        middle = (least + most) // 2
-        if step_ns(middle) > wanted_ns:
-            least = middle + 1
-        else:
-            most = middle
-    return least
+def _first(shares: range, is_met: Callable[[int], bool]) -> int:
+    """The first of these shares that meets a condition, which those behind it meet too; the end of
+    the range where none does."""
+    return shares.start + bisect_left(shares, True, key=is_met)
 
 
 def with_faster_host(program: Program, factor: float) -> Program:

@@ -216,7 +216,7 @@ def _straggler(
     if 2 * row["lost_ns"] < row["cost_step_ns"]:
         sentences.append(
             f"The others wait {duration(row['cost_step_ns'])} a step for it, but most of that time"
-            " they would wait for their own hosts anyway"
+            " they would wait for their own hosts, which recording slows"
         )
     if because := _because(row, group_names(groups)):
         sentences.append(f"{name} comes late because {because}")
@@ -313,7 +313,7 @@ def _nobody(results: RunTables, groups: pl.DataFrame, step_ns: int) -> Iterator[
         if most["saved_step_ns"] is not None and waits_ns >= WORTH * step_ns:
             yield (
                 f"The others wait for {name} most, {waits}, but they would wait for their own"
-                " hosts anyway"
+                " hosts, which recording slows"
             )
         else:
             yield f"{name} costs its group most: {waits}"

@@ -139,11 +139,11 @@ IT_COMPUTES = "rank37 comes late because it computes longer"
         ([group(saved_step_ns=MS // 4)],
          ["rank37 holds up the other 63 ranks: 250 us a step (2.5 %), in every step",
           "The others wait 1.00 ms a step for it, but most of that time they would wait for their"
-          " own hosts anyway", IT_COMPUTES]),
+          " own hosts, which recording slows", IT_COMPUTES]),
         ([group(saved_step_ns=0)],
          ["No rank holds the others up",
           "The others wait for rank37 most, 1.00 ms a step (10 %), but they would wait for their"
-          " own hosts anyway"]),
+          " own hosts, which recording slows"]),
         # groups that wait for another one come after it, whatever they cost
         ([dp(2, 1, cost_step_ns=2 * MS), tp(1, "32-39")],
          [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,

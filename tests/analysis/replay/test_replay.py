@@ -225,11 +225,17 @@ def test_a_host_bound_step_and_its_savings_are_the_plain_ones() -> None:
     assert step_of(rows, 100, wholly) == near(step_of(plain_rows, changes=wholly))
 
 
+def test_a_step_that_recording_does_not_explain_is_taken_without_almost_the_most() -> None:
+    replays = replays_of(loop(share_us=7, kernel_us=2), unrecorded_step_ns=20 * US)
+    most = replays.at(cost_in_proportion(800)).before_ns
+    assert replays.before_ns == pytest.approx(most, rel=0.011)
+
+
 def replays_of(rows: list[Row], **options: Any) -> Replays:
     return Replays(JudgedReport(analysis_of(*rows, options=Options(**options))))
 
 
-@pytest.mark.parametrize(("plain_us", "limits"), [(100, (1, 799)), (170, (0, 0)), (20, (800, 800))])
+@pytest.mark.parametrize(("plain_us", "limits"), [(100, (1, 799)), (170, (0, 0))])
 def test_recording_costs_the_least_that_a_timed_step_shows(
     plain_us: int, limits: tuple[int, int]
 ) -> None:
@@ -306,6 +312,24 @@ def test_a_timed_step_shows_what_recording_took_of_the_host(share_us: int, pct: 
 def test_what_the_gpu_takes_is_left() -> None:
     rows = loop(share_us=7, kernel_us=30)
     assert step_of(rows, plain_us=200) == near(300 * US)
+
+
+@pytest.mark.parametrize(
+    ("plain_us", "launch_us"),
+    [
+        (300, 10.2),  # the middle of what recording costs, which the GPU hid
+        (290, 10.2),
+        (331, 17),  # 10 % longer than the recorded one: the program did other work
+    ],
+)
+def test_kernels_made_faster_show_the_host_without_the_profiler(
+    plain_us: int, launch_us: float
+) -> None:
+    """Kernels of 30 us, launched every 17 us, of which the profiler takes 7."""
+    rows = loop(share_us=7, kernel_us=30)
+    assert step_of(rows, plain_us) == near(300 * US)
+    after_ns = step_of(rows, plain_us, Changes(scaled=(("k", 0.1),)))
+    assert after_ns == pytest.approx(10 * launch_us * US, rel=0.01)
 
 
 def test_a_faster_host_shows_what_faster_kernels_save_at_most() -> None:
