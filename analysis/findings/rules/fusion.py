@@ -233,6 +233,17 @@ CHANGE_OF_OPTIMIZER: Final = (
 )
 
 
+MANY_IN_GROUPS: Final = 200
+"""So many short kernels of foreach a step: 152 groups of one tensor each have 707 (a ViT, H200,
+2026-11-29), one group of 120 tensors has 19 in all."""
+
+CHANGE_OF_GROUPS: Final = (
+    CHANGE_OF_OPTIMIZER[0],
+    "one parameter group for all tensors with the same settings: each group has its own kernels",
+    "torch.compile(optimizer.step)",
+)
+
+
 MANY_MATMULS: Final = 10
 """So many a step in an optimizer's range: it computes with matrices, as Muon and Shampoo do."""
 
@@ -244,10 +255,11 @@ CHANGE_OF_MATRICES: Final = (
 
 def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
     """Elementwise kernels in an optimizer's range, or runs with AdamW's arithmetic tensor by tensor
-    (`addcdiv`, `lerp`). `multi_tensor_apply` is foreach already."""
+    (`addcdiv`, `lerp`); or those of foreach (`multi_tensor_apply`) with few tensors each."""
     rows = subject.kernels.filter(pl.col("job") == "optimizer").with_columns(gain_as_few())
     count = subject.per_step(len(rows))
     if count < MANY_OF_OPTIMIZER:
+        yield from _in_groups(subject)
         return
     finding = kernel_finding(
         subject,
@@ -265,6 +277,25 @@ def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
         evidence = (*finding.evidence, beside)
         finding = replace(finding, change=CHANGE_OF_MATRICES, evidence=evidence)
     yield finding
+
+
+def _in_groups(subject: JudgedReport) -> Iterator[Finding]:
+    """Short kernels of foreach: an optimizer with many groups of few parameters."""
+    foreach = pl.col("name").cast(pl.String).str.contains("multi_tensor_apply_kernel")
+    short = subject.kernels.filter(foreach, pl.col("ns") < TINY_NS).with_columns(gain_as_few())
+    count = subject.per_step(len(short))
+    if count < MANY_IN_GROUPS:
+        return
+    finding = kernel_finding(
+        subject,
+        short,
+        rule="optimizer-not-fused",
+        title=f"the optimizer updates group by group: {count:,} kernels under {duration(TINY_NS)}"
+        f"{' a step' if subject.of_steps else ''}",
+        change=CHANGE_OF_GROUPS,
+        evidence=(in_words(subject, short),),
+    )
+    yield _with_launches(subject, finding)
 
 
 def _matmuls_in(subject: JudgedReport, phase: str) -> int:

@@ -303,6 +303,7 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("of little time", tiny_kernels, (names.PRODUCT, 1_000), *[(names.ADD, 2)] * 20),
         quiet("few", optimizer_not_fused, *UPDATES[:45]),
         quiet("foreach", optimizer_not_fused, *[(names.FOREACH, 2)] * 60, **OPTIMIZER),
+        quiet("large groups", optimizer_not_fused, *[(names.FOREACH, 5)] * 200, **OPTIMIZER),
         quiet("a waiting GPU", largest_kernels, *[(names.PRODUCT, 10)] * 9, pause_us=20),
     ],
 )
@@ -403,6 +404,17 @@ def test_an_optimizer_is_known_and_launches_at_once_if_its_range_is(
     assert "60 kernels" in finding.title
     assert finding.changes is not None
     assert finding.changes.graphs == graphs
+
+
+def test_an_optimizer_with_many_groups_of_few_parameters_is_told_to_merge_them() -> None:
+    finding = asked(
+        optimizer_not_fused, subject_of([(names.FOREACH, 2)] * 200, ranges=OPTIMIZER["ranges"])
+    )
+    assert finding is not None
+    assert "group by group: 200 kernels" in finding.title
+    assert "one parameter group" in finding.change[1]
+    assert finding.changes is not None
+    assert finding.changes.graphs == ("optimizer",)
 
 
 def test_an_optimizer_that_multiplies_matrices_is_told_to_stack_them() -> None:
