@@ -111,6 +111,8 @@ def as_report_errors(shown: str) -> Iterator[None]:
         raise _corrupt(shown, str(error)) from None
     except (sqlite3.Error, dbapi.Error, pl.exceptions.ComputeError) as error:
         raise _report_error(shown, str(error)) from error
+    except MemoryError as error:  # a page that names more bytes than SQLite can have
+        raise _corrupt(shown, "SQLite is out of memory") from error
     except UnicodeDecodeError as error:
         # SQLite quotes a corrupt schema in its message, which Python cannot decode.
         raise _corrupt(shown, "its schema is not text") from error
