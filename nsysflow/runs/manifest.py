@@ -1,6 +1,7 @@
 """What a run was and left behind: its manifest.json, and the statuses of its processes."""
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -141,6 +142,17 @@ class Manifest:
     backtraces: Backtrace = "none"
     own: tuple[str, ...] = ()
     plain_run: PlainRun | None = None
+
+    def __post_init__(self) -> None:
+        """Check what files and figures are made of.
+
+        Raises:
+            ValueError: a report cannot be the name of a file, or FLOPs are no number.
+        """
+        if any("\0" in report for report in self.reports):
+            raise ValueError("reports: no name of a file has a NUL")
+        if self.flops_per_step is not None and not math.isfinite(self.flops_per_step):
+            raise ValueError(f"flops_per_step: {self.flops_per_step} is no number of operations")
 
     @property
     def plain_step_ns(self) -> int | None:

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 from dataclasses import asdict, replace
+from math import nan
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,8 @@ def test_a_program_was_killed_if_torch_was_annotated_and_no_process_ended_by_its
         ({"children": None}, "Expected `array`, got `null` - at `$.children`"),
         ({"children": [{"pid": True}]}, "Expected `int`, got `bool` - at `$.children[0].pid`"),
         ({"on": "gpu"}, "Invalid enum value 'gpu' - at `$.on`"),
+        ({"reports": ["a\0b.sqlite"]}, "reports: no name of a file has a NUL"),
+        ({"flops_per_step": nan}, "flops_per_step: nan is no number of operations"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, changed: dict[str, object], said: str) -> None:
