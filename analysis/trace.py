@@ -35,6 +35,7 @@ class NoteKind(StrEnum):
     NAMELESS_RANGES = "nameless-ranges"
     EVENTS_NOT_RECORDED = "events-not-recorded"
     CAPTURES_NOT_RECORDED = "captures-not-recorded"
+    MOSTLY_CAPTURES = "mostly-captures"
     SEVERAL_THREADS = "several-threads"
     OTHER_RANKS = "other-ranks"
     LOCK_NOT_RECORDED = "lock-not-recorded"

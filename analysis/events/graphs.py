@@ -26,6 +26,14 @@ def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:
     return latest.sort("row")["began_ns"]
 
 
+def captures(events: Events) -> pl.DataFrame:
+    """`start`, `end` of every stream capture in the recording, from its begin to the next begin or
+    end of one in its process."""
+    until = pl.col("start_ns").shift(-1).over("process").fill_null(events.last_ns)
+    marks = _marks(events).with_columns(until.alias("end"))
+    return marks.drop_nulls("began_ns").select(pl.col("began_ns").alias("start"), "end")
+
+
 def _marks(events: Events) -> pl.DataFrame:
     """`process`, `start_ns` of every begin and end of a capture, in order; `began_ns` of begins."""
     calls = events.calls.filter(matching(events.calls["name"], _CAPTURE))

@@ -7,6 +7,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.graphs import captures
 from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.parallel import computed_once, kept_with
 from nsysflow.analysis.frames.scratch import Scratch
@@ -21,6 +22,7 @@ from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.index import TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
 from nsysflow.analysis.trace import Note, NoteKind, Trace
+from nsysflow.base.units import share
 
 
 class ReportTables(TablesOfReport):
@@ -165,6 +167,7 @@ class ReportTables(TablesOfReport):
             *self.trace.notes,
             *_unknown_waits(self.timeline),
             *_unknown_graphs(self.timeline),
+            *_mostly_captures(self.timeline),
             *_backtraces_of_launches(self.timeline),
             *notes_on_graphs(self.judged.view),
         )
@@ -233,4 +236,25 @@ def _unknown_graphs(timeline: Timeline) -> Iterator[Note]:
             f"the phases inside CUDA graphs are unknown ({unknown:,} operations): the graphs were"
             " captured before the recording began; record the program from its start, or a window"
             " with `nsysflow profile --capture`, which notes the ranges of earlier captures",
+        )
+
+
+MOSTLY_CAPTURES_PCT: Final = 50
+"""Engines capture their graphs at start-up. A program that is recorded whole does so for less."""
+
+
+def _mostly_captures(timeline: Timeline) -> Iterator[Note]:
+    """A note where graphs were being captured for most of the time (spec §12.11)."""
+    events = timeline.events
+    taken = captures(events)
+    if events.ops.is_empty() or taken.is_empty():
+        return
+    begun_ns, last_ns = events.ops.select(pl.min("start_ns")).item(), events.last_ns
+    within = merge(taken.select(pl.col("start", "end").clip(begun_ns, last_ns)))
+    part, whole = within.select(pl.sum("end") - pl.sum("start")).item(), last_ns - begun_ns
+    if 100 * part >= MOSTLY_CAPTURES_PCT * whole > 0:
+        yield Note(
+            NoteKind.MOSTLY_CAPTURES,
+            f"graphs were being captured {share(part, whole)} of the time: what is launched then"
+            " does not run yet, and the time is start-up's; record steps that launch these graphs",
         )

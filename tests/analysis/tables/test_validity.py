@@ -115,6 +115,18 @@ def test_backtraces_of_most_launches_are_a_note_in_reports_of_others() -> None:
     assert not [n for n in analysed("h200-train").notes if n.kind is TRACED]
 
 
+def test_a_recording_that_mostly_captures_graphs_says_so() -> None:
+    """Of vLLM and SGLang, traces of their captures: Python between launches that do not run."""
+    begins, ends = "hipStreamBeginCapture", "hipStreamEndCapture"
+    mostly = call(50, 51, begins), call(80, 81, ends), call(90, 91, begins), call(115, 120, ends)
+    (note,) = analysis_of(*SOUND, *mostly).notes
+    assert note.kind is NoteKind.MOSTLY_CAPTURES
+    assert "captured 55 % of the time: " in note.text
+    # less than half, and before the first operation
+    assert analysis_of(*SOUND, *mostly[:2], call(115, 120, "cudaGetDevice")).notes == ()
+    assert analysis_of(call(0, 1, begins), call(8, 9, ends), *SOUND).notes == ()
+
+
 def test_one_stretched_kernel_of_a_graph_is_flagged_in_integrity(tmp_path: Path) -> None:
     analysis = nsysflow.analyze(broken(tmp_path, "h200-train", ONE_GRAPH_KERNEL_STRETCHED))
     found = dict(analysis.integrity.select("check", "count").rows())
