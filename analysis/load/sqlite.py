@@ -111,8 +111,6 @@ def as_report_errors(shown: str) -> Iterator[None]:
         raise _corrupt(shown, str(error)) from None
     except (sqlite3.Error, dbapi.Error, pl.exceptions.ComputeError) as error:
         raise _report_error(shown, str(error)) from error
-    except MemoryError as error:  # a page that names more bytes than SQLite can have
-        raise _corrupt(shown, "SQLite is out of memory") from error
     except UnicodeDecodeError as error:
         # SQLite quotes a corrupt schema in its message, which Python cannot decode.
         raise _corrupt(shown, "its schema is not text") from error
@@ -317,9 +315,11 @@ def describe(
     This uses Python's own SQLite, because that also sees a lock of this process.
     """
     with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:
-        names = [
-            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
+        try:
+            found = db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
+        except MemoryError:  # some kB at most: a damaged page names more bytes than there are
+            raise Unfit("its schema would not fit into memory") from None
+        names = [name for (name,) in found]
         columns = {
             name: tuple(row[1] for row in db.execute(f"PRAGMA table_info({quoted(name)})"))
             for name in names

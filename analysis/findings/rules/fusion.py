@@ -261,16 +261,9 @@ def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
     if count < MANY_OF_OPTIMIZER:
         yield from _in_groups(subject)
         return
-    finding = kernel_finding(
-        subject,
-        rows,
-        rule="optimizer-not-fused",
-        title=f"the optimizer updates tensor by tensor: {count:,} kernels"
-        f"{' a step' if subject.of_steps else ''}",
-        change=CHANGE_OF_OPTIMIZER,
-        evidence=(in_words(subject, rows),),
+    finding = _of_optimizer(
+        subject, rows, f"tensor by tensor: {count:,} kernels", CHANGE_OF_OPTIMIZER
     )
-    finding = _with_launches(subject, finding)
     matmuls = _matmuls_in(subject, finding.phase)
     if matmuls >= MANY_MATMULS:
         beside = f"it also multiplies matrices there, {number(matmuls)} times a step"
@@ -286,16 +279,36 @@ def _in_groups(subject: JudgedReport) -> Iterator[Finding]:
     count = subject.per_step(len(short))
     if count < MANY_IN_GROUPS:
         return
+    kernels = f"{count:,} kernels under {duration(TINY_NS)}"
+    yield _of_optimizer(subject, short, f"group by group: {kernels}", CHANGE_OF_GROUPS)
+
+
+def _of_optimizer(
+    subject: JudgedReport, rows: pl.DataFrame, updates: str, change: tuple[str, ...]
+) -> Finding:
+    """The finding on these kernels of an optimizer, with their launches as one where the optimizer
+    has a range of its own; its idle time counts.
+
+    Args:
+        subject: the judged part.
+        rows: rows of `subject.kernels`, with `gain_ns`.
+        updates: how the optimizer updates, and with how many kernels.
+        change: what to do.
+    """
     finding = kernel_finding(
         subject,
-        short,
+        rows,
         rule="optimizer-not-fused",
-        title=f"the optimizer updates group by group: {count:,} kernels under {duration(TINY_NS)}"
-        f"{' a step' if subject.of_steps else ''}",
-        change=CHANGE_OF_GROUPS,
-        evidence=(in_words(subject, short),),
+        title=f"the optimizer updates {updates}{' a step' if subject.of_steps else ''}",
+        change=change,
+        evidence=(in_words(subject, rows),),
     )
-    yield _with_launches(subject, finding)
+    if "optim" not in finding.phase.lower() or finding.changes is None:
+        return finding
+    phases = subject.tables.phases.filter(pl.col("path") == finding.phase)
+    idle_ns = subject.per_step(int(phases["idle_ns"].sum()))
+    changes = Changes(graphs=(finding.phase,), scaled=finding.changes.scaled)
+    return replace(finding, changes=changes, size_ns=finding.size_ns + idle_ns)
 
 
 def _matmuls_in(subject: JudgedReport, phase: str) -> int:
@@ -303,13 +316,3 @@ def _matmuls_in(subject: JudgedReport, phase: str) -> int:
     phases = subject.view.attribution.name_of(subject.kernels["node"])
     classes = subject.kernels["class"].cast(pl.String)
     return subject.per_step(int(((phases == phase) & (classes == "matmul")).sum()))
-
-
-def _with_launches(subject: JudgedReport, finding: Finding) -> Finding:
-    """With the launches as one where the optimizer has a range of its own; its idle time counts."""
-    if "optim" not in finding.phase.lower() or finding.changes is None:
-        return finding
-    phases = subject.tables.phases.filter(pl.col("path") == finding.phase)
-    idle_ns = subject.per_step(int(phases["idle_ns"].sum()))
-    changes = Changes(graphs=(finding.phase,), scaled=finding.changes.scaled)
-    return replace(finding, changes=changes, size_ns=finding.size_ns + idle_ns)
