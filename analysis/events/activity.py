@@ -110,17 +110,21 @@ STATED_BY_NCCL: Final = pl.Schema(
 
 def communication_kernels(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
     """Every communication kernel of `ops`, plus `STATED_BY_NCCL`."""
-    kernels = ops.filter(pl.col("part") == "comm")
-    stated = _ranges_of_nccl(events)
+    return with_stated(events, ops.filter(pl.col("part") == "comm"))
+
+
+def with_stated(events: Events, ops: pl.DataFrame) -> pl.DataFrame:
+    """`ops` plus `STATED_BY_NCCL` of the range that each was launched in."""
+    stated = ranges_of_nccl(events)
     axis = events.axis
-    asked = axis.at(kernels["thread_no"], kernels["launch_start_ns"])
+    asked = axis.at(ops["thread_no"], ops["launch_start_ns"])
     at = last_at_or_before(stated["start"], asked)
     inside = (asked < stated["end"][at]).fill_null(value=False)
     row = at.set(~inside, None)
-    return kernels.hstack(stated.select(pl.exclude("start", "end").gather(row)).get_columns())
+    return ops.hstack(stated.select(pl.exclude("start", "end").gather(row)).get_columns())
 
 
-def _ranges_of_nccl(events: Events) -> pl.DataFrame:
+def ranges_of_nccl(events: Events) -> pl.DataFrame:
     """When each of NCCL's ranges was the innermost one: disjoint `start`, `end` on the thread axis,
     with `operation`, `bytes`, `communicator`."""
     axis = events.axis

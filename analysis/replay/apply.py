@@ -26,6 +26,7 @@ from nsysflow.analysis.replay.changes import (
     without_calls,
     without_loops,
 )
+from nsysflow.analysis.replay.collectives import on_ranks
 from nsysflow.analysis.replay.read_loops import acting_calls, read_loops
 from nsysflow.analysis.replay.replay import Program, Recorded
 from nsysflow.analysis.schema import os_pid, os_tid
@@ -287,7 +288,8 @@ class Names:
 
 
 def changed(names: Names, changes: Changes) -> Program:
-    """The program with all changes: the host's time first, then its calls, then the GPU's.
+    """The program with all changes: the host's time first, then its calls, then the GPU's, and what
+    other ranks add to it last.
 
     Args:
         names: of the recorded program.
@@ -296,14 +298,18 @@ def changed(names: Names, changes: Changes) -> Program:
     Raises:
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
-    program = names.graphed(replace(changes, scaled=()))
+    program = names.graphed(replace(changes, scaled=(), collectives=None))
     for removal in changes.removed:
         if removal.kind == LOOP:
             loops = names.loops(removal)
             recorded_ops = names.recorded.program.ops
             launched = recorded_ops.filter(pl.col("node").is_in(loops["node"].implode()))["op"]
             program = without_loops(program, loops, launched)
-    return _scaled(program, names.factors(changes.scaled)) if changes.scaled else program
+    if changes.scaled:
+        program = _scaled(program, names.factors(changes.scaled))
+    if changes.collectives is not None:
+        program = on_ranks(program, names.timeline.events, changes.collectives)
+    return program
 
 
 def _on_host(names: Names, changes: Changes) -> Program:

@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.events.classes import COPY, SYNC_AFTER_NS
 from nsysflow.analysis.frames.columns import matching, median_ns, repeated
 from nsysflow.analysis.frames.intervals import Axis, Cover
+from nsysflow.analysis.replay.curve import Collectives
 from nsysflow.analysis.replay.operations import OVERLAP_NS
 from nsysflow.analysis.replay.replay import Program
 from nsysflow.analysis.schema import CAUSE
@@ -106,6 +107,7 @@ class Changes:
         overlapped: the host of a serving engine prepares a step while the GPU runs the one before.
         even_ranks: every rank of a run computes as long as they do in the mean.
         unawaited: ranks of a run that the others do not wait for.
+        collectives: what collectives take that launched nothing, as the report is of one rank.
     """
 
     removed: tuple[Removal, ...] = ()
@@ -119,6 +121,7 @@ class Changes:
     overlapped: bool = False
     even_ranks: bool = False
     unawaited: tuple[int, ...] = ()
+    collectives: Collectives | None = None
 
     @classmethod
     def together(cls, parts: Iterable[Self]) -> Self:
@@ -140,6 +143,7 @@ class Changes:
             overlapped=any(changes.overlapped for changes in every),
             even_ranks=any(changes.even_ranks for changes in every),
             unawaited=tuple(dict.fromkeys(rank for changes in every for rank in changes.unawaited)),
+            collectives=next((one.collectives for one in every if one.collectives), None),
         )
 
     def options(self) -> Iterator[str]:

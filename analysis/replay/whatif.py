@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 import polars as pl
 
@@ -15,7 +16,17 @@ from nsysflow.analysis.idle.gil import has_gil
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.replay.disturbance import undisturbed
+from nsysflow.analysis.replay.collectives import stated_collectives
+from nsysflow.analysis.replay.curve import Collectives
+from nsysflow.analysis.replay.disturbance import (
+    RecordingCost,
+    behind_backtraces,
+    extreme_costs,
+    shares_of,
+    undisturbed,
+    with_faster_host,
+    without_cost,
+)
 from nsysflow.analysis.replay.replay import (
     Lengths,
     Program,
@@ -141,6 +152,48 @@ def _ops(
     )
 
 
+@dataclass(frozen=True)
+class Sent:
+    """Collectives of one size in a step.
+
+    Attributes:
+        operation: NCCL's name.
+        bytes: of each message.
+        count: how many there are.
+        gpu_ns: how long they take, all together.
+    """
+
+    operation: str
+    bytes: int
+    count: float
+    gpu_ns: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnRanks:
+    """A step on more ranks.
+
+    Attributes:
+        ranks: how many.
+        step_low_ns: what a step takes at least.
+        step_high_ns: what it takes at most.
+        sent: its collectives, by operation and size.
+    """
+
+    ranks: int
+    step_low_ns: int
+    step_high_ns: int
+    sent: tuple[Sent, ...]
+
+
+STEPS_DIFFER: Final = 0.02
+"""So much do steps of a program differ from process to process, and from GPU to GPU."""
+
+HOSTS_DIFFER: Final = 1.2
+"""And so many times as long, or as short, is the host's time: of twelve programs that were timed
+three times each, in another process (docs/facts.md)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
     """A trace before and after changes: without the profiler's share (spec §14.15, §14.16), or as
@@ -157,6 +210,7 @@ class WhatIf:
         step_idle_before: idle time by cause in one of the steps that `before.step_ns` is the mean
             of, on their device; None where none is known.
         step_idle_after: the same in the replay.
+        on_ranks: where the change is to more ranks, the bounds of the step, and what it sends.
     """
 
     before: Lengths
@@ -168,6 +222,7 @@ class WhatIf:
     estimated: bool = False
     step_idle_before: dict[str, int] | None = None
     step_idle_after: dict[str, int] | None = None
+    on_ranks: OnRanks | None = None
 
 
 def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
@@ -199,6 +254,7 @@ def whatif(timeline: Timeline, changes: Changes) -> WhatIf:
         estimated=run.undisturbed and timeline.options.unrecorded_step_ns is None,
         step_idle_before=idle_of_steps(run.steps_before, run.explained_before),
         step_idle_after=idle_of_steps(slowest_steps(timeline, run.times.ops), run.explained),
+        on_ranks=run.on_ranks,
     )
 
 
@@ -256,6 +312,77 @@ class _Run:
     def times(self) -> Times:
         """When everything happens in the replay."""
         return replay(self.program)
+
+    @computed_once
+    def on_ranks(self) -> OnRanks | None:
+        """The bounds of a step on more ranks: with the most and the least that recording costs, the
+        least and the most delay of work beside collectives, and as much as steps and hosts differ
+        from process to process. None where no step is known, or there are no more ranks."""
+        collectives = self.changes.collectives
+        if collectives is None or not self.undisturbed:
+            return None
+        quick, slow = self._extreme_programs()
+        low_ns, high_ns = (
+            self._step_with(program, replace(self.changes, collectives=bound)) * factor
+            for program, bound, factor in (
+                (
+                    with_faster_host(quick, 1 / HOSTS_DIFFER),
+                    replace(collectives, delay=0.0),
+                    1 - STEPS_DIFFER,
+                ),
+                (
+                    with_faster_host(slow, HOSTS_DIFFER),
+                    replace(collectives, delay=1.0),
+                    1 + STEPS_DIFFER,
+                ),
+            )
+        )
+        return OnRanks(
+            ranks=collectives.curve.ranks,
+            step_low_ns=round(low_ns),
+            step_high_ns=round(high_ns),
+            sent=self._sent(collectives),
+        )
+
+    def _extreme_programs(self) -> tuple[Program, Program]:
+        """The program without the most and without the least that recording costs; the same one
+        twice where a plain step is known."""
+        if self.timeline.options.unrecorded_step_ns is not None:
+            return self.recording.program, self.recording.program
+        program = recorded(self.timeline).program
+        traced = behind_backtraces(program, self.timeline.events)
+
+        def without(cost: RecordingCost) -> Program:
+            return without_cost(program, cost, traced=traced)
+
+        shares = shares_of(self.timeline, lambda cost: self._step_ns_of(without(cost)))
+        most, least = map(without, extreme_costs(shares))
+        return most, least
+
+    def _step_with(self, program: Program, changes: Changes) -> int:
+        """How long a step of a program takes with changes."""
+        names = Names(timeline=self.timeline, recorded=replace(self.recording, program=program))
+        return self._step_ns_of(changed(names, changes))
+
+    def _sent(self, collectives: Collectives) -> tuple[Sent, ...]:
+        """What a step sends, in the mean of the steps that are measured."""
+        events = self.timeline.events
+        stated = stated_collectives(events, collectives.curve)
+        steps = slowest_steps(self.timeline)
+        begun = stated.hstack(events.ops.select("device_no", "start_ns")[stated["op"]])
+        inside = begun.sort("start_ns").join_asof(
+            steps.select("device_no", "start_ns", step_end_ns="end_ns").sort("start_ns"),
+            on="start_ns",
+            by="device_no",
+            check_sortedness=False,
+        )
+        inside = inside.filter(pl.col("start_ns") < pl.col("step_end_ns"))
+        sent = inside.group_by("operation", "bytes").len().sort("operation", "bytes")
+        counts = ((name, size, count / len(steps)) for name, size, count in sent.rows())
+        at = collectives.curve.at
+        return tuple(
+            Sent(name, size, count, count * at(name, size).gpu_ns) for name, size, count in counts
+        )
 
     @computed_once
     def explained(self) -> GapCauses:
@@ -333,7 +460,13 @@ def _limits(timeline: Timeline, recording: Recorded, changes: Changes) -> Iterat
             "several threads launch work side by side; that they compete for the GPU in another"
             " order after a change is not replayed",
         )
-    if (timeline.events.ops["part"] == "comm").any():
+    if changes.collectives is not None:
+        yield Note(
+            NoteKind.OTHER_RANKS,
+            "each rank is taken to do what this one does; that they wait for a slower one is not"
+            " replayed",
+        )
+    elif (timeline.events.ops["part"] == "comm").any():
         yield Note(
             NoteKind.OTHER_RANKS,
             "communication kernels keep their length; that other ranks come sooner or later is not"

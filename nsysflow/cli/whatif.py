@@ -155,6 +155,22 @@ def _call(row: dict[str, str], file: Path, line: int) -> "CallKey":
     is_flag=True,
     help="Let the host of a serving engine prepare a step while the GPU runs the one before.",
 )
+@option(
+    "--ranks",
+    section=_CHANGE,
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Run the program, which was recorded as one rank on one GPU, on N. Needs --collectives.",
+)
+@option(
+    "--collectives",
+    "curve",
+    section=_CHANGE,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="How long collectives take on N GPUs, as was measured there with `torchrun"
+    " --nproc-per-node N -m nsysflow.workloads.common.collectives FILE`.",
+)
 @step_options
 @own_option
 @option("--json", "as_json", section="What to print", is_flag=True, help="Print a JSON document.")
@@ -166,6 +182,8 @@ def whatif(
     skip: int | None,
     own: tuple[str, ...],
     as_json: bool,
+    ranks: int | None,
+    curve: Path | None,
     **changes: Any,
 ) -> None:
     """Show what a change to a program would save.
@@ -179,6 +197,7 @@ def whatif(
         nsysflow whatif report.sqlite --remove sync@train.py:42
         nsysflow whatif report.sqlite --graph step/forward
         nsysflow whatif report.sqlite --async-copies --faster-host data=0.5 --json
+        nsysflow whatif report.sqlite --ranks 2 --collectives samples/collectives-h200.csv
     """
     from nsysflow.analysis.findings.run_saving import RunWhatIf
     from nsysflow.analysis.options import Options
@@ -189,11 +208,13 @@ def whatif(
         whatif_json,
         whatif_lines,
     )
-    from nsysflow.runs.questions import replay_path
+    from nsysflow.runs.questions import collectives_of, replay_path
 
     with progress("replaying"):
         options = Options(step=step, steps=steps, skip=skip, own=own)
-        answer = replay_path(report, options, Changes(**changes))
+        answer = replay_path(
+            report, options, Changes(**changes, collectives=collectives_of(curve, ranks))
+        )
     if isinstance(answer, RunWhatIf):
         text, lines = run_whatif_json(answer), run_whatif_lines(report.name, answer)
     else:

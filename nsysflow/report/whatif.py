@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 from nsysflow.analysis.causes import CAUSES
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.run_saving import RunWhatIf
-from nsysflow.analysis.replay.whatif import WhatIf
-from nsysflow.base.units import duration, number, percent, share
+from nsysflow.analysis.replay.whatif import OnRanks, WhatIf
+from nsysflow.base.units import duration, number, percent, share, significant
+from nsysflow.base.units import size as in_bytes
 from nsysflow.report.findings import amount_of
 
 
@@ -29,6 +31,8 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
         step = "selected step" if before.selected else "steady step"
         what = f"1 {step}" if before.steps == 1 else f"the mean of {before.steps} {step}s"
         yield _change("step", before.step_ns, after.step_ns or 0, what)
+        if whatif.on_ranks is not None:
+            yield from _on_ranks(whatif.on_ranks, before.step_ns, after.step_ns or 0)
     else:
         yield "step    none is known: name the range that is one step with --step NAME"
     yield _change("window", before.window_ns, after.window_ns)
@@ -43,6 +47,25 @@ def whatif_lines(report: str, whatif: WhatIf, next_finding: Valued | None = None
         yield f"then the largest finding: save {saving}: {next_finding.finding.title}"
     for note in whatif.notes:
         yield f"limit: {note}"
+
+
+def _on_ranks(on_ranks: OnRanks, before_ns: int, after_ns: int) -> Iterator[str]:
+    """How sure a step on more ranks is, what it gives, and what it sends."""
+    ranks, least, most = on_ranks.ranks, on_ranks.step_low_ns, on_ranks.step_high_ns
+    yield f"{'':<8}{duration(least)} to {duration(most)} on {number(ranks)} ranks"
+    speed, slowest, fastest = (ranks * before_ns / (ns or 1) for ns in (after_ns, most, least))
+    yield (
+        f"work    {speed:.2f} times that of one rank in the same time"
+        f" ({slowest:.2f} to {fastest:.2f})"
+    )
+    for operation in dict.fromkeys(sent.operation for sent in on_ranks.sent):
+        alike = [sent for sent in on_ranks.sent if sent.operation == operation]
+        sizes = dict.fromkeys(in_bytes(size) for size in (alike[0].bytes, alike[-1].bytes))
+        count, took_ns = (sum(getattr(sent, n) for sent in alike) for n in ("count", "gpu_ns"))
+        yield (
+            f"sends   {operation} {significant(count)} times a step, {' to '.join(sizes)} each:"
+            f" {duration(round(took_ns))}"
+        )
 
 
 def run_whatif_lines(name: str, whatif: RunWhatIf) -> Iterator[str]:
@@ -133,4 +156,6 @@ def whatif_json(whatif: WhatIf, next_finding: Valued | None = None) -> str:
         "then": following,
         "limits": [str(note) for note in whatif.notes],
     }
+    if whatif.on_ranks is not None:
+        document["on_ranks"] = asdict(whatif.on_ranks)
     return json.dumps(document, indent=2)

@@ -16,6 +16,8 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.run_saving import RunWhatIf, whatif_of_run
 from nsysflow.analysis.options import Options, require_valid
 from nsysflow.analysis.replay.changes import Changes, Removal, is_factor
+from nsysflow.analysis.replay.collectives import with_collectives
+from nsysflow.analysis.replay.curve import Collectives, Curve
 from nsysflow.analysis.replay.whatif import WhatIf
 from nsysflow.base.errors import CheckError, SelectionError
 from nsysflow.compare.baseline import baseline_of, refuse_unlike
@@ -51,6 +53,8 @@ def whatif(
     no_profiler: bool = False,
     no_gil: bool = False,
     overlapped: bool = False,
+    ranks: int | None = None,
+    collectives: StrPath | None = None,
     options: Options | None = None,
 ) -> Document:
     """What changes to a program would save, as `nsysflow whatif --json` prints it.
@@ -67,11 +71,13 @@ def whatif(
         no_profiler: remove the profiler's own work.
         no_gil: let no thread wait for Python's lock (GIL), as far as `profile --gil` recorded it.
         overlapped: let a serving engine prepare a step while the GPU runs the one before.
+        ranks: run a program that was recorded as one rank on so many; needs `collectives`.
+        collectives: the file with what collectives take on so many.
         options: which steps to take; None takes those of the report.
 
     Raises:
         ReportError: the report cannot be read.
-        SelectionError: a kind or a factor is none.
+        SelectionError: a kind or a factor is none, or there are no collectives to take longer.
         UnknownName: a phase, source line or kernel is not in it.
     """
     changes = Changes(
@@ -83,6 +89,7 @@ def whatif(
         no_profiler=no_profiler,
         no_gil=no_gil,
         overlapped=overlapped,
+        collectives=collectives_of(collectives, ranks),
     )
     chosen = options or Options()
     require_valid(chosen)
@@ -226,6 +233,20 @@ class ReportWhatIf:
     next_finding: Valued | None
 
 
+def collectives_of(curve: StrPath | None, ranks: int | None) -> Collectives | None:
+    """What collectives take on so many ranks, of a measured curve; None without both.
+
+    Raises:
+        SelectionError: one of the two is missing, or the file has no times for so many ranks.
+    """
+    if curve is None and ranks is None:
+        return None
+    if curve is None or ranks is None:
+        seen = "ranks and collectives need each other"
+        raise SelectionError(seen, "Say how many ranks, and in which file is what they send takes")
+    return Collectives(curve=Curve.read(Path(curve), ranks))
+
+
 def replay_path(path: Path, options: Options, changes: Changes) -> ReportWhatIf | RunWhatIf:
     """The replay of one report, or of the ranks of a run together, each with the changes.
 
@@ -237,9 +258,12 @@ def replay_path(path: Path, options: Options, changes: Changes) -> ReportWhatIf 
     Raises:
         ReportError: a report cannot be read.
         NotAReport: there are several reports, but no ranks with collectives in judged steps.
+        SelectionError: there are no collectives that could take longer on more ranks.
         UnknownName: a phase, source line or kernel is not in it, or in none of the ranks.
     """
     if len(list(sources_of([path]))) > 1:
+        if changes.collectives is not None:
+            raise SelectionError(f"{path} has several reports, not one of one rank", "Name one")
         results = analyze_reports([path], options, tables=())
         subjects = [JudgedReport(each) for each in results.analyses]
         of_run = whatif_of_run(subjects, results.ranks_of_run, changes)
@@ -247,6 +271,9 @@ def replay_path(path: Path, options: Options, changes: Changes) -> ReportWhatIf 
             return of_run
     source = single_report(path)  # names the reports if there are several
     trace = load(source.path, shapes="grid")  # some findings look at grids
-    analysis = analyze(trace, with_run(source.manifest, options))
+    options = with_run(source.manifest, options)
+    if changes.collectives is not None:
+        trace = with_collectives(trace, changes.collectives.curve, options)
+    analysis = analyze(trace, options)
     whatif, next_finding = replay_and_next(analysis, changes)
     return ReportWhatIf(report=trace.report, whatif=whatif, next_finding=next_finding)

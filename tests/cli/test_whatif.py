@@ -103,6 +103,37 @@ def test_the_ranks_of_a_run_are_replayed_together(change: str, tmp_path: Path) -
     assert (found["step_after_ns"] == found["step_before_ns"]) == change.endswith("=1")
 
 
+ONE_RANK = SAMPLES / "ddp-no_overlap-one_rank.sqlite.xz"
+CURVE = SAMPLES / "collectives-h200.csv"
+
+
+def test_a_program_of_one_rank_on_two() -> None:
+    words = ("--ranks", "2", "--collectives", CURVE)
+    page = run("whatif", ONE_RANK, *words).stdout
+    found = document(*map(str, words), report=ONE_RANK)
+    sent = found["on_ranks"]["sent"]
+    assert [(each["operation"], each["count"]) for each in sent] == [("ncclAllReduce", 10)]
+    costs_ns = found["step_after_ns"] - found["step_before_ns"]
+    assert costs_ns == pytest.approx(sent[0]["gpu_ns"], rel=0.05)  # this variant overlaps nothing
+    assert "on 2 ranks" in page
+    assert "sends   ncclAllReduce 10.0 times a step, 33.6 MB each" in page
+
+
+@pytest.mark.parametrize("words", [("--ranks", "2"), ("--collectives", CURVE)])
+def test_ranks_and_what_they_send_need_each_other(words: tuple[str | Path, ...]) -> None:
+    assert "ranks and collectives need each other" in refused("whatif", ONE_RANK, *words, code=1)
+
+
+def test_several_ranks_are_not_one(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        name = f"ddp-bucketed-rank{rank}.sqlite.xz"
+        (tmp_path / name).symlink_to(SAMPLES / name)
+    words = ("--ranks", "2", "--collectives", CURVE)
+    assert "has several reports" in refused("whatif", tmp_path, *words, code=1)
+    one = refused("whatif", tmp_path / name, *words, code=1)
+    assert "run between ranks already" in one
+
+
 def explained(*words: str | Path) -> str:
     """The page, with each command on one line."""
     return run("explain", *words).stdout.replace(" \\\n     ", "")
