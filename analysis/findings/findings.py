@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Finding, Valued, in_function
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import (
@@ -334,7 +333,7 @@ def findings_table(found: Findings) -> pl.DataFrame:
             "alone_ns": one.alone_ns,
             "later_ns": one.later_ns,
             "step_after_ns": one.step_after_ns,
-            "effort": explanation_of(one.finding.rule).effort,
+            "effort": one.finding.effort,
             "method": one.finding.method,
             "steps": one.finding.steps,
             "evidence": "; ".join(one.finding.evidence),

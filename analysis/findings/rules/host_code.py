@@ -221,6 +221,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         changes=Changes(faster_host=((phase, 0.0),)),
         exact=known,
         process=subject.process_of(rows),
+        takes="restructure" if ran.evidence and not (known or ran.waits_in) else None,
         phase=phase if known else "",
         source=ran.source,
         via=ran.via,

@@ -12,7 +12,7 @@ from nsysflow.analysis.findings import saving
 from nsysflow.analysis.findings.findings import Findings, find, largest_after, problem_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP, largest_loop, with_other_loop
-from nsysflow.analysis.findings.plan import WORTH_PCT
+from nsysflow.analysis.findings.plan import WORTH_PCT, ranked
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.replay.changes import Changes, Removal
@@ -25,9 +25,14 @@ from tests.report import handmade
 from tests.tiny import AS_RECORDED
 
 
-def test_replays_come_before_bounds_of_less_than_twice_their_size() -> None:
-    ranks = [one.rank_ns for one in valued("rolloutcopy-torch")]
-    assert ranks == sorted(ranks, reverse=True)
+def test_a_bound_comes_before_what_surely_saves_less_than_three_quarters_of_it() -> None:
+    one = valued("rolloutcopy-torch")[0]
+    bound, more, less = (
+        replace(one, alone_low_ns=low_ns, alone_ns=high_ns)
+        for low_ns, high_ns in ((0, 1_000), (751, 751), (749, 749))
+    )
+    assert ranked([less, bound, more]) == (more, bound, less)
+    assert replace(bound, alone_low_ns=400).rank_ns == 850
 
 
 def rarely(start: int, i: int) -> Iterator[Row]:

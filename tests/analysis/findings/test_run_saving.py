@@ -285,6 +285,7 @@ def test_launches_save_a_run_no_more_than_the_rank_with_more_work_leaves() -> No
     (uneven,) = (one for one in plan if one.finding.rule == "load-imbalance")
     assert uneven.finding.title == "load imbalance: rank1 computes 66 % more than the other ranks"
     assert uneven.finding.evidence[1] == "work has 96 blocks, on another rank 64"
+    assert uneven.finding.effort == "lines"  # of the sampler
     assert uneven.high_ns == pytest.approx(40 * (58 - 46.5) * US, rel=0.02)
 
 
