@@ -286,6 +286,13 @@ RUNNING: Final = Frame(
     {"start_ns": pl.Int64(), "end_ns": pl.Int64(), "thread": pl.Int64(), "stack": pl.UInt32()},
 )
 
+GRADIENTS: Final = Frame(
+    """One row per stretch of time in which a thread computed gradients of an operator of the
+    forward pass, in any order; a row may lie in another. `stack` is the stack of that operator in
+    FRAMES. Only torch.profiler records this.""",
+    {"start_ns": pl.Int64(), "end_ns": pl.Int64(), "thread": pl.Int64(), "stack": pl.UInt32()},
+)
+
 FRAMES: Final = Frame(
     """One row per frame of each distinct Python stack, from the innermost (`depth` 0) out. `file`
     is as the report has it: a path, or e.g. `<string>`. An operator has neither file nor line.""",

@@ -123,7 +123,8 @@ class Trace:
         backtraces: `schema.BACKTRACES`.
         samples: `schema.SAMPLES`.
         running: `schema.RUNNING`.
-        frames: `schema.FRAMES`, addressed by the `stack` of these three.
+        gradients: `schema.GRADIENTS`.
+        frames: `schema.FRAMES`, addressed by the `stack` of these four.
         gpu_samples: `schema.GPU_SAMPLES`.
         gpu_states: `schema.GPU_STATES`.
         gpu_traffic: `schema.GPU_TRAFFIC`.
@@ -163,6 +164,7 @@ class Trace:
     backtraces: pl.DataFrame = field(default_factory=lambda: _empty(schema.BACKTRACES))
     samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.SAMPLES))
     running: pl.DataFrame = field(default_factory=lambda: _empty(schema.RUNNING))
+    gradients: pl.DataFrame = field(default_factory=lambda: _empty(schema.GRADIENTS))
     frames: pl.DataFrame = field(default_factory=lambda: _empty(schema.FRAMES))
     gpu_samples: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_SAMPLES))
     gpu_states: pl.DataFrame = field(default_factory=lambda: _empty(schema.GPU_STATES))

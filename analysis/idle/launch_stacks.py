@@ -1,17 +1,20 @@
-"""Which code of the program launched each operation (spec §17.9 to §17.12)."""
+"""Which code of the program launched each operation (spec §17.9 to §17.14)."""
 
 from typing import Annotated, Final
 
 import polars as pl
 
 from nsysflow.analysis.events.events import Events
-from nsysflow.analysis.frames.columns import scatter_table
-from nsysflow.analysis.frames.intervals import Axis
+from nsysflow.analysis.frames.columns import repeated, scatter_table
+from nsysflow.analysis.frames.intervals import Axis, flatten, inside, on_axis
 from nsysflow.analysis.idle.samples import REACH, period_ns
 
-LAUNCH_STACKS: Final = pl.Schema({"stack": pl.UInt32(), "lent": pl.Boolean()})
-"""A row per call: the `stack` of the program that launched with it, null where none is known, and
-whether it is `lent` by another thread, which waits for the one that launches."""
+LAUNCH_STACKS: Final = pl.Schema(
+    {"stack": pl.UInt32(), "lent": pl.Boolean(), "backward": pl.Boolean()}
+)
+"""A row per call: the `stack` of the program that launched with it, null where none is known;
+whether it is `lent` by another thread, which waits for the one that launches; and if so, whether it
+is the stack in which that thread did what the launch computes gradients of (`backward`)."""
 LaunchStacks = Annotated[pl.DataFrame | None, LAUNCH_STACKS]
 
 _SEEN: Final = pl.Schema(
@@ -46,6 +49,9 @@ def launch_stacks(events: Events, ops: pl.DataFrame) -> LaunchStacks:
         .drop_nulls("call")
         .select("call", "thread_no", "step", "name", *_span(exact))
     )
+    of_forward = scatter_table(
+        len(events.calls), launches["call"], _of_forward(launches, events)
+    ).alias("of_forward")
     lender = _lenders(events, seen)[launches["thread_no"]].alias("asked_no")
     launches = _nearest(launches.with_columns(lender).drop_nulls("asked_no"), seen, events.axis)
     if not exact:
@@ -56,9 +62,39 @@ def launch_stacks(events: Events, ops: pl.DataFrame) -> LaunchStacks:
     known = launches.select("call", stack.alias("stack"), lent.alias("lent"))
     of_call = (
         scatter_table(len(events.calls), known["call"], known[name]).alias(name)
-        for name in LAUNCH_STACKS
+        for name in ("stack", "lent")
     )
-    return pl.DataFrame([*of_call])
+    backward = pl.col("of_forward").is_not_null()
+    return pl.DataFrame([*of_call, of_forward]).select(
+        pl.coalesce("of_forward", "stack").alias("stack"),
+        lent=pl.col("lent") | backward,
+        backward=backward,
+    )
+
+
+def _of_forward(launches: pl.DataFrame, events: Events) -> pl.Series:
+    """Per launch the stack of the operator of the forward pass that it computes gradients of: of
+    the innermost such stretch around it whose stack has a line."""
+    gradients = events.trace.gradients.join(
+        events.stack_sources, on="stack", how="semi", maintain_order="left"
+    )
+    if gradients.is_empty():
+        return repeated(None, len(launches), pl.UInt32)
+    rows = inside(gradients, events.axis).join(
+        events.threads[["thread", "thread_no"]], on="thread", maintain_order="left"
+    )
+    claims = rows[["stack"]].hstack(on_axis(rows, events.axis, "thread_no"))
+    in_order = claims.sort("start", maintain_order=True)
+    pieces = flatten(in_order, rank=_last_begun, keep=["stack"])
+    place = launches.select(_place(events.axis, "thread_no", "start_ns")).to_series()
+    row = pieces["start"].search_sorted(place, side="right").cast(pl.Int64) - 1
+    of = pieces[row.set(row < 0, None)]
+    return of.select(pl.when(pl.col("end") > place).then("stack")).to_series()
+
+
+def _last_begun(claims: pl.DataFrame) -> pl.DataFrame:
+    """The stretch that began last; ties: the shorter, then the earlier row."""
+    return claims.select(-pl.col("start"), "end")
 
 
 def _span(exact: bool) -> tuple[pl.Expr, pl.Expr]:

@@ -1,4 +1,4 @@
-"""Kernel time by the line of the program that launched it (spec §17.13)."""
+"""Kernel time by the line of the program that launched it (spec §17.13, §17.14)."""
 
 from typing import Final
 
@@ -11,9 +11,9 @@ from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
 CODE: Final = TableSchema(
     """One row per process, device and line of the program that launched kernels, most time first.
-    What autograd's thread launches belongs to the line that waits for it, in a row of its own.
-    Where a report says which code launched, the rows sum to all kernel time, else there are
-    none.""",
+    What autograd's thread launches belongs to the line whose gradients it computes, where that is
+    known, else to the line that waits for it, in rows of their own. Where a report says which code
+    launched, the rows sum to all kernel time, else there are none.""",
     [
         *shared("report process device"),
         Column(
@@ -28,6 +28,11 @@ CODE: Final = TableSchema(
             pl.Boolean(),
             "whether another thread launched them while the line waited for it, as "
             "`loss.backward()` does",
+        ),
+        Column(
+            "backward",
+            pl.Boolean(),
+            "whether they compute gradients of what the line did, as torch.profiler ties them",
         ),
         *shared("kernels total_ns"),
         Column("share_pct", pl.Float64(), "the share of the GPU's kernel time"),
@@ -45,14 +50,14 @@ def code_table(view: View) -> pl.DataFrame:
     kernels = view.ops.lazy().filter(pl.col("kind") == "kernel")
     ns = (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
     launched = kernels.select("process", "device", "call", "short_name", ns).collect()
-    known = stacks[launched["call"]].with_columns(
-        waits=pl.col("stack").is_not_null() & pl.col("lent")
-    )
-    launched = launched.drop("call").hstack(known[["stack", "waits"]])
+    backward = pl.col("backward").fill_null(value=False)
+    waits = pl.col("stack").is_not_null() & pl.col("lent") & ~backward
+    known = stacks[launched["call"]].select("stack", waits=waits, backward=backward)
+    launched = launched.drop("call").hstack(known)
     summed = launched.group_by(pl.exclude("ns")).agg(
         pl.len().alias("kernels"), pl.col("ns").sum().alias("total_ns")
     )
-    key = ["process", "device", "source", "via", "waits"]
+    key = ["process", "device", "source", "via", "waits", "backward"]
     named = (
         summed.join(view.events.stack_sources, on="stack", how="left")
         .group_by(*key, "short_name")
@@ -85,7 +90,8 @@ TABLES: Final = (
         full_rows=20,
         filled_by="record what Python runs with --sample-python 1000",
         shown=(
-            "total_ns source via waits share_pct kernels kernel kernel_pct device process report"
+            "total_ns source via waits backward share_pct kernels kernel kernel_pct device process"
+            " report"
         ),
     ),
 )

@@ -4,7 +4,7 @@ from typing import Final
 
 COLUMN_NAMES: Final = """\
 algorithm_bytes_per_s allocated_bytes allocations alone_ns api api_mean_ns api_median_ns
-api_p95_ns asked_bytes attention_ns batch_size batches batches_per_s begin_bytes
+api_p95_ns asked_bytes attention_ns backward batch_size batches batches_per_s begin_bytes
 between_tokens_ns between_tokens_p95_ns block blocked_ns borrowed_ops bound bound_pct
 bus_bytes_per_s busy_ns busy_pct bytes bytes_per_s call calls captured_ops cause cause_ns change
 check class clock_ns clock_pct collective collectives comm_exposed_ns comm_hidden_pct comm_ns

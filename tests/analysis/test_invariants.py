@@ -216,7 +216,7 @@ def test_the_invariants_hold_on_a_real_report(name: str) -> None:
 
 # --- changes without an effect -------------------------------------------------------------------
 
-TIMED: Final = ("ops", "calls", "ranges", "overhead", "graph_ranges", "running")
+TIMED: Final = ("ops", "calls", "ranges", "overhead", "graph_ranges", "running", "gradients")
 """Frames of a trace that have a start and an end."""
 
 

@@ -1,4 +1,4 @@
-"""Which line of the program launched each kernel (spec §17.9 to §17.13)."""
+"""Which line of the program launched each kernel (spec §17.9 to §17.14)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -13,10 +13,13 @@ from tests.oracle.stats import percentile, whole
 from tests.oracle.steps import launched_by
 
 Frames = tuple[Frame, ...]
-Key = tuple[int | None, int, str | None, str | None, bool]
-"""Process, device, source, via, and whether that line waits for another thread."""
+Line = tuple[str | None, str | None, bool, bool]
+"""Source, via, whether that line waits for another thread, or it computes gradients of it."""
 
-UNKNOWN = (None, None, False)
+Key = tuple[int | None, int, str | None, str | None, bool, bool]
+"""Process, device, and the same."""
+
+UNKNOWN = (None, None, False, False)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,9 @@ def reach_ns(report: Report) -> int:
 
 
 @once
-def lines_of_launches(report: Report) -> dict[int, tuple[str | None, str | None, bool]]:
-    """§17.12: source and via by launch call, and whether they are lent (§17.10)."""
+def lines_of_launches(report: Report) -> dict[int, Line]:
+    """§17.12: source and via by launch call, and whether they are lent (§17.10), or those of the
+    forward pass (§17.14)."""
     seen, calls = seen_by_thread(report), report.calls.calls
     exact = bool(report.trace.running)
     limit_ns = 0 if exact else reach_ns(report)
@@ -99,8 +103,24 @@ def lines_of_launches(report: Report) -> dict[int, tuple[str | None, str | None,
         if best is not None and best[0] <= limit_ns:
             row = calls[call]
             lent = lender(report, seen, row.thread, row.process) != row.thread
-            found[call] = (*report.sources.lines(best[2]), lent)
+            found[call] = (*report.sources.lines(best[2]), lent, False)
+        if (frames := differentiated(report, call)) is not None:
+            found[call] = (*report.sources.lines(frames), False, True)
     return found
+
+
+def differentiated(report: Report, call: int) -> Frames | None:
+    """§17.14: the stack of what the launch computes gradients of; ties: the earlier row."""
+    launch = report.calls.calls[call]
+    around = [
+        one
+        for one in report.trace.gradients
+        if one.thread == launch.thread
+        and one.start_ns <= launch.start_ns < one.end_ns
+        and report.sources.lines(one.frames) != (None, None)
+    ]
+    inner = min(around, key=lambda one: (-one.start_ns, one.end_ns), default=None)
+    return None if inner is None else inner.frames
 
 
 def candidates(seen: list[Seen], end_ns: int) -> Iterator[Seen]:
@@ -156,7 +176,7 @@ def code(report: Report, keep: Keep | None = None) -> list[Row]:
         whole_ns[op.device] += op.end_ns - op.start_ns
     rows = []
     for key, names in took.items():
-        process, device, source, via, waits = key
+        process, device, source, via, waits, backward = key
         kernel = min(names, key=lambda name: (-names[name], name))
         ns = names.total()
         rows.append(
@@ -165,6 +185,7 @@ def code(report: Report, keep: Keep | None = None) -> list[Row]:
                 "source": source,
                 "via": via,
                 "waits": waits,
+                "backward": backward,
                 "kernels": counts[key],
                 "total_ns": ns,
                 "share_pct": 100 * ns / whole_ns[device] if whole_ns[device] else None,

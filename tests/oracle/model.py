@@ -165,6 +165,16 @@ class Running:
 
 
 @dataclass(frozen=True)
+class Gradient:
+    """§17.14: a stretch in which a thread computed gradients of what ran with these frames."""
+
+    start_ns: int
+    end_ns: int
+    thread: int
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
 class GpuSample:
     """The counters of one GPU at one instant, in percent."""
 
@@ -390,6 +400,7 @@ class PlainTrace:
     backtraces: tuple[Backtrace, ...] = ()
     samples: tuple[Sample, ...] = ()
     running: tuple[Running, ...] = ()
+    gradients: tuple[Gradient, ...] = ()
     gpu_samples: tuple[GpuSample, ...] = ()
     gpu_states: tuple[GpuState, ...] = ()
     gpu_traffic: tuple[GpuTraffic, ...] = ()
@@ -411,8 +422,9 @@ class PlainTrace:
     @property
     def stacks(self) -> tuple[tuple[Frame, ...], ...]:
         """The frames of everything that was recorded with a stack."""
-        rows: tuple[Backtrace | Sample | Running | MemoryChange | Failure, ...]
-        rows = (*self.backtraces, *self.samples, *self.running, *self.memory, *self.out_of_memory)
+        rows: tuple[Backtrace | Sample | Running | Gradient | MemoryChange | Failure, ...]
+        rows = (*self.backtraces, *self.samples, *self.running, *self.gradients)
+        rows += (*self.memory, *self.out_of_memory)
         return tuple(row.frames for row in rows if row.frames is not None)
 
 

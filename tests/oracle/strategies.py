@@ -406,6 +406,19 @@ def _running(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[model.Ru
     return found
 
 
+@st.composite
+def _gradients(draw: Callable[..., Any], calls: tuple[Call, ...]) -> list[model.Gradient]:
+    """Stretches around and beside some calls, some inside each other."""
+    chosen = draw(st.lists(st.sampled_from(calls), max_size=4)) if calls else ()
+    apart = st.tuples(st.sampled_from((0, 1, 700, -1)), st.sampled_from((0, 1, 60_000)))
+    found = []
+    for call in chosen:
+        before_ns, behind_ns = draw(apart)
+        start_ns, end_ns = call.start_ns - before_ns, call.end_ns + behind_ns
+        found.append(model.Gradient(start_ns, end_ns, call.thread, draw(_OPERATORS)))
+    return found
+
+
 _COUNTER = st.sampled_from((None, 0, 1, 20, 59, 60, 61, 100))
 
 
@@ -580,6 +593,7 @@ def traces(draw: Callable[..., Any], *, max_threads: int = 4, max_items: int = 6
         "backtraces": draw(_backtraces(calls)),
         "samples": draw(_samples(calls)),
         "running": draw(_running(calls)) if draw(st.integers(0, 3)) == 3 else [],
+        "gradients": draw(_gradients(calls)) if draw(st.integers(0, 3)) == 3 else [],
         "gpu_samples": draw(_gpu_samples()),
         "gpu_states": draw(_gpu_states()),
         "thread_cpu": draw(_thread_cpu(pids)),

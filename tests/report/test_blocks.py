@@ -121,6 +121,8 @@ FEW_ACTIVE = metrics("phase", "step", MS, bound="overhead", sm_active_pct=3.0)
          "line", ["t5.py:3 in forward, from a.py:2"]),
         ("code", [row(source="a.py:2 in f", waits=True, kernel_pct=70.0)],
          "line", ["a.py:2 in f: backward"]),
+        ("code", [row(source="a.py:2 in f", backward=backward, kernel_pct=70.0)
+                  for backward in (True, False)], "pass", ["backward", ""]),
         ("code", [row(source="a.py:2 in f", total_ms=1, share_pct=33.3),
                   row(source=None, total_ms=2, share_pct=66.7)], "line", []),
         # the most exposed first; bytes only where some are known

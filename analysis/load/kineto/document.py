@@ -41,7 +41,8 @@ class OddEvent(Exception):
 
 
 class Event(msgspec.Struct, gc=False):
-    """An element of `traceEvents`. Times and arguments are decoded only where they are used."""
+    """An element of `traceEvents`. Times and arguments are decoded only where they are used. `id`
+    is that of a flow: of an arrow between two events."""
 
     ph: Any = None
     cat: Any = None
@@ -51,6 +52,7 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = NOTHING
     dur: msgspec.Raw = NOTHING
     args: msgspec.Raw = NOTHING
+    id: Any = None
 
 
 class Args(msgspec.Struct, gc=False):

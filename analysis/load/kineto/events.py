@@ -18,6 +18,7 @@ from nsysflow.analysis.load.kineto.document import (
     OddEvent,
     lacks,
 )
+from nsysflow.analysis.load.kineto.gradients import BACKWARD_LINK
 from nsysflow.analysis.load.kineto.memory import CHANGED, FAILED
 from nsysflow.analysis.load.kineto.work import rows_by_category
 
@@ -34,10 +35,10 @@ _MOST: Final = 1 << 13
 
 
 _KEPT: Final = ("cpu_op", "python_function", "user_annotation", "cuda_sync")
-_BESIDE: Final = ("thread_name", "counter", "memory")
+_BESIDE: Final = ("thread_name", "counter", "memory", BACKWARD_LINK)
 """Categories of events that are kept: with a duration, and without."""
 
-_WITHOUT_ARGS: Final = ("python_function", "user_annotation")
+_WITHOUT_ARGS: Final = ("python_function", "user_annotation", BACKWARD_LINK)
 """Of these no argument is used."""
 
 
@@ -132,7 +133,8 @@ class Events:
 
 def _by_category(elements: Iterable[Element]) -> Mapping[str, list[Event]]:
     """The events with a duration by category, those that name threads as `thread_name`, values of
-    counters as `counter`, and those at which memory changed, or could not be had, as `memory`."""
+    counters as `counter`, those at which memory changed, or could not be had, as `memory`, and the
+    ends of flows to the backward pass."""
     events: dict[str, list[Event]] = defaultdict(list)
     written: dict[str, list[Event]] = defaultdict(list)
     for event in elements:
@@ -146,6 +148,8 @@ def _by_category(elements: Iterable[Element]) -> Mapping[str, list[Event]]:
             events["counter"].append(event)
         elif event.name in (CHANGED, FAILED):
             events["memory"].append(event)
+        elif event.cat == BACKWARD_LINK:
+            events[BACKWARD_LINK].append(event)
     for category, of_category in written.items():
         plain = category.lower()
         events[_RENAMED.get(plain, plain)] += of_category

@@ -43,6 +43,7 @@ from nsysflow.analysis.load.kineto.document import (
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
 from nsysflow.analysis.load.kineto.events import Events
+from nsysflow.analysis.load.kineto.gradients import BACKWARD_LINK, gradients
 from nsysflow.analysis.load.kineto.graph_annotations import graph_annotations
 from nsysflow.analysis.load.kineto.memory import memory_changes, out_of_memory
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
@@ -196,6 +197,7 @@ def _trace_of(document: Document, events: Events, report: str, folder: Path) -> 
         memory=memory_changes(events.kept("memory"), keys, process),
         out_of_memory=out_of_memory(events.kept("memory"), keys, process),
         running=stretches,
+        gradients=gradients(events.kept(BACKWARD_LINK), spans, stretches, keys),
         frames=frames,
         gpu_states=counters.gpu_states(document, events.kept("counter")),
         gpu_traffic=counters.gpu_traffic(document),

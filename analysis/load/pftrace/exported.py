@@ -50,6 +50,7 @@ FRAMES: Final[Mapping[str, schema.Frame]] = {
     "backtraces": schema.BACKTRACES,
     "samples": schema.SAMPLES,
     "running": schema.RUNNING,
+    "gradients": schema.GRADIENTS,
     "frames": schema.FRAMES,
 }
 """The frames of a trace that stand beside the picture."""

@@ -16,7 +16,7 @@ from nsysflow.report.fields import (
     measure,
     measure_per_step,
 )
-from nsysflow.report.layout import words
+from nsysflow.report.layout import Column, words
 from nsysflow.report.results import RunTables
 
 KNOWN_PCT: Final = 50
@@ -69,6 +69,7 @@ CODE: Final = BlockDeclaration(
         measure_per_step("time", "total_ns"),
         count_per_step("kernels", "kernels"),
         (words("line"), _line),
+        (Column(head="pass"), lambda row: "backward" if row["backward"] else ""),
         (words("mostly"), _mostly),
     ),
     hides_empty=True,

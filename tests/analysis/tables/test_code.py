@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import nsysflow
 from tests.agreement import Picture, assert_pictures_agree
 from tests.oracle import model
 from tests.oracle.model import PlainTrace
@@ -60,7 +61,49 @@ def with_backtrace(*rows: Row) -> PlainTrace:
     return replace(plain_of(*rows), backtraces=(model.Backtrace(1_100 * US, MAIN, frames),))
 
 
+def code_of(name: str) -> tuple[model.Frame, ...]:
+    """A function of the program; an operator where the name has colons."""
+    if "::" in name:
+        return (model.Frame(None, None, name),)
+    return (model.Frame("/home/me/model.py", 7, name),)
+
+
+def with_gradients(*gradients: tuple[float, float, str]) -> PlainTrace:
+    """Two launches of autograd's thread, at 100 and 200 us, while another one waits, and the
+    stretches in us that are tied to a function, or an operator, of the forward pass."""
+    return replace(
+        plain_of(*step(0, thread=AUTOGRAD)),
+        running=(model.Running(0, 900 * US, MAIN, code_of("train")),),
+        gradients=tuple(
+            model.Gradient(round(begin * US), round(end * US), AUTOGRAD, code_of(name))
+            for begin, end, name in gradients
+        ),
+    )
+
+
+def of_another_process(trace: PlainTrace) -> PlainTrace:
+    """The same, but what ran was of a thread of another process, which makes one call."""
+    process = 1 << 30
+    return replace(
+        trace,
+        calls=(*trace.calls, model.Call(0, 9, process, process | 1, None, "cudaMalloc")),
+        running=tuple(replace(one, thread=process | 1) for one in trace.running),
+    )
+
+
 PICTURES: dict[str, Picture] = {
+    "gradients of a line": with_gradients((90, 120, "forward")),
+    "the call begins where gradients do, and where they end": with_gradients(
+        (100, 101, "forward"), (150, 200, "loss")
+    ),
+    "gradients inside others": with_gradients((90, 290, "outer"), (150, 220, "inner")),
+    "inner gradients of no line": with_gradients((90, 290, "outer"), (150, 220, "aten::mm")),
+    "nothing else was seen of the process": of_another_process(
+        with_gradients((90, 120, "forward"))
+    ),
+    "the shorter of two, and the earlier": with_gradients(
+        (90, 140, "longer"), (90, 120, "shorter"), (190, 220, "earlier"), (190, 220, "later")
+    ),
     "the same launch of another step was seen": FROM_OTHER_STEPS,
     "another name at the same place": [
         *(*step(0, names=("a", "b")), *step(1, names=("a", "c"))),
@@ -105,6 +148,15 @@ def test_a_launch_has_the_code_that_was_seen_with_it_in_another_step() -> None:
     assert rows.select("source", "kernels", "total_ns", "share_pct", "kernel").rows() == [
         ("train.py:1 in first", 3, 120 * US, 50.0, "a"),
         ("train.py:1 in second", 3, 120 * US, 50.0, "b"),
+    ]
+
+
+def test_the_backward_pass_belongs_to_the_line_whose_gradients_it_computes() -> None:
+    trace = model.to_trace(with_gradients((90, 120, "forward")))
+    rows = nsysflow.analyze(trace).code
+    assert rows.select("source", "waits", "backward", "kernel").rows() == [
+        ("model.py:7 in forward", False, True, "a"),
+        ("model.py:7 in train", True, False, "b"),
     ]
 
 
