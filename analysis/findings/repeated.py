@@ -62,6 +62,8 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     found = [rows.head(0)]
     for count in range(1, LONGEST_PASS + 1):
         rows = rows.filter(pl.col("length") >= PASSES * count)
+        if rows.is_empty():
+            break
         again = [pl.col(name) == pl.col(name).shift(count) for name in ("name", "run")]
         flags = rows.select(pl.all_horizontal(again).fill_null(value=False)).to_series()
         spans = _spans(flags, (PASSES - 1) * count)
