@@ -3,8 +3,7 @@ counts (§2).
 """
 
 import tomllib
-from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Final
 
@@ -12,6 +11,7 @@ import polars as pl
 
 from nsysflow.analysis.causes import CAUSES, RUNTIME, Cause
 from nsysflow.analysis.frames.columns import (
+    DescribedRows,
     enum_from_index,
     greatest,
     matching,
@@ -159,18 +159,22 @@ def communication_rules() -> tuple[tuple[str, str], ...]:
     return tuple((row["class"], f"(?i){row['pattern']}") for row in rows)
 
 
-def communication_class(name: pl.Expr, short_name: pl.Expr) -> pl.Expr:
-    """`comm`, `gemm+comm`, or `none`; null where no rule matches.
+def communication_classes(names: pl.DataFrame) -> pl.Series:
+    """`comm`, `gemm+comm`, or `none` of kernels, by their `name` and `short_name`; null where no
+    rule matches."""
+    return _COMMUNICATION.of(names)["class"]
 
-    Args:
-        name: full names of kernels.
-        short_name: their short ones.
-    """
-    qualified = qualified_name(name, short_name)
-    return pl.coalesce(
+
+def _communication_classes(names: pl.DataFrame) -> pl.DataFrame:
+    qualified = qualified_name(pl.col("name"), pl.col("short_name"))
+    kinds = [
         pl.when(qualified.str.contains(pattern)).then(pl.lit(kind))
         for kind, pattern in communication_rules()
-    )
+    ]
+    return names.select(pl.coalesce(kinds).alias("class"))
+
+
+_COMMUNICATION: Final = DescribedRows(_communication_classes, pl.Schema({"class": pl.String()}))
 
 
 def qualified_name(name: pl.Expr, short_name: pl.Expr) -> pl.Expr:
@@ -189,9 +193,10 @@ PART: Final = pl.Enum(["compute", "comm", "copy"])
 def parts_of(ops: pl.DataFrame) -> pl.Series:
     """The `part` of each operation."""
     kernels = ops[["name", "short_name"]].filter(ops["kind"] == "kernel").unique("name")
-    names = kernels.cast(pl.String).sort("name").rows()
+    names = kernels.cast(pl.String)
+    communicating = names.filter(communication_classes(names) == "comm")["name"]
     is_copy = pl.col("kind").is_in(["memcpy", "memset"])
-    is_comm = pl.col("name").is_in(_communicating(tuple(names))) & (pl.col("kind") == "kernel")
+    is_comm = pl.col("name").is_in(communicating.to_list()) & (pl.col("kind") == "kernel")
     number = {name: pl.lit(i, pl.UInt8) for i, name in enumerate(PART.categories)}
     part = (
         pl.when(is_copy)
@@ -201,11 +206,3 @@ def parts_of(ops: pl.DataFrame) -> pl.Series:
         .otherwise(number["compute"])
     )
     return enum_from_index(ops.select(part.alias("part")).to_series(), PART)
-
-
-@lru_cache(maxsize=2)  # the ranks of a run have the same kernels, as a rule
-def _communicating(kernels: tuple[tuple[str, str], ...]) -> Sequence[str]:
-    """The full names of the kernels that communicate, of full and short names."""
-    named = pl.DataFrame(kernels, {"name": pl.String, "short_name": pl.String}, orient="row")
-    kind = communication_class(pl.col("name"), pl.col("short_name"))
-    return named.filter(kind == "comm")["name"].to_list()

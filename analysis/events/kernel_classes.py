@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 from polars.exceptions import ComputeError
 
-from nsysflow.analysis.events.classes import NONE, communication_class
+from nsysflow.analysis.events.classes import NONE, communication_classes
 from nsysflow.analysis.frames.columns import DescribedRows
 from nsysflow.base.errors import SettingsError
 
@@ -111,10 +111,9 @@ def unit_by_name(name: pl.Expr) -> pl.Expr:
 
 def _classes(names: pl.DataFrame, more: Rules) -> pl.DataFrame:
     """The `class` of each `name` and `short_name`."""
-    name, short_name = pl.col("name"), pl.col("short_name")
-    communication = communication_class(name, short_name)
+    communication = communication_classes(names)
     matched = [
-        pl.when(short_name.str.contains(pattern)).then(pl.lit(kind))
+        pl.when(pl.col("short_name").str.contains(pattern)).then(pl.lit(kind))
         for kind, pattern in (*more, *kernel_classes())
     ]
     kind = pl.coalesce(pl.when(communication != NONE).then(communication), *matched, pl.lit(OTHER))

@@ -6,7 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nsysflow.analysis.events.classes import class_by_name, communication_class, communication_rules
+from nsysflow.analysis.events.classes import (
+    class_by_name,
+    communication_classes,
+    communication_rules,
+)
 from nsysflow.analysis.events.kernel_classes import class_of, kernel_classes, read_kernel_classes
 from nsysflow.analysis.load.kernel_names import short_kernel_name
 from nsysflow.base.errors import SettingsError
@@ -125,11 +129,8 @@ NEITHER = (
     ("names", "kind"), [(COMM, "comm"), (GEMM_AND_COMM, "gemm+comm"), (NEITHER, "none")]
 )
 def test_kernels_that_communicate_are_known_by_name(names: tuple[str, ...], kind: str) -> None:
-    found = {
-        name: pl.select(communication_class(pl.lit(name), pl.lit(short_kernel_name(name)))).item()
-        for name in names
-    }
-    assert {name: each or "none" for name, each in found.items()} == dict.fromkeys(names, kind)
+    kernels = pl.DataFrame({"name": names, "short_name": [*map(short_kernel_name, names)]})
+    assert [each or "none" for each in communication_classes(kernels)] == [kind] * len(names)
 
 
 def test_each_rule_has_a_known_class() -> None:
