@@ -90,6 +90,8 @@ def without_numbers(name: str) -> str:
 
 def merge_names(names: pl.Series) -> pl.Series:
     """Distinct names. A number is removed if otherwise equal names differ in it."""
+    if not names.str.contains("[0-9]").any():  # as in most programs
+        return names.str.strip_chars_end()
     forms = _forms(names)
     for hole in _HOLES:
         differs = pl.col(hole).n_unique().over("form") > 1
