@@ -96,6 +96,11 @@ DEVICES_USED: Final = pl.Schema({"device_no": pl.UInt32(), "device": pl.Int32()}
 USERS: Final = pl.Schema({"process": pl.Int64(), "device_no": pl.UInt32()})
 """A row per process and GPU that it ran operations on."""
 
+FIRST_QUEUED: Final = pl.Schema(
+    {"device_no": pl.UInt32(), "process_no": pl.UInt32(), "queued_ns": pl.Int64()}
+)
+"""A row per GPU and process with threads that ran operations on it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Events:
@@ -136,6 +141,15 @@ class Events:
     def devices(self) -> Annotated[pl.DataFrame, DEVICES_USED]:
         """The GPUs that operations ran on."""
         return distinct(self.ops[["device_no", "device"]])
+
+    @computed_once
+    def first_queued(self) -> Annotated[pl.DataFrame, FIRST_QUEUED]:
+        """When the first operation of each process on each GPU was queued (spec §3.10)."""
+        track = "device_no", "process"
+        first = self.ops.group_by(track).agg(pl.col("start_ns", "launch_end_ns").first())
+        queued = pl.min_horizontal("start_ns", "launch_end_ns").alias("queued_ns")
+        numbers = distinct(self.threads[["process", "process_no"]])
+        return first.join(numbers, on="process").select("device_no", "process_no", queued)
 
     @computed_once
     def users(self) -> Annotated[pl.DataFrame, USERS]:

@@ -69,23 +69,26 @@ AT_THE_START: Final = CarryOver(
 """What the first slice gets."""
 
 
-def since_last_gap(waiting: pl.DataFrame, searched: pl.DataFrame, axis: Axis) -> pl.Series:
+def since_last_gap(
+    waiting: pl.DataFrame, searched: pl.DataFrame, first_queued: pl.DataFrame
+) -> pl.Series:
     """The time from which each gap looks for stalled time.
 
-    It is the latest `h_ns` of the gaps before it on its device and of its process; for the first
-    gap, the start of the trace.
+    It is the latest `h_ns` of the gaps before it on its device and of its process or, if that is
+    later, when the process's first operation there was queued.
 
     Args:
         waiting: `linked` (whether the gap takes part in step 3), `h_ns`, `device_no`, `process_no`.
         searched: of `CarryOver`.
-        axis: for the start of the trace.
+        first_queued: of `Events`.
     """
     latest = pl.when("linked").then("h_ns").cum_max().forward_fill().shift(1)
     since = waiting.select(*_TRACK, latest.over(_TRACK).alias("since_ns"))
     if not searched.is_empty():
         since = since.join(searched, on=_TRACK, how="left", maintain_order="left")
         since = since.with_columns(pl.max_horizontal("since_ns", "h_ns").alias("since_ns"))
-    return since["since_ns"].fill_null(axis.origin_ns)
+    since = since.join(first_queued, on=_TRACK, how="left", maintain_order="left")
+    return since.select(pl.max_horizontal("since_ns", "queued_ns")).to_series()
 
 
 def searched_until(waiting: pl.DataFrame, searched: pl.DataFrame) -> pl.DataFrame:

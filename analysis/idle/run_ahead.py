@@ -213,7 +213,7 @@ def _waiting(events: Events, gaps: pl.DataFrame, searched: pl.DataFrame) -> pl.D
         h_ns.alias("h_ns"),
         pl.when(pl.col("linked") & apart).then("prev_no").alias("other_no"),
     )
-    return waiting.with_columns(since_last_gap(waiting, searched, events.axis))
+    return waiting.with_columns(since_last_gap(waiting, searched, events.first_queued))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,6 +142,7 @@ class Gaps:
         here.sort(key=lambda index: ops[index].start_ns)
         busy_until: int | None = None
         self.rests: dict[int, Rest] = {}
+        self.queued_ns = self._first_queued(device)
         for index in here:
             op = ops[index]
             if busy_until is not None and op.start_ns > busy_until:
@@ -155,6 +156,16 @@ class Gaps:
                 self._explain(gap)
                 self.gaps.append(gap)
             busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
+
+    def _first_queued(self, device: int) -> dict[int | None, int]:
+        """§3.10: by process, when its first operation on the device was queued."""
+        queued: dict[int | None, int] = {}
+        here = (index for index, op in enumerate(self.calls.ops) if op.device == device)
+        for index in sorted(here, key=lambda i: (self.calls.ops[i].start_ns, self.calls.order(i))):
+            op, launch = self.calls.ops[index], self.calls.launch[index]
+            ends = [] if launch is None else [self.calls.calls[launch].end_ns]
+            queued.setdefault(op.process, min([op.start_ns, *ends]))
+        return queued
 
     def _previous(self, candidates: list[int]) -> int:
         """§3.1, §1.10: `p`; what the spec does not order, the other columns do."""
@@ -294,9 +305,9 @@ class Gaps:
     def _charge_stall(self, gap: Gap, threads: set[int], h: int, rest: "Rest") -> None:
         """§3.10 to §3.12: charge the stall that used up the run-ahead; `h` is min(g0, L.start)."""
         new: list[tuple[int, int]] = []  # call, ns
-        since = min(self.timelines[t].starts[0] for t in self.timelines)
+        since = self.queued_ns[self.calls.ops[gap.prev_op].process]
         if rest.largest_h is not None:
-            since = rest.largest_h
+            since = max(since, rest.largest_h)
         for begin, end in self._elementary(threads, since, h):
             call = self._active_call(threads, begin)
             if call is None or self.calls.classes[call] not in STALLS:

@@ -61,6 +61,7 @@ def of_phase(ops: list[Op]) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_the_figures_of_a_report_are_those_of_two_other_programs(name: str) -> None:
+    """But for causes that §3.10 changed: see tests/data/README.md."""
     assert name in NAMES
     assert figures(oracle_of(name)) == EXPECTED[name]
 

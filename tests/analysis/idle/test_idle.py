@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
 from nsysflow.analysis.options import Options
@@ -85,6 +86,15 @@ CAUSES: dict[str, Picture] = {
     "a new stall drops the rest of the one before": gaps_from(
         1_000, 1_100, 1_200, before=(wait(900, 990), wait(1_050, 1_055))
     ),
+    "a wait that begins before the first operation": [
+        *(launch(0, 5, 1), wait(5, 300), kernel(200 * US, 290 * US, 1)),
+        *(launch(900 * US, 901 * US, 2), kernel(902 * US, 905 * US, 2)),
+    ],
+    "a wait before a process's first operation, behind another's": [
+        *(launch(0, 5, 1), wait(-5, -1), kernel(1_000, 5_000, 1)),
+        replace(kernel(-9 * US, -US, None), process=PROCESS << 1),
+        *(launch(900 * US, 901 * US, 2), kernel(902 * US, 905 * US, 2)),
+    ],
 }
 
 
@@ -172,3 +182,24 @@ def test_the_parts_of_a_cut_gap_keep_their_proportions() -> None:
     idle_ns = dict(half.select("function", "idle_ns").rows())
     assert sum(idle_ns.values()) == 450 * US
     assert idle_ns["g"] == 100 * US
+
+
+@pytest.mark.parametrize(
+    ("since_us", "until_us", "charged_us"),
+    [(-9_000, -10, 0), (-9_000, 15, 5), (10, 20, 10), (10, 60, 50)],
+)
+def test_a_stall_takes_run_ahead_once_the_first_operation_is_queued(
+    since_us: int, until_us: int, charged_us: int
+) -> None:
+    """vLLM captures graphs: a wait of 115 ms before the first kernel, then 2 ms of Python between
+    kernels. The wait was blamed for all of these."""
+    rows = gap(call(0, 5 * US, QUERY), wait(since_us, until_us))
+    causes = analysis_of(*rows).gap_summary.group_by("cause").agg(pl.col("total_ns").sum())
+    assert dict(causes.rows()).get("sync", 0) == charged_us * US
+
+
+def test_a_stall_before_a_process_first_used_the_gpu_took_none_of_its_run_ahead() -> None:
+    """Another process's kernel runs meanwhile."""
+    before = replace(kernel(-900 * US, -5 * US, None), process=PROCESS << 1)
+    causes = analysis_of(*gap(wait(-500, -10)), before).gap_summary["cause"]
+    assert "sync" not in causes
