@@ -9,6 +9,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.peaks import UNITS
 from nsysflow.runtime.protocol import AUTO_DOMAIN, KEY
 
@@ -25,6 +26,15 @@ def with_auto_domain(ranges: pl.DataFrame) -> pl.DataFrame:
         pl.when(carries).then(pl.lit(AUTO_DOMAIN)).otherwise("domain").alias("domain"),
         pl.col("name").str.strip_prefix(PREFIX),
     )
+
+
+def on_known_threads(ranges: pl.DataFrame) -> tuple[pl.DataFrame, list[Note]]:
+    """`ranges` without those of an unknown thread, and what to say of these."""
+    threadless = ranges["thread"].null_count()
+    if not threadless:
+        return ranges, []
+    text = f"{threadless} ranges were left out: their thread is unknown"
+    return ranges.drop_nulls("thread"), [Note(NoteKind.UNUSABLE_ROWS, text)]
 
 
 T = TypeVar("T")

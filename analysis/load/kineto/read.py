@@ -61,6 +61,7 @@ from nsysflow.analysis.load.marks import (
     capture_in,
     capture_rows,
     flops_rows,
+    on_known_threads,
     with_auto_domain,
 )
 from nsysflow.analysis.load.other_formats import another_json, not_a_trace
@@ -168,7 +169,7 @@ def _trace_of(document: Document, events: Events, report: str, folder: Path) -> 
     by_function, on_functions = engine_frames(
         pl.concat([ranges, of_nccl]), spans if functions else {}
     )
-    ranges = pl.concat([ranges, of_nccl, by_function])
+    ranges, threadless = on_known_threads(pl.concat([ranges, of_nccl, by_function]))
     shapes = Shapes()
     launching = operators_of(operators, spans, calls, ops, shapes)
     captured, from_captures = captured_operators(
@@ -212,6 +213,7 @@ def _trace_of(document: Document, events: Events, report: str, folder: Path) -> 
             *_notes(events.kept("counter"), ops, ranges),
             *from_captures,
             *on_functions,
+            *threadless,
         ),
     )
 

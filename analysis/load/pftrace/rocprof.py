@@ -13,7 +13,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
-from nsysflow.analysis.load.marks import NCCL, with_auto_domain
+from nsysflow.analysis.load.marks import NCCL, on_known_threads, with_auto_domain
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
 from nsysflow.analysis.load.pftrace.threads import threads_of
@@ -50,8 +50,6 @@ _STATED: Final = {
 _MARKER_CALL: Final = r"^roctx[A-Z]\w*$"
 """Calls of ROCTX that open no range."""
 
-_THREADLESS: Final = "{} ranges were left out: their thread is unknown"
-
 
 def read_rocprof(contents: Contents, report: str) -> Trace:
     """What a trace of rocprofv3 says."""
@@ -68,23 +66,20 @@ def read_rocprof(contents: Contents, report: str) -> Trace:
     copies = _copies(rows[_COPIES], calls, around)
     ops = pl.concat([_ops(kernels, "kernel"), _ops(copies, "memcpy")])
     unusable = len(rows[KERNELS]) + len(rows[_COPIES]) - len(ops) + len(recorded) - len(slices)
-    ranges = _ranges(rows[_MARKERS], rows[_RCCL])
+    ranges, threadless = on_known_threads(_ranges(rows[_MARKERS], rows[_RCCL]))
     trace = Trace(
         report=report,
         ops=ops,
         shapes=kernels.select(_shape()).match_to_schema(schema.SHAPES),
         copy_details=copies.select(_copy_detail()).match_to_schema(schema.COPY_DETAILS),
         calls=_calls(calls),
-        ranges=ranges.drop_nulls("thread"),
+        ranges=ranges,
         threads=threads.named,
         devices=_devices(ops),
         collector="rocprof",
         source="rocprofv3 (Perfetto)",
     )
-    notes = [*_notes(trace, unusable=unusable)]
-    if threadless := ranges["thread"].null_count():
-        notes.append(Note(NoteKind.UNUSABLE_ROWS, _THREADLESS.format(threadless)))
-    return replace(trace, notes=tuple(notes))
+    return replace(trace, notes=(*_notes(trace, unusable=unusable), *threadless))
 
 
 def _with_arguments(contents: Contents) -> pl.DataFrame:

@@ -161,6 +161,20 @@ COUNTER: Final[dict[str, Any]] = event("", "gpc__cycles_elapsed.avg.per_second")
 }
 
 
+@pytest.mark.parametrize("pid", ["python3", 1 << 40])
+def test_a_range_of_no_process_is_left_out_with_a_note(tmp_path: Path, pid: object) -> None:
+    """It became a phase around all others. Found by make fuzz on 2026-11-29."""
+    rows = [
+        *(event("user_annotation", "step", 0, 9), call(1, 1), kernel(3, correlation=1, **SIZES)),
+        event("user_annotation", "elsewhere", 0, 90, pid=pid),
+    ]
+    trace = load(write(tmp_path, *rows))
+    assert agreed(trace).phases["path"].to_list() == ["step"]
+    assert [note.text for note in trace.notes if note.kind == NoteKind.UNUSABLE_ROWS] == [
+        "1 ranges were left out: their thread is unknown"
+    ]
+
+
 @pytest.mark.parametrize(
     ("odd", "said"),
     [
