@@ -9,7 +9,7 @@ from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.classes import QUEUE_DELAY_NS
 from nsysflow.analysis.events.events import Events, Operations, stream_numbers
 from nsysflow.analysis.frames.columns import matching
-from nsysflow.analysis.frames.intervals import reached_before
+from nsysflow.analysis.frames.intervals import merge, reached_before
 
 _CAPTURE: Final = f"^{RUNTIME}Stream(?:Begin|End)Capture"
 
@@ -26,12 +26,45 @@ def capture_began(rows: pl.DataFrame, events: Events) -> pl.Series:
     return latest.sort("row")["began_ns"]
 
 
+MOSTLY_CAPTURES_PCT: Final = 50
+"""Engines capture their graphs at start-up. A program that is recorded whole does so for less."""
+
+
 def captures(events: Events) -> pl.DataFrame:
     """`start`, `end` of every stream capture in the recording, from its begin to the next begin or
     end of one in its process."""
     until = pl.col("start_ns").shift(-1).over("process").fill_null(events.last_ns)
     marks = _marks(events).with_columns(until.alias("end"))
     return marks.drop_nulls("began_ns").select(pl.col("began_ns").alias("start"), "end")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturingTime:
+    """How long graphs were being captured since the first operation (spec §12.11).
+
+    Attributes:
+        part_ns: the time in captures.
+        whole_ns: all time.
+    """
+
+    part_ns: int
+    whole_ns: int
+
+    @property
+    def is_most(self) -> bool:
+        """Whether the recording is mostly of captures."""
+        return 100 * self.part_ns >= MOSTLY_CAPTURES_PCT * self.whole_ns > 0
+
+
+def capturing_time(events: Events) -> CapturingTime:
+    """How long graphs were being captured."""
+    taken = captures(events)
+    if events.ops.is_empty() or taken.is_empty():
+        return CapturingTime(part_ns=0, whole_ns=0)
+    begun_ns, last_ns = events.ops.select(pl.min("start_ns")).item(), events.last_ns
+    within = merge(taken.select(pl.col("start", "end").clip(begun_ns, last_ns)))
+    part_ns = within.select(pl.sum("end") - pl.sum("start")).item()
+    return CapturingTime(part_ns=part_ns, whole_ns=last_ns - begun_ns)
 
 
 def _marks(events: Events) -> pl.DataFrame:

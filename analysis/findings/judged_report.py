@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
+from nsysflow.analysis.events.graphs import capturing_time
 from nsysflow.analysis.events.retries import in_retries
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order
@@ -250,6 +251,11 @@ class JudgedReport:
     def frameworks(self) -> Frameworks:
         """What the program is written with."""
         return frameworks_of(self.timeline)
+
+    @computed_once
+    def mostly_captures(self) -> bool:
+        """Whether the recording is mostly the capture of graphs (spec §12.11)."""
+        return capturing_time(self.timeline.events).is_most
 
     @computed_once
     def judged_steps(self) -> Steps:

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.graphs import captures
+from nsysflow.analysis.events.graphs import capturing_time
 from nsysflow.analysis.frames.intervals import merge
 from nsysflow.analysis.frames.parallel import computed_once, kept_with
 from nsysflow.analysis.frames.scratch import Scratch
@@ -239,22 +239,13 @@ def _unknown_graphs(timeline: Timeline) -> Iterator[Note]:
         )
 
 
-MOSTLY_CAPTURES_PCT: Final = 50
-"""Engines capture their graphs at start-up. A program that is recorded whole does so for less."""
-
-
 def _mostly_captures(timeline: Timeline) -> Iterator[Note]:
     """A note where graphs were being captured for most of the time (spec §12.11)."""
-    events = timeline.events
-    taken = captures(events)
-    if events.ops.is_empty() or taken.is_empty():
-        return
-    begun_ns, last_ns = events.ops.select(pl.min("start_ns")).item(), events.last_ns
-    within = merge(taken.select(pl.col("start", "end").clip(begun_ns, last_ns)))
-    part, whole = within.select(pl.sum("end") - pl.sum("start")).item(), last_ns - begun_ns
-    if 100 * part >= MOSTLY_CAPTURES_PCT * whole > 0:
+    capturing = capturing_time(timeline.events)
+    if capturing.is_most:
         yield Note(
             NoteKind.MOSTLY_CAPTURES,
-            f"graphs were being captured {share(part, whole)} of the time: what is launched then"
-            " does not run yet, and the time is start-up's; record steps that launch these graphs",
+            f"graphs were being captured {share(capturing.part_ns, capturing.whole_ns)} of the"
+            " time: what is launched then does not run yet, and the time is start-up's; record"
+            " steps that launch these graphs",
         )

@@ -147,7 +147,7 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
     fused kernel takes 97 us, torch.compile's 117 us.)
     """
     chains = _chain_pieces(subject.kernels.filter(pl.col("job") == "chain"))
-    if share_of_kernels(subject, chains) < CHAINS_PCT:
+    if subject.mostly_captures or share_of_kernels(subject, chains) < CHAINS_PCT:
         return
     pieces = chains["piece"].n_unique()
     share = percent(share_of_kernels(subject, chains))
@@ -208,7 +208,7 @@ def gain_as_few() -> pl.Expr:
 def tiny_kernels(subject: JudgedReport) -> Iterator[Finding]:
     """Runs of kernels under 5 us, outside of an optimizer, also where the GPU never idles."""
     rows = subject.kernels.filter(pl.col("job") == "tiny").with_columns(gain_as_few())
-    if share_of_kernels(subject, rows) < TINY_PCT:
+    if subject.mostly_captures or share_of_kernels(subject, rows) < TINY_PCT:
         return
     count = subject.per_step(len(rows))
     yield kernel_finding(

@@ -107,6 +107,8 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     kernels = subject.kernels.filter(pl.col("class") != "comm")
     if kernels.is_empty() or 100 * compute_ns < GPU_BOUND_PCT * window_ns or kernels_wait(subject):
         return
+    if subject.mostly_captures:
+        return
     own = own_kernels(subject, kernels)
     of_program = 2 * int(own["ns"].sum()) > int(kernels["ns"].sum())
     kernels = own if of_program else kernels
@@ -255,7 +257,7 @@ def _finding(
     pauses = subject.per_step(int(places["gaps"].sum()))
     many = cause == "host" and pauses >= MANY_PAUSES
     jax = many and "jax" in subject.frameworks.names
-    operators = many and not jax and dispatches(subject)
+    operators = many and not jax and not subject.mostly_captures and dispatches(subject)
     loads_once = cause == "module_load" and not subject.of_steps
     helps = JAX if jax else LOADED_AT_FIRST if loads_once else HELPS_OF_CAUSE[cause]
     helps = CHANGE_OF_LAUNCHES if operators else helps

@@ -73,6 +73,8 @@ FEWER_GRAPHS: Final = (
 
 def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
     """The step whose GPU waits for launches and for the framework's code between them."""
+    if subject.mostly_captures:
+        return
     if not subject.of_steps:
         yield from _without_steps(subject)
         return

@@ -1,13 +1,18 @@
 """What the rules say of real reports: which finding comes first, and where a rule is quiet."""
 
+from dataclasses import replace
 from typing import Final
 
+import polars as pl
 import pytest
 
+import nsysflow
+from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import LAST_RESORT, RULES
 from nsysflow.analysis.findings.stall_findings import TAKEN_OVER
 from nsysflow.analysis.options import Options
 from nsysflow.runs.analyze import PAGE, analyze_reports
+from tests.analyses import loaded
 from tests.analysis.findings.subjects import MS, found, options_of, real, valued
 from tests.reports import SAMPLES
 
@@ -62,6 +67,34 @@ FIRST: Final = {
 """Of the first finding of a report: its rule, phase, source, culprit, the begin of what is
 replayed, what it saves in per cent of a step without the profiler, by estimate, and how that is
 known."""
+
+
+@pytest.mark.parametrize(
+    ("report", "rule"),
+    [
+        *(("launch_bound-eager", "launch_bound"), ("fusion-eager", "unfused_elementwise")),
+        *(("sum_many-loop", "tiny_kernels"), ("overlap-side_stream", "largest_kernels")),
+    ],
+)
+def test_nothing_advises_graphs_or_fusing_where_graphs_are_being_captured(
+    report: str, rule: str
+) -> None:
+    """Seen in a capture by vLLM: "4 launches a step", and CUDA graphs as advice."""
+    trace = loaded(report)
+    times = trace.ops["start_ns"].min(), trace.calls["end_ns"].max()
+    names = "cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000"
+    border = trace.calls.head(1).with_columns(correlation=None)
+    borders = [
+        border.with_columns(
+            pl.lit(at).alias("start_ns"),
+            pl.lit(at).alias("end_ns"),
+            pl.lit(name).cast(trace.calls.schema["name"]).alias("name"),
+        ).cast(trace.calls.schema)
+        for at, name in zip(times, names, strict=True)
+    ]
+    capturing = replace(trace, calls=pl.concat([trace.calls, *borders]))
+    assert found(BY_NAME[rule], real(report))
+    assert not found(BY_NAME[rule], JudgedReport(nsysflow.analyze(capturing)))
 
 
 @pytest.mark.parametrize("name", FIRST)
