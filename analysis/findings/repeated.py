@@ -14,6 +14,10 @@ PASSES: Final = 10
 LONGEST_PASS: Final = 60
 """A pass of a loop launches no more kernels."""
 
+ALIKE: Final = 0.9
+"""So many kernels of a loop are like those of the pass before: the first pass of each step is not,
+and a pass may do a little more or less, such as the gradient of a table with few rows."""
+
 SIMPLE: Final = (
     "elementwise",
     "copy/cast",
@@ -44,8 +48,8 @@ def _is_simple() -> pl.Expr:
 def with_passes(subject: JudgedReport) -> pl.DataFrame:
     """The judged kernels, with `phase` (`OUTSIDE` for no range), `simple`, and of those in a loop
     `pass_kernels`, how many a pass of it launches: the fewest in a row that run, in the same
-    order, `PASSES` times or more without another kernel between them, all simple and in one
-    phase."""
+    order but for a tenth, `PASSES` times or more without another kernel between them, all simple
+    and in one phase."""
     return kept_with(subject, "passes of loops", lambda: _with_passes(subject))
 
 
@@ -81,14 +85,14 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     )
 
 
-def _spans(flags: pl.Series, least: int) -> pl.DataFrame:
-    """`first` and `after` of the rows in which flags are set at least so many times in a row."""
-    runs = flags.rle().struct.unnest().with_columns(pl.col("len").cast(pl.Int64))
-    after = pl.col("len").cum_sum()
-    spans = runs.select(
-        "value", "len", (after - pl.col("len")).alias("first"), after.alias("after")
-    )
-    return spans.filter("value", pl.col("len") >= least).select("first", "after")
+def _spans(flags: pl.Series, length: int) -> pl.DataFrame:
+    """`first` and `after` of each so many rows in a row of which the flags of the first, the last
+    and `ALIKE` of all are set."""
+    up_to = flags.cast(pl.Int64).cum_sum()
+    set_before = up_to.shift(length, fill_value=0)
+    enough = (up_to - set_before >= ALIKE * length) & flags & flags.shift(length - 1)
+    last = enough.arg_true().cast(pl.Int64)
+    return pl.DataFrame({"first": last - length + 1, "after": last + 1})
 
 
 def _covered(spans: pl.DataFrame, length: int) -> pl.Series:

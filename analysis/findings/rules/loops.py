@@ -16,6 +16,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import scaled
 from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
 from nsysflow.analysis.findings.repeated import (
+    ALIKE,
     BACKWARD,
     LONGEST_PASS,
     PASSES,
@@ -44,10 +45,6 @@ kernels is a loop only if it launches `MANY_LAUNCHES` others, too."""
 SIMPLE_PCT: Final = 95
 """So many of the kernels of a phase that is a loop must be simple ones."""
 
-ALIKE: Final = 0.9
-"""So many kernels of a loop are like those of the pass before: the first pass of each step is not,
-and a pass may do a little more or less."""
-
 CHANGE_OF_LOOP: Final = (
     "one call for all tensors, such as torch._foreach_lerp_, or a fused optimizer",
     "stack the tensors, and compute all of them at once",
@@ -57,6 +54,10 @@ CHANGE_OF_PASSES: Final = (
     "one call for all passes, or torch.compile the function if each pass needs the one before",
     "stack what the passes take, with a dimension more; a scan such as torch.cumsum over time",
 )
+CHANGE_OF_TABLES: Final = (
+    "one embedding with the rows of all tables: look up code + the column's offset",
+    "of many large tables: one batched embedding for all, such as torchrec's",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +66,12 @@ class Loop:
 
     Attributes:
         kernels: what it launches, rows of `with_passes` in one phase.
+        backward: what its backward pass launches, likewise.
         whole: whether the phase launches nothing else.
     """
 
     kernels: pl.DataFrame
+    backward: pl.DataFrame
     whole: bool
 
 
@@ -82,8 +85,8 @@ def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _finding(subject: JudgedReport, phase: str, loop: Loop) -> Finding:
-    kernels, count = loop.kernels, number(subject.per_step(len(loop.kernels)))
-    backward = backward_of(subject, passes_of(subject, kernels))
+    kernels, backward = loop.kernels, loop.backward
+    count, more = (number(subject.per_step(len(rows))) for rows in (kernels, backward))
     phases = [phase, *backward["phase"].unique()]
     waits = pl.col("phase").is_in(phases) & ~(pl.col("data") | pl.col("loads_code"))
     pauses = subject.pauses.filter(waits)
@@ -100,19 +103,19 @@ def _finding(subject: JudgedReport, phase: str, loop: Loop) -> Finding:
     outside = phase == OUTSIDE
     mostly = ran.mostly if loop.whole else launched_in(subject, kernels["op"])
     code = f": {mostly}" if mostly else f", most in {ran.most}" if ran.most else ""
-    where = code if mostly and outside else f"{place(phase)}{code}"
-    repeats = f"its backward pass launches {number(subject.per_step(len(backward)))} more a step"
+    where = "" if mostly and outside else place(phase)
+    repeats = f", {more} more in backward" if len(backward) else ""
+    names = kernels["name"].n_unique()
     size_ns = subject.worst_ns(pauses, "ns")
     if not loop.whole:
         size_ns = min(size_ns, subject.per_step(int(host["own_ns"].sum())))
     return Finding(
         rule="loop-of-launches",
-        title=f"a loop launches {count} small kernels a step{where}",
-        change=CHANGE_OF_PASSES if _passes_alike(subject, kernels) else CHANGE_OF_LOOP,
+        title=f"a loop launches {count} small kernels a step{where}{repeats}{code}",
+        change=_change(subject, kernels, backward),
         evidence=(
-            f"{count} kernels a step, {number(kernels['name'].n_unique())} different ones,"
+            f"{count} kernels a step, {f'{names:,} different ones' if names > 1 else 'all alike'},"
             f" {duration(kernels.select(median_ns(pl.col('ns'))).item())} each",
-            *([repeats] if len(backward) else []),
             f"the GPU waits {subject.spent(size_ns)} for these launches and the code between them",
             *ran.evidence,
         ),
@@ -132,8 +135,8 @@ def loops(subject: JudgedReport) -> dict[str, Loop]:
 
 
 def _loops(subject: JudgedReport) -> Iterator[tuple[str, Loop]]:
-    """Phases that launch many kernels, of few kinds, all simple, or many in passes of a loop; that
-    seldom wait there, and are no backward pass."""
+    """Phases that launch many kernels, of few kinds, all simple, or many in passes of a loop and
+    of its backward pass; that seldom wait there, and are no backward pass."""
     kernels = with_passes(subject)
     stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
     forward = kernels.filter(~pl.col("phase").str.contains(BACKWARD))
@@ -142,14 +145,26 @@ def _loops(subject: JudgedReport) -> Iterator[tuple[str, Loop]]:
         simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * len(rows)
         whole = same and simple
         looped = rows if whole else rows.filter(pl.col("pass_kernels").is_not_null())
-        count = subject.per_step(len(looped))
+        passes = passes_of(subject, looped)
+        backward = backward_of(subject, passes)
+        count = subject.per_step(len(looped) + len(backward))
         others = subject.per_step(len(kernels) - len(looped))
         part = 100 * len(looped) < MOST_PCT * len(kernels) or others >= MANY_LAUNCHES
         waits = stalls.get("" if phase == OUTSIDE else phase, 0)
         often = waits * PASSES >= len(looped)
-        in_passes = 0 < passes_of(subject, looped) * subject.steps <= 2 * waits
+        in_passes = 0 < passes * subject.steps <= 2 * waits
         if count >= MANY_LAUNCHES and part and not often and not in_passes:
-            yield str(phase), Loop(kernels=looped, whole=whole)
+            yield str(phase), Loop(kernels=looped, backward=backward, whole=whole)
+
+
+def _change(
+    subject: JudgedReport, kernels: pl.DataFrame, backward: pl.DataFrame
+) -> tuple[str, ...]:
+    """What to do about a loop."""
+    tables = pl.concat([kernels, backward]).filter(pl.col("class") == "embedding")
+    if len(tables) >= passes_of(subject, kernels) * subject.steps > 0:
+        return CHANGE_OF_TABLES
+    return CHANGE_OF_PASSES if _passes_alike(subject, kernels) else CHANGE_OF_LOOP
 
 
 def _passes_alike(subject: JudgedReport, kernels: pl.DataFrame) -> bool:

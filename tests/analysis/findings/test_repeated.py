@@ -49,8 +49,10 @@ def lengths(kernels: str) -> list[int | None]:
         ("maP" * 10, [None] * 30),  # a model
         ("a" * 10 + "mac" * 10, [1] * 10 + [3] * 30),
         ("mac" * 5 + "m" + "mac" * 5, [None] * 31),
+        ("mmaaccma" * 5 + "mmaacccc" + "mmaaccma" * 5, [8] * 88),
+        ("mmaaccma" * 5 + "cmacmcmm" + "mmaaccma" * 5, [None] * 88),
     ],
-    ids=["whole", "few", "with a rest", "matmul", "two", "interrupted"],
+    ids=["whole", "few", "with a rest", "matmul", "two", "interrupted", "alike", "unlike"],
 )
 def test_passes_are_the_shortest_that_repeat_ten_times(
     kernels: str, expected: list[int | None]

@@ -171,6 +171,43 @@ def test_what_to_do_about_a_loop_depends_on_whether_its_passes_are_alike(
     assert one.change[0].startswith(change)
 
 
+GRADIENTS = (
+    *(f"void DeviceRadixSortOnesweepKernel<{k}>(int)" for k in range(6)),
+    "void at::native::compute_grad_weight<float, long>(float*)",
+    names.ADD,
+)
+
+
+def tables(start: int, i: int) -> Iterator[Row]:
+    """Forty look-ups in a row, eight kernels in backward each; every fourth adds another way."""
+    number = 1_000 * i
+    for phase, begin, kinds in (("forward", 0, (names.MUL,)), ("backward", 1_000, GRADIENTS)):
+        count = 40 * len(kinds)
+        yield tiny.opened(start + begin * US, start + (begin + 20 * count + 10) * US, phase)
+        for k in range(count):
+            number += 1
+            rows = launched(start, number, at=begin + 20 * k, took=6, kernel_ns=2 * US)
+            few = k // len(kinds) % 4 == 3 and k % len(kinds) == len(kinds) - 2
+            kind = "void compute_grad_weight_few<float>(float*)" if few else kinds[k % len(kinds)]
+            yield from (named(row, kind) if isinstance(row, Op) else row for row in rows)
+        if not begin:
+            yield from product(start, number + 900, at=850)
+    for k in range(100):
+        yield from product(start, number + 100 + k, at=7_500 + 2 * k)
+
+
+def product(start: int, number: int, at: int) -> Iterator[Row]:
+    rows = launched(start, number, at=at, took=1, kernel_ns=US)
+    yield from (named(row, names.PRODUCT) if isinstance(row, Op) else row for row in rows)
+
+
+def test_a_loop_counts_what_its_backward_pass_launches_though_passes_differ_a_little() -> None:
+    """As where each of many columns has an embedding of its own."""
+    (one,) = found(loop_of_launches, loop(tables, every=8_000))
+    assert one.title.startswith("a loop launches 40 small kernels a step in step/forward, 320 more")
+    assert one.change[0].startswith("one embedding with the rows of all tables")
+
+
 def test_launches_outside_all_ranges_count() -> None:
     (one,) = found(launch_bound, program(count=50, model=60, automatic=True))
     assert one.title.startswith("110 launches a step keep the GPU waiting, most outside any range")
