@@ -70,6 +70,21 @@ def without_launches(subject: JudgedReport, host: pl.DataFrame) -> Changes:
     )
 
 
+def with_less_code(subject: JudgedReport, host: pl.DataFrame) -> Changes:
+    """The code of each phase less what launches take of the host, at most all of it. On the GPU
+    nothing changes, as it would with a graph.
+
+    Args:
+        subject: the judged part.
+        host: of `host_of_launches`.
+    """
+    left = (1 - pl.col("own_ns") / pl.col("whole_ns")).clip(lower_bound=0)
+    taken = host.filter(pl.col("own_ns") > 0, pl.col("whole_ns") > 0).select("phase", left)
+    return Changes(
+        faster_host=tuple((itself(subject, phase), factor) for phase, factor in taken.rows())
+    )
+
+
 def itself(subject: JudgedReport, phase: str) -> str:
     """The phase without those inside it, as a replay wants it."""
     paths = subject.tables.phases["path"]

@@ -147,6 +147,49 @@ def test_what_runs_once_in_each_step_is_not_computed_again(
     assert bool(found(recomputation, stepped(*steps, lost=lost))) == fires
 
 
+def with_launches(code_us: int, kernel_us: int) -> JudgedReport:
+    """Steps of a layer, its gradient and the layer again. Before each kernel the host works
+    `code_us` and launches for 5 us; each kernel takes `kernel_us`."""
+
+    def rows() -> Iterator[Row]:
+        at, free = 0, 0
+        for i in range(8):
+            yield tiny.opened(at, at + 10 * (code_us + 5) * US, "step")
+            backward = at + 4 * (code_us + 5) * US
+            yield tiny.opened(backward, backward + 6 * (code_us + 5) * US, "backward")
+            for number, (name, _) in enumerate([*LAYER, *GRADIENT, *LAYER], 100 * i):
+                launch = at + code_us * US
+                at = launch + 5 * US
+                yield tiny.launch(launch, at, number)
+                start = max(at + US, free)
+                free = start + kernel_us * US
+                yield named(tiny.kernel(start, free, number), name)
+
+    return judged(*rows())
+
+
+def test_the_host_of_what_is_computed_again_counts_where_the_gpu_waits_for_it() -> None:
+    subject = with_launches(code_us=25, kernel_us=3)
+    (one,) = found(recomputation, subject)
+    assert "launches and the code before each take the host 120 us a step" in one.evidence[1]
+    assert one.size_ns == one.at_most_ns == 4 * (25 + 5 + 3) * US
+    # of six launches of the backward pass the first is not counted
+    assert one.changes is not None
+    [(phase, factor)] = one.changes.faster_host
+    assert phase == "step/backward"
+    assert factor == pytest.approx(1 - 4 * (25 + 5) / (5 * 25))
+    (saved,) = (each for each in find(subject).valued if each.finding.rule == "recomputation")
+    assert 4 * 3 * US < saved.high_ns <= one.at_most_ns
+
+
+def test_the_host_of_what_is_computed_again_counts_nothing_where_the_gpu_is_the_limit() -> None:
+    subject = with_launches(code_us=5, kernel_us=40)
+    (saved,) = (each for each in find(subject).valued if each.finding.rule == "recomputation")
+    assert saved.finding.changes is not None
+    assert saved.finding.changes.faster_host == (("step/backward", 0),)
+    assert saved.alone_ns == 4 * 40 * US
+
+
 KERNEL: Final = "k"
 
 
