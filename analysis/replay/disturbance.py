@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -183,10 +184,7 @@ def undisturbed(
         timeline: the trace that it is of.
         step_ns_of: how long a step of a program takes.
     """
-    traced = behind_backtraces(program, timeline.events)
-
-    def without(cost: RecordingCost) -> Program:
-        return without_cost(program, cost, traced=traced)
+    without = _without(program, timeline)
 
     def step_ns(cost: RecordingCost) -> int:
         return step_ns_of(without(cost))
@@ -194,6 +192,27 @@ def undisturbed(
     if timeline.options.unrecorded_step_ns is not None:
         return without(cost_shown_by(timeline.options, step_ns))
     return without(cost_between(shares_of(timeline, step_ns)))
+
+
+def extremes(
+    program: Program, timeline: Timeline, step_ns_of: Callable[[Program], int]
+) -> tuple[Program, Program]:
+    """`program` without the most that recording costs, and without the least, where no plain step
+    is known.
+
+    Args:
+        program: as recorded.
+        timeline: the trace that it is of.
+        step_ns_of: how long a step of a program takes.
+    """
+    without = _without(program, timeline)
+    most, least = extreme_costs(shares_of(timeline, lambda cost: step_ns_of(without(cost))))
+    return without(most), without(least)
+
+
+def _without(program: Program, timeline: Timeline) -> Callable[[RecordingCost], Program]:
+    """What takes a cost out of a program."""
+    return partial(without_cost, program, traced=behind_backtraces(program, timeline.events))
 
 
 MOST_PCT: Final = 80

@@ -18,15 +18,7 @@ from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.collectives import stated_collectives
 from nsysflow.analysis.replay.curve import Collectives
-from nsysflow.analysis.replay.disturbance import (
-    RecordingCost,
-    behind_backtraces,
-    extreme_costs,
-    shares_of,
-    undisturbed,
-    with_faster_host,
-    without_cost,
-)
+from nsysflow.analysis.replay.disturbance import extremes, undisturbed, with_faster_host
 from nsysflow.analysis.replay.replay import (
     Lengths,
     Program,
@@ -177,12 +169,17 @@ class OnRanks:
         ranks: how many.
         step_low_ns: what a step takes at least.
         step_high_ns: what it takes at most.
+        speed_low: how many times the work of one rank all do in the same time, where work beside
+            collectives is delayed most.
+        speed_high: the same where it is delayed least.
         sent: its collectives, by operation and size.
     """
 
     ranks: int
     step_low_ns: int
     step_high_ns: int
+    speed_low: float
+    speed_high: float
     sent: tuple[Sent, ...]
 
 
@@ -322,25 +319,22 @@ class _Run:
         if collectives is None or not self.undisturbed:
             return None
         quick, slow = self._extreme_programs()
-        low_ns, high_ns = (
-            self._step_with(program, replace(self.changes, collectives=bound)) * factor
-            for program, bound, factor in (
-                (
-                    with_faster_host(quick, 1 / HOSTS_DIFFER),
-                    replace(collectives, delay=0.0),
-                    1 - STEPS_DIFFER,
-                ),
-                (
-                    with_faster_host(slow, HOSTS_DIFFER),
-                    replace(collectives, delay=1.0),
-                    1 + STEPS_DIFFER,
-                ),
-            )
+        quick, slow = (
+            with_faster_host(quick, 1 / HOSTS_DIFFER),
+            with_faster_host(slow, HOSTS_DIFFER),
         )
+        low_ns, high_ns = self._step_with(quick, delay=0.0), self._step_with(slow, delay=1.0)
+        alone_ns = map(self._step_ns_of, (quick, slow))
+        ranks = collectives.curve.ranks
+        speeds = [
+            ranks * one / (many or 1) for one, many in zip(alone_ns, (low_ns, high_ns), strict=True)
+        ]
         return OnRanks(
-            ranks=collectives.curve.ranks,
-            step_low_ns=round(low_ns),
-            step_high_ns=round(high_ns),
+            ranks=ranks,
+            step_low_ns=round((1 - STEPS_DIFFER) * low_ns),
+            step_high_ns=round((1 + STEPS_DIFFER) * high_ns),
+            speed_low=min(speeds),
+            speed_high=max(speeds),
             sent=self._sent(collectives),
         )
 
@@ -350,17 +344,14 @@ class _Run:
         if self.timeline.options.unrecorded_step_ns is not None:
             return self.recording.program, self.recording.program
         program = recorded(self.timeline).program
-        traced = behind_backtraces(program, self.timeline.events)
+        return extremes(program, self.timeline, self._step_ns_of)
 
-        def without(cost: RecordingCost) -> Program:
-            return without_cost(program, cost, traced=traced)
-
-        shares = shares_of(self.timeline, lambda cost: self._step_ns_of(without(cost)))
-        most, least = map(without, extreme_costs(shares))
-        return most, least
-
-    def _step_with(self, program: Program, changes: Changes) -> int:
-        """How long a step of a program takes with changes."""
+    def _step_with(self, program: Program, *, delay: float) -> int:
+        """How long a step of a program takes with the changes, and collectives that delay others
+        so much."""
+        collectives = self.changes.collectives
+        bound = None if collectives is None else replace(collectives, delay=delay)
+        changes = replace(self.changes, collectives=bound)
         names = Names(timeline=self.timeline, recorded=replace(self.recording, program=program))
         return self._step_ns_of(changed(names, changes))
 
@@ -370,14 +361,12 @@ class _Run:
         stated = stated_collectives(events, collectives.curve)
         steps = slowest_steps(self.timeline)
         begun = stated.hstack(events.ops.select("device_no", "start_ns")[stated["op"]])
-        inside = begun.sort("start_ns").join_asof(
-            steps.select("device_no", "start_ns", step_end_ns="end_ns").sort("start_ns"),
-            on="start_ns",
-            by="device_no",
-            check_sortedness=False,
+        sent = (
+            _starting_in(steps, begun)
+            .group_by("operation", "bytes")
+            .len()
+            .sort("operation", "bytes")
         )
-        inside = inside.filter(pl.col("start_ns") < pl.col("step_end_ns"))
-        sent = inside.group_by("operation", "bytes").len().sort("operation", "bytes")
         counts = ((name, size, count / len(steps)) for name, size, count in sent.rows())
         at = collectives.curve.at
         return tuple(
@@ -429,13 +418,17 @@ def idle_of_steps(steps: pl.DataFrame, explained: GapCauses) -> dict[str, int] |
     """
     if steps.is_empty():
         return None
-    step = steps.select("device_no", "start_ns", step_end_ns="end_ns").sort("start_ns")
-    gaps = explained.gaps.filter(pl.col("device_no") == step["device_no"][0]).sort("start_ns")
-    inside = gaps.join_asof(step.drop("device_no"), on="start_ns").filter(
-        pl.col("start_ns") < pl.col("step_end_ns")
-    )
+    inside = _starting_in(steps, explained.gaps)
     sums = inside.select(f"{cause}_ns" for cause in CAUSES).sum().row(0)
     return {cause: round(ns / len(steps)) for cause, ns in zip(CAUSES, sums, strict=True)}
+
+
+def _starting_in(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows, of `device_no` and `start_ns`, that start in steps on one device."""
+    step = steps.select("device_no", "start_ns", step_end_ns="end_ns").sort("start_ns")
+    of_device = rows.filter(pl.col("device_no") == step["device_no"][0]).sort("start_ns")
+    inside = of_device.join_asof(step.drop("device_no"), on="start_ns")
+    return inside.filter(pl.col("start_ns") < pl.col("step_end_ns"))
 
 
 def _limits(timeline: Timeline, recording: Recorded, changes: Changes) -> Iterator[Note]:

@@ -53,17 +53,17 @@ def _on_ranks(on_ranks: OnRanks, before_ns: int, after_ns: int) -> Iterator[str]
     """How sure a step on more ranks is, what it gives, and what it sends."""
     ranks, least, most = on_ranks.ranks, on_ranks.step_low_ns, on_ranks.step_high_ns
     yield f"{'':<8}{duration(least)} to {duration(most)} on {number(ranks)} ranks"
-    speed, slowest, fastest = (ranks * before_ns / (ns or 1) for ns in (after_ns, most, least))
     yield (
-        f"work    {speed:.2f} times that of one rank in the same time"
-        f" ({slowest:.2f} to {fastest:.2f})"
+        f"work    {ranks * before_ns / (after_ns or 1):.2f} times that of one rank in the same time"
+        f" ({on_ranks.speed_low:.2f} to {on_ranks.speed_high:.2f})"
     )
     for operation in dict.fromkeys(sent.operation for sent in on_ranks.sent):
         alike = [sent for sent in on_ranks.sent if sent.operation == operation]
         sizes = dict.fromkeys(in_bytes(size) for size in (alike[0].bytes, alike[-1].bytes))
         count, took_ns = (sum(getattr(sent, n) for sent in alike) for n in ("count", "gpu_ns"))
+        times = number(round(count)) if count.is_integer() else significant(count)
         yield (
-            f"sends   {operation} {significant(count)} times a step, {' to '.join(sizes)} each:"
+            f"sends   {operation} {times} times a step, {' to '.join(sizes)} each:"
             f" {duration(round(took_ns))}"
         )
 

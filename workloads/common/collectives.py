@@ -24,10 +24,13 @@ import torch
 from torch import distributed as dist
 from torch import nn
 
+from nsysflow.base.atomic import staged_file
+
 KIB = 1 << 10
 MIB = 1 << 20
 BYTES = [KIB, 4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, *(MIB << power for power in range(11))]
 LEAST_BESIDE_BYTES = 4 * MIB  # what is smaller leaves no mark on the work beside it
+FEWEST_RANKS = 2
 ROUNDS = 7
 SLEEP_CYCLES = 10_000_000  # some 5 ms, in which the host gets ahead of the GPU
 LAYERS = 8
@@ -59,12 +62,15 @@ class Row:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 def main(file: Path) -> None:
     """Measure collectives on all GPUs of a torchrun, and write a row for each into FILE."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < FEWEST_RANKS:
+        msg = "collectives need two ranks: start this with torchrun --nproc-per-node 2 or more"
+        raise click.UsageError(msg)
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", timeout=timedelta(minutes=5), device_id=device)
     rows = [row for group in _groups() for row in _rows_of(group, device)]
     if dist.get_rank() == 0:
-        with file.open("w", newline="") as out:
+        with staged_file(file) as staged, staged.open("w", newline="") as out:
             table = csv.writer(out, lineterminator="\n")
             table.writerow(field.name for field in fields(Row))
             table.writerows(map(astuple, rows))
@@ -81,7 +87,7 @@ def _groups() -> Iterator[dist.ProcessGroup]:
         if dist.get_rank() < size:
             yield group
         dist.barrier()
-    if world > 1 and dist.group.WORLD is not None:
+    if dist.group.WORLD is not None:
         yield dist.group.WORLD
 
 
@@ -169,7 +175,7 @@ def _delay_pct(
 
     alone_ns, _ = _in_turn(group, piece, LAYERS)
     beside_ns, _ = _in_turn(group, beside, LAYERS)
-    return round(100 * (beside_ns - alone_ns) / collective_ns)
+    return max(0, round(100 * (beside_ns - alone_ns) / collective_ns))
 
 
 if __name__ == "__main__":

@@ -248,6 +248,8 @@ def test_a_real_step_grows_with_what_it_sends_and_lies_in_its_bounds() -> None:
     for step, mean in zip(steps, means, strict=True):
         assert step.on_ranks is not None
         assert step.on_ranks.step_low_ns <= mean <= step.on_ranks.step_high_ns
+        speed = step.on_ranks.ranks * (step.before.step_ns or 0) / mean
+        assert 0 < step.on_ranks.speed_low <= speed <= step.on_ranks.speed_high <= 2
 
 
 def test_two_ranks_were_recorded_as_one_foretells() -> None:
