@@ -30,6 +30,7 @@ from nsysflow.analysis.findings.kernel_findings import (
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
 from nsysflow.analysis.findings.launches import host_of_launches, with_less_code
+from nsysflow.analysis.findings.rules.loss import kernels_of_losses
 from nsysflow.analysis.findings.rules.tensor_cores import conversions_of_fp32
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.analysis.replay.changes import Changes
@@ -166,7 +167,8 @@ COPIES: Final = (
 
 
 def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
-    """cuDNN's conversions between NCHW and NHWC, transposes, and copies of strided tensors.
+    """cuDNN's conversions between NCHW and NHWC, transposes, and copies of strided tensors; not
+    those of a loss over many logits, which are of parts of these.
 
     Where channels_last takes the conversions away, convolutions and norms get faster, too: on an
     H100 2.9 of 13.8 ms were conversions, and 6.8 ms were saved (2026-11-25). How much that is
@@ -176,6 +178,7 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     following = pl.col("name").cast(pl.String).shift(-1).over("lane").alias("next")
     rows = subject.kernels.with_columns(pl.col("ns").alias("gain_ns"), following).filter(orders)
     rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
+    rows = rows.join(kernels_of_losses(subject)[["op"]], on="op", how="anti", maintain_order="left")
     if share_of_kernels(subject, rows) < LAYOUT_PCT:
         return
     change, why = _of_order(subject, rows)
@@ -201,11 +204,13 @@ def _of_order(subject: JudgedReport, rows: pl.DataFrame) -> tuple[tuple[str, ...
     whole_ns = int(rows["ns"].sum())
     if matching(rows["name"], MIOPEN).any():
         return CONVOLUTIONS_OF_MIOPEN, ()
-    if _convolves_nchw(subject.kernels) or 2 * _ns(rows, "name", CONVERTS) > whole_ns:
+    if 2 * _ns(rows, "name", CONVERTS) > whole_ns:
         return CONVOLUTIONS, (FASTER_TOO,)
     normed = matching(subject.kernels["name"], GROUP_NORM).any()
     if normed and _ns(rows, "next", READ_AS_NCHW) >= GROUP_NORM_SHARE * whole_ns:
         return GROUP_NORMS, (COPIED_FOR_NORMS,)
+    if _convolves_nchw(subject.kernels):
+        return CONVOLUTIONS, (FASTER_TOO,)
     return COPIES, ()
 
 

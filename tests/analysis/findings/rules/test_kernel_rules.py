@@ -338,6 +338,11 @@ def test_causal_attention_is_advised_for_causal_masks_alone() -> None:
             [MOST, *4 * [(names.STRIDED, 9)], *GROUP_NORM],
             "GroupNorm reads",
         ),
+        (
+            layout_transpose,
+            [MOST, (NCHW_CONV, 20), (names.STRIDED, 20), *GROUP_NORM],
+            "GroupNorm reads",
+        ),
         (layout_transpose, [MOST, (names.STRIDED, 9), *GROUP_NORM[:1]], ".contiguous()"),
         (full_sort, [MOST, (SORTED, 20)], "torch.topk"),
         (concatenation, [MOST, (CAT, 20)], "one tensor that is allocated once"),

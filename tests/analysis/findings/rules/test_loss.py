@@ -4,6 +4,7 @@ from typing import Final
 
 import pytest
 
+from nsysflow.analysis.findings.rules.extra_kernels import layout_transpose
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, left_of, subject_of
@@ -19,6 +20,11 @@ BACKWARD: Final = NATIVE + (
 )
 LOSS: Final = NATIVE + "nll_loss_forward_reduce_cuda_kernel_2d<float, float, long>(float*)"
 SUM: Final = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>(int)"
+PICK: Final = "void at::native::_scatter_gather_elementwise_kernel<128, 8, long>(int)"
+COPY: Final = (
+    "void at::native::elementwise_kernel<128, 4, void at::native::gpu_kernel_impl_nocast<"
+    "at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>>(int)"
+)
 OF_SCORES: Final = FORWARD.replace("LogSoftMax", "SoftMax")
 PRODUCT: Final = (names.PRODUCT, 400)
 STEP: Final[Kernels] = [
@@ -34,6 +40,41 @@ def test_one_pass_over_the_logits_stays() -> None:
     assert found.title == "the loss passes over all logits several times: 28 % of kernel time"
     assert found.method == "bound"
     assert left_of(found) == dict.fromkeys((LOSS, SUM, BACKWARD, names.ADD), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("picks", "advice"),
+    [
+        pytest.param(LOSS, "a fused cross-entropy", id="a cross-entropy"),
+        pytest.param(PICK, "logits only for tokens that count", id="log-probabilities of tokens"),
+    ],
+)
+def test_what_to_do_goes_by_the_loss(picks: str, advice: str) -> None:
+    kernels = [(picks if name == LOSS else name, us) for name, us in STEP]
+    found = asked(unfused_loss, subject_of(kernels))
+    assert found is not None
+    assert found.change[0].startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "took"),
+    [
+        pytest.param([*STEP, PRODUCT, PRODUCT], "1.20 ms", id="two behind its backward pass"),
+        pytest.param([row for row in STEP if row[0] != BACKWARD], "400 us", id="only forward"),
+    ],
+)
+def test_what_the_products_beside_take(kernels: Kernels, took: str) -> None:
+    found = asked(unfused_loss, subject_of(kernels))
+    assert found is not None
+    assert f"the products beside it take {took} more" in found.evidence[2]
+
+
+def test_what_a_loss_copies_is_not_a_matter_of_order() -> None:
+    """Copies of a part of the logits go with the loss; those elsewhere may be transposes."""
+    copied = [*STEP[:2], (COPY, 200), *STEP[2:]]
+    assert asked(unfused_loss, subject_of(copied)) is not None
+    assert asked(layout_transpose, subject_of(copied)) is None
+    assert asked(layout_transpose, subject_of([*STEP, (COPY, 200)])) is not None
 
 
 @pytest.mark.parametrize(
