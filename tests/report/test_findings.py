@@ -113,10 +113,18 @@ def test_the_command_is_quoted_for_a_shell_and_chooses_what_is_judged() -> None:
     )
 
 
-def test_a_finding_that_those_above_cover_says_what_it_saves_alone() -> None:
-    covered = replace(valued(1_710), alone_ns=2 * MS)
+@pytest.mark.parametrize(
+    ("left_ns", "says"),
+    [
+        pytest.param(1_710, "nothing more (alone 6.00 ms)", id="all of it"),
+        pytest.param(2 * MS, "save 2.00 ms (alone 6.00 ms)", id="two thirds of it"),
+        pytest.param(3 * MS, "save 3.00 ms (6.0 %)", id="half of it"),
+    ],
+)
+def test_a_finding_that_those_above_cover_says_what_it_saves_alone(left_ns: int, says: str) -> None:
+    covered = replace(valued(left_ns), alone_ns=6 * MS)
     (row,) = suggestions(with_findings(covered), 1).rows
-    assert row.saving == "nothing more (alone 2.00 ms)"
+    assert row.saving == says
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from nsysflow.report.explain.pages import (
     pages_of,
 )
 from nsysflow.report.fields import more_rows
-from nsysflow.report.findings import amount_of, shares_of
+from nsysflow.report.findings import amount_of, is_covered, shares_of
 from nsysflow.report.layout import Block, shorten
 from nsysflow.report.one_table import columns_that_fit, readable_block
 from nsysflow.report.results import Results
@@ -210,6 +210,8 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     finding, found = valued.finding, results.found
     of_steps = finding.rule != OTHER_LOOP
     yield "saves", _saving(valued, found) if of_steps else _saving_of_loop(valued)
+    if of_steps and is_covered(valued):
+        yield "saves", f"alone, without those above it, {duration(valued.alone_ns)}"
     yield "saves", reckoned(finding) if of_steps else "at most: its steps, replayed without these"
     yield "careful", _not_timed(valued, results) if of_steps else ""
     yield "where", _where(finding)
@@ -232,7 +234,7 @@ def _saving(valued: Valued, found: Findings) -> str:
     if valued.later_ns:
         return f"nothing until launches are fixed, then up to {duration(valued.later_ns)} a step"
     if not valued.high_ns:
-        return "nothing by itself" if valued.finding.changes is not None else "not estimated"
+        return "nothing more" if valued.finding.changes is not None else "not estimated"
     what = "a step" if found.of_steps else "of the window"
     estimate, step = found.plain_estimate, duration(valued.step_ns)
     if estimate is not None and valued.plain is not None and not valued.is_figure:
