@@ -34,6 +34,7 @@ def kernel_finding(
     evidence: tuple[str, ...],
     table: str = "kernels",
     saves_more: bool = False,
+    at: pl.DataFrame | None = None,
 ) -> Finding:
     """The finding that these kernels could be faster by `gain_ns`, as a replay values it.
 
@@ -46,8 +47,9 @@ def kernel_finding(
         evidence: the numbers behind it; the kernels are added.
         table: the table that holds these numbers.
         saves_more: whether the change makes other kernels faster, too.
+        at: those of them that the changed lines launched; all when None.
     """
-    lines = launching_lines(subject, rows)
+    lines = launching_lines(subject, rows if at is None else at)
     largest = (_largest(subject, rows), *_operators(subject, rows))
     return Finding(
         rule=rule,

@@ -5,8 +5,9 @@ from typing import Final
 import pytest
 
 from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
+from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import Kernels, asked, left_of, subject_of
+from tests.analysis.findings.subjects import US, Kernels, asked, judged, left_of, named, subject_of
 
 PACK: Final = "void kernel_wrapper<unsigned int, &packR2C_kernel_Odd_impl<unsigned int, float>>(T1)"
 BLUESTEIN: Final = "void multi_bluestein_fft<(unsigned int)128, EPT<(unsigned int)16>>(T9)"
@@ -18,6 +19,28 @@ MIRROR: Final = f"void {names.NATIVE}_fft_conjugate_copy_kernel<c10::complex<flo
 OF_SPECTRA: Final = (
     f"void {names.NATIVE}elementwise_kernel<(int)4, MulFunctor<c10::complex<float>>>(T1)"
 )
+CAST: Final = (
+    f"void {names.NATIVE}unrolled_elementwise_kernel<{names.NATIVE}direct_copy_kernel_cuda("
+    "TensorIteratorBase &)::[lambda(c10::complex<float>) (instance 1)], LoadWithCast<(int)1>>(int)"
+)
+STRIDED_CAST: Final = (
+    f"void {names.NATIVE}elementwise_kernel<(int)128, (int)4, void {names.NATIVE}gpu_kernel_impl<"
+    f"{names.NATIVE}direct_copy_kernel_cuda(T1)::[lambda(c10::complex<float>) (instance 1)]>>(int)"
+)
+SCALE: Final = (
+    f"void {names.NATIVE}vectorized_elementwise_kernel<(int)2,"
+    " AUnaryFunctor<c10::complex<float>, MulFunctor<c10::complex<float>>>>(int)"
+)
+OF_REAL_PARTS: Final = (
+    f"void {names.NATIVE}elementwise_kernel<(int)128, (int)2,"
+    f" void {names.NATIVE}gpu_kernel_impl_nocast<MulFunctor<float>>>(int)"
+)
+COPY_OF_PARTS: Final = (
+    f"void {names.NATIVE}elementwise_kernel<(int)128, (int)2,"
+    f" void {names.NATIVE}gpu_kernel_impl_nocast<direct_copy_kernel_cuda(T1)>>(int)"
+)
+OF_DOUBLES: Final = OF_SPECTRA.replace("float", "double")
+FILTERED: Final[Kernels] = [(FAST, 20), (OF_SPECTRA, 20), (FAST, 20), (SCALE, 10)]
 ROCFFT: Final = "bluestein_pad_mul_sp_CI_CI"
 
 
@@ -57,10 +80,11 @@ def test_half_of_all_work_on_a_spectrum_is_left_where_its_second_half_is_written
     found = asked(real_fft, subject_of(kernels))
     assert found is not None
     assert (
-        found.title == "FFTs of real numbers give both halves of the spectrum: 70 % of kernel time"
+        found.title == "FFTs of real numbers give both halves of the spectrum: 50 % of kernel time"
     )
     assert found.method == "bound"
-    assert left_of(found) == {FAST: 0.5, OF_SPECTRA: 0.5, MIRROR: 0.0}
+    # the first FFT is rfft's already
+    assert left_of(found) == {FAST: 0.75, OF_SPECTRA: 0.5, MIRROR: 0.0}
 
 
 @pytest.mark.parametrize(
@@ -68,3 +92,52 @@ def test_half_of_all_work_on_a_spectrum_is_left_where_its_second_half_is_written
 )
 def test_spectra_of_complex_numbers_and_small_ones_are_left_alone(kernels: Kernels) -> None:
     assert asked(real_fft, subject_of(kernels)) is None
+
+
+@pytest.mark.parametrize("cast", [CAST, STRIDED_CAST])
+def test_fft2_of_real_numbers_is_told_by_its_cast(cast: str) -> None:
+    found = asked(
+        real_fft, subject_of([(names.ADD, 10), (cast, 10), *FILTERED, (OF_REAL_PARTS, 20)])
+    )
+    assert found is not None
+    # irfft copies its input, which costs as much as scaling half of the numbers
+    assert left_of(found) == {FAST: 0.5, OF_SPECTRA: 0.5, cast: 0.0}
+
+
+def test_a_spectrum_of_real_numbers_without_an_inverse_may_be_halved() -> None:
+    assert left_of(asked(real_fft, subject_of([(CAST, 10), (FAST, 20), (names.ADD, 20)]))) == {
+        FAST: 0.5,
+        CAST: 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        pytest.param([(CAST, 10), *FILTERED, ("abs_kernel_vectorized4_kernel", 10)], id="abs"),
+        pytest.param([(CAST, 10), *FILTERED, (COPY_OF_PARTS, 10)], id="both parts are copied"),
+        pytest.param([(CAST, 10), *FILTERED, (OF_SPECTRA, 10)], id="the result stays complex"),
+        pytest.param([(MIRROR, 10), *FILTERED, ("abs_kernel_vectorized4_kernel", 10)], id="hull"),
+        pytest.param([(CAST, 10), (OF_SPECTRA, 10), *FILTERED], id="another FFT's input"),
+        pytest.param([(CAST, 10), (FAST, 5), *[(names.ADD, 1), (FAST, 5)] * 3], id="few are cast"),
+        pytest.param([(OF_DOUBLES, 10), (CAST, 10), (FAST, 20)], id="of another precision"),
+    ],
+)
+def test_ffts_of_complex_numbers_are_left_alone(kernels: Kernels) -> None:
+    assert asked(real_fft, subject_of(kernels)) is None
+
+
+def test_casts_in_the_backward_pass_tell_nothing() -> None:
+    backward = tiny.opened(0, 1_000 * US, "backward")
+    assert asked(real_fft, subject_of([(CAST, 10), (FAST, 20)], ranges=(backward,))) is None
+
+
+def test_what_came_from_the_host_may_be_complex() -> None:
+    kernels = [
+        named(tiny.kernel(30 * US, 40 * US, 2), CAST),
+        named(tiny.kernel(41 * US, 61 * US, 3), FAST),
+    ]
+    copied = tiny.copy(10 * US, 29 * US, 1, "HtoD", "pageable", "device")
+    launches = [tiny.launch(number * US, number * US + 500, number) for number in (1, 2, 3)]
+    assert asked(real_fft, judged(*launches[1:], *kernels)) is not None
+    assert asked(real_fft, judged(*launches, copied, *kernels)) is None
