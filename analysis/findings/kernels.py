@@ -87,6 +87,7 @@ _NO_ATTENTION: Final = (
 _DOUBLE: Final = r"(?i)\bdouble\b|(?:\b|_)f64|dgemm|_d(?:884|16816)"
 _NOT_DOUBLE: Final = r"(?i)\b(?:float|half|bfloat16|__half|__nv_bfloat16)\b"
 _UPDATE: Final = r"addcdiv_cuda_kernel"
+_COMPLEX: Final = r"\bc10::complex<"
 _BACKWARD: Final = r"(?i)backward"
 
 
@@ -97,7 +98,8 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
     tensor-core kernels that say it); `generation` (75 for a kernel of sm_75); `unit` (of `peaks`);
     `cast`, `from_integers` (a cast to 16 bits that is not of float32, which has a kernel of its
     own), `layout`, `softmax` (of attention, not of a loss), `double` (computes on float64 tensors),
-    `update` (an optimizer's arithmetic, a tensor a kernel).
+    `update` (an optimizer's arithmetic, a tensor a kernel), `complex` (PyTorch's of complex
+    numbers).
     """
     kind = class_of(pl.col("name"), pl.col("short_name"), more_classes).alias("class")
     text = names.select(pl.col("name", "short_name").cast(pl.String))
@@ -123,6 +125,7 @@ def _traits(names: pl.DataFrame) -> pl.DataFrame:
         (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_ATTENTION)).alias("softmax"),
         (name.str.contains(_DOUBLE) & ~name.str.contains(_NOT_DOUBLE)).alias("double"),
         name.str.contains(_UPDATE).alias("update"),
+        name.str.contains(_COMPLEX).alias("complex"),
     )
 
 
@@ -140,6 +143,7 @@ _TRAITS: Final = DescribedRows(
             "softmax": pl.Boolean(),
             "double": pl.Boolean(),
             "update": pl.Boolean(),
+            "complex": pl.Boolean(),
         }
     ),
 )
@@ -238,7 +242,8 @@ def largest_operators(view: View, kernels: pl.DataFrame) -> Iterator[tuple[str, 
 
 
 def _job() -> pl.Expr:
-    moves = pl.col("class").is_in(CHAIN_CLASSES)
+    # torch.compile leaves complex numbers to PyTorch's own kernels
+    moves = pl.col("class").is_in(CHAIN_CLASSES) & ~pl.col("complex")
     return (
         pl.when("attention")
         .then(pl.lit("attention"))

@@ -82,7 +82,6 @@ TO_COMPLEX: Final = (
 """PyTorch's copy of numbers of another dtype into complex ones: fft2 and fftn begin so with real
 ones."""
 
-COMPLEX: Final = r"\bc10::complex<"
 _PRECISION: Final = r"\bc10::complex<([\w:]+)>"
 _FROM_HOST: Final = r"^memcpy HtoD$"
 _SCALE: Final = r"\b[AB]UnaryFunctor<c10::complex<"
@@ -90,10 +89,8 @@ _STRIDED: Final = r"\belementwise_kernel<"
 _COPY: Final = r"\bdirect_copy_kernel"
 
 CHANGE_OF_REAL: Final = (
-    "torch.fft.rfft and irfft(spectrum, n=n): half of the numbers, the same result",
-    "of images and volumes rfft2 or rfftn, and irfft2 or irfftn(spectrum, s=shape): the last"
-    " dimension is halved",
-    "what multiplies the spectrum is halved, too: rfftfreq instead of fftfreq there",
+    "torch.fft.rfft and irfft(y, n=n), of images rfft2 and irfft2(y, s=shape): half of the numbers",
+    "results stay the same; what multiplies the spectrum is halved, too: rfftfreq, not fftfreq",
 )
 
 
@@ -113,13 +110,12 @@ def real_fft(subject: JudgedReport) -> Iterator[Finding]:
         return
     backward = is_backward(subject)
     casts &= ~backward & _of_real_numbers(subject)
-    halved = matching(kernels["name"], COMPLEX)
     copied = matching(kernels["name"], _COPY)
-    strided = matching(kernels["name"], _STRIDED) & ~halved & ~copied
+    strided = matching(kernels["name"], _STRIDED) & ~kernels["complex"] & ~copied
     flags = kernels.select(
         "lane",
+        "complex",
         (pl.col("class") == "fft").fill_null(value=False).alias("fft"),
-        complex=halved,
         strided=strided,
         mirrored=mirrored,
         cast=casts,

@@ -96,6 +96,7 @@ GROUP_NORM: Final[Kernels] = [
 ]
 SOFTMAX: Final = (names.SOFTMAX, 40)
 MOST: Final = (names.PRODUCT, 80)
+OF_SPECTRA: Final = names.ADD.replace("c10::BFloat16", "c10::complex<float>")
 LAYER: Final[Kernels] = [(names.NORM, 103), (names.MUL, 63), (names.ADD, 94)]
 UPDATES: Final[Kernels] = [(names.MUL, 2), (names.ADD, 2), (names.ADDCDIV, 2)] * 20
 OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
@@ -280,6 +281,7 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet(
             "attention", unfused_elementwise, PRODUCT, (names.MUL, 90), (names.SOFTMAX, 90), PRODUCT
         ),
+        quiet("complex numbers", unfused_elementwise, (OF_SPECTRA, 50), (OF_SPECTRA, 50)),
         quiet("an optimizer", unfused_elementwise, *[(names.MUL, 9), (names.ADDCDIV, 9)] * 10),
         quiet("an add", layout_transpose, MOST, (names.ADD, 20)),
         quiet("few rows", index_backward, MOST, (INDEXED, 3)),
