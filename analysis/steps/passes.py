@@ -19,6 +19,14 @@ DIFFERENT: Final = 100
 """A change is more than a hundredth of the kernels. Other passes of five programs differed by up to
 0.7 %; what follows the last of a model's groups of layers is more of a group."""
 
+SLIGHTLY_DIFFERENT: Final = 20
+"""A larger change is more than this part of the kernels. Steps of a simulation that sampled its
+field every twenty steps differed by 2.4 %."""
+
+GROUPS: Final = 12
+"""No model has more groups of layers: of more in a row, each is a pass, and what now and then
+follows one is no head."""
+
 CHANGES: Final = 2
 """One pass of another kind is two: it differs from the one before, and the next one from it. As a
 cache grows, kernels change once for good."""
@@ -52,9 +60,13 @@ def are_passes(launched: Launched, places: pl.Series, length: int) -> bool:
     """
     if not ends_in_itself(launched, places):
         return False
-    many = len(places) >= PASSES_WITHOUT_LAYERS
-    whole = many or _hold_layers(launched, places, length)
-    return whole and _changes(launched, places) <= CHANGES
+    layers = _hold_layers(launched, places, length)
+    if not layers and len(places) < PASSES_WITHOUT_LAYERS:
+        return False
+    changes = _changes(launched, places, DIFFERENT)
+    seldom = (GROUPS + 1) * changes <= CHANGES * (len(places) - 1)
+    slight = layers and seldom and _changes(launched, places, SLIGHTLY_DIFFERENT) <= CHANGES
+    return changes <= CHANGES or slight
 
 
 def ends_in_itself(launched: Launched, places: pl.Series) -> bool:
@@ -78,8 +90,8 @@ def _hold_layers(launched: Launched, places: pl.Series, length: int) -> bool:
     return 2 * int((LAYERS * since <= length).sum()) >= last - first
 
 
-def _changes(launched: Launched, places: pl.Series) -> int:
-    """How many stretches run other kernels than the one before."""
+def _changes(launched: Launched, places: pl.Series, different: int) -> int:
+    """How many stretches differ from the one before in more than one of `different` kernels."""
     stretch = places.search_sorted(pl.int_range(len(launched), eager=True), side="right")
     own = pl.col("stretch").is_between(1, len(places) - 1)
     counts = (
@@ -96,6 +108,6 @@ def _changes(launched: Launched, places: pl.Series) -> int:
         .agg(pl.col("more").abs().sum().alias("both"), pl.col("more").sum().abs())
         .group_by("stretch")
         .agg(pl.col("both", "more").sum())
-        .filter(DIFFERENT * pl.col("more") > pl.col("both"))
+        .filter(different * pl.col("more") > pl.col("both"))
     )
     return len(changes)

@@ -173,15 +173,21 @@ class Mark:
     def of_passes(self) -> bool:
         """§8.26: whether its stretches are passes."""
         enough = len(self.places) >= (20 if self.holds_layers else 50)
-        return enough and not self.within_step and self.ends_in_itself and self._changes <= 2
+        alike = self._changes(100) <= 2 or self._changes_slightly
+        return enough and not self.within_step and self.ends_in_itself and alike
 
     @property
-    def _changes(self) -> int:
-        """How many stretches have other kernels than the one before, but for a hundredth."""
+    def _changes_slightly(self) -> bool:
+        """§8.27: whether few stretches differ, of those that hold layers, and slightly."""
+        seldom = 13 * self._changes(100) <= 2 * len(self.stretches)
+        return self.holds_layers and seldom and self._changes(20) <= 2
+
+    def _changes(self, part: int) -> int:
+        """How many stretches differ from the one before in more than one of `part` kernels."""
         changes = 0
         for one, other in pairwise(Counter(self._kernels(a, b)) for a, b in self.stretches):
             differing = (one - other).total() + (other - one).total()
-            changes += 100 * differing > one.total() + other.total()
+            changes += part * differing > one.total() + other.total()
         return changes
 
     @property

@@ -134,6 +134,25 @@ def test_passes_that_change_often_are_none() -> None:
     assert inferred(trace_of_program([*kernels("fill"), *batches[:-4]])).is_empty()
 
 
+@pytest.mark.parametrize(
+    ("every", "sampled", "steps"),
+    [
+        pytest.param(20, 2, 205, id="now and then"),
+        pytest.param(20, 5, 0, id="with more kernels"),
+        pytest.param(12, 2, 0, id="as a head after a dozen groups of layers"),
+    ],
+)
+def test_passes_with_layers_may_differ_slightly_now_and_then(
+    every: int, sampled: int, steps: int
+) -> None:
+    """A simulation that samples its field after so many steps."""
+    step = [*layers(6, "stage"), *kernels("sum", "scale")]
+    sampling = [*step * every, *kernels(*(f"sample_{at}" for at in range(sampled)))]
+    trace = trace_of_program([*kernels("fill"), *sampling * 10, *step * 5])
+    assert len(inferred(trace)) == steps
+    assert inferred(trace).rows() == by_oracle(trace)
+
+
 def test_what_other_kernels_follow_is_no_loop_of_passes() -> None:
     time_step = [*layers(6, "forward"), *kernels("hidden_state")]
     assert inferred(trace_of_program(time_step * 40 + kernels("head"))).is_empty()
