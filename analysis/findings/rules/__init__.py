@@ -22,7 +22,6 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
     concatenation,
     full_sort,
     index_backward,
-    layout_transpose,
     recomputation,
 )
 from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
@@ -37,6 +36,7 @@ from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.rules.layout import layout_transpose
 from nsysflow.analysis.findings.rules.loops import loop_of_launches
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory

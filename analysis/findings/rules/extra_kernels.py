@@ -1,7 +1,6 @@
 """Kernels that a program could do without.
 
 * `cast-storm`: conversions of tensors from one dtype to another.
-* `layout-transpose`: kernels that only put a tensor into another order.
 * `concatenation`: kernels that only put tensors behind one another. torch.cat reads and writes all
   of its tensors. A cache that grows by it is copied whole for each new entry: of a thousand tokens,
   the first one is copied a thousand times.
@@ -30,8 +29,6 @@ from nsysflow.analysis.findings.kernel_findings import (
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
 from nsysflow.analysis.findings.launches import host_of_launches, with_less_code
-from nsysflow.analysis.findings.rules.loss import kernels_of_losses
-from nsysflow.analysis.findings.rules.tensor_cores import conversions_of_fp32
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import between, percent
@@ -114,123 +111,6 @@ def _dequantizing(kernels: pl.DataFrame) -> pl.Series:
     )
     reads = beside["before"][runs["first"]] & beside["after"][runs["last"]]
     return covered(kernels, runs.filter(reads).with_columns(pl.col("first") - 1))
-
-
-LAYOUT_PCT: Final = 5.0
-"""Some copies into another order are needed: attention's heads took 2 % of the kernel time of
-GPT-2 with fused attention. NCHW under cuDNN's tensor cores took 18 % (H200, 2026-11-22)."""
-
-CONVOLUTIONS: Final = (
-    "channels_last: model.to(memory_format=torch.channels_last), and its input likewise",
-    "no .permute() or NCHW operation between convolutions: each makes cuDNN convert again",
-    "of Conv1d: as Conv2d with a height of 1, as channels_last is for tensors of four dimensions",
-)
-FASTER_TOO: Final = (
-    "convolutions and norms are faster in NHWC, too: it saves more than these conversions"
-)
-NHWC: Final = "(?i)nhwc"
-CONVERTS: Final = "(?i)nhwc|convertTensor"
-"""cuDNN's conversions between both orders."""
-
-MIOPEN: Final = "batched_transpose_"
-"""MIOpen's kernels that convert between NCHW and NHWC."""
-
-CONVOLUTIONS_OF_MIOPEN: Final = (
-    "channels_last, model and input, with PYTORCH_MIOPEN_SUGGEST_NHWC=1 in the environment:"
-    " MIOpen then reads that order as it is",
-)
-GROUP_NORM: Final = r"\bComputeFusedParamsCUDAKernel\b"
-"""A kernel that only PyTorch's GroupNorm has."""
-
-READ_AS_NCHW: Final = r"\b(?:RowwiseMoments|ComputeInternalGradients)CUDAKernel\b"
-"""What GroupNorm runs first, in forward and backward. Both read NCHW alone, so that a tensor in
-channels_last is copied before."""
-
-GROUP_NORM_SHARE: Final = 0.25
-"""If so much of the time is of copies right before a GroupNorm, it is the reason for them: behind
-it the next convolution copies back."""
-
-GROUP_NORMS: Final = (
-    "torch.compile the module: GroupNorm reads NCHW alone, the compiled one reads both orders",
-    "a group norm for channels_last, such as apex.contrib.group_norm.GroupNorm",
-    "leave the model in NCHW, if few of its layers are convolutions",
-)
-COPIED_FOR_NORMS: Final = (
-    "GroupNorm reads NCHW alone: a tensor in channels_last is copied before it, and back for the"
-    " next convolution"
-)
-COPIES: Final = (
-    "no .contiguous() or .reshape() of a transposed tensor: matmul and attention can read it",
-    "keep one order through the layer: transpose a weight once, at the start",
-    "torch.compile: it reads through transposes, and fuses the copies that are left",
-)
-
-
-def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
-    """cuDNN's conversions between NCHW and NHWC, transposes, and copies of strided tensors; not
-    those of a loss over many logits, which are of parts of these.
-
-    Where channels_last takes the conversions away, convolutions and norms get faster, too: on an
-    H100 2.9 of 13.8 ms were conversions, and 6.8 ms were saved (2026-11-25). How much that is
-    depends on shapes that no kernel's name tells, so these are what is saved at least.
-    """
-    orders = pl.col("layout") & (pl.col("job").is_null() | (pl.col("job") == "chain"))
-    following = pl.col("name").cast(pl.String).shift(-1).over("lane").alias("next")
-    rows = subject.kernels.with_columns(pl.col("ns").alias("gain_ns"), following).filter(orders)
-    rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
-    rows = rows.join(kernels_of_losses(subject)[["op"]], on="op", how="anti", maintain_order="left")
-    if share_of_kernels(subject, rows) < LAYOUT_PCT:
-        return
-    change, why = _of_order(subject, rows)
-    yield kernel_finding(
-        subject,
-        rows,
-        rule="layout-transpose",
-        title="tensors copied into another order:"
-        f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=change,
-        evidence=(in_words(subject, rows), *why),
-        saves_more=change is CONVOLUTIONS,
-    )
-
-
-def _of_order(subject: JudgedReport, rows: pl.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What to do about copies into another order, and what there is to know of them.
-
-    Args:
-        subject: the judged part.
-        rows: the copies, with `next`, the name of the kernel behind each on its stream.
-    """
-    whole_ns = int(rows["ns"].sum())
-    if matching(rows["name"], MIOPEN).any():
-        return CONVOLUTIONS_OF_MIOPEN, ()
-    if 2 * _ns(rows, "name", CONVERTS) > whole_ns:
-        return CONVOLUTIONS, (FASTER_TOO,)
-    normed = matching(subject.kernels["name"], GROUP_NORM).any()
-    if normed and _ns(rows, "next", READ_AS_NCHW) >= GROUP_NORM_SHARE * whole_ns:
-        return GROUP_NORMS, (COPIED_FOR_NORMS,)
-    if _convolves_nchw(subject.kernels):
-        return CONVOLUTIONS, (FASTER_TOO,)
-    return COPIES, ()
-
-
-def _ns(rows: pl.DataFrame, column: str, pattern: str) -> int:
-    """The time of the rows whose text in a column matches."""
-    return int(rows.filter(matching(rows[column], pattern))["ns"].sum())
-
-
-NCHW_PCT: Final = 10.0
-"""Convolutions with less of the kernel time are a small part of a model."""
-
-
-def _convolves_nchw(kernels: pl.DataFrame) -> bool:
-    """Whether most convolutions, and a good part of the kernel time, are of kernels that read NCHW:
-    then a copy into another order goes with the order of the convolutions. Those of float32 off the
-    tensor cores read NCHW in any case."""
-    convolutions = kernels.filter(pl.col("class") == "conv")
-    of_nchw = ~matching(convolutions["name"], NHWC) & ~convolutions["simt"]
-    nchw_ns, all_ns = (int(of["ns"].sum()) for of in (convolutions.filter(of_nchw), convolutions))
-    return 2 * nchw_ns > all_ns and 100 * nchw_ns >= NCHW_PCT * int(kernels["ns"].sum())
 
 
 CONCATENATES: Final = r"(?i)CatArray|concatenate_kernel|cupy_concatenate"

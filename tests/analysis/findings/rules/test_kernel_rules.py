@@ -23,7 +23,6 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
     concatenation,
     full_sort,
     index_backward,
-    layout_transpose,
 )
 from nsysflow.analysis.findings.rules.fusion import (
     optimizer_not_fused,
@@ -33,6 +32,7 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_elementwise,
 )
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
+from nsysflow.analysis.findings.rules.layout import layout_transpose
 from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid
 from nsysflow.analysis.findings.rules.products import summed_product
 from nsysflow.analysis.findings.rules.tensor_cores import (
@@ -188,8 +188,13 @@ def test_a_cache_that_grows_is_copied_for_longer_in_each_step(more_us: int, titl
 
 
 def test_conversions_for_convolutions_are_the_least_that_channels_last_saves() -> None:
-    for kernel, method in ((names.TO_NHWC, "least"), (names.STRIDED, "bound")):
-        (one,) = find(subject_of([MOST, (kernel, 20)])).valued
+    batch_norm = ("cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, (int)512>(T1)", 5)
+    for kernels, method in (
+        ([(names.TO_NHWC, 20), batch_norm], "least"),
+        ([(names.TO_NHWC, 20)], "bound"),
+        ([(names.STRIDED, 20), batch_norm], "bound"),
+    ):
+        (one,) = find(subject_of([MOST, *kernels])).valued
         assert one.finding.method == method
         assert one.low_ns == (one.high_ns if method == "least" else 0)
 
@@ -328,7 +333,7 @@ def test_causal_attention_is_advised_for_causal_masks_alone() -> None:
 @pytest.mark.parametrize(
     ("rule", "kernels", "says"),
     [
-        (layout_transpose, [MOST, (names.TO_NHWC, 20)], "channels_last"),
+        (layout_transpose, [MOST, (names.TO_NHWC, 20)], "torch.compile"),
         (layout_transpose, [MOST, (names.STRIDED, 20)], ".contiguous()"),
         (layout_transpose, [MOST, (NCHW_CONV, 20), (names.STRIDED, 20)], "channels_last"),
         (layout_transpose, [MOST, (NCHW_CONV, 9), (names.STRIDED, 20)], ".contiguous()"),

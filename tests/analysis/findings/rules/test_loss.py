@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.findings.rules.extra_kernels import layout_transpose
+from nsysflow.analysis.findings.rules.layout import layout_transpose
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, left_of, subject_of
