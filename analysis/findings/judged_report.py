@@ -9,6 +9,7 @@ import polars as pl
 from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.events.graphs import capturing_time
 from nsysflow.analysis.events.retries import in_retries
+from nsysflow.analysis.findings.backward import blocking, offloaded
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.columns import greatest
@@ -341,10 +342,38 @@ class JudgedReport:
 
     @computed_once
     def stalls(self) -> pl.DataFrame:
-        """Its calls that block the host: `stalls.stall_rows`; but for those at which a serving
-        engine waits for the tokens of a step, which it cannot leave out."""
+        """Its calls that block the host: `stall_rows`; but for those at which a serving engine
+        waits for the tokens of a step, which it cannot leave out, and `stalls_of_offloaded`."""
         tokens = self.timeline.token_waits["call"]
-        return stall_rows(self.view).filter(~pl.col("call").is_in(tokens.implode()))
+        others = pl.concat([tokens, self.stalls_of_offloaded["call"]])
+        return self._every_stall.filter(~pl.col("call").is_in(others.implode()))
+
+    @computed_once
+    def stalls_of_offloaded(self) -> pl.DataFrame:
+        """Those that block it for copies of offloaded activations."""
+        calls = blocking(self.view, self.offloaded)
+        return self._every_stall.filter(pl.col("call").is_in(calls.implode()))
+
+    @computed_once
+    def _every_stall(self) -> pl.DataFrame:
+        return stall_rows(self.view)
+
+    @computed_once
+    def offloaded(self) -> pl.DataFrame:
+        """The copies of activations that the host keeps for the backward pass."""
+        return offloaded(self.view)
+
+    @computed_once
+    def copies(self) -> pl.DataFrame:
+        """The rows of COPIES, but for those whose copies are mostly of offloaded activations."""
+        key = ["process", "device", "phase", "direction", "copy_label"]
+        gone = self.offloaded.group_by(key).agg(pl.col("bytes").sum().alias("gone_bytes"))
+        gone = gone.with_columns(os_pid(pl.col("process")).alias("process"))
+        rows = self.tables.copies.join(
+            gone, on=key, how="left", nulls_equal=True, maintain_order="left"
+        )
+        mostly = 2 * pl.col("gone_bytes").fill_null(0) > pl.col("bytes")
+        return rows.filter(~mostly).drop("gone_bytes")
 
     @property
     def a_step(self) -> str:

@@ -79,6 +79,7 @@ BEFORE_GRAPHS: Final = (
     "anomaly-detection",
     "pageable-copy",
     "blocking-pinned-copy",
+    "offloaded-activations",
     "allocator-retry",
     "allocator-churn",
     "pinned-allocation",

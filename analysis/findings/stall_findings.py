@@ -219,13 +219,17 @@ class Stalls:
 def stalls_of(subject: JudgedReport, *wanted: What) -> Iterator[Stalls]:
     """The places whose stalls mostly do one of the things wanted; allocations and retries are
     places of their own."""
-    places = kept_with(subject, "places of stalls", lambda: _places(subject))
+    places = kept_with(subject, "places of stalls", lambda: places_of(subject, subject.stalls))
     yield from (place for place in places if place.what in wanted)
 
 
-def _places(subject: JudgedReport) -> tuple[Stalls, ...]:
-    """The stalls of each place, in the order of their rows."""
-    rows = subject.stalls
+def places_of(subject: JudgedReport, rows: pl.DataFrame) -> tuple[Stalls, ...]:
+    """The stalls of each place, in the order of their rows.
+
+    Args:
+        subject: the judged part.
+        rows: of its stalls.
+    """
     phases = rows["phase"].unique().to_list()
     what = pl.col("what")
     key = ["source", "via", "at_phase", what == "alloc", (what == "retry").alias("retry")]

@@ -44,6 +44,7 @@ from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.matrices import small_matrices
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
+from nsysflow.analysis.findings.rules.offloading import offloaded_activations
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.products import summed_product
@@ -97,6 +98,7 @@ RULES: Final[tuple[Rule, ...]] = (
     serial_scheduling,
     waits,
     blocking_copies,
+    offloaded_activations,
     allocator_retry,
     allocations,
     launch_bound,

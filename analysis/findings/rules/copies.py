@@ -116,7 +116,7 @@ def _pageable_to_gpu(subject: JudgedReport, phase: str) -> pl.DataFrame:
     """The rows of COPIES in a phase that are from pageable memory to the GPU."""
     label, up = pl.col("copy_label").cast(pl.String), pl.col("direction") == "HtoD"
     here = pl.col("phase").fill_null("").cast(pl.String) == phase
-    return subject.tables.copies.filter(label.str.starts_with("pageable"), up, here)
+    return subject.copies.filter(label.str.starts_with("pageable"), up, here)
 
 
 def _copying(subject: JudgedReport, rows: pl.DataFrame, exposed_ns: int) -> Iterator[str]:
@@ -166,7 +166,7 @@ def _return_each_step(subject: JudgedReport, row: dict[str, Any]) -> bool:
 def _exposed_copies(subject: JudgedReport) -> pl.DataFrame:
     """The pageable copies of each phase during which nothing computes, with their rate."""
     label = pl.col("copy_label").cast(pl.String)
-    copies = subject.tables.copies.filter(label.str.starts_with("pageable"), pl.col("gpu_ns") > 0)
+    copies = subject.copies.filter(label.str.starts_with("pageable"), pl.col("gpu_ns") > 0)
     rate = 1e9 * pl.col("bytes") / pl.col("gpu_ns")
     return copies.with_columns(rate.alias("bytes_per_s")).filter(pl.col("exposed_ns") > 0)
 
@@ -275,7 +275,7 @@ COPY_BACK_MEANWHILE: Final = (
 
 def exposed_copy(subject: JudgedReport) -> Iterator[Finding]:
     """Each direction of asynchronous copies that run while nothing computes."""
-    copies = subject.tables.copies.filter(
+    copies = subject.copies.filter(
         pl.col("copy_label").cast(pl.String).str.ends_with("_async"), pl.col("exposed_ns") > 0
     )
     for (direction,), rows in sorted(copies.group_by("direction"), key=lambda group: str(group[0])):

@@ -20,6 +20,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.source_lines import code_frames
+from nsysflow.analysis.findings.backward import is_backward
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
@@ -80,7 +81,7 @@ def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
     if share_of_kernels(subject, kernels.filter(casts | scaled)) < CASTS_PCT:
         return
     names = kernels["name"].unique().cast(pl.String)
-    trains = names.str.contains(TRAINS).any() or is_backward(subject).any()
+    trains = names.str.contains(TRAINS).any() or is_backward(subject.view, subject.kernels).any()
     dequantizes = not trains and share_of_kernels(subject, kernels.filter(scaled)) >= CASTS_PCT
     rows = kernels.filter(casts | scaled if dequantizes else casts)
     share = share_of_kernels(subject, rows)
@@ -228,7 +229,7 @@ def full_sort(subject: JudgedReport) -> Iterator[Finding]:
 
     To find 50 of 128,256 logits by sorting took 3.77 ms a step, by topk 2.38 (H200, 2026-11-29).
     """
-    sorting = matching(subject.kernels["name"], SORTS) & ~is_backward(subject)
+    sorting = matching(subject.kernels["name"], SORTS) & ~is_backward(subject.view, subject.kernels)
     rows = kernels_to_drop(subject, sorting, SORT_PCT)
     if rows.is_empty():
         return
@@ -250,9 +251,6 @@ ALIKE: Final = 4
 """So many neighbours run again in the same order: in attention's backward pass two or three are as
 in its forward pass, by chance."""
 
-BACKWARD: Final = r"(?i)(?:^|/)[^/]*backward"
-"""Ranges of the backward pass."""
-
 CHECKPOINT: Final = r"(?:^|/)torch/utils/checkpoint\.py$"
 
 CHANGE_OF_RECOMPUTATION: Final = (
@@ -272,7 +270,9 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
     """
     kernels = subject.kernels.with_columns(
         _steps(subject),
-        pl.when(pl.col("thread_no").is_not_null()).then(is_backward(subject)).alias("backward"),
+        pl.when(pl.col("thread_no").is_not_null())
+        .then(is_backward(subject.view, subject.kernels))
+        .alias("backward"),
         _kernel_keys(subject).alias("key"),
         pl.col("ns").alias("gain_ns"),
     )
@@ -334,16 +334,6 @@ def _steps(subject: JudgedReport) -> pl.Series:
     rows = subject.kernels.select(*track, "start_ns").with_row_index("row").sort("start_ns")
     placed = rows.join_asof(steps, on="start_ns", by=track, check_sortedness=False)
     return placed.sort("row")["step"]
-
-
-def is_backward(subject: JudgedReport) -> pl.Series:
-    """Whether each kernel was launched in a range of the backward pass, or by autograd's thread."""
-    attribution, threads = subject.view.attribution, subject.timeline.events.threads
-    path = attribution.path_of(subject.kernels["node"])
-    in_range = attribution.paths["joined"].str.contains(BACKWARD)[path]
-    by_thread = threads["autograd"][subject.kernels["thread_no"]]
-    either = pl.lit(in_range).fill_null(value=False) | pl.lit(by_thread).fill_null(value=False)
-    return pl.select(either.alias("backward")).to_series()
 
 
 def _kernel_keys(subject: JudgedReport) -> pl.Series:

@@ -9,11 +9,11 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.backward import is_backward
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
 from nsysflow.analysis.findings.kernels import covered, run_of
-from nsysflow.analysis.findings.rules.extra_kernels import is_backward
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.base.units import percent
 
@@ -108,7 +108,7 @@ def real_fft(subject: JudgedReport) -> Iterator[Finding]:
     casts = matching(kernels["name"], TO_COMPLEX)
     if not mirrored.any() and not casts.any():
         return
-    backward = is_backward(subject)
+    backward = is_backward(subject.view, kernels)
     casts &= ~backward & _of_real_numbers(subject)
     copied = matching(kernels["name"], _COPY)
     strided = matching(kernels["name"], _STRIDED) & ~kernels["complex"] & ~copied

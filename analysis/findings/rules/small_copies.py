@@ -36,6 +36,7 @@ def small_copies(subject: JudgedReport) -> Iterator[Finding]:
     view = subject.view
     launched = view.events.calls["class"][view.copies["call"]] == "launch"
     copies = view.copies.filter(launched, pl.col("direction") == "HtoD")
+    copies = copies.join(subject.offloaded, on="op", how="anti")
     count = subject.per_step(len(copies))
     whole = int(copies["bytes"].sum() or 0)
     if not subject.of_steps or count < MANY or whole >= SMALL_BYTES * len(copies):

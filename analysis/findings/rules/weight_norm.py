@@ -10,11 +10,11 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.backward import is_backward
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding
 from nsysflow.analysis.findings.launches import host_of_launches, without_launches
-from nsysflow.analysis.findings.rules.extra_kernels import is_backward
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.changes import Changes
 
@@ -72,5 +72,5 @@ def _trains(subject: JudgedReport) -> bool:
     return bool(
         subject.kernels.select(optimizer.any()).item()
         or matching(subject.kernels["name"], TRAINS).any()
-        or is_backward(subject).any()
+        or is_backward(subject.view, subject.kernels).any()
     )
