@@ -84,14 +84,14 @@ class Names:
         attribution = self.timeline.attribution
         if phase == OUTSIDE:
             anywhen = pl.DataFrame({"start": [-_FAR], "end": [_FAR]})
-            return Cover(overlaps(anywhen, between(self._stretches(attribution.nodes))))
+            return Cover(overlaps(anywhen, between(self._stretches_of(attribution.nodes))))
         named, itself = self._named(phase)
         whole = self._stretches(named)
         if not itself:
             return Cover(whole)
         inside = attribution.nodes.join(attribution.within(named), on="node", how="semi")
         deeper = inside.join(named, on=["process", "path"], how="anti")
-        return Cover(merge(overlaps(whole, between(self._stretches(deeper)))))
+        return Cover(merge(overlaps(whole, between(self._stretches_of(deeper)))))
 
     def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
         """When instances of the phase were open that launch something and in which none of `waits`
@@ -251,11 +251,11 @@ class Names:
     def _named(
         self, phase: str, what: str = "phase", others: Iterable[str] = ()
     ) -> tuple[pl.DataFrame, bool]:
-        """`process`, `path` of a phase, and whether only the phase itself is meant."""
+        """`process`, `path`, `name` of a phase, and whether only the phase itself is meant."""
         bare = phase.removesuffix(ITSELF)
         self._check_phase(bare, what, others)
         paths = paths_named(self.timeline.with_inferred, bare, self.timeline.trace.report)
-        return paths[["process", "path"]], bare != phase
+        return paths[["process", "path", "name"]], bare != phase
 
     def _nodes_of(self, paths: pl.DataFrame) -> pl.DataFrame:
         """The nodes of these paths themselves."""
@@ -270,6 +270,11 @@ class Names:
         backward = events.threads.filter("autograd")[["process", "thread_no"]]
         helped = own.drop("thread_no").join(backward, on="process").select(own.columns)
         return pl.concat([own, helped]).drop("process")
+
+    def _stretches_of(self, nodes: pl.DataFrame) -> pl.DataFrame:
+        """When the ranges of the nodes' paths were open, on the axis of threads."""
+        names = self.timeline.attribution.paths[["path", "name"]]
+        return self._stretches(nodes.join(names, on="path"))
 
     def _stretches(self, paths: pl.DataFrame) -> pl.DataFrame:
         """When the paths' ranges were open, on the axis of threads."""

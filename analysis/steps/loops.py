@@ -7,7 +7,7 @@ import polars as pl
 
 from nsysflow.analysis.frames.intervals import Axis, last_at_or_before, merge
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
-from nsysflow.analysis.phases.automatic import is_automatic
+from nsysflow.analysis.phases.automatic import is_automatic, is_step
 from nsysflow.analysis.phases.work import Work
 from nsysflow.analysis.steps.ranges import (
     MIN_REPEATS,
@@ -114,12 +114,15 @@ def find_loops(
     processes = steps[["process"]].unique().sort("process").with_row_index("track")
     line = HostLine(processes=processes, axis=axis)
     spans = _spans(instance_ranges(attribution, steps))
+    inferred = _inferred(attribution, steps)
     known = _candidates(attribution, work, steps, spans, line)
-    if known.is_empty():
+    if known.is_empty() and inferred.is_empty():
         return Loops(paths=LOOP_PATHS.to_frame(), of_ops=_in_steps(own))
     backward = _spans(attribution.ranges.filter(is_automatic() & (pl.col("name") == "backward")))
     backward = backward.join(processes, on="process", how="semi")
-    borders, loops = spans, [known.clear()]
+    loops = [known.clear(), *inferred.partition_by("process", "name", maintain_order=True)]
+    borders = pl.concat([spans, inferred[[*SPANS]]])
+    known = _beside(known, inferred[[*SPANS]], line)
     while len(runs := _in_runs(known, spans, borders, backward, line)):
         best = runs.select(_PATH).head(1)
         loop = runs.join(best, on=_PATH, how="semi", maintain_order="left")
@@ -141,6 +144,24 @@ def _spans(ranges: pl.DataFrame) -> Spans:
     """When the host was in these ranges."""
     begun, done = pl.col("start_ns").alias("begun_ns"), pl.col("end_ns").alias("done_ns")
     return ranges.select("process", begun, done)
+
+
+def _inferred(attribution: Attribution, steps: StepPaths) -> Instances:
+    """The instances of the inferred loops that are not the steps."""
+    processes = steps.filter(pl.col("path").is_null())[["process"]]
+    others = attribution.ranges.filter(is_step()).join(processes, on="process", how="semi")
+    others = others.join(steps, on=["process", "name"], how="anti", maintain_order="left")
+    name = pl.col("name").cast(pl.String)
+    return others.select(
+        "process",
+        pl.lit(None, pl.UInt32).alias("path"),
+        name,
+        name.alias("joined"),
+        "range",
+        pl.col("start_ns").alias("begun_ns"),
+        pl.col("end_ns").alias("done_ns"),
+        pl.lit(value=True).alias("automatic"),
+    ).match_to_schema(INSTANCES)
 
 
 def _candidates(
@@ -239,7 +260,12 @@ def _placed(
     automatic step launched before such an instance began is neither the loop's nor the step's."""
     members = attribution.projected(instances.select(_PATH).unique())
     of_loops = members.join(instances[["range", "loop"]], on="range").unique("node")
-    there = ops[["node"]].join(of_loops, on="node", how="left", maintain_order="left")
+    by_node = ops[["node"]].join(of_loops, on="node", how="left", maintain_order="left")["range"]
+    by_time = instance_of_ops(
+        attribution, instances.filter(pl.col("path").is_null()), ops, line.axis
+    )
+    there = pl.select(pl.coalesce(by_node, by_time).alias("range"))
+    there = there.join(instances[["range", "loop"]], on="range", how="left", maintain_order="left")
     launched = line.count_before(instances, ops[["process", "launch_start_ns"]], "launch_start_ns")
     ranges = attribution.ranges.select("process", pl.col("end_ns") - 1)
     of_step = line.count_before(instances, ranges, "end_ns")[own]

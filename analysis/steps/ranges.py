@@ -152,10 +152,10 @@ def _of_engines(attribution: Attribution, work: Work, ops: pl.DataFrame, axis: A
 
 
 def _automatic(attribution: Attribution) -> StepPaths:
-    """The automatic steps."""
-    processes = attribution.ranges.filter(is_step())[["process"]].unique().sort("process")
-    no_path = pl.lit(None, pl.UInt32).alias("path")
-    return processes.select("process", no_path, name=pl.lit(STEP), joined=pl.lit(STEP))
+    """The automatic steps, and the inferred ones."""
+    steps = attribution.ranges.filter(is_step()).select("process", "name").unique()
+    no_path, name = pl.lit(None, pl.UInt32).alias("path"), pl.col("name").cast(pl.String)
+    return steps.sort("process", "name").select("process", no_path, name, name.alias("joined"))
 
 
 def _overruled(
@@ -208,8 +208,8 @@ def paths_named(attribution: Attribution, name: str, report: str) -> StepPaths:
     """
     paths = _paths(attribution)
     called = paths.filter(_is_called(pl.lit(name)))
-    if called.is_empty() and name == STEP:
-        called = _automatic(attribution)
+    if called.is_empty():
+        called = _automatic(attribution).filter(pl.col("name") == name)
     if not called.is_empty():
         return called
     kind = without_numbers(name)
@@ -224,6 +224,11 @@ def paths_named(attribution: Attribution, name: str, report: str) -> StepPaths:
         near_or_all(name, names, where="--table phases")
         or "It holds no NVTX ranges. Without --step, steps are inferred from repeating kernels",
     )
+
+
+def is_called(attribution: Attribution, name: str) -> bool:
+    """Whether a range of the report has that name or path."""
+    return not _paths(attribution).filter(_is_called(pl.lit(name))).is_empty()
 
 
 def _is_called(name: pl.Expr) -> pl.Expr:
@@ -245,7 +250,7 @@ def instance_of_ops(
 
     Args:
         attribution: nodes and paths.
-        paths: `process`, `path`, as of `step_paths`: null for automatic steps.
+        paths: `process`, `path`, `name`, as of `step_paths`: no path for automatic steps.
         ops: all operations, with `node`.
         axis: of the threads.
     """
@@ -273,7 +278,7 @@ def instance_ranges(attribution: Attribution, paths: pl.DataFrame) -> PhaseRange
 def automatic_steps_of(attribution: Attribution, paths: pl.DataFrame) -> PhaseRanges:
     """The rows of `attribution.ranges` that are automatic steps, if they are among `paths`."""
     automatic = paths.filter(pl.col("path").is_null())
-    return attribution.ranges.filter(is_step()).join(automatic, on="process", how="semi")
+    return attribution.ranges.filter(is_step()).join(automatic, on=["process", "name"], how="semi")
 
 
 EARLY_PCT: Final = 1

@@ -1,4 +1,4 @@
-"""Steps inferred from what repeats (spec §8.24 to §8.29)."""
+"""Steps inferred from what repeats (spec §8.24 to §8.30)."""
 
 import re
 from collections import Counter, defaultdict
@@ -250,24 +250,69 @@ def lower_median(values: list[int]) -> int:
 
 
 @once
-def inferred_steps(report: Report) -> dict[int, list[Open]]:
-    """§8.29: the steps of each process, as ranges."""
+def inferred_loops(report: Report) -> dict[int, dict[str, list[Open]]]:
+    """§8.29, §8.30: the steps of each process and those of its other loops, by name."""
     found = {}
     for process in sorted({call.process for call in report.calls.calls}):
         launches = launches_of(report, process)
-        begins, end, cut = repetition(launches)
-        calls = [report.calls.calls[launches[at].call] for at in begins]
-        steps = []
-        for place, call in enumerate(calls):
-            last = place == len(calls) - 1
-            until = report.calls.calls[launches[end - 1].call].end_ns if last else None
-            end_ns = calls[place + 1].start_ns if until is None else until
-            if end_ns > call.start_ns:
-                where = call.start_ns, end_ns, process, call.thread, "step", place
-                cut_off = last and cut
-                steps.append(Open(*where, cut_off=cut_off, operator=False, compiling=False))
-        if steps:
-            found[process] = steps
+        steps = repetition(launches)
+        if not steps[0]:
+            continue
+        others = sorted(other_loops(report, process, launches, *steps))
+        named = {"step": steps, **{f"loop {n}": one for n, one in enumerate(others, start=1)}}
+        opened = {
+            name: opened_steps(report, process, launches, *one) for name, one in named.items()
+        }
+        found[process] = {name: steps for name, steps in opened.items() if steps}
+    return found
+
+
+Repetition = tuple[list[int], int, bool]
+"""Where each step begins, where the last one ends, and whether that is cut off."""
+
+
+def opened_steps(
+    report: Report, process: int, launches: list[Launch], begins: list[int], end: int, cut: bool
+) -> list[Open]:
+    """§8.29: these steps as ranges."""
+    calls = [report.calls.calls[launches[at].call] for at in begins]
+    until = report.calls.calls[launches[end - 1].call].end_ns
+    if end < len(launches):
+        until = min(until, report.calls.calls[launches[end].call].start_ns)
+    steps = []
+    for place, call in enumerate(calls):
+        last = place == len(calls) - 1
+        end_ns = until if last else calls[place + 1].start_ns
+        if end_ns > call.start_ns:
+            where = call.start_ns, end_ns, process, call.thread, "step", place
+            cut_off = last and cut
+            steps.append(Open(*where, cut_off=cut_off, operator=False, compiling=False))
+    return steps
+
+
+def other_loops(
+    report: Report, process: int, launches: list[Launch], begins: list[int], end: int, _: bool
+) -> list[Repetition]:
+    """§8.30: what repeats before and after these steps, and so on."""
+    found = []
+    loading = [
+        call.start_ns
+        for call, class_ in zip(report.calls.calls, report.calls.classes, strict=True)
+        if call.process == process and class_ == "module_load"
+    ]
+    total_ns = sum(one.gpu_ns for one in launches)
+    rests = [(0, begins[0]), (end, len(launches))]
+    for first, past in rests:
+        places, until, cut = repetition(launches[first:past])
+        if not places:
+            continue
+        loop = [first + place for place in places], first + until, cut
+        rests += [(first, loop[0][0]), (loop[1], past)]
+        gpu_ns = sum(one.gpu_ns for one in launches[loop[0][0] : loop[1]])
+        steps = opened_steps(report, process, launches, *loop)
+        load = sum(any(one.start_ns <= at < one.end_ns for at in loading) for one in steps)
+        if len(places) >= 5 and 12 * gpu_ns >= total_ns and 2 * load < len(steps):
+            found.append(loop)
     return found
 
 
@@ -449,8 +494,8 @@ def without_warm_up(places: list[int], length: int, end: int) -> tuple[list[int]
     return places, end
 
 
-def repetition(launches: list[Launch]) -> tuple[list[int], int, bool]:
-    """§8.28: where each step begins, where the last one ends, and whether that is cut off."""
+def repetition(launches: list[Launch]) -> Repetition:
+    """§8.28: the steps of these launches."""
     first = max(0, (len(launches) - DECIDING) // 2)
     mark = decided(launches[first : first + DECIDING])
     none: tuple[list[int], int, bool] = ([], 0, False)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from tests.oracle.accounting import covered, length
 from tests.oracle.engine_names import ENGINE_STEP
-from tests.oracle.inferred import inferred_steps
+from tests.oracle.inferred import inferred_loops
 from tests.oracle.model import Op
 from tests.oracle.once import once
 from tests.oracle.phase_table import phases_in, phases_of
@@ -85,20 +85,28 @@ def overrules(report: Report, process: int, path: Path, launched: list[int]) -> 
 
 
 def automatic_steps(report: Report, process: int, name: str | None) -> list[Open]:
-    """§8.21: the automatic steps, where they are the steps; §8.23: else the inferred ones."""
+    """§8.21: the automatic steps, where they are the steps; §8.24: else the inferred ones."""
+    if (inferred := judged_inferred(report, name)) is not None:
+        return inferred_loops(report).get(process, {}).get(inferred, [])
     if name is None:
         count = not step_paths(report, process, None)
     else:
         taken = any(name in (path[-1], joined(path)) for _, path in phases_of(report))
         count = name == "step" and not taken
-    if name is None and ranges_give_none(report):
-        return inferred_steps(report).get(process, [])
     return report.phases.automatic_steps.get(process, []) if count else []
+
+
+def judged_inferred(report: Report, name: str | None) -> str | None:
+    """§8.24, §8.30: the name of the inferred steps that are judged, if inferred ones are."""
+    if not ranges_give_none(report):
+        return None
+    taken = any(name in (path[-1], joined(path)) for _, path in phases_of(report))
+    return None if name is not None and taken else name or "step"
 
 
 @once
 def ranges_give_none(report: Report) -> bool:
-    """§8.23: whether no process has steps by its ranges."""
+    """§8.24: whether no process has steps by its ranges."""
     processes = {process for process, _ in phases_of(report)}
     return not report.phases.automatic_steps and not any(
         step_paths(report, process, None) for process in processes
@@ -107,10 +115,12 @@ def ranges_give_none(report: Report) -> bool:
 
 @dataclass(frozen=True)
 class Loop:
-    """Another loop of a process: the path of its range, and its instances."""
+    """Another loop of a process: the path of its range, and its instances; of an inferred one, its
+    name."""
 
     path: Path
     instances: frozenset[Open]
+    inferred: bool = False
 
 
 @once
@@ -129,7 +139,18 @@ def loops_of(report: Report, process: int, name: str | None = None) -> list[Loop
         if not any(may_loop(one) for one in mine) or any(holds(one, steps) for one in mine):
             continue
         candidates[path] = {one for one in mine if not begins_in(one, by_hand)}
-    found: list[Loop] = []
+    judged = judged_inferred(report, name)
+    found = [
+        Loop((of,), frozenset(instances), inferred=True)
+        for of, instances in inferred_loops(report).get(process, {}).items()
+        if automatic and judged is not None and of != judged
+    ]
+    inferred = [one for loop in found for one in loop.instances]
+    candidates = {
+        path: {one for one in mine if not begins_in(one, inferred)}
+        for path, mine in candidates.items()
+        if not any(holds(one, inferred) for one in mine)
+    }
     while True:
         parts = [*steps, *(one for loop in found for one in loop.instances)]
         runs = {

@@ -108,6 +108,9 @@ def launched_by(
             launched[0, range_] += ops
     for step in automatic_steps(report, process, name):
         launched[0, step] = launched_in(report, step)
+    for number, loop in enumerate(loops, start=1):
+        if loop.inferred:
+            launched.update(((number, one), launched_in(report, one)) for one in loop.instances)
     others = [one for loop in loops for one in loop.instances]
     taken = {index for (of_loop, _), ops in launched.items() if of_loop for index in ops}
     for (of_loop, range_), ops in launched.items():

@@ -10,12 +10,14 @@ from tests.tiny import AUTOGRAD, MAIN, call, copy, kernel, launch, plain_of
 
 ADAM: Final = "void at::native::multi_tensor_apply_kernel<FusedAdamMathFunctor>"
 SYNC: Final = "cudaStreamSynchronize"
+LOAD: Final = "cuLibraryLoadData"
 APART_NS: Final = 100
 
 
 @dataclass(frozen=True)
 class Launched:
-    """What a program does next: it launches a kernel, a copy or a graph, or waits for the GPU."""
+    """What a program does next: it launches a kernel, a copy or a graph, waits for the GPU, or
+    loads code."""
 
     name: str
     grid: int = 1
@@ -42,8 +44,8 @@ def trace_of_program(program: Iterable[Launched]) -> PlainTrace:
     rows: list[Call | Op] = []
     for number, what in enumerate(program, start=1):
         at = number * APART_NS
-        if what.name == SYNC:
-            rows.append(call(at, at + 5, SYNC, thread=what.thread))
+        if what.name in (SYNC, LOAD):
+            rows.append(call(at, at + 5, what.name, thread=what.thread))
             continue
         called = "cudaGraphLaunch" if what.graph else "cudaLaunchKernel"
         if what.name.startswith("memcpy"):

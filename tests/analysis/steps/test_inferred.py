@@ -16,12 +16,14 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.inferred import INFERRED_STEPS, infer_steps
 from nsysflow.base.errors import SelectionError
-from tests.analyses import EXAMPLES, analysed, loaded
+from tests.analyses import EXAMPLES, analysed, loaded, rows_of
 from tests.analysis.steps.programs import (
     LEAST_STEPS,
+    LOAD,
     LOOPING,
     READ,
     WITHOUT_LOOP,
+    Launched,
     decoding_pass,
     forward,
     grouped_pass,
@@ -32,9 +34,10 @@ from tests.analysis.steps.programs import (
     training_step,
     without_loop,
 )
-from tests.oracle.inferred import inferred_steps
+from tests.oracle.inferred import inferred_loops
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.report import Report
+from tests.oracle.run import run
 from tests.oracle.strategies import several, traces, traces_with_graphs
 from tests.reports import ROOT
 from tests.tiny import AUTOGRAD
@@ -48,11 +51,12 @@ def inferred(trace: PlainTrace) -> pl.DataFrame:
     return infer_steps(Timeline(to_trace(trace), Options()).events)
 
 
-def by_oracle(trace: PlainTrace) -> list[tuple[int, int, int, int, bool]]:
+def by_oracle(trace: PlainTrace) -> list[tuple[int, int, int, int, bool, str]]:
     """The same from the oracle."""
     return [
-        (process, step.thread, step.start_ns, step.end_ns, not step.cut_off)
-        for process, steps in sorted(inferred_steps(Report(trace)).items())
+        (process, step.thread, step.start_ns, step.end_ns, not step.cut_off, name)
+        for process, loops in sorted(inferred_loops(Report(trace)).items())
+        for name, steps in loops.items()
         for step in steps
     ]
 
@@ -84,6 +88,14 @@ def test_the_oracle_infers_the_same_steps_of_programs(kind: str, random: Random)
     )
     first, last = sorted((random.randint(0, len(program)), random.randint(0, len(program))))
     trace = trace_of_program(program[first:] if random.random() < 0.5 else program[first:last])
+    assert inferred(trace).rows() == by_oracle(trace)
+
+
+@FEW
+@given(st.lists(st.sampled_from(LOOPING), min_size=2, max_size=3), st.randoms())
+def test_the_oracle_infers_the_same_other_loops(kinds: list[str], random: Random) -> None:
+    program = [one for kind in kinds for one in looping(random, kind, random.randint(4, 24))]
+    trace = trace_of_program(program)
     assert inferred(trace).rows() == by_oracle(trace)
 
 
@@ -165,8 +177,8 @@ def test_time_steps_that_are_undone_are_no_passes() -> None:
 
 
 def test_updates_tell_steps_before_passes_do() -> None:
-    program = [*training_step() * 12, *grouped_pass(4) * 25]
-    assert len(inferred(trace_of_program(program))) == 12
+    found = names_of(*training_step() * 12, *grouped_pass(4) * 25)
+    assert found == [("step", 12), ("loop 1", 25)]
 
 
 def test_the_layers_of_one_pass_that_begins_with_a_layer_are_no_steps() -> None:
@@ -188,7 +200,7 @@ def test_nothing_is_inferred_where_ranges_are_steps_or_one_is_named() -> None:
     bare = without_ranges(trace)
     assert len(Timeline(bare, Options()).inferred_steps) == 5
     with pytest.raises(SelectionError, match="Without --step, steps are inferred"):
-        assert Timeline(bare, Options(step="step")).steps
+        assert Timeline(bare, Options(step="train")).steps
 
 
 def without_ranges(trace: nsysflow.Trace) -> nsysflow.Trace:
@@ -242,3 +254,41 @@ def test_steps_of_a_part_of_a_report_are_those_of_the_whole() -> None:
     assert again.steps.equals(bare.steps)
     none = Timeline(bare.trace, Options(), events=bare.events, inferred=INFERRED_STEPS.to_frame())
     assert none.steps.is_empty()
+
+
+SOLVE: Final = [*kernels("gather", "flux", "limit", "update", "norm"), READ]
+SMOOTH: Final = [*kernels("restrict", "relax", "prolong", "correct", "residual", "mean"), READ]
+
+
+def names_of(*program: Launched) -> list[tuple[str, int]]:
+    """What is inferred of a program, as the oracle does it too, with the number of steps."""
+    trace = trace_of_program(program)
+    steps = inferred(trace)
+    assert steps.rows() == by_oracle(trace)
+    return steps.group_by("name", maintain_order=True).len().rows()
+
+
+def test_a_second_loop_that_no_range_names_is_another_loop() -> None:
+    """Seen in a clustering benchmark: two algorithms, ten passes each."""
+    assert names_of(*SMOOTH * 8, *SOLVE * 20) == [("step", 20), ("loop 1", 8)]
+    trained = names_of(*SMOOTH * 15, *training_step() * 9, *kernels("swap"), *SOLVE * 30)
+    assert trained == [("step", 9), ("loop 1", 15), ("loop 2", 30)]
+
+
+def test_few_passes_hardly_any_time_or_the_trials_of_a_tuner_are_no_other_loop() -> None:
+    assert names_of(*SMOOTH * 4, *SOLVE * 20) == [("step", 20)]
+    assert names_of(*SMOOTH * 8, *SOLVE * 200) == [("step", 200)]
+    assert names_of(*[Launched(LOAD), *SMOOTH] * 8, *SOLVE * 20) == [("step", 20)]
+
+
+def test_another_inferred_loop_is_in_the_ledger_and_can_be_the_step() -> None:
+    plain = trace_of_program([*SMOOTH * 8, *SOLVE * 20])
+    for name, other, count in ((None, "loop 1", 8), ("loop 1", "step", 20)):
+        analysis = nsysflow.analyze(to_trace(plain), Options(step=name))
+        found = analysis.run.filter(pl.col("part") == "loop")[["phase", "count"]].rows()
+        assert found == [(other, count)]
+        assert rows_of(analysis.run.to_dicts(), analysis.run.columns) == rows_of(
+            run(Report(plain), name=name), analysis.run.columns
+        )
+    with pytest.raises(SelectionError, match="inferred: step, loop 1"):
+        assert nsysflow.analyze(to_trace(plain), Options(step="loop 2")).steps
