@@ -233,7 +233,11 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
     around = pl.col("duration_ns").rolling_median(NEAREST, min_samples=NEAREST, center=True)
     # at the rims the first and the last nine are the nearest ones
     nearest = whole_ns(around.backward_fill().forward_fill())
-    local = pl.coalesce(nearest, median_ns(pl.col("duration_ns"))).over(_TRACK)
+    turn = (pl.int_range(pl.len()).over(_TRACK) % 2).alias("turn")
+    steps = steps.with_columns(turn)
+    own_kind = pl.when(_take_turns(pl.col("duration_ns"), _TRACK)).then("turn").otherwise(0)
+    steps = steps.with_columns(own_kind.alias("turn"))
+    local = pl.coalesce(nearest, median_ns(pl.col("duration_ns"))).over(*_TRACK, "turn")
     steps = steps.with_columns(local.alias("local_ns"))
     excess = pl.col("duration_ns") - pl.col("local_ns")
     usual = median_ns(excess.abs()).over(_TRACK)
@@ -242,7 +246,30 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
         & (100 * excess > PCT_OF_MEDIAN * pl.col("local_ns"))
         & (excess > TIMES_RESIDUAL * usual)
     )
-    return steps.with_columns(excess.alias("excess_ns"), outlier.alias("outlier")).drop("local_ns")
+    return steps.with_columns(excess.alias("excess_ns"), outlier.alias("outlier")).drop(
+        "local_ns", "turn"
+    )
+
+
+LEAST_TURNS: Final = 10
+"""Of fewer steps, chance makes turns: five of each kind."""
+
+TURNS_PCT: Final = 90
+"""So many steps are as long as their kind. Where only every fourth is longer, it is 70 %."""
+
+
+def _take_turns(length: pl.Expr, track: Iterable[str]) -> pl.Expr:
+    """Whether steps of two kinds take turns, such as the batches of a program that updates at every
+    second one; of steps with their `turn`, 0 or 1, in order."""
+    first, second = (median_ns(length.filter(pl.col("turn") == turn)) for turn in (0, 1))
+    shorter, longer = pl.min_horizontal(first, second), pl.max_horizontal(first, second)
+    is_long = (pl.col("turn") == 1) == (second > first)
+    right = (2 * length >= shorter + longer) == is_long
+    return (
+        (pl.len() >= LEAST_TURNS)
+        & (100 * longer > (100 + PCT_OF_MEDIAN) * shorter)
+        & (100 * right.sum() >= TURNS_PCT * pl.len())
+    ).over(*track)
 
 
 GROWN_TIMES: Final = 4
@@ -272,6 +299,27 @@ def growing(steps: Steps) -> Annotated[pl.DataFrame, GROWING]:
     much = pl.col("steady_ns") >= GROWN_TIMES * pl.col("first_ns")
     grown = tracks.filter(pl.col("steps") >= LEAST_STEPS, often, much)
     return grown.select(GROWING.names()).cast(GROWING)
+
+
+TURNS: Final = pl.Schema(
+    {"process": pl.Int64(), "device": pl.Int32(), "shorter_ns": pl.Int64(), "longer_ns": pl.Int64()}
+)
+
+
+def by_turns(steps: Steps) -> Annotated[pl.DataFrame, TURNS]:
+    """The processes and devices whose steps after start-up are of two kinds that take turns, with
+    the median length of each kind."""
+    track = ["process", "device"]
+    compared = steps.drop_nulls("excess_ns").sort(*track, "step")
+    turn = (pl.int_range(pl.len()).over(track) % 2).alias("turn")
+    length = (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns")
+    turning = compared.with_columns(turn, length).filter(_take_turns(pl.col("length_ns"), track))
+    kinds = turning.group_by(*track, "turn").agg(median_ns(pl.col("length_ns")))
+    shorter, longer = pl.col("length_ns").min(), pl.col("length_ns").max()
+    found = kinds.group_by(track, maintain_order=True).agg(
+        shorter.alias("shorter_ns"), longer.alias("longer_ns")
+    )
+    return found.sort(track).cast(TURNS)
 
 
 NEVER_JUDGED = ("cut-off", "incomplete")

@@ -17,7 +17,7 @@ from nsysflow.analysis.selection.bound import ViewBound, bound_of_view, device_p
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.selection.windows import whole_windows
-from nsysflow.analysis.steps.kinds import growing
+from nsysflow.analysis.steps.kinds import by_turns, growing
 from nsysflow.analysis.tables.gaps import count_gaps, gap_slices, longest_gaps
 from nsysflow.analysis.tables.index import TablesOfReport, declaration
 from nsysflow.analysis.tables.validity import FailedCheck, failed_checks, notes_on_graphs
@@ -111,6 +111,15 @@ class ReportTables(TablesOfReport):
         where none do, and where some were chosen."""
         grown = growing(self.timeline.steps).sort("last_ns").select("first_ns", "last_ns").rows()
         return grown[-1] if grown and not self.timeline.options.steps else None
+
+    @property
+    def turns_ns(self) -> tuple[int, int] | None:
+        """How long steps of both kinds take where two kinds take turns, on the GPU where they
+        differ most; None where none do, and where some steps were chosen."""
+        kinds = by_turns(self.timeline.steps).select("shorter_ns", "longer_ns").rows()
+        if self.timeline.options.steps:
+            return None
+        return max(kinds, key=lambda kind: kind[1] - kind[0], default=None)
 
     @computed_once
     def step_names(self) -> pl.DataFrame:

@@ -376,6 +376,7 @@ def _do_other_work(results: RunTables, slowed: WithoutProfiler) -> bool:
 def _remarks(results: Results, slowed: WithoutProfiler | None, added_ns: int) -> Iterator[str]:
     yield from _typical_steps(results, added_ns)
     yield from _growing_steps(results)
+    yield from _steps_by_turns(results)
     if slowed is not None:
         yield _slowed(results, slowed, added_ns)
     yield from _wrong_times(results)
@@ -425,6 +426,17 @@ def _growing_steps(results: Results) -> Iterator[str]:
         yield (
             f"Work grows from step to step, from {duration(first_ns)} to {duration(last_ns)}: judge"
             " steps of one size with --steps A:B"
+        )
+
+
+def _steps_by_turns(results: Results) -> Iterator[str]:
+    """That a step is the mean of two kinds, with those of the report in which they differ most."""
+    turns = [report.turns_ns for report in results.report_tables if report.turns_ns]
+    if turns:
+        shorter_ns, longer_ns = max(turns, key=lambda kinds: kinds[1] - kinds[0])
+        yield (
+            f"Two kinds of steps take turns, {duration(shorter_ns)} and {duration(longer_ns)}, and"
+            " figures are of their mean; of accumulated gradients, a range around both is the step"
         )
 
 

@@ -296,6 +296,15 @@ def _wrong(report: Report) -> list[Op]:
 
 
 def excesses(durations: list[int]) -> list[int]:
+    """§8.14: each duration without the median of the nearest nine, of its kind where two kinds
+    take turns."""
+    if not take_turns(durations):
+        return excesses_of_kind(durations)
+    kinds = [iter(excesses_of_kind(durations[turn::2])) for turn in (0, 1)]
+    return [next(kinds[place % 2]) for place in range(len(durations))]
+
+
+def excesses_of_kind(durations: list[int]) -> list[int]:
     """§8.14: each duration without the median of the nearest nine."""
     count = len(durations)
     size = min(9, count)
@@ -305,6 +314,18 @@ def excesses(durations: list[int]) -> list[int]:
         median = whole(percentile(durations[first : first + size], 50))
         found.append(duration - (median or 0))
     return found
+
+
+def take_turns(durations: list[int]) -> bool:
+    """§8.32: whether two kinds of steps take turns."""
+    if len(durations) < 10:
+        return False
+    kinds = [durations[0::2], durations[1::2]]
+    shorter, longer = sorted(kinds, key=lambda kind: whole(percentile(kind, 50)) or 0)
+    low, high = (whole(percentile(kind, 50)) or 0 for kind in (shorter, longer))
+    right = sum(2 * one < low + high for one in shorter)
+    right += sum(2 * one >= low + high for one in longer)
+    return 10 * high > 12 * low and 10 * right >= 9 * len(durations)
 
 
 def one_offs(durations: list[int]) -> list[bool]:

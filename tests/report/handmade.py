@@ -75,6 +75,7 @@ class Handmade(TablesOfReport):
     step_name: str | None = None
     steps_inferred: bool = False
     growth_ns: tuple[int, int] | None = None
+    turns_ns: tuple[int, int] | None = None
     notes: tuple[Note, ...] = ()
     failed_checks: tuple[FailedCheck, ...] = ()
     found: Findings = NOTHING_FOUND

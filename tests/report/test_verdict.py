@@ -280,6 +280,13 @@ def test_steps_that_grow_are_to_be_judged_by_size() -> None:
     assert not any(said in remark for remark in judge(Results([training()])).remarks)
 
 
+def test_a_step_that_is_the_mean_of_two_kinds_is_said_to_be() -> None:
+    said = "Two kinds of steps take turns, 6.27 ms and 10.4 ms, and figures are of their mean"
+    turning = replace(training(), turns_ns=(6_270_000, 10_400_000))
+    assert any(said in remark for remark in judge(Results([turning])).remarks)
+    assert not any("take turns" in remark for remark in judge(Results([training()])).remarks)
+
+
 def failing(failed: FailedCheck, report: str = "run.sqlite", source: str = "by hand") -> Handmade:
     run = renamed(replace(handmade(), failed_checks=(failed,)), report)
     return replace(run, trace=replace(run.trace, source=source))

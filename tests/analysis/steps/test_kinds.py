@@ -3,6 +3,7 @@ that come back."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from random import Random
 
 import polars as pl
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 import nsysflow
 from nsysflow.analysis.events import lost_launches as lost_stretches
-from nsysflow.analysis.options import Options
-from nsysflow.analysis.steps.kinds import with_excess
+from nsysflow.analysis.options import Options, StepPart
+from nsysflow.analysis.steps.kinds import by_turns, with_excess
 from nsysflow.analysis.steps.pauses import Row as PauseRow
 from nsysflow.analysis.steps.pauses import recurring, size_classes
 from nsysflow.runtime.protocol import AUTO_DOMAIN
@@ -163,6 +164,9 @@ PICTURES: dict[str, Picture] = {
     "a step of a profiler that holds little": program("ProfilerStep#1", *["other"] * 2),
     "weights that are copied before all kernels": [*LOADED, kernel(999, 1_999, 9)],
     "weights that are copied after a hundredth": [*LOADED, kernel(205, 210, 9), LATER],
+    "two kinds of steps by turns": [
+        row for n in range(16) for row in step(n + 1, at=1_000 * n, busy=900 - 500 * (n % 2))
+    ],
     "what repeats between the steps": program(*["train", *["act"] * 4] * 8),
 }
 
@@ -196,13 +200,52 @@ VARYING = st.lists(st.sampled_from((90, 100, 110, 149, 150, 151)), min_size=5, m
 GROWING = st.integers(0, 59).map(lambda at: [600 if n == at else 100 + 10 * n for n in range(60)])
 
 
-@given(st.one_of(LENGTHS, VARYING, GROWING))
+TURNING = st.lists(
+    st.tuples(st.sampled_from((98, 100, 119, 150, 200)), st.sampled_from((160, 199, 200, 240))),
+    min_size=4,
+    max_size=14,
+).map(lambda pairs: [length for pair in pairs for length in pair])
+
+
+@given(st.one_of(LENGTHS, VARYING, GROWING, TURNING))
 @example([100, 100, 121, 100, 100])
 @example([300] + [100] * 5 + [200] * 20)
 def test_what_is_longer_than_those_around_it_is_what_the_oracle_says(durations: list[int]) -> None:
     expected = excesses(durations), one_offs(durations)
     assert judged(durations) == expected
     assert judged(durations, [90] * 5) == (expected[0] + [0] * 5, expected[1] + [False] * 5)
+
+
+def test_steps_that_take_turns_are_compared_with_their_kind() -> None:
+    """Every second batch updates the model. Seen in a public report: 6.3 and 10.4 ms by turns."""
+    assert judged([100, 200] * 10) == ([0] * 20, [False] * 20)
+    assert judged([200, 100] * 10) == ([0] * 20, [False] * 20)
+    excess, outliers = judged([100, 200] * 5 + [150, 200] + [100, 200] * 5)
+    assert [at for at, one in enumerate(outliers) if one] == [10]
+    assert excess[10] == 50
+    # too few to tell
+    assert judged([100, 200] * 4 + [100])[1] == [False, True] * 4 + [False]
+
+
+@pytest.mark.parametrize(
+    ("busy", "kinds"),
+    [
+        ([400, 900] * 8, [(600, 1_100)]),
+        ([900, 400] * 8, [(600, 1_100)]),
+        ([900, 750] * 8, []),  # 16 % longer
+        ([400, 900] * 4, []),
+        ([400, 400, 400, 900] * 6, []),  # every fourth is a pause that comes back
+    ],
+)
+def test_two_kinds_of_steps_by_turns_are_said_to_be(
+    busy: list[int], kinds: list[tuple[int, int]]
+) -> None:
+    begins = [0, *accumulate(ns + 200 for ns in busy)]
+    rows = [row for n, ns in enumerate(busy) for row in step(n + 1, at=begins[n], busy=ns)]
+    analysis = analysis_of(*rows, options=Options(skip=0))
+    assert by_turns(analysis.timeline.steps)[["shorter_ns", "longer_ns"]].rows() == kinds
+    assert analysis.turns_ns == (kinds[0] if kinds else None)
+    assert analysis_of(*rows, options=Options(steps=(StepPart(2, 6),))).turns_ns is None
 
 
 def rank(number: int, *, last_busy: int) -> list[Row]:
