@@ -24,7 +24,7 @@ one that compiles later is a one-off."""
 
 _TRACK: Final = ("process", "device_no")
 
-_OF_BOUNDS: Final = ("loop", "cut", "tail_missing")
+_OF_BOUNDS: Final = ("loop", "cut", "tail_missing", "mostly_outside")
 """The columns of StepTimes that decide on a kind."""
 
 STEPS: Final = pl.Schema(
@@ -81,7 +81,8 @@ def with_kinds(
     compared = _compared(steps.filter(pl.col("apart").is_null()), engines)
     # a window begins on an idle GPU
     windowed = pl.col("process").is_in(captured.implode())
-    tail_missing = pl.col("ends_early") & (pl.len().over(_TRACK) > 1)
+    others = pl.len().over(_TRACK) > 1
+    tail_missing = pl.col("ends_early") & (others | pl.col("mostly_outside"))
     one_off = pl.col("wrong") | pl.col("outlier") | _much("compiling_ns")
     kind = (
         pl.when(tail_missing)
@@ -99,7 +100,7 @@ def with_kinds(
         .with_columns(pl.coalesce("apart", "kind").cast(STEP_KIND).alias("kind"))
         .with_columns((pl.col("kind") == "steady").alias("steady"))
         .drop("row", "apart", "wrong", "incomplete", "cut", "tail_missing", "ends_early")
-        .drop("duration_ns", "loading_ns", "compiling_ns")
+        .drop("mostly_outside", "duration_ns", "loading_ns", "compiling_ns")
     )
 
 

@@ -42,12 +42,13 @@ STEP_TIMES: Final = pl.Schema(
         "done_ns": pl.Int64(),
         "cut": pl.Boolean(),
         "tail_missing": pl.Boolean(),
+        "mostly_outside": pl.Boolean(),
     }
 )
 """A row per device and step, or instance of another loop, in order, each process and device
 together. The host was in its range from `begun_ns` to `done_ns`; of a `cut` one, the recording
 ended before that range did. Where none of its loop follows, it ends with its last operation, and
-its tail may be missing."""
+its tail may be missing: most of it where its loop launches most `mostly_outside` of the ranges."""
 StepTimes = Annotated[pl.DataFrame, STEP_TIMES]
 
 
@@ -352,7 +353,28 @@ def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
         "done_ns",
         (~pl.col("goes_on") & ~pl.col("ended")).alias("cut"),
         _tail_missing(key).alias("tail_missing"),
+        pl.lit(_mostly_outside(rows, ops, key)).alias("mostly_outside"),
     )
+
+
+def _mostly_outside(rows: pl.DataFrame, ops: pl.DataFrame, key: list[str]) -> pl.Series:
+    """Whether less than half of what is launched from the first step to the last, in no other loop,
+    is launched in the range of a step: the last one has nothing of the rest."""
+    begun, length = pl.col("begun_ns"), pl.col("end_ns") - pl.col("start_ns")
+    track = [*key, "loop"]
+    spans = rows.group_by(track).agg(begun.min().alias("first_ns"), begun.max().alias("last_ns"))
+    launched = ops.select(*key, "loop", "launch_start_ns", length.alias("ns"))
+    launched = launched.join(spans.rename({"loop": "own"}), on=key).filter(
+        pl.col("launch_start_ns") >= pl.col("first_ns"),
+        pl.col("launch_start_ns") < pl.col("last_ns"),
+        pl.col("loop").is_null() | (pl.col("loop") == pl.col("own")),
+    )
+    inside = pl.col("ns").filter(pl.col("loop").is_not_null()).sum()
+    found = launched.group_by(*key, "own").agg((2 * inside < pl.col("ns").sum()).alias("outside"))
+    found = rows[track].join(
+        found.rename({"own": "loop"}), on=track, how="left", maintain_order="left"
+    )
+    return found["outside"].fill_null(value=False)
 
 
 TAIL_PCT: Final = 1

@@ -180,7 +180,8 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
             kind = "one-off" if is_one_off else "steady"
             if outlier and step.index == 0 and captures_window(report, process):
                 kind = "start-up"
-            if ends_early(report, step, all_steps) and len(left) > 1:
+            cut = len(left) > 1 or mostly_outside(report, mine, name)
+            if cut and ends_early(report, step, all_steps):
                 kind = "cut-off"
             found[step] = Kind(kind, excess_ns)
     return found
@@ -240,6 +241,26 @@ def tail_missing(step: Step, steps: list[Step]) -> bool:
     usual = Fraction(median(between)) if between else Fraction(0)
     host_ns = step.range_.end_ns - step.range_.start_ns + usual
     return step.is_last and 100 * (step.end_ns - step.start_ns) < 99 * host_ns
+
+
+def mostly_outside(report: Report, steps: list[Step], name: str | None) -> bool:
+    """§8.4: whether less than half of what is launched from the first step to the last, in no other
+    loop, is launched in steps."""
+    process, device = track_of(steps[0])
+    launched = launched_by(report, process, name)
+    in_steps = {index for (loop, _), ops in launched.items() for index in ops if loop == 0}
+    in_loops = {index for (loop, _), ops in launched.items() for index in ops if loop}
+    begins = [step.range_.start_ns for step in steps]
+    total_ns = inside_ns = 0
+    for index, op in enumerate(report.ops):
+        if (op.process, op.device) != (process, device) or index in in_loops:
+            continue
+        if report.calls.caller(index) is None:
+            continue
+        if min(begins) <= launch_start(report, index) < max(begins):
+            total_ns += op.end_ns - op.start_ns
+            inside_ns += (op.end_ns - op.start_ns) * (index in in_steps)
+    return 2 * inside_ns < total_ns
 
 
 def skipped(report: Report, process: int, count: int, skip: int | None) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from random import Random
+from typing import Final
 
 import polars as pl
 import pytest
@@ -68,6 +69,25 @@ def test_ranges_are_steps_where_nothing_runs_a_kernel_or_kernels_come_before() -
 def test_skip_says_how_many_steps_are_start_up(skip: int) -> None:
     found = analysis_of(*regular(4), options=Options(skip=skip)).steps["kind"].cast(pl.String)
     assert found.to_list() == ["start-up"] * skip + ["steady"] * (4 - skip)
+
+
+ROUND: Final = ("batch_norm", "layer_norm", "group_norm", "rms_norm")
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        # seen in a benchmark of ten norms: a step was one of them
+        (ROUND * 3, ["start-up", "start-up", "cut-off"]),
+        (["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"], ["start-up"] * 2 + ["steady"]),
+    ],
+)
+def test_the_only_step_left_is_judged_unless_most_is_outside_of_its_range(
+    names: Sequence[str], kinds: list[str]
+) -> None:
+    rows = program(*names)
+    found = analysis_of(*rows).steps["kind"].cast(pl.String).to_list()
+    assert found == kinds == [row["kind"] for row in steps(Report(plain_of(*rows)))]
 
 
 def captured(*rows: Row) -> PlainTrace:
@@ -164,6 +184,7 @@ PICTURES: dict[str, Picture] = {
     "a step of a profiler that holds little": program("ProfilerStep#1", *["other"] * 2),
     "weights that are copied before all kernels": [*LOADED, kernel(999, 1_999, 9)],
     "weights that are copied after a hundredth": [*LOADED, kernel(205, 210, 9), LATER],
+    "ranges that go round": program(*ROUND * 3),
     "two kinds of steps by turns": [
         row for n in range(16) for row in step(n + 1, at=1_000 * n, busy=900 - 500 * (n % 2))
     ],
