@@ -70,7 +70,6 @@ from nsysflow.analysis.steps.inferred import (
     as_ranges,
     infer_steps,
     inferred_paths,
-    is_inferred_name,
 )
 from nsysflow.analysis.steps.kinds import STEPS, Steps, with_kinds
 from nsysflow.analysis.steps.loops import MAIN, Loops, find_loops
@@ -79,7 +78,6 @@ from nsysflow.analysis.steps.ranges import (
     StepTimes,
     early_in_step,
     find_steps,
-    is_called,
     step_paths,
 )
 from nsysflow.analysis.trace import Trace
@@ -312,19 +310,17 @@ class Timeline:
     @computed_once
     def step_paths(self) -> StepPaths:
         """Which ranges are steps, or which processes have inferred ones."""
-        step, report = self.options.step, self.trace.report
         if not self._paths_of_ranges.is_empty():
             return self._paths_of_ranges
-        return inferred_paths(self.inferred_steps, step, report)
+        return inferred_paths(self.inferred_steps, self.options.step, self.trace.report)
 
     @computed_once
     def inferred_steps(self) -> InferredSteps:
         """The steps that are inferred from what repeats; none where ranges are steps."""
         if self._inferred is not None:
             return self._inferred
-        if not self._paths_of_ranges.is_empty():
-            return INFERRED_STEPS.to_frame()
-        return infer_steps(self.events)
+        known = not self._paths_of_ranges.is_empty()
+        return INFERRED_STEPS.to_frame() if known else infer_steps(self.events)
 
     @computed_once
     def with_inferred(self) -> Attribution:
@@ -337,19 +333,10 @@ class Timeline:
 
     @computed_once
     def _paths_of_ranges(self) -> StepPaths:
-        asked = self.options.step
-        if asked is not None and is_inferred_name(asked):
-            paths = self._paths_called(None)
-            if paths.is_empty() and not is_called(self.attribution, asked):
-                return paths
-        return self._paths_called(asked)
-
-    def _paths_called(self, name: str | None) -> StepPaths:
-        """The steps by ranges of that name, or by default."""
         return step_paths(
             self.attribution,
             self.work,
-            name,
+            self.options.step,
             captures=self.trace.captures,
             ops=self.ops,
             axis=self.events.axis,

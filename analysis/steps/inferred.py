@@ -1,7 +1,6 @@
 """Steps inferred from what repeats in a program that marks none, and its other loops (spec §8.24,
 §8.29, §8.30)."""
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -54,11 +53,6 @@ def infer_steps(events: Events) -> InferredSteps:
             about = pl.lit(process, pl.Int64).alias("process"), pl.lit(name).alias("name")
             found.append(times.with_columns(*about, thread).select(*INFERRED_STEPS))
     return pl.concat(found)
-
-
-def is_inferred_name(name: str) -> bool:
-    """Whether inferred steps may be called so."""
-    return name == STEP or re.fullmatch(r"loop [1-9]\d*", name) is not None
 
 
 def inferred_paths(steps: InferredSteps, name: str | None, report: str) -> StepPaths:

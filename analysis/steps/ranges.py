@@ -1,5 +1,6 @@
 """Which range is a step, and when each step ran on each device (spec §8)."""
 
+import re
 from typing import Annotated, Final
 
 import polars as pl
@@ -69,7 +70,8 @@ def step_paths(
         work: what each path did.
         captures: of the trace. In a process that captured a window of its steps, the range `step`
             is a step even if it repeats less than 3 times. So are the steps of frameworks.
-        name: the name or joined path given with `--step`. None takes each process's outermost range
+        name: the name or joined path given with `--step`; of inferred steps, none is found where
+            ranges give none. None takes each process's outermost range
             that repeats and has the most GPU time, without operators, compiling and automatic
             ranges; or the automatic steps, unless one begins in it and it has most of the GPU time;
             but the steps of a serving engine where they have most of it.
@@ -80,7 +82,7 @@ def step_paths(
     Raises:
         SelectionError: no range is called `name`.
     """
-    if name is not None:
+    if name is not None and not _may_be_inferred(attribution, name):
         return paths_named(attribution, name, report)
     engines = _of_engines(attribution, work, ops, axis)
     automatic, named = _automatic(attribution), paths_by_hand(attribution)
@@ -105,9 +107,10 @@ def step_paths(
     )
     own = _paths(attribution).join(best, on=["process", "path"], how="semi")
     own = pl.concat([engines, own])
-    return pl.concat([own, automatic.join(own, on="process", how="anti")]).sort(
-        "process", maintain_order=True
-    )
+    paths = pl.concat([own, automatic.join(own, on="process", how="anti")])
+    if name is not None and not paths.is_empty():
+        return paths_named(attribution, name, report)
+    return paths.sort("process", maintain_order=True)
 
 
 def _holding_work(known: pl.DataFrame, attribution: Attribution, ops: pl.DataFrame) -> pl.DataFrame:
@@ -227,9 +230,10 @@ def paths_named(attribution: Attribution, name: str, report: str) -> StepPaths:
     )
 
 
-def is_called(attribution: Attribution, name: str) -> bool:
-    """Whether a range of the report has that name or path."""
-    return not _paths(attribution).filter(_is_called(pl.lit(name))).is_empty()
+def _may_be_inferred(attribution: Attribution, name: str) -> bool:
+    """Whether inferred steps may be called so, and no range is."""
+    called = _paths(attribution).filter(_is_called(pl.lit(name)))
+    return called.is_empty() and re.fullmatch(rf"{STEP}|loop [1-9]\d*", name) is not None
 
 
 def _is_called(name: pl.Expr) -> pl.Expr:
