@@ -58,10 +58,19 @@ def made(start: int, node: int, original: int | None = None, *, thread: int = MA
     return GraphNode(start, PROCESS, thread, node, original)
 
 
-def copy(start: int, end: int, number: int | None, direction: str, source: str, target: str) -> Op:
-    """A memcpy of 1 kB."""
-    name, moved = f"memcpy {direction}", model.Copy(1_000, direction, source, target)
-    return Op("memcpy", start, end, 0, PROCESS, 7, number, None, name, name, copy=moved)
+def copy(
+    start: int,
+    end: int,
+    number: int | None,
+    direction: str,
+    source: str,
+    target: str,
+    *,
+    moved: int = 1_000,
+) -> Op:
+    """A memcpy of so many bytes."""
+    name, about = f"memcpy {direction}", model.Copy(moved, direction, source, target)
+    return Op("memcpy", start, end, 0, PROCESS, 7, number, None, name, name, copy=about)
 
 
 def opened(

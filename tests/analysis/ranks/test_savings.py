@@ -19,8 +19,9 @@ from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.disturbance import RecordingCost, without_cost
 from nsysflow.analysis.replay.replay import Program, recorded
 from tests.analyses import analysed
-from tests.analysis.replay.replays import Row, kernel, launch, opened
+from tests.analysis.replay.replays import Row
 from tests.analysis.replay.test_replay import PROGRAMS, plain
+from tests.in_us import kernel, launch, opened
 from tests.oracle.export import read_export
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.rank_savings import JointReplay, saved_step_ns

@@ -1,7 +1,6 @@
-"""Tiny traces replayed with changes. Times are in us, so that lags of a few us are small."""
+"""Tiny traces replayed with changes. Times are in us."""
 
 from dataclasses import replace
-from typing import Final
 
 import polars as pl
 
@@ -11,41 +10,14 @@ from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.replay import Times, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from tests import tiny
+from tests.in_us import US
 from tests.oracle.model import Call, Gil, Op, Overhead, Range
 
-US: Final = 1_000
 MAIN, AUTOGRAD, WORKER = tiny.MAIN, tiny.AUTOGRAD, tiny.WORKER
 
 Row = Call | Gil | Op | Range | Overhead
 OnStream = tuple[int, int, int]
 """A record of an event, or a wait for it: correlation, stream, record."""
-
-
-def launch(
-    start: int, end: int, number: int, *, name: str = "cudaLaunchKernel", thread: int = MAIN
-) -> Call:
-    """The launch of that number."""
-    return tiny.launch(start * US, end * US, number, name=name, thread=thread)
-
-
-def call(start: int, end: int, name: str, *, thread: int = MAIN) -> Call:
-    """A call that launches nothing."""
-    return tiny.call(start * US, end * US, name, thread=thread)
-
-
-def kernel(start: int, end: int, number: int, *, stream: int = 7, name: str = "k") -> Op:
-    """The kernel of that launch."""
-    return replace(tiny.kernel(start * US, end * US, number, name=name), stream=stream)
-
-
-def upload(start: int, end: int, number: int, *, source: str) -> Op:
-    """A copy to the GPU from `pageable` or `pinned` memory."""
-    return tiny.copy(start * US, end * US, number, "HtoD", source, "device")
-
-
-def opened(start: int, end: int, name: str) -> Range:
-    """An NVTX range."""
-    return tiny.opened(start * US, end * US, name)
 
 
 def timeline_of(

@@ -15,16 +15,8 @@ from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import OUTSIDE
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, loaded, sums
-from tests.analysis.replay.replays import (
-    Row,
-    call,
-    kernel,
-    launch,
-    opened,
-    replayed,
-    timeline_of,
-    without,
-)
+from tests.analysis.replay.replays import Row, replayed, timeline_of, without
+from tests.in_us import call, kernel, launch, opened
 from tests.oracle.model import PlainTrace, to_trace
 from tests.tiny import AS_RECORDED
 

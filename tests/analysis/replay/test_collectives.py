@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 import nsysflow
 from nsysflow.analysis.analyze import analyze
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.collectives import LAUNCHED_NOTHING, delays_ns, with_collectives
 from nsysflow.analysis.replay.curve import Collectives, CollectiveTime, Curve
-from nsysflow.analysis.replay.replay import recorded, replay
 from nsysflow.analysis.replay.whatif import WhatIf, whatif
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import SelectionError
 from tests.analyses import analysed
+from tests.analysis.replay.replays import replayed as in_time
 from tests.oracle.model import (
     Call,
     EventRecord,
@@ -92,18 +91,12 @@ def replayed(plain: PlainTrace, collectives: Collectives) -> list[tuple[str, flo
     """Name, start and end in us of each operation on more ranks."""
     trace = with_collectives(to_trace(plain), collectives.curve, AS_RECORDED)
     timeline = Timeline(trace, AS_RECORDED)
-    names = Names(timeline=timeline, recorded=recorded(timeline))
-    ran = replay(changed(names, Changes(collectives=collectives))).ops
+    ran = in_time(timeline, Changes(collectives=collectives)).ops
     named = timeline.events.ops["short_name"].cast(pl.String)
-    return [
-        (n, s / US, e / US) for n, s, e in zip(named, ran["start_ns"], ran["end_ns"], strict=True)
-    ]
+    return [*zip(named, ran["start_ns"] / US, ran["end_ns"] / US, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("gpu_us", "optimizer_us"),
-    [(0, 212), (50, 212), (102, 213), (300, 411)],
-)
+@pytest.mark.parametrize(("gpu_us", "optimizer_us"), [(0, 212), (50, 212), (102, 213), (300, 411)])
 def test_what_is_sent_beside_the_rest_of_backward_holds_up_the_optimizer(
     gpu_us: int, optimizer_us: int
 ) -> None:

@@ -6,12 +6,13 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.changes import Changes, with_late_waits, without_calls
 from nsysflow.analysis.replay.replay import recorded, replay
 from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
+from tests.analysis.replay.replays import replayed
 from tests.oracle.model import PlainTrace, to_trace
 from tests.oracle.replay import Replay
 from tests.oracle.report import Report
@@ -110,14 +111,12 @@ def test_where_scheduling_overlaps_already_nothing_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    "engine",
-    [Engine(), Engine(pageable=True), Engine(gpu=200, schedule=900), Engine(nested=True)],
+    "engine", [Engine(), Engine(pageable=True), Engine(gpu=200, schedule=900), Engine(nested=True)]
 )
 def test_the_oracle_agrees(engine: Engine) -> None:
     model = plain_of(*engine.rows())
     timeline = timeline_of(model)
-    names = Names(timeline=timeline, recorded=recorded(timeline))
-    found = replay(changed(names, OVERLAPPED)).ops["end_ns"].to_list()
+    found = replayed(timeline, OVERLAPPED).ops["end_ns"].to_list()
     assert found == Replay(model).ends_overlapped(token_waits(Report(model)))
 
 

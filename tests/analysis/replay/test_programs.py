@@ -14,19 +14,14 @@ from tests import tiny
 from tests.analysis.replay.replays import (
     AUTOGRAD,
     MAIN,
-    US,
     WORKER,
     Row,
-    call,
     call_ends,
-    kernel,
     kernel_starts,
-    launch,
-    opened,
     timeline_of,
-    upload,
     without,
 )
+from tests.in_us import US, call, kernel, launch, opened, upload
 from tests.oracle.model import Gil, Overhead
 
 SYNC: Final = "cudaStreamSynchronize"

@@ -29,18 +29,10 @@ from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.selection.timeline import Timeline
 from tests import tiny
 from tests.analyses import analysed, few_reports, loaded
-from tests.analysis.replay.replays import (
-    Row,
-    kernel,
-    kernel_starts,
-    launch,
-    opened,
-    replayed,
-    timeline_of,
-    without,
-)
+from tests.analysis.replay.replays import Row, kernel_starts, replayed, timeline_of, without
 from tests.analysis.replay.sites import sites
 from tests.analysis.test_simulated import simulated
+from tests.in_us import kernel, launch, opened
 from tests.oracle.export import read_export
 from tests.oracle.model import Backtrace, Frame, PlainTrace, to_trace
 from tests.oracle.replay import Replay
