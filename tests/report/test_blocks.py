@@ -20,7 +20,8 @@ from nsysflow.report.results import Results as RealResults
 from nsysflow.report.step_times import steps_sentence
 from tests import tiny
 from tests.analyses import analysed
-from tests.analysis.findings.subjects import US, launched
+from tests.analysis.findings.subjects import launched
+from tests.in_us import call
 from tests.report.handmade import (
     MS,
     Handmade,
@@ -372,9 +373,9 @@ def test_the_longest_wait_is_shown_although_no_idle_time_is_behind_it() -> None:
 def test_what_all_allocations_save_is_not_said_to_be_of_one_row(apis: tuple[str, str]) -> None:
     rows: list[tiny.Row] = []
     for i in range(16):
-        start = 200 * i * US
-        rows += launched(start, i + 1, at=0, took=5, kernel_ns=20 * US)
-        rows.append(tiny.call(start + 40 * US, start + (100 + 20 * (i % 2)) * US, apis[i % 2]))
+        start = 200 * i
+        rows += launched(start, 20)
+        rows.append(call(start + 40, start + 100 + 20 * (i % 2), apis[i % 2]))
     block = shown("syncs", RealResults([tiny.analysis_of(*rows)]))
     assert len([each for each in column(block, "alone") if each]) == 1
     named = "(cudaFree: without all calls for memory)" in block.caption

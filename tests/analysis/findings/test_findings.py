@@ -1,6 +1,6 @@
 """All findings of a report, what to change next, and what no saving may be (spec §16.10)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -18,9 +18,9 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.tables.run import RUN
 from nsysflow.analysis.trace import NoteKind
-from tests import tiny
 from tests.analyses import analysed, loaded, reports_of_rules
-from tests.analysis.findings.subjects import US, Row, launched, loop, valued
+from tests.analysis.findings.subjects import Row, launched, loop, valued
+from tests.in_us import call, opened
 from tests.report import handmade
 from tests.tiny import AS_RECORDED
 
@@ -35,15 +35,13 @@ def test_a_bound_comes_before_what_surely_saves_less_than_three_quarters_of_it()
     assert replace(bound, alone_low_ns=400).rank_ns == 850
 
 
-def rarely(start: int, i: int) -> Iterator[Row]:
+def rarely(i: int) -> list[Row]:
     """A kernel; in the first of 12 steps a wait that the others do not have, and 0.4 ms of idle
     time."""
-    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=500 * US)
-    if i == 0:
-        yield tiny.opened(start + 20 * US, start + 530 * US, "check")
-        yield tiny.call(start + 25 * US, start + 520 * US, "cudaDeviceSynchronize")
-    late = 900 if i == 0 else 60
-    yield from launched(start, 100 * i + 2, at=late, took=5, kernel_ns=450 * US)
+    if i:
+        return [*launched(10, 500), *launched(60, 450)]
+    wait = opened(20, 530, "check"), call(25, 520, "cudaDeviceSynchronize")
+    return [*launched(10, 500), *wait, *launched(900, 450)]
 
 
 def test_what_the_replayed_part_lacks_is_an_upper_bound(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.tables.index import ABOUT
 from tests import tiny
 from tests.analyses import KINDS, analysed, loaded
-from tests.oracle.model import Frame, Sample
+from tests.analysis.findings.subjects import one_gpu
+from tests.oracle.model import Frame, Sample, to_trace
 from tests.reports import ROOT
 
 EXPLAINED: Final = explanations()
@@ -55,10 +56,8 @@ def renamed(name: str, kernel: str) -> nsysflow.Trace:
 )
 def test_other_programs_get_no_advice_of_pytorch(framework: str, kernel: str, name: str) -> None:
     found = find(JudgedReport(nsysflow.analyze(renamed(name, kernel))))
-    assert found.valued
-    for one in found.valued:
-        assert one.finding.frameworks == (framework,)
-        assert not any("torch" in line for line in one.finding.change)
+    assert {one.finding.frameworks for one in found.valued} == {(framework,)}
+    assert not any("torch" in line for one in found.valued for line in one.finding.change)
 
 
 PYTHON = "/opt/lib/python3.12/site-packages/"
@@ -116,13 +115,9 @@ def test_names_that_frameworks_write_tell_them(kind: str, name: str, expected: l
         path, function = name.split()
         rows.append(Sample(3, tiny.MAIN, (Frame(PYTHON + path, 1, function),)))
         expected = sorted({*expected, *([] if expected == ["cuda"] else [PYTORCH])})
-    trace = tiny.trace_of(*rows)
-    gpus = {"device": [0], "name": [name if kind == "gpu" else None]}
-    devices = pl.concat(
-        [trace.devices.clear(), pl.DataFrame(gpus, {"device": pl.Int32, "name": pl.String})],
-        how="diagonal",
-    )
-    timeline = Timeline(replace(trace, threads=trace.threads.clear(), devices=devices), Options())
+    gpu = one_gpu(name if kind == "gpu" else None)
+    plain = replace(tiny.plain_of(*rows), threads=(), devices=gpu)
+    timeline = Timeline(to_trace(plain), Options())
     assert [*frameworks_of(timeline).names] == expected
 
 
@@ -130,12 +125,9 @@ def test_a_program_on_amd_gets_no_advice_for_nvidia_s_tools_and_libraries() -> N
     trace = loaded("h200-gpt2-eager")
     amd = replace(trace, devices=trace.devices.with_columns(name=pl.lit("AMD Instinct MI300X")))
     found = find(JudgedReport(nsysflow.analyze(amd))).valued
-    assert found
-    for one in found:
-        assert one.finding.frameworks == (PYTORCH, "rocm")
-        assert not re.search(
-            r"Nsight|\bncu\b|cuDNN|Transformer Engine", " ".join(one.finding.change)
-        )
+    assert {one.finding.frameworks for one in found} == {(PYTORCH, "rocm")}
+    advice = " ".join(line for one in found for line in one.finding.change)
+    assert not re.search(r"Nsight|\bncu\b|cuDNN|Transformer Engine", advice)
 
 
 def test_pytorch_that_is_only_imported_gives_no_advice() -> None:

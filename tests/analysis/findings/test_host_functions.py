@@ -1,8 +1,8 @@
 """What the host ran while the GPU waited; a function's waits, copies and code as one finding."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
+from itertools import cycle
 from typing import Final
 
 import pytest
@@ -18,8 +18,19 @@ from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.base.names import OUTSIDE
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import MS, US, Row, found, launched, loop, named, real
-from tests.oracle.model import Call, Frame, Op, Sample
+from tests.analysis.findings.subjects import (
+    MS,
+    US,
+    Row,
+    changes_of,
+    found,
+    later,
+    launched,
+    loop,
+    real,
+)
+from tests.in_us import call, copy, launch, opened, sample
+from tests.oracle.model import Frame, Sample
 from tests.report.handmade import frame
 
 
@@ -53,24 +64,21 @@ def test_lines_of_one_caller_are_one_row_with_the_line_that_took_longest() -> No
 Stack = tuple[Frame, ...]
 
 
-def busy(start: int, i: int, name: str, *stacks: Stack) -> Iterator[Row]:
-    """Two kernels, and between them 3 ms of Python in a range with a sample each 100 us, which go
-    to each stack in turn."""
-    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=10 * US)
-    yield tiny.opened(start + 20 * US, start + 3_020 * US, name)
-    for number, at in enumerate(range(50, 3_000, 100)):
-        yield Sample(start + at * US, tiny.MAIN, stacks[number % len(stacks)])
-    yield from launched(start, 100 * i + 2, at=3_030, took=5, kernel_ns=10 * US)
+def sampled_at(times: Iterable[int], *stacks: Stack) -> list[Row]:
+    """A sample at each of these us, which go to each stack in turn; an empty one has none."""
+    pairs = zip(times, cycle(stacks), strict=False)
+    return [Sample(at * US, tiny.MAIN, stack) for at, stack in pairs if stack]
+
+
+def busy(name: str, *stacks: Stack) -> list[Row]:
+    """Two kernels, and between them 3 ms of Python in a range with a sample each 100 us."""
+    samples = sampled_at(range(50, 3_000, 100), *stacks)
+    return [*launched(10, 10), opened(20, 3_020, name), *samples, *launched(3_030, 10)]
 
 
 def sampled(name: str, *stacks: Stack) -> JudgedReport:
-    """Steps of that, with an empty stack without samples."""
-
-    def rows(start: int, i: int) -> Iterator[Row]:
-        every = busy(start, i, name, *stacks)
-        return (row for row in every if not isinstance(row, Sample) or row.frames)
-
-    return loop(rows, every=4_000)
+    """Steps of that."""
+    return loop(busy(name, *stacks), every=4_000)
 
 
 def at(*stack: str) -> Stack:
@@ -131,14 +139,9 @@ def test_the_innermost_line_with_at_least_half_of_the_time_is_named(
 
 def test_a_function_of_many_lines_that_is_not_the_loop_is_named() -> None:
     lines = tuple(at(f"f{n} a.py:{n}", f"add a.py:1{n}", "main a.py:99") for n in range(4))
-
-    def rows(start: int, i: int) -> Iterator[Row]:
-        for row in busy(start, i, "log", *lines):
-            yield row
-            if isinstance(row, Call):  # main makes the launches
-                yield Sample(row.start_ns, tiny.MAIN, at("main a.py:98"))
-
-    assert running(loop(rows, every=4_000), "step/log").mostly == "add (a.py:11)"
+    launching = sampled_at((10, 3_030), at("main a.py:98"))  # main makes the launches
+    subject = loop([*busy("log", *lines), *launching], every=4_000)
+    assert running(subject, "step/log").mostly == "add (a.py:11)"
 
 
 def test_a_line_that_calls_functions_and_takes_the_time_itself_is_told_from_them() -> None:
@@ -174,26 +177,22 @@ def test_a_finding_without_samples_says_how_to_get_them() -> None:
     assert one.table == "gap_summary"
 
 
-def small(start: int, i: int) -> Iterator[Row]:
-    """20 kernels of 2 us, each launched 40 us after the one before, with a sample beside each."""
-    for number in range(20):
-        at = 10 + 40 * number
-        yield from launched(start, 100 * i + number, at=at, took=5, kernel_ns=2 * US)
-        yield tiny.sample(start + (at + 20) * US, "forward", "step")
-
-
-def building(start: int, i: int) -> Iterator[Row]:
-    """Python that builds code, which is then loaded and launched."""
-    yield from busy(start, i, "build", ONE)
-    yield tiny.call(start + 3_022 * US, start + 3_028 * US, "cuLibraryLoadData")
+SMALL: Final[list[Row]] = [
+    row
+    for begin in range(10, 810, 40)
+    for row in (*launched(begin, 2), sample(begin + 20, "forward", "step"))
+]
+"""20 kernels of 2 us, each launched 40 us after the one before, with a sample beside each."""
+BUILDING: Final = *busy("build", ONE), call(3_022, 3_028, "cuLibraryLoadData")
+"""Python that builds code, which is then loaded and launched."""
 
 
 @pytest.mark.parametrize(
     ("rule", "subject", "ran"),
     [
         (data_loading, sampled("data", ONE), "tokenize (train.py:1) 100 %"),
-        (launch_bound, loop(small, every=820), "forward (train.py:1) 100 %"),
-        (code_loading, loop(building, every=4_000), "tokenize (train.py:1)"),
+        (launch_bound, loop(SMALL, every=820), "forward (train.py:1) 100 %"),
+        (code_loading, loop(BUILDING, every=4_000), "tokenize (train.py:1)"),
     ],
 )
 def test_a_finding_says_what_the_host_ran(rule: Rule, subject: JudgedReport, ran: str) -> None:
@@ -210,46 +209,35 @@ def test_on_a_real_report_the_loader_s_functions_have_their_shares() -> None:
 
 TRAIN, METRIC = Frame("/me/t.py", 3, "train"), Frame("/me/t.py", 7, "add")
 LOOP: Final = Frame("/me/t.py", 7, "train")
-Behind = Callable[[int, int], Iterator[Row]]
-"""What the GPU and the host do in the function, for its start and the number of a call."""
 
 
-def steps_with(function: Frame, behind: Behind = lambda *_: iter(())) -> JudgedReport:
+def steps_with(function: Frame, behind: Iterable[Row] = ()) -> JudgedReport:
     """Eight steps of 4 ms with kernels of 3 ms. Then 4 ms in a function of the program, with these
     rows 10 us behind its start."""
-
-    def rows(start: int, i: int) -> Iterator[Row]:
-        for k in (0, 1):
-            yield from launched(
-                start, 100 * i + 1 + 90 * k, at=10 + 1_500 * k, took=5, kernel_ns=1_500 * US
-            )
-        for at in range(0, 8_000, 100):
-            inside = (function, TRAIN) if at > 4_000 else (TRAIN,)
-            yield Sample(start + at * US, tiny.MAIN, inside)
-        yield from behind(start + 4_010 * US, 100 * i + 2)
-
+    rows = (
+        *(*launched(10, 1_500), *launched(1_510, 1_500)),
+        *sampled_at(range(0, 4_100, 100), (TRAIN,)),
+        *sampled_at(range(4_100, 8_000, 100), (function, TRAIN)),
+        *later(behind, 4_010),
+    )
     return loop(rows, every=8_000, within=(0, 4_000))
 
 
-def fetching(copied_bytes: int) -> Behind:
+def fetching(moved: int) -> tuple[Row, ...]:
     """A copy to pageable memory that the host waits for, 1 ms; 3 ms of Python are left."""
-
-    def rows(begin: int, number: int) -> Iterator[Row]:
-        yield tiny.launch(begin, begin + 1 * MS, number, name="cudaMemcpy")
-        end = begin + 990 * US
-        op = tiny.copy(begin + 10 * US, end, number, "DtoH", "device", "pageable")
-        yield replace(op, copy=op.copy and replace(op.copy, bytes=copied_bytes))
-
-    return rows
+    fetched = copy(10, 990, 1, "DtoH", "device", "pageable", moved=moved)
+    return launch(0, 1_000, 1, name="cudaMemcpy"), fetched
 
 
-def reading(begin: int, number: int) -> Iterator[Row]:
-    """Twelve values are read back, one each 110 us; 2.6 ms of Python are left."""
-    for k in range(12):
-        now = begin + 110 * k * US
-        yield tiny.launch(now, now + 105 * US, number + k, name="cudaMemcpy")
-        ran = now + 50 * US
-        yield tiny.copy(ran, ran + 50 * US, number + k, "DtoH", "device", "pageable")
+READING: Final = [
+    row
+    for now in range(0, 1_320, 110)
+    for row in (
+        launch(now, now + 105, now, name="cudaMemcpy"),
+        copy(now + 50, now + 100, now, "DtoH", "device", "pageable"),
+    )
+]
+"""Twelve values are read back, one each 110 us; 2.6 ms of Python are left."""
 
 
 def test_what_a_function_copies_and_computes_on_the_host_is_one_finding() -> None:
@@ -289,27 +277,26 @@ def test_host_code_without_a_copy_or_a_wait_is_no_round_trip() -> None:
     assert (finding.rule, finding.effort) == ("data-loading", "restructure")
 
 
-def reading_and_backward(begin: int, number: int) -> Iterator[Row]:
-    """The same; before it, a backward pass runs two kernels for each value."""
-    yield from reading(begin, number)
-    start = begin - 990 * US
-    yield tiny.opened(start, start + 24 * 40 * US, "backward")
-    for k in range(24):
-        kind = (names.ADD, names.MUL)[k % 2]
-        rows = launched(start, number + 20 + k, at=5 + 40 * k, took=5, kernel_ns=2 * US)
-        yield from (named(row, kind) if isinstance(row, Op) else row for row in rows)
+BACKWARD: Final = [
+    opened(-990, -30, "backward"),
+    *(
+        row
+        for k in range(24)
+        for row in launched(-985 + 40 * k, 2, name=(names.ADD, names.MUL)[k % 2])
+    ),
+]
+"""A backward pass before that: two kernels for each value."""
 
 
-@pytest.mark.parametrize("behind", [reading, reading_and_backward])
-def test_a_loop_that_reads_values_is_one_call_with_its_backward_pass(behind: Behind) -> None:
-    changes = find(steps_with(METRIC, behind)).valued[0].finding.changes
-    assert changes is not None
-    backward = ("step/backward",) * (behind is reading_and_backward)
-    assert changes.graphs == ("(outside ranges)", *backward)
+@pytest.mark.parametrize("backward", [[], BACKWARD], ids=["alone", "with backward"])
+def test_a_loop_that_reads_values_is_one_call_with_its_backward_pass(backward: list[Row]) -> None:
+    first = find(steps_with(METRIC, [*backward, *READING])).valued[0].finding
+    phases = ("(outside ranges)", *(("step/backward",) if backward else ()))
+    assert changes_of(first).graphs == phases
 
 
 def test_values_read_back_one_by_one_in_a_function_are_counted() -> None:
-    first, *_ = find(steps_with(METRIC, reading)).valued
+    first, *_ = find(steps_with(METRIC, READING)).valued
     finding = first.finding
     assert finding.title == "12 waits a step and host code in add (t.py:7) hold the GPU up"
     assert finding.change[0].startswith("one call for all")

@@ -1,39 +1,27 @@
 """Ranks that come late by their host: what it does longer, and whether recording explains it."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-import nsysflow
-from nsysflow import Analysis
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.late_rank import longer_function
 from nsysflow.report.page import Page, opening
 from nsysflow.report.results import Origin, Results
-from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, launched, loop
-from tests.analysis.findings.test_run_saving import AS_RECORDED_WHOLE, Loop, rows_of
+from tests.analysis.findings.subjects import MS, US, launched, loop
+from tests.analysis.findings.test_run_saving import Loop, analyses_of
+from tests.in_us import sample
 
 QUICK = Loop(python_us=60, phases=2)
 SLOW = replace(QUICK, python_us=75)
 """The host of the second one takes 600 us longer for the same 40 launches."""
 
 
-def recorded(*loops: Loop, plain_us: int) -> list[Analysis]:
-    """Ranks whose step takes so long without the profiler."""
-    options = replace(AS_RECORDED_WHOLE, unrecorded_step_ns=plain_us * US)
-    return [
-        nsysflow.analyze(replace(tiny.trace_of(*own), report=f"rank{number}"), options)
-        for number, own in enumerate(rows_of(*loops))
-    ]
-
-
 def page_of(*loops: Loop, plain_us: int) -> Page:
     """The page of these ranks."""
-    analyses = recorded(*loops, plain_us=plain_us)
+    analyses = analyses_of(*loops, plain_ns=plain_us * US)
     paths = {f"rank{number}": Path() for number in range(len(loops))}
     return opening(Results(analyses, origin=Origin(ranks=True, paths=paths)), "full")
 
@@ -61,45 +49,36 @@ def test_a_rank_that_is_late_only_because_it_is_recorded_is_not_accused(late: Lo
 
 
 @pytest.mark.parametrize(
-    ("late", "plain_us"),
+    ("late", "plain_us", "phase"),
     [
         # recording adds less than the rank costs
-        (SLOW, 2_800),
+        (SLOW, 2_800, None),
         # one phase takes longer: more code, or it waits for data
-        (replace(QUICK, sleeps_us=600), 2_000),
-        (replace(QUICK, data_us=610), 2_000),
+        (replace(QUICK, sleeps_us=600), 2_000, "step/forward"),
+        (replace(QUICK, data_us=610), 2_000, "step/data"),
         # it launches more, or computes longer
-        (replace(QUICK, kernels=50, kernel_us=16), 2_000),
-        (replace(SLOW, kernel_us=30), 2_000),
+        (replace(QUICK, kernels=50, kernel_us=16), 2_000, None),
+        (replace(SLOW, kernel_us=30), 2_000, None),
         # a function takes longer
-        (replace(SLOW, functions=("augment", "main")), 2_000),
+        (replace(SLOW, functions=("augment", "main")), 2_000, None),
         # no phase tells
-        (replace(SLOW, phases=0), 2_000),
+        (replace(SLOW, phases=0), 2_000, ""),
     ],
     ids=["as-plain", "sleeps", "data", "kernels", "compute", "function", "no-phases"],
 )
-def test_a_rank_that_is_late_by_itself_is_named_first(late: Loop, plain_us: int) -> None:
+def test_a_rank_that_is_late_by_itself_is_named_first_with_its_phase(
+    late: Loop, plain_us: int, phase: str | None
+) -> None:
     quick = replace(QUICK, phases=late.phases, functions=late.functions[1:])
     page = page_of(quick, late, plain_us=plain_us)
     assert page.told.first.startswith("rank1 holds up the other rank: ")
     assert not page.told.remarks
-
-
-@pytest.mark.parametrize(
-    ("late", "phase"),
-    [
-        (replace(QUICK, sleeps_us=600), "step/forward"),
-        (replace(QUICK, data_us=610), "step/data"),
-        (replace(SLOW, phases=0), ""),
-    ],
-    ids=["sleeps", "data", "no-phases"],
-)
-def test_the_phase_in_which_a_late_host_takes_longer_is_named(late: Loop, phase: str) -> None:
-    page = page_of(replace(QUICK, phases=late.phases), late, plain_us=2_000)
-    sentence = f"Its host spends more time in {phase} than the others' hosts do"
-    assert (sentence in page.told.more) == (phase != "")
-    (advice,) = (row.change for row in page.suggestions.rows if "straggler" in row.title)
-    assert advice.startswith(f"see what rank1's host does longer in {phase}: " if phase else "find")
+    if phase is not None:
+        sentence = f"Its host spends more time in {phase} than the others' hosts do"
+        assert (sentence in page.told.more) == (phase != "")
+        (advice,) = (row.change for row in page.suggestions.rows if "straggler" in row.title)
+        seen = f"see what rank1's host does longer in {phase}: " if phase else "find"
+        assert advice.startswith(seen)
 
 
 def test_what_costs_nothing_without_the_profiler_is_said_but_no_finding() -> None:
@@ -115,37 +94,37 @@ Ran = tuple[int, tuple[str, ...]]
 
 def sampled(*stacks: Ran) -> JudgedReport:
     """Steps of 10 ms with a sample in each ms; one kernel at the end of each."""
-
-    def body(start: int, i: int) -> Iterator[Row]:
-        ran = [functions for ms, functions in stacks for _ in range(ms)]
-        for ms, functions in enumerate(ran):
-            yield tiny.sample(start + MS // 2 + ms * MS, *functions)
-        yield from launched(start, i + 1, at=9_000, took=20, kernel_ns=500 * US)
-
-    return loop(body, every=10_000, steps=6)
+    ran = [functions for ms, functions in stacks for _ in range(ms)]
+    samples = (sample(500 + 1_000 * ms, *functions) for ms, functions in enumerate(ran))
+    return loop([*samples, *launched(9_000, 500, took=20)], every=10_000, steps=6)
 
 
-AUGMENT: Final[Ran] = (6, ("augment", "main"))
+MAIN: Final = ("main",)
+AUGMENT: Final = ("augment", "main")
+IN_ITS_LOOP: Final[list[Ran]] = [(10, MAIN)]
 
 
 @pytest.mark.parametrize(
     ("late", "others", "late_ms", "code"),
     [
         # only the late rank runs it; the others wait for it in their loop
-        ([AUGMENT, (4, ("main",))], [(10, ("main",))], 6, "augment (train.py:1)"),
+        ([(6, AUGMENT), (4, MAIN)], IN_ITS_LOOP, 6, "augment (train.py:1)"),
         # all ranks read for as long
-        ([(3, ("read", "main")), (4, ("augment", "main")), (3, ("main",))],
-         [(3, ("read", "main")), (7, ("main",))], 4, "augment (train.py:1)"),
+        (
+            [(3, ("read", "main")), (4, AUGMENT), (3, MAIN)],
+            [(3, ("read", "main")), (7, MAIN)],
+            4,
+            "augment (train.py:1)",
+        ),
         # the time is spent in the innermost one
-        ([(6, ("crop", "augment", "main")), (4, ("main",))], [(10, ("main",))], 6,
-         "crop (train.py:1)"),
+        ([(6, ("crop", *AUGMENT)), (4, MAIN)], IN_ITS_LOOP, 6, "crop (train.py:1)"),
         # a small part of the delay
-        ([(1, ("augment", "main")), (9, ("main",))], [(10, ("main",))], 9, None),
+        ([(1, AUGMENT), (9, MAIN)], IN_ITS_LOOP, 9, None),
         # without samples
-        ([], [(10, ("main",))], 6, None),
-        ([AUGMENT, (4, ("main",))], [], 6, None),
+        ([], IN_ITS_LOOP, 6, None),
+        ([(6, AUGMENT), (4, MAIN)], [], 6, None),
     ],
-)  # fmt: skip
+)
 def test_the_function_that_a_late_rank_runs_longer_is_named(
     late: list[Ran], others: list[Ran], late_ms: int, code: str | None
 ) -> None:

@@ -11,8 +11,8 @@ from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from tests import tiny
-from tests.analysis.findings.subjects import MS
-from tests.oracle.model import Device, GpuState, PlainTrace, to_trace
+from tests.analysis.findings.subjects import MS, as_recorded, found, one_gpu
+from tests.oracle.model import GpuState, PlainTrace, to_trace
 
 STEPS: Final = 30
 
@@ -44,14 +44,13 @@ def held(step: int) -> int:
     return 1530
 
 
-def asked(trace: PlainTrace) -> Finding | None:
-    analysis = nsysflow.analyze(to_trace(trace), replace(tiny.AS_RECORDED, skip=0))
-    return next(clock_drop(JudgedReport(analysis)), None)
+def found_in(trace: PlainTrace) -> list[Finding]:
+    return found(clock_drop, JudgedReport(as_recorded(trace)))
 
 
 def planned(trace: PlainTrace) -> Valued:
-    found = nsysflow.analyze(to_trace(trace), tiny.AS_RECORDED).found
-    (one,) = (each for each in found.valued if each.finding.rule == "clock-drop")
+    valued = nsysflow.analyze(to_trace(trace), tiny.AS_RECORDED).found.valued
+    (one,) = (each for each in valued if each.finding.rule == "clock-drop")
     return one
 
 
@@ -72,13 +71,12 @@ HELD_NS: Final = 50 * MS * 1980 // 1530 * (1 - 1530 / 1980)
 def test_steps_that_are_slower_at_a_lower_clock_cost_what_they_lost(
     limit: str, said: str, first: str
 ) -> None:
-    finding = asked(run(falls, limit=limit))
-    assert finding is not None
-    assert finding.title == f"the GPU's clock falls from 1980 to 1530 MHz in 14 of 29 steps{said}"
-    assert finding.change[0].startswith(first)
-    assert finding.size_ns == finding.at_most_ns == pytest.approx(LOST_NS, rel=1e-3)
-    assert finding.evidence[0].startswith("clock 1980 → 1530 MHz: 23 % of these steps' compute")
-    assert "700 W, 80 °C" in finding.evidence[1]
+    (one,) = found_in(run(falls, limit=limit))
+    assert one.title == f"the GPU's clock falls from 1980 to 1530 MHz in 14 of 29 steps{said}"
+    assert one.change[0].startswith(first)
+    assert one.size_ns == one.at_most_ns == pytest.approx(LOST_NS, rel=1e-3)
+    assert one.evidence[0].startswith("clock 1980 → 1530 MHz: 23 % of these steps' compute")
+    assert "700 W, 80 °C" in one.evidence[1]
 
 
 def with_peak(trace: PlainTrace) -> PlainTrace:
@@ -103,25 +101,22 @@ def reads_0(trace: PlainTrace) -> PlainTrace:
     ],
 )
 def test_a_clock_that_slows_no_step_or_reads_0_is_no_finding(trace: PlainTrace) -> None:
-    assert asked(trace) is None
+    assert not found_in(trace)
 
 
 @pytest.mark.parametrize(
-    ("limit", "title"),
-    [
-        ("thermal", "heat holds the GPU's clock at 1530 of 1980 MHz"),
-        ("power_brake", "power brake holds the GPU's clock at 1530 of 1980 MHz"),
-        ("hardware", "hardware holds the GPU's clock at 1530 of 1980 MHz"),
-        ("power_cap", None),
-        ("setting", None),
-        ("idle", None),
-    ],
+    ("limit", "said"),
+    [("thermal", "heat"), ("power_brake", "power brake"), ("hardware", "hardware")],
 )
-def test_a_clock_that_a_fault_holds_down_is_a_bound(limit: str, title: str | None) -> None:
-    finding = asked(with_peak(run(held, limit=limit)))
-    assert (finding and finding.title) == title
-    if finding is not None:
-        assert finding.size_ns == pytest.approx(HELD_NS, rel=0.02)
+def test_a_clock_that_a_fault_holds_down_is_a_bound(limit: str, said: str) -> None:
+    (one,) = found_in(with_peak(run(held, limit=limit)))
+    assert one.title == f"{said} holds the GPU's clock at 1530 of 1980 MHz"
+    assert one.size_ns == pytest.approx(HELD_NS, rel=0.02)
+
+
+@pytest.mark.parametrize("limit", ["power_cap", "setting", "idle"])
+def test_a_clock_that_somebody_holds_down_on_purpose_is_no_finding(limit: str) -> None:
+    assert not found_in(with_peak(run(held, limit=limit)))
 
 
 @pytest.mark.parametrize(
@@ -140,5 +135,5 @@ def test_in_a_plan_it_is_a_bound(trace: PlainTrace, lost_ns: float, off: float) 
 def test_windows_without_steps_may_be_held_down_too() -> None:
     states = GpuState(0, 0, 1980), GpuState(1, 0, 1530, limit="thermal")
     ran = tiny.plain_of(tiny.launch(0, 1, 1), tiny.kernel(2, 500 * MS, 1))
-    trace = replace(ran, gpu_states=states, devices=(Device(0, "NVIDIA H200", None, 132, None),))
+    trace = replace(ran, gpu_states=states, devices=one_gpu("NVIDIA H200", 132))
     assert planned(trace).finding.title == "heat holds the GPU's clock at 1530 of 1980 MHz"

@@ -1,48 +1,50 @@
-"""What the link to the host leaves of copies, and copies of what could stay on the GPU."""
+"""What the link to the host leaves of copies, what could stay on the GPU, and many small copies."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-import nsysflow
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.plan import value
 from nsysflow.analysis.findings.rules.copies import KEEP_ON_GPU, blocking_copies
-from tests import tiny
-from tests.analysis.findings.subjects import US, Row, found
-from tests.oracle.model import Device, to_trace
+from nsysflow.analysis.findings.rules.small_copies import LEFT, MANY, SMALL_BYTES, small_copies
+from nsysflow.analysis.findings.saving import Replays
+from tests.analysis.findings.subjects import (
+    US,
+    Row,
+    asked,
+    changes_of,
+    found,
+    judged,
+    launched,
+    loop,
+    one_gpu,
+    repeated,
+)
+from tests.in_us import copy, launch, opened
 
 GRID_BYTES = 157_500_000
 """10 ms at 15.75 GB/s."""
 
-
-def copied(at_us: int, us: int, number: int, way: str, moved: int) -> Iterator[Row]:
-    """A blocking copy from or to pageable memory."""
-    sides = ("device", "pageable") if way == "DtoH" else ("pageable", "device")
-    start, end = at_us * US, (at_us + us) * US
-    op = tiny.copy(start + 5 * US, end - 5 * US, number, way, *sides)
-    assert op.copy
-    yield replace(tiny.call(start, end, "cudaMemcpy"), correlation=number)
-    yield replace(op, copy=replace(op.copy, bytes=moved))
+UP, DOWN = ("HtoD", "pageable", "device"), ("DtoH", "device", "pageable")
 
 
-def solver(down: int, steps: int = 8) -> Iterator[Row]:
-    """Steps of 100 ms: a grid goes up in 40 ms, a kernel takes 2 ms, and `down` bytes come back."""
-    for i in range(steps):
-        at, number = 100_000 * i, 10 * i
-        yield tiny.opened(at * US, (at + 100_000) * US - 1, "step")
-        yield from copied(at + 10, 40_000, number + 1, "HtoD", GRID_BYTES)
-        yield tiny.launch((at + 40_020) * US, (at + 40_025) * US, number + 2)
-        yield tiny.kernel((at + 40_030) * US, (at + 42_030) * US, number + 2)
-        yield from copied(at + 40_040, 42_000, number + 3, "DtoH", down)
+def copied(at: int, us: int, way: tuple[str, str, str], moved: int) -> list[Row]:
+    """A copy that its call waits for."""
+    return [
+        launch(at, at + us, at, name="cudaMemcpy"),
+        copy(at + 5, at + us - 5, at, *way, moved=moved),
+    ]
 
 
 def findings(gpu: str, down: int) -> list[Finding]:
-    device = Device(device=0, name=gpu, uuid=None, sm_count=40, memory_bytes_per_s=None)
-    trace = to_trace(replace(tiny.plain_of(*solver(down)), devices=(device,)))
-    subject = JudgedReport(nsysflow.analyze(trace, replace(tiny.AS_RECORDED, skip=0)))
-    return [*found(blocking_copies, subject)]
+    """Steps of 100 ms: a grid goes up in 40 ms, a kernel takes 2 ms, and `down` bytes come back."""
+    step = (
+        *(opened(0, 99_999, "step"), *copied(10, 40_000, UP, GRID_BYTES)),
+        *(*launched(40_020, 2_000, queued=5), *copied(40_040, 42_000, DOWN, down)),
+    )
+    return found(blocking_copies, judged(*repeated(step, 100_000), devices=one_gpu(gpu, 40)))
 
 
 @pytest.mark.parametrize(
@@ -61,8 +63,7 @@ def test_of_copies_is_left_what_the_link_takes_and_kernels_cannot_hide(
     assert up.title.startswith("HtoD copy of pageable memory")
     left_us = link_us - 2_000
     assert up.size_ns - up.at_most_ns == left_us * US
-    assert up.changes
-    ((_, left),) = up.changes.scaled
+    ((_, left),) = changes_of(up).scaled
     assert left == pytest.approx(left_us / 39_990)
 
 
@@ -70,5 +71,43 @@ def test_what_comes_back_in_each_step_can_stay_on_the_gpu() -> None:
     both = findings("Tesla T4", GRID_BYTES)
     assert [one.change for one in both] == [KEEP_ON_GPU] * 2
     assert all(one.title.startswith("the same sizes go to the GPU and back") for one in both)
-    assert all(one.fits and one.changes and one.changes.scaled[0][1] == 0.0 for one in both)
+    assert all(one.fits and changes_of(one).scaled[0][1] == 0.0 for one in both)
     assert any("from pinned memory they take 10.0 ms" in text for text in both[0].evidence)
+
+
+def copying(
+    count: int = MANY, *, bytes_each: int = 1_000, way: str = "HtoD", memory: str = "pinned"
+) -> JudgedReport:
+    """Steps of so many copies, each behind 15 us of Python and with a launch of 5 us, and of a
+    kernel."""
+    ends = (memory, "device") if way == "HtoD" else ("device", memory)
+    rows: list[Row] = [*launched(110 + 20 * count, 100)]
+    for at in range(100, 100 + 20 * count, 20):
+        rows.append(launch(at, at + 5, at, name="cudaMemcpyAsync"))
+        rows.append(copy(at + 7, at + 9, at, way, *ends, moved=bytes_each))
+    return loop(rows, every=2_000)
+
+
+def test_many_small_copies_are_named_with_what_one_would_save() -> None:
+    subject = copying()
+    one = asked(small_copies, subject)
+    assert one.title == "32 small copies to the GPU a step in step"
+    assert one.evidence[0] == "32.0 kB a step in all, 1.00 kB each"
+    assert one.change[0].startswith("stack them on the CPU")
+    # the first copy's code may be of the loop, and LEFT copies stay
+    assert one.size_ns == pytest.approx((MANY - 1) * 20 * US * (1 - LEFT / MANY), rel=0.01)
+    assert one.method == "bound"
+    assert 0.9 * one.size_ns < value(one, Replays(subject)).high_ns <= one.size_ns
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"count": MANY - 1}, id="few"),
+        pytest.param({"bytes_each": SMALL_BYTES}, id="large"),
+        pytest.param({"way": "DtoH"}, id="to the host"),
+        pytest.param({"memory": "pageable"}, id="the host waits for them"),
+    ],
+)
+def test_nothing_is_said_of_other_copies(other: dict[str, Any]) -> None:
+    assert not found(small_copies, copying(**other))

@@ -7,7 +7,7 @@ import pytest
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import US, asked, left_of, subject_of
+from tests.analysis.findings.subjects import US, found, left_of, subject_of
 
 NATIVE: Final = "void at::native::"
 LOOK_UP: Final = f"{NATIVE}vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int)"
@@ -35,10 +35,10 @@ STEP: Final[Launches] = [
 6,250 blocks. More elements in 200 us are more than the memory takes, fewer are half of it."""
 
 
-def found_in(launches: Launches) -> Finding | None:
+def found_in(launches: Launches) -> list[Finding]:
     blocks = [blocks for _, _, blocks in launches]
     kernels = [(name, us) for name, us, _ in launches]
-    return asked(dense_embedding, subject_of(kernels, blocks=(blocks[-1], *blocks[:-1])))
+    return found(dense_embedding, subject_of(kernels, blocks=(blocks[-1], *blocks[:-1])))
 
 
 def changed(row: int, *instead: tuple[str, int, int]) -> Launches:
@@ -47,55 +47,54 @@ def changed(row: int, *instead: tuple[str, int, int]) -> Launches:
 
 
 def test_the_table_is_filled_and_takes_its_part_of_the_optimizer() -> None:
-    found = found_in(STEP)
-    assert found is not None
-    assert found.title == (
+    (one,) = found_in(STEP)
+    assert one.title == (
         "an embedding's gradient is dense: its whole table is filled and updated, 39 % of kernel"
         " time"
     )
-    assert "sparse=True" in found.change[0]
-    assert "SparseAdam is lazy" in found.change[3]
-    assert found.evidence[0] == (
+    assert "sparse=True" in one.change[0]
+    assert "SparseAdam is lazy" in one.change[3]
+    assert one.evidence[0] == (
         "a gradient of about 819 MB, of which a step uses at most 20,000 rows"
     )
-    assert found.method == "bound"
-    assert left_of(found) == {FILL: 0.0, names.FOREACH: 0.5}
+    assert one.method == "bound"
+    # a sparse update is launched behind its wait: two launches of 0.5 us, and 0.5 us between them
+    assert one.at_most_ns == round((200 + 625 / 2 - 1.5) * US)
 
 
-def test_the_host_launches_a_sparse_update_behind_its_wait() -> None:
-    found = found_in(STEP)
-    assert found is not None
-    # two launches of 0.5 us, and 0.5 us between them
-    assert found.at_most_ns == round((200 + 625 / 2 - 1.5) * US)
+SMALL: Final[Launches] = [(FILL, 100, 100_000), (WRITE, 50, 20_000)]
 
 
-def test_each_pass_of_the_optimizer_has_the_table() -> None:
-    found = found_in([*STEP, (OTHER_PASS, 100, 6_250)])
-    assert left_of(found) == {FILL: 0.0, names.FOREACH: 0.5, OTHER_PASS: 0.5}
-
-
-def test_each_step_is_of_its_own_tables() -> None:
-    assert left_of(found_in([*STEP, *STEP])) == {FILL: 0.0, names.FOREACH: 0.5}
-
-
-def test_tables_are_updated_together() -> None:
-    small: Launches = [(FILL, 100, 100_000), (WRITE, 50, 20_000)]
-    found = found_in([*STEP[:4], *small, *STEP[4:]])
-    assert left_of(found) == {FILL: 0.0, names.FOREACH: 0.25}
-
-
-def test_a_pass_of_fewer_elements_is_of_other_parameters() -> None:
-    assert left_of(found_in([*STEP, (OTHER_PASS, 100, 3_000)])) == {FILL: 0.0, names.FOREACH: 0.5}
+@pytest.mark.parametrize(
+    ("launches", "left"),
+    [
+        pytest.param(STEP, {names.FOREACH: 0.5}, id="one table"),
+        pytest.param(
+            [*STEP, (OTHER_PASS, 100, 6_250)],
+            {names.FOREACH: 0.5, OTHER_PASS: 0.5},
+            id="each pass has the table",
+        ),
+        pytest.param([*STEP, *STEP], {names.FOREACH: 0.5}, id="each step is of its own tables"),
+        pytest.param([*STEP[:4], *SMALL, *STEP[4:]], {names.FOREACH: 0.25}, id="tables together"),
+        pytest.param(
+            [*STEP, (OTHER_PASS, 100, 3_000)], {names.FOREACH: 0.5}, id="fewer are other parameters"
+        ),
+    ],
+)
+def test_the_optimizer_keeps_what_is_of_other_parameters(
+    launches: Launches, left: dict[str, float]
+) -> None:
+    (one, *_) = found_in(launches)
+    assert left_of(one) == {FILL: 0.0, **left}
 
 
 def test_a_sum_before_it_is_of_other_gradients() -> None:
-    assert found_in(changed(1, (SUM, 500, 9_000))) is not None
+    assert found_in(changed(1, (SUM, 500, 9_000)))
 
 
 def test_a_few_rows_have_a_kernel_of_their_own() -> None:
-    found = found_in(changed(3, (FEW, 100, 2)))
-    assert found is not None
-    assert found.evidence[0] == "a gradient of about 819 MB"
+    (one,) = found_in(changed(3, (FEW, 100, 2)))
+    assert one.evidence[0] == "a gradient of about 819 MB"
 
 
 @pytest.mark.parametrize(
@@ -114,4 +113,4 @@ def test_a_few_rows_have_a_kernel_of_their_own() -> None:
     ],
 )
 def test_nothing_is_said_of_embeddings(launches: Launches) -> None:
-    assert found_in(launches) is None
+    assert not found_in(launches)

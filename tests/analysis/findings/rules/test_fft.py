@@ -7,7 +7,16 @@ import pytest
 from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import US, Kernels, asked, judged, left_of, named, subject_of
+from tests.analysis.findings.subjects import (
+    US,
+    Kernels,
+    asked,
+    found,
+    judged,
+    left_of,
+    named,
+    subject_of,
+)
 
 PACK: Final = "void kernel_wrapper<unsigned int, &packR2C_kernel_Odd_impl<unsigned int, float>>(T1)"
 BLUESTEIN: Final = "void multi_bluestein_fft<(unsigned int)128, EPT<(unsigned int)16>>(T9)"
@@ -47,14 +56,13 @@ ROCFFT: Final = "bluestein_pad_mul_sp_CI_CI"
 def test_the_kernels_of_an_fft_of_a_prime_length_are_named() -> None:
     odd: Kernels = [(PACK, 10), (BLUESTEIN, 40), (BLUESTEIN, 40), (BEHIND, 10)]
     fast: Kernels = [(FAST, 50), (BEHIND, 10)]
-    found = asked(fft_length, subject_of([*odd, (names.MUL, 40), *fast]))
-    assert found is not None
-    assert found.title == "FFTs of a length with a large prime factor: 50 % of kernel time"
-    assert "pad" in found.change[0]
-    assert "convolution" in found.change[0]
-    assert (found.method, found.culprit) == ("bound", "multi_bluestein_fft")
+    one = asked(fft_length, subject_of([*odd, (names.MUL, 40), *fast]))
+    assert one.title == "FFTs of a length with a large prime factor: 50 % of kernel time"
+    assert "pad" in one.change[0]
+    assert "convolution" in one.change[0]
+    assert (one.method, one.culprit) == ("bound", "multi_bluestein_fft")
     # one of two kernels behind is of an FFT of a fast length
-    assert left_of(found) == {PACK: 0.09, BLUESTEIN: 0.09, BEHIND: 0.54}
+    assert left_of(one) == {PACK: 0.09, BLUESTEIN: 0.09, BEHIND: 0.54}
 
 
 @pytest.mark.parametrize("kernels", [[(FACTOR, 10), (PRIME, 40)], [(ROCFFT, 40)]])
@@ -72,36 +80,30 @@ def test_other_kernels_for_large_prime_factors_are_known(kernels: Kernels) -> No
     ],
 )
 def test_nothing_is_said_of_ffts(kernels: Kernels) -> None:
-    assert asked(fft_length, subject_of(kernels)) is None
+    assert not found(fft_length, subject_of(kernels))
 
 
 def test_half_of_all_work_on_a_spectrum_is_left_where_its_second_half_is_written() -> None:
     kernels: Kernels = [(FAST, 20), (MIRROR, 10), (OF_SPECTRA, 20), (FAST, 20), (names.ADD, 30)]
-    found = asked(real_fft, subject_of(kernels))
-    assert found is not None
-    assert (
-        found.title == "FFTs of real numbers give both halves of the spectrum: 50 % of kernel time"
-    )
-    assert found.method == "bound"
+    one = asked(real_fft, subject_of(kernels))
+    assert one.title == "FFTs of real numbers give both halves of the spectrum: 50 % of kernel time"
+    assert one.method == "bound"
     # the first FFT is rfft's already
-    assert left_of(found) == {FAST: 0.75, OF_SPECTRA: 0.5, MIRROR: 0.0}
+    assert left_of(one) == {FAST: 0.75, OF_SPECTRA: 0.5, MIRROR: 0.0}
 
 
 @pytest.mark.parametrize(
     "kernels", [[(FAST, 20), (OF_SPECTRA, 20)], [(MIRROR, 4), (names.ADD, 96)]]
 )
 def test_spectra_of_complex_numbers_and_small_ones_are_left_alone(kernels: Kernels) -> None:
-    assert asked(real_fft, subject_of(kernels)) is None
+    assert not found(real_fft, subject_of(kernels))
 
 
 @pytest.mark.parametrize("cast", [CAST, STRIDED_CAST])
 def test_fft2_of_real_numbers_is_told_by_its_cast(cast: str) -> None:
-    found = asked(
-        real_fft, subject_of([(names.ADD, 10), (cast, 10), *FILTERED, (OF_REAL_PARTS, 20)])
-    )
-    assert found is not None
+    one = asked(real_fft, subject_of([(names.ADD, 10), (cast, 10), *FILTERED, (OF_REAL_PARTS, 20)]))
     # irfft copies its input, which costs as much as scaling half of the numbers
-    assert left_of(found) == {FAST: 0.5, OF_SPECTRA: 0.5, cast: 0.0}
+    assert left_of(one) == {FAST: 0.5, OF_SPECTRA: 0.5, cast: 0.0}
 
 
 def test_a_spectrum_of_real_numbers_without_an_inverse_may_be_halved() -> None:
@@ -124,12 +126,12 @@ def test_a_spectrum_of_real_numbers_without_an_inverse_may_be_halved() -> None:
     ],
 )
 def test_ffts_of_complex_numbers_are_left_alone(kernels: Kernels) -> None:
-    assert asked(real_fft, subject_of(kernels)) is None
+    assert not found(real_fft, subject_of(kernels))
 
 
 def test_casts_in_the_backward_pass_tell_nothing() -> None:
     backward = tiny.opened(0, 1_000 * US, "backward")
-    assert asked(real_fft, subject_of([(CAST, 10), (FAST, 20)], ranges=(backward,))) is None
+    assert not found(real_fft, subject_of([(CAST, 10), (FAST, 20)], ranges=(backward,)))
 
 
 def test_what_came_from_the_host_may_be_complex() -> None:
@@ -139,5 +141,5 @@ def test_what_came_from_the_host_may_be_complex() -> None:
     ]
     copied = tiny.copy(10 * US, 29 * US, 1, "HtoD", "pageable", "device")
     launches = [tiny.launch(number * US, number * US + 500, number) for number in (1, 2, 3)]
-    assert asked(real_fft, judged(*launches[1:], *kernels)) is not None
-    assert asked(real_fft, judged(*launches, copied, *kernels)) is None
+    assert found(real_fft, judged(*launches[1:], *kernels))
+    assert not found(real_fft, judged(*launches, copied, *kernels))

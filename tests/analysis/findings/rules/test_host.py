@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -29,26 +28,25 @@ from tests.analysis.findings.subjects import (
     Row,
     found,
     judged,
+    later,
     launched,
     loop,
-    named,
     options_of,
+    valued_of,
 )
-from tests.oracle.model import Frame, Op, Overhead, Sample
+from tests.in_us import call, copy, launch, opened
+from tests.oracle.model import Frame, Overhead, Sample
 
-Pause = Callable[[int, int], Iterator[Row]]
-"""The rows of a pause, for its start and the number of a call."""
-
-
-def building(start: int, i: int) -> Iterator[Row]:
-    """A kernel; 3 ms in which a library builds another one, loads it in 20 us and launches it."""
-    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
-    yield tiny.call(start + 3_100 * US, start + 3_120 * US, "cuLibraryLoadData")
-    yield from launched(start, 100 * i + 2, at=3_200, took=5, kernel_ns=400 * US)
+BUILDING: Final = (
+    *launched(10, 100),
+    call(3_100, 3_120, "cuLibraryLoadData"),
+    *launched(3_200, 400),
+)
+"""A kernel; 3 ms in which a library builds another one, loads it in 20 us and launches it."""
 
 
 def test_what_builds_the_code_counts_with_what_loads_it() -> None:
-    subject = loop(building, every=4_000)
+    subject = loop(BUILDING, every=4_000)
     (one,) = found(code_loading, subject)
     assert (one.culprit, one.steps) == ("cuLibraryLoadData", 7)  # the last one lacks its tail
     assert one.at_most_ns > 2.9 * MS
@@ -61,7 +59,7 @@ def test_what_builds_the_code_counts_with_what_loads_it() -> None:
 def test_loading_that_ends_with_the_recording_is_not_to_be_changed(
     monkeypatch: pytest.MonkeyPatch, later_ns: int, rules: set[str]
 ) -> None:
-    subject = loop(building, every=4_000)
+    subject = loop(BUILDING, every=4_000)
     options = replace(subject.timeline.options, unrecorded_step_ns=later_ns)
     monkeypatch.setattr(subject.timeline, "options", options)
     found_rules = {one.finding.rule for one in find(subject).valued}
@@ -82,13 +80,12 @@ def test_a_phase_loads_data_by_its_name() -> None:
     assert paths.filter(paths.str.contains(LOADS_DATA)).to_list() == [*LOADING]
 
 
-def between(start: int, i: int) -> Iterator[Row]:
-    """A range for the model in a step, and 2 ms of host code before it outside any range."""
-    yield from launched(start, 100 * i + 1, at=2_010, took=5, kernel_ns=900 * US)
+BETWEEN: Final = launched(2_010, 900)
+"""Launched by the model in a step, behind 2 ms of host code outside any range."""
 
 
 def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
-    (one,) = found(data_loading, loop(between, every=3_000, within=(2_000, 2_030)))
+    (one,) = found(data_loading, loop(BETWEEN, every=3_000, within=(2_000, 2_030)))
     assert one.title == "host code between the steps"
     assert options_of(one) == "--faster-host (outside ranges)=0"
     assert one.method == "bound"
@@ -99,29 +96,19 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
 def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase(
     at: int, on_gpu: bool
 ) -> None:
-    def loading(start: int, i: int) -> Iterator[Row]:
-        yield tiny.opened(start + 3_000 * US, start + 5_000 * US, "data")
-        yield from between(start, i)
-        yield from launched(start, 100 * i + 2, at=at, took=5, kernel_ns=900 * US)
-
-    subject = loop(loading, every=6_000, within=(2_000, 6_000))
-    elsewhere, loads = found(data_loading, subject)
+    rows = opened(3_000, 5_000, "data"), *BETWEEN, *launched(at, 900)
+    elsewhere, loads = found(data_loading, loop(rows, every=6_000, within=(2_000, 6_000)))
     assert (loads.phase, elsewhere.phase) == ("step/data", "")
     assert ("on the GPU" in loads.change[0]) is on_gpu  # where kernels make a batch
     assert not any("num_workers" in advice for advice in elsewhere.change)
 
 
 def test_a_dataset_that_puts_samples_on_the_gpu_one_by_one_is_told_to_leave_them() -> None:
-    def loading(start: int, i: int) -> Iterator[Row]:
-        yield tiny.opened(start + 1 * US, start + 2_000 * US, "data")
-        for k in range(12):
-            begin, number = start + (100 * k + 100) * US, 100 * i + k + 1
-            yield tiny.copy(begin + 8 * US, begin + 20 * US, number, "HtoD", "pageable", "device")
-            launch = tiny.launch(begin, begin + 25 * US, number)
-            yield replace(launch, name="cudaMemcpyAsync")
-        yield from launched(start, 100 * i + 20, at=1_900, took=5, kernel_ns=900 * US)
-
-    subject = loop(loading, every=3_000)
+    rows: list[Row] = [opened(1, 2_000, "data"), *launched(1_900, 900)]
+    for at in range(100, 1_300, 100):
+        rows.append(launch(at, at + 25, at, name="cudaMemcpyAsync"))
+        rows.append(copy(at + 8, at + 20, at, "HtoD", "pageable", "device"))
+    subject = loop(rows, every=3_000)
     (data,) = (one for one in found(data_loading, subject) if one.phase)
     assert data.change[0].startswith("leave samples on the CPU")
     assert "12 copies a step put samples on the GPU" in data.evidence
@@ -130,16 +117,14 @@ def test_a_dataset_that_puts_samples_on_the_gpu_one_by_one_is_told_to_leave_them
     assert copies.change == (AS_ONE, *PAGEABLE)
 
 
-def logging(start: int, i: int, every: int = 1) -> Iterator[Row]:
-    """Two kernels; 3 ms of Python between them in a range, in every so many steps."""
-    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=100 * US)
-    late = 3_200 if i % every == 0 else 120
-    yield tiny.opened(start + 20 * US, start + (late + 20) * US, "log")
-    yield from launched(start, 100 * i + 2, at=late, took=5, kernel_ns=(3_980 - late) * US)
+def logging(late: int = 3_200) -> list[Row]:
+    """Two kernels; so much Python between them in a range."""
+    between = opened(20, late + 20, "log")
+    return [*launched(10, 100), between, *launched(late, 3_980 - late)]
 
 
 def test_a_long_piece_of_python_in_each_step_is_an_upper_bound() -> None:
-    (one,) = find(loop(logging, every=4_000)).valued
+    (one,) = find(loop(logging(), every=4_000)).valued
     assert (one.finding.rule, one.finding.phase) == ("host-code", "step/log")
     assert one.finding.method == "bound"
     assert one.low_ns == 0
@@ -147,12 +132,10 @@ def test_a_long_piece_of_python_in_each_step_is_an_upper_bound() -> None:
 
 
 def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
-    def looking_up(start: int, i: int) -> Iterator[Row]:
-        yield from logging(start, i)
-        for at in (*range(100, 3_100, 100), *range(4_000, 6_000, 100)):
-            yield Sample(start + at * US, tiny.MAIN, (Frame("/me/t.py", 7, "look_up"),))
-
-    subject = loop(looking_up, every=6_000, within=(0, 4_000))
+    look_up = (Frame("/me/t.py", 7, "look_up"),)
+    times = *range(100, 3_100, 100), *range(4_000, 6_000, 100)
+    rows = *logging(), *(Sample(at * US, tiny.MAIN, look_up) for at in times)
+    subject = loop(rows, every=6_000, within=(0, 4_000))
     (one,) = found(host_code, subject)
     assert one.title == "look_up (t.py:7) holds the GPU up between the steps and in step/log"
     assert one.source == "t.py:7 in look_up"
@@ -166,75 +149,58 @@ def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
     [("aten::_cudnn_attention_forward", "enable_cudnn_sdp"), ("aten::mm", "on another thread")],
 )
 def test_attention_that_cudnn_builds_anew_has_advice_of_its_own(function: str, advice: str) -> None:
-    def running(start: int, i: int) -> Iterator[Row]:
-        yield from logging(start, i)
-        stack = (Frame("", None, function),)
-        yield from (Sample(start + at * US, tiny.MAIN, stack) for at in range(100, 3_100, 100))
-
-    (one,) = found(host_code, loop(running, every=4_000))
+    stack = (Frame("", None, function),)
+    samples = (Sample(at * US, tiny.MAIN, stack) for at in range(100, 3_100, 100))
+    (one,) = found(host_code, loop([*logging(), *samples], every=4_000))
     assert advice in one.change[0]
 
 
 def test_the_host_s_time_in_the_phases_inside_is_not_taken_with_it() -> None:
-    def nested(start: int, i: int) -> Iterator[Row]:
-        yield from logging(start, i)
-        yield tiny.opened(start + 3_190 * US, start + 3_210 * US, "inner")
-
+    nested = *logging(), opened(3_190, 3_210, "inner")
     (one,) = found(host_code, loop(nested, every=4_000))
     assert options_of(one) == "--faster-host step/log/.=0"
 
 
 @pytest.mark.parametrize("name", ["step", "batch"])
 def test_short_steps_have_no_host_code(name: str) -> None:
-    def short(start: int, i: int) -> Iterator[Row]:
-        return launched(start, 100 * i + 1, at=60, took=5, kernel_ns=20 * US)
-
-    assert not found(data_loading, loop(short, every=100, name=name))
+    assert not found(data_loading, loop(launched(60, 20), every=100, name=name))
 
 
 def test_neither_a_piece_in_a_third_of_the_steps_nor_start_up_is_host_code() -> None:
-    third = loop(lambda start, i: logging(start, i, 3), steps=9, every=4_000)
-    first, late = (launched(0, at, at=at, took=5, kernel_ns=100 * US) for at in (10, 90_000))
-    for subject in (third, JudgedReport(tiny.analysis_of(*first, *late))):
-        assert not found(host_code, subject)
-
-
-def flushing(start: int, i: int) -> Iterator[Row]:
-    """A kernel, and one that is launched 200 us later since the profiler works meanwhile."""
-    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=200 * US)
-    begin, end = start + 220 * US, start + 420 * US
-    yield Overhead(begin, end, tiny.PROCESS, tiny.MAIN, "Buffer flush")
-    yield from launched(start, 100 * i + 2, at=425, took=5, kernel_ns=200 * US)
+    third = loop(lambda i: logging(120 if i % 3 else 3_200), steps=9, every=4_000)
+    start_up = JudgedReport(tiny.analysis_of(*launched(10, 100), *launched(90_000, 100)))
+    assert not found(host_code, third)
+    assert not found(host_code, start_up)
 
 
 def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
-    valued = find(loop(flushing, every=650)).valued
-    (one,) = (one for one in valued if one.finding.rule == "profiler-overhead")
+    """A kernel, and one that is launched 200 us later since the profiler works meanwhile."""
+    flush = Overhead(220 * US, 420 * US, tiny.PROCESS, tiny.MAIN, "Buffer flush")
+    flushing = *launched(10, 200), flush, *launched(425, 200)
+    one = valued_of("profiler-overhead", loop(flushing, every=650))
     assert options_of(one.finding) == "--no-profiler"
     assert one.high_ns > 150 * US
 
 
 def pausing(
-    every: int, pause: Pause | None = None, *, until: int = 40, behind_us: int = 0
+    every: int, pause: tuple[Row, ...] = (), *, until: int = 40, behind_us: int = 0
 ) -> JudgedReport:
     """41 steps of 1 ms; each so many of the first takes 5 ms longer, in a range that saves, with
     the rows of `pause` from 500 us of the step on; the step behind it takes so much longer."""
-
-    def rows() -> Iterator[Row]:
-        start = 0
-        for i in range(41):
-            slow = 5_000 if i % every == every - 1 and i < until else 0
-            more = slow or (behind_us if i and i % every == 0 else 0)
-            yield tiny.opened(start, start + (990 + more) * US, "step")
-            yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=400 * US)
-            phase = "forward" if behind_us and not slow else "save"
-            yield tiny.opened(start + 30 * US, start + (420 + more) * US, phase)
-            if pause and slow:
-                yield from pause(start + 500 * US, 10 * i + 3)
-            yield from launched(start, 10 * i + 2, at=425 + more, took=5, kernel_ns=500 * US)
-            start += (1_000 + more) * US
-
-    return judged(*rows())
+    rows: list[Row] = []
+    start = 0
+    for i in range(41):
+        slow = 5_000 if i % every == every - 1 and i < until else 0
+        more = slow or (behind_us if i and i % every == 0 else 0)
+        phase = "forward" if behind_us and not slow else "save"
+        step = (
+            *(opened(0, 990 + more, "step"), opened(30, 420 + more, phase)),
+            *(*launched(10, 400), *launched(425 + more, 500)),
+            *(later(pause, 500) if slow else ()),
+        )
+        rows += later(step, start)
+        start += 1_000 + more
+    return judged(*rows)
 
 
 @pytest.mark.parametrize(("every", "until", "least_ms"), [(8, 40, 0.5), (6, 30, 0.55)])
@@ -250,17 +216,14 @@ def test_what_some_steps_take_longer_is_spread_over_all_of_the_run(
 @pytest.mark.parametrize("doubling", [True, False])
 def test_steps_that_grow_from_one_to_the_next_are_no_long_ones(*, doubling: bool) -> None:
     """A sweep over sizes; a loop whose last steps are long by chance, though all grow a little."""
-
-    def rows() -> Iterator[Row]:
-        start = 0
-        for i in range(20):
-            size = 2 ** (i // 2 if doubling else 9 * (i > 17)) * (1 + i / 100)
-            took = round(200 * size)
-            yield tiny.opened(start, start + (took + 50) * US, "step")
-            yield from launched(start, 10 * i + 1, at=10, took=5, kernel_ns=took * US)
-            start += (took + 60) * US
-
-    subject = judged(*rows())
+    rows: list[Row] = []
+    start = 0
+    for i in range(20):
+        size = 2 ** (i // 2 if doubling else 9 * (i > 17)) * (1 + i / 100)
+        took = round(200 * size)
+        rows += later([opened(0, took + 50, "step"), *launched(10, took)], start)
+        start += took + 60
+    subject = judged(*rows)
     assert bool(subject.whole.growth_ns) == doubling
     assert bool(found(periodic_pause, subject)) != doubling
 
@@ -269,41 +232,37 @@ QUEUE: Final = "/usr/lib/python3.12/multiprocessing"
 LOADER: Final = "/lib/python3.12/site-packages/torch/utils/data/dataloader.py"
 
 
-def standing(*stack: str) -> Pause:
+def standing(*stack: str) -> tuple[Row, ...]:
     """Samples each 100 us of this stack: `FILE:LINE FUNCTION`, the innermost first."""
     frames = tuple(
         Frame(file, int(number), function)
         for file, number, function in (re.split(r"[: ]", frame) for frame in stack)
     )
-    return lambda start, _: (
-        Sample(start + at * US, tiny.MAIN, frames) for at in range(0, 4900, 100)
-    )
+    return tuple(Sample(at * US, tiny.MAIN, frames) for at in range(0, 4_900, 100))
 
 
-def copying(start: int, number: int) -> Iterator[Row]:
-    """A copy to pageable memory that the host waits for, 4 ms of 4.5."""
-    yield tiny.launch(start, start + 4_500 * US, number, name="cudaMemcpy")
-    yield tiny.copy(start + 10 * US, start + 4_010 * US, number, "DtoH", "device", "pageable")
-
-
-def evaluating(start: int, number: int) -> Iterator[Row]:
-    """A kernel of 4.8 ms."""
-    yield from launched(start, number, at=0, took=5, kernel_ns=4_800 * US)
+COPYING: Final = (
+    launch(0, 4_500, 3, name="cudaMemcpy"),
+    copy(10, 4_010, 3, "DtoH", "device", "pageable"),
+)
+"""A copy to pageable memory that the host waits for, 4 ms of 4.5."""
+SAVED: Final = "write checkpoints from another thread"
+WAITED: Final = "waiting for another process or thread"
 
 
 @pytest.mark.parametrize(
     ("pause", "what", "change"),
     [
-        (None, "host code in step/save", "write checkpoints from another thread"),
+        ((), "host code in step/save", SAVED),
         (standing("/me/t.py:7 write", "/me/t.py:1 main"), "host code, t.py:7 in write", "another"),
         (
             standing(f"{QUEUE}/c.py:1 _recv", f"{QUEUE}/q.py:2 get", "/me/t.py:7 main"),
-            "waiting for another process or thread, t.py:7 in main",
+            f"{WAITED}, t.py:7 in main",
             "ask for it earlier",
         ),
         (
             standing("/lib/python3.12/subprocess.py:1 communicate", "/me/t.py:7 gpu_state"),
-            "waiting for another process or thread, t.py:7 in gpu_state",
+            f"{WAITED}, t.py:7 in gpu_state",
             "subprocess.Popen",
         ),
         (
@@ -321,18 +280,18 @@ def evaluating(start: int, number: int) -> Iterator[Row]:
             "host code, t.py:7 in endless",
             "another",
         ),
-        (copying, "copies to the host in step/save", "write checkpoints from another thread"),
-        (evaluating, "GPU work", "do it less often, or with fewer samples"),
+        (COPYING, "copies to the host in step/save", SAVED),
+        (launched(1, 4_800), "GPU work", "do it less often, or with fewer samples"),
     ],
 )
 def test_the_advice_on_a_pause_is_about_the_largest_part_of_it(
-    pause: Pause | None, what: str, change: str
+    pause: tuple[Row, ...], what: str, change: str
 ) -> None:
     (one,) = found(periodic_pause, pausing(8, pause))
     assert one.title.startswith(f"every 8 steps one takes longer: {what}")
     assert change in one.change[0]
     assert ("gc." in " ".join(one.change)) == ("garbage" in what)
-    assert ("--sample-python 1000" in " ".join(one.change)) == (pause in (None, copying))
+    assert ("--sample-python 1000" in " ".join(one.change)) == (pause in ((), COPYING))
 
 
 def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() -> None:
@@ -424,23 +383,17 @@ def assert_explained(analysis: nsysflow.Analysis) -> None:
 
 
 def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> None:
-    inferred = nsysflow.analyze(bare("rolloutcopy-fused"))
-    (one,) = (v.finding for v in inferred.found.valued if v.finding.rule == "idle-gpu")
+    inferred = valued_of("idle-gpu", JudgedReport(nsysflow.analyze(bare("rolloutcopy-fused"))))
     place = "mostly host code, the largest part between _draw and _select_copy"
-    assert one.title == f"the GPU idles 98 % of the time, {place}"
-    assert "--sample-python" in one.change[-1]
-
-    def launches() -> Iterator[Iterator[Row]]:
-        return (launched(MS * n, n, at=0, took=9, kernel_ns=10 * US) for n in range(12))
-
-    alike = tiny.analysis_of(*(row for each in launches() for row in each))
-    (one,) = (v.finding for v in alike.found.valued if v.finding.rule == "idle-gpu")
-    assert "--sample-python" in one.change[0]  # first comes what to record
-    assert "between" not in one.title
+    assert inferred.finding.title == f"the GPU idles 98 % of the time, {place}"
+    assert "--sample-python" in inferred.finding.change[-1]
+    rows = [row for n in range(12) for row in launched(1_000 * n, 10, took=9)]
+    alike = valued_of("idle-gpu", JudgedReport(tiny.analysis_of(*rows))).finding
+    assert "--sample-python" in alike.change[0]  # first comes what to record
+    assert "between" not in alike.title
     # what is sampled and has no sample there, such as backward, would have none again
-    asleep = tiny.sample(500, "wait")
-    sampled = JudgedReport(tiny.analysis_of(asleep, *(row for each in launches() for row in each)))
-    (one,) = idle_gpu(sampled, 0, {})
+    asleep = JudgedReport(tiny.analysis_of(tiny.sample(500, "wait"), *rows))
+    (one,) = idle_gpu(asleep, 0, {})
     assert "--sample-python" not in str(one.change)
 
 
@@ -458,10 +411,7 @@ RECORD: Final = "record what the host runs meanwhile"
 def test_jax_that_launches_operation_by_operation_is_told_to_jit(
     kernel: str, every_us: int, advice: str
 ) -> None:
-    def step(start: int, i: int) -> Iterator[Row]:
-        for k, at in enumerate(range(10, 19_000, every_us)):
-            for row in launched(start, 100 * i + k, at=at, took=5, kernel_ns=5 * US):
-                yield named(row, kernel) if isinstance(row, Op) else row
-
+    starts = range(10, 19_000, every_us)
+    step = [row for at in starts for row in launched(at, 5, name=kernel)]
     (one,) = idle_gpu(loop(step, every=20_000), 0, {})
     assert one.change[0].startswith(advice)

@@ -1,6 +1,5 @@
 """What `data-loading` says where workers were recorded (spec §27.4)."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,112 +10,113 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, Row, found, launched
+from tests.analysis.findings.subjects import MS, US, found, launched, repeated
 from tests.oracle.model import LoaderTime, to_trace
 
 STEP_NS = 24 * MS
 STEPS = 12
+STARTS = range(0, STEPS * STEP_NS, STEP_NS)
 
 
-def rows(wait_ns: int, kernel_ns: int) -> Iterator[Row]:
-    """Steps that wait for a batch and then launch a kernel, behind which the host sleeps."""
-    for i in range(STEPS):
-        start = i * STEP_NS
-        yield tiny.opened(start, start + STEP_NS - 1, "step")
-        yield tiny.opened(start + 10, start + wait_ns, "data")
-        at_us = (wait_ns + 10 * US) // US
-        yield from launched(start, 100 * i + 1, at=at_us, took=5, kernel_ns=kernel_ns)
+def finding(*times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2) -> list[Finding]:
+    """Of steps with a wait for a batch, and a kernel behind which the host sleeps."""
+    data = tiny.opened(10, wait_ms * MS, "data")
+    step = (
+        tiny.opened(0, STEP_NS - 1, "step"),
+        data,
+        *launched(1_000 * wait_ms + 10, 1_000 * kernel_ms),
+    )
+    rows = repeated(step, STEP_NS // US, STEPS)
+    trace = to_trace(replace(tiny.plain_of(*rows), loader_times=times))
+    return found(data_loading, JudgedReport(nsysflow.analyze(trace)))
 
 
-def finding(
+def with_workers(
     *,
-    wait_ms: int,
     batch_ms: float,
     workers: int,
+    wait_ms: int = 15,
     kernel_ms: int = 2,
     slow_ms: float = 0,
     **more: Any,
-) -> tuple[Finding, ...]:
+) -> list[Finding]:
     """What is found where each worker takes so long for a batch, and each 12th one longer."""
     settings = {"workers": workers, "prefetch_factor": 2, "pin_memory": True, "cores": 32, **more}
-    times = [
-        LoaderTime(
-            tiny.PROCESS, 0, None, i * STEP_NS + 10, None, i * STEP_NS + wait_ms * MS, **settings
-        )
-        for i in range(STEPS)
-    ]
+
+    def made(worker: int | None, *times: Any) -> LoaderTime:
+        return LoaderTime(tiny.PROCESS, 0, worker, *times, **settings)
+
+    times = [made(None, start + 10, None, start + wait_ms * MS) for start in STARTS]
     for worker in range(workers):
         at = 0
-        while at < STEPS * STEP_NS:
+        while at < STARTS.stop:
             slow = slow_ms and at // STEP_NS % 4 == worker
             took = round((slow_ms if slow else batch_ms) * MS)
-            made = LoaderTime(tiny.PROCESS, 0, worker, at, at + took - 9, at + took, **settings)
-            times.append(made)
+            times.append(made(worker, at, at + took - 9, at + took))
             at += max(took, workers * STEP_NS)
-    plain = tiny.plain_of(*rows(wait_ms * MS, kernel_ms * MS))
-    trace = to_trace(replace(plain, loader_times=tuple(times)))
-    return tuple(found(data_loading, JudgedReport(nsysflow.analyze(trace))))
+    return finding(*times, wait_ms=wait_ms, kernel_ms=kernel_ms)
+
+
+LOADER, KEPT = "DataLoader(…", ", persistent_workers=True, pin_memory=True"
 
 
 @pytest.mark.parametrize(
     ("given", "change", "evidence"),
     [
         (  # 72 ms a batch, 3 workers; the rest of a step takes 9 ms
-            {"wait_ms": 15, "batch_ms": 72, "workers": 3},
-            "DataLoader(…, num_workers=8, persistent_workers=True, pin_memory=True)",
+            {"batch_ms": 72, "workers": 3},
+            f"{LOADER}, num_workers=8{KEPT})",
             "3 workers give 42 batches/s, the loop takes 111: 8 workers needed",
         ),
         (
-            {"wait_ms": 15, "batch_ms": 72, "workers": 3, "kernel_ms": 12, "prefetch_factor": 4},
-            "DataLoader(…, num_workers=6, persistent_workers=True, pin_memory=True,"
-            " prefetch_factor=4)",
+            {"batch_ms": 72, "workers": 3, "kernel_ms": 12, "prefetch_factor": 4},
+            f"{LOADER}, num_workers=6{KEPT}, prefetch_factor=4)",
             "3 workers give 42 batches/s, the loop takes 83: 6 workers needed",
         ),
         (
-            {"wait_ms": 15, "batch_ms": 72, "workers": 3, "cores": 4},
-            "DataLoader(…, num_workers=4, persistent_workers=True, pin_memory=True)",
+            {"batch_ms": 72, "workers": 3, "cores": 4},
+            f"{LOADER}, num_workers=4{KEPT})",
             "this process may use 4 cores, so more workers than that are no help",
         ),
         (
-            {"wait_ms": 15, "batch_ms": 72, "workers": 3, "cores": 3},
+            {"batch_ms": 72, "workers": 3, "cores": 3},
             "make a batch cheaper",
             "this process may use 3 cores, so more workers than that are no help",
         ),
         (
             {"wait_ms": 18, "batch_ms": 0, "workers": 0},
-            "DataLoader(…, num_workers=3, persistent_workers=True, pin_memory=True)",
+            f"{LOADER}, num_workers=3{KEPT})",
             "a batch takes 18.0 ms in this process, the rest of a step 6.00 ms: 3 workers needed",
         ),
         (
-            {"wait_ms": 15, "batch_ms": 5, "workers": 2},
+            {"batch_ms": 5, "workers": 2},
             "send fewer, larger tensors",
             "its workers are busy 12 % of the time: more are no help",
         ),
         (
-            {"wait_ms": 15, "batch_ms": 5, "workers": 2, "pin_memory": False},
+            {"batch_ms": 5, "workers": 2, "pin_memory": False},
             "DataLoader(…, pin_memory=True)",
             "its workers are busy 12 % of the time: more are no help",
         ),
         (
-            {"wait_ms": 15, "batch_ms": 2, "workers": 2, "slow_ms": 40},
+            {"batch_ms": 2, "workers": 2, "slow_ms": 40},
             "DataLoader(…, prefetch_factor=4): more batches ahead bridge a slow one",
             "5 % of the batches take 40.0 ms or longer, the median 2.00 ms",
         ),
     ],
 )
 def test_the_workers_that_a_loop_needs(given: dict[str, Any], change: str, evidence: str) -> None:
-    (one,) = finding(**given)
+    (one,) = with_workers(**given)
     assert one.change[0].startswith(change)
     assert evidence in one.evidence
     assert one.table == "loader_workers"
 
 
 def test_a_loop_that_never_waits_needs_no_workers() -> None:
-    assert not finding(wait_ms=1, batch_ms=40, workers=2, kernel_ms=24)
+    assert not with_workers(wait_ms=1, batch_ms=40, workers=2, kernel_ms=24)
 
 
 def test_nothing_recorded_names_no_number() -> None:
-    subject = JudgedReport(nsysflow.analyze(to_trace(tiny.plain_of(*rows(15 * MS, 2 * MS)))))
-    (one,) = found(data_loading, subject)
+    (one,) = finding()
     assert "4 or more" in one.change[0]
     assert one.table == "gap_summary"

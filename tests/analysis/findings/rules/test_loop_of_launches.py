@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -21,14 +21,17 @@ from tests.analysis.findings.subjects import (
     US,
     Row,
     asked,
+    changes_of,
     found,
     judged,
     launched,
+    left_of,
     loop,
     named,
     options_of,
 )
-from tests.oracle.model import Frame, Op, Sample, Shape
+from tests.in_us import call, opened
+from tests.oracle.model import Frame, Sample, Shape
 
 EVERY_US = 4_000
 UPDATES = (names.MUL, names.ADD)
@@ -87,6 +90,8 @@ def program(**of: Any) -> JudgedReport:
         ("", False, "(outside ranges)", "outside any range"),
         ("", True, "step/.", "in step"),
         ("ema", True, "step/ema", "in step/ema"),
+        # part of a phase, almost all of whose code is of the loop
+        ("forward", True, "step/forward", "in step/forward"),
     ],
 )
 def test_a_loop_is_found_where_it_runs_and_its_launches_become_one_before_a_graph_of_the_step(
@@ -95,9 +100,8 @@ def test_a_loop_is_found_where_it_runs_and_its_launches_become_one_before_a_grap
     subject = program(inside=inside, marked=marked)
     (one,), first = found(loop_of_launches, subject), find(subject).valued[0]
     assert one.title == f"a loop launches 120 small kernels a step {where}"
-    assert one.changes is not None
-    assert one.changes.graphs == (graph,)
-    assert {round(factor, 2) for _, factor in one.changes.scaled} == {0.2}
+    assert changes_of(one).graphs == (graph,)
+    assert {*left_of(one).values()} == {0.2}
     assert (first.finding.rule, first.finding.method) == ("loop-of-launches", "bound")
     # 119 pauses of 18 us behind the first launch, and most of 240 us of kernels
     assert first.high_ns == pytest.approx(119 * 18 * US + 0.8 * 240 * US, rel=0.05)
@@ -139,17 +143,6 @@ def test_a_loop_may_be_most_of_a_step_that_launches_much_else() -> None:
     assert one.title.startswith("a loop launches 320 small kernels a step")
 
 
-def test_a_loop_may_be_part_of_a_phase() -> None:
-    subject = program(inside="forward", marked=True)
-    (one,), first = found(loop_of_launches, subject), find(subject).valued[0]
-    assert one.title == "a loop launches 120 small kernels a step in step/forward"
-    assert one.changes is not None
-    assert one.changes.graphs == ("step/forward",)  # almost all of its code is of the loop
-    assert {round(factor, 2) for _, factor in one.changes.scaled} == {0.2}
-    assert first.finding.rule == "loop-of-launches"
-    assert first.high_ns == pytest.approx(119 * 18 * US + 0.8 * 240 * US, rel=0.05)
-
-
 def test_a_loop_whose_kernels_come_in_no_order_is_one() -> None:
     """As where each request of a server has other options."""
     of = random.Random(1)
@@ -171,39 +164,29 @@ def test_what_to_do_about_a_loop_depends_on_whether_its_passes_are_alike(
     assert one.change[0].startswith(change)
 
 
-GRADIENTS = (
+GRADIENTS: Final = (
     *(f"void DeviceRadixSortOnesweepKernel<{k}>(int)" for k in range(6)),
     "void at::native::compute_grad_weight<float, long>(float*)",
     names.ADD,
 )
 
 
-def tables(start: int, i: int) -> Iterator[Row]:
+def tables() -> Iterator[Row]:
     """Forty look-ups in a row, eight kernels in backward each; every fourth adds another way."""
-    number = 1_000 * i
     for phase, begin, kinds in (("forward", 0, (names.MUL,)), ("backward", 1_000, GRADIENTS)):
         count = 40 * len(kinds)
-        yield tiny.opened(start + begin * US, start + (begin + 20 * count + 10) * US, phase)
+        yield opened(begin, begin + 20 * count + 10, phase)
         for k in range(count):
-            number += 1
-            rows = launched(start, number, at=begin + 20 * k, took=6, kernel_ns=2 * US)
             few = k // len(kinds) % 4 == 3 and k % len(kinds) == len(kinds) - 2
             kind = "void compute_grad_weight_few<float>(float*)" if few else kinds[k % len(kinds)]
-            yield from (named(row, kind) if isinstance(row, Op) else row for row in rows)
-        if not begin:
-            yield from product(start, number + 900, at=850)
-    for k in range(100):
-        yield from product(start, number + 100 + k, at=7_500 + 2 * k)
-
-
-def product(start: int, number: int, at: int) -> Iterator[Row]:
-    rows = launched(start, number, at=at, took=1, kernel_ns=US)
-    yield from (named(row, names.PRODUCT) if isinstance(row, Op) else row for row in rows)
+            yield from launched(begin + 20 * k, 2, took=6, name=kind)
+    for at in (850, *range(7_500, 7_700, 2)):
+        yield from launched(at, 1, took=1, name=names.PRODUCT)
 
 
 def test_a_loop_counts_what_its_backward_pass_launches_though_passes_differ_a_little() -> None:
     """As where each of many columns has an embedding of its own."""
-    (one,) = found(loop_of_launches, loop(tables, every=8_000))
+    (one,) = found(loop_of_launches, loop(tables(), every=8_000))
     assert one.title.startswith("a loop launches 40 small kernels a step in step/forward, 320 more")
     assert one.change[0].startswith("one embedding with the rows of all tables")
 
@@ -216,11 +199,7 @@ def test_launches_outside_all_ranges_count() -> None:
 
 def test_launches_between_the_ranges_that_mark_the_steps_are_no_loader() -> None:
     """As where torch.profiler marks the optimizer alone."""
-
-    def training(start: int, i: int) -> Iterator[Row]:
-        for k in range(20):
-            yield from launched(start, 100 * i + k, at=160 * k, took=10, kernel_ns=20 * US)
-
+    training = [row for k in range(20) for row in launched(160 * k, 20, took=10)]
     subject = loop(training, every=3_400, within=(3_030, 3_100), name="Optimizer.step#SGD.step")
     assert not found(data_loading, subject)
     (one,) = found(launch_bound, subject)
@@ -232,17 +211,11 @@ def test_launches_between_the_ranges_that_mark_the_steps_are_no_loader() -> None
 @pytest.mark.parametrize(("function", "said"), [("aten::addmm", True), ("tokenize", False)])
 def test_operators_that_launch_without_steps_are_launch_bound(function: str, *, said: bool) -> None:
     """Between launches they run for longer than these take, so that no window is starved."""
-
-    def rows() -> Iterator[Row]:
-        for k in range(60):
-            yield from launched(0, k + 1, at=60 * k, took=5, kernel_ns=5 * US)
-            for at in range(0, 60, 10):
-                frames = (Frame("", None, function),)
-                yield Sample((60 * k + at) * US, tiny.MAIN, frames)
-
-    subject = JudgedReport(tiny.analysis_of(*rows()))
-    launches = found(launch_bound, subject)
-    assert [one.change for one in launches] == [CHANGE] * said
+    launches = [row for k in range(60) for row in launched(60 * k, 5)]
+    stack = (Frame("", None, function),)
+    samples = [Sample(at * US, tiny.MAIN, stack) for at in range(0, 3_600, 10)]
+    subject = JudgedReport(tiny.analysis_of(*launches, *samples))
+    assert [one.change for one in found(launch_bound, subject)] == [CHANGE] * said
     (idle,) = idle_gpu(subject, 0, {})
     assert (idle.change == CHANGE) == said
 
@@ -252,35 +225,30 @@ def test_host_code_of_the_loop_is_not_said_twice(count: int, *, said: bool) -> N
     assert bool(found(data_loading, program(count=count, pause_us=150))) == said
 
 
-def graphs(start: int, i: int, count: int) -> Iterator[Row]:
-    """So many launches of graphs that end before the next one comes."""
-    for k in range(count):
-        begin = start + (5 + 30 * k) * US
-        yield tiny.launch(begin, begin + 20 * US, 100 * i + k, name="cudaGraphLaunch")
-        yield tiny.kernel(begin + 21 * US, begin + 25 * US, 100 * i + k)
+def graphs(count: int) -> JudgedReport:
+    """Steps of so many launches of graphs that end before the next one comes."""
+    starts = range(5, 5 + 30 * count, 30)
+    rows = [
+        row for at in starts for row in launched(at, 4, took=20, queued=1, call="cudaGraphLaunch")
+    ]
+    return loop(rows, every=30 * count + 10)
 
 
 def test_a_program_of_many_graphs_is_told_to_launch_fewer() -> None:
-    (one,) = found(launch_bound, loop(lambda start, i: graphs(start, i, 10), every=310))
+    (one,) = found(launch_bound, graphs(10))
     assert "10 CUDA graphs a step" in one.title
     assert "fewer, larger graphs" in one.change[0]
     assert one.method == "bound"
 
 
-def long_piece(start: int, i: int) -> Iterator[Row]:
-    """Two kernels with 3 ms of Python between them."""
-    yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=500 * US)
-    yield from launched(start, 100 * i + 2, at=3_500, took=5, kernel_ns=400 * US)
-
-
 def test_neither_a_step_that_is_one_graph_nor_one_long_piece_of_python_is_launch_bound() -> None:
-    assert not found(launch_bound, loop(lambda start, i: graphs(start, i, 1), every=40))
+    long_piece = *launched(10, 500), *launched(3_500, 400)
+    assert not found(launch_bound, graphs(1))
     assert not found(launch_bound, loop(long_piece, every=4_000))
 
 
 def test_without_steps_the_starved_windows_are_the_bound() -> None:
-    launches = (launched(30 * k * US, k, at=0, took=10, kernel_ns=2 * US) for k in range(40))
-    rows = (row for each in launches for row in each)
+    rows = (row for k in range(40) for row in launched(30 * k, 2, took=10))
     (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
     assert one.method == "bound"
     assert one.at_most_ns > 0
@@ -288,33 +256,24 @@ def test_without_steps_the_starved_windows_are_the_bound() -> None:
 
 def test_launches_that_no_replay_values_leave_the_gpu_its_work() -> None:
     """As in an OpenACC program that allocates and copies for each kernel, and waits for it."""
-
-    def rows() -> Iterator[Row]:
-        for k in range(300):
-            start = 60 * k * US
-            yield tiny.call(start, start + 20 * US, "cuMemAlloc")
-            ran = launched(start, k + 1, at=25, took=14, kernel_ns=6 * US)
-            yield from (named(row, "fill_42_gpu") if isinstance(row, Op) else row for row in ran)
-
-    churn, launches = find(JudgedReport(tiny.analysis_of(*rows()))).valued
+    rows: list[Row] = []
+    for start in range(0, 300 * 60, 60):
+        rows.append(call(start, start + 20, "cuMemAlloc"))
+        rows += launched(start + 25, 6, took=14, name="fill_42_gpu")
+    churn, launches = find(JudgedReport(tiny.analysis_of(*rows))).valued
     assert (churn.finding.rule, launches.finding.rule) == ("allocator-churn", "launch-bound")
     assert all("acc data region" in one.finding.change[0] for one in (churn, launches))
     assert launches.step_after_ns - launches.high_ns >= 300 * 6 * US
-
-
-def few(start: int, i: int, count: int, name: str) -> Iterator[Row]:
-    """So many launches, with 600 us of host code before each."""
-    for k in range(count):
-        begin = start + (600 + 640 * k) * US
-        yield tiny.launch(begin, begin + 8 * US, 100 * i + k, name=name)
-        yield tiny.kernel(begin + 10 * US, begin + 30 * US, 100 * i + k)
 
 
 @pytest.mark.parametrize(
     ("count", "name"), [(1, "cudaLaunchKernel"), (2, "cudaGraphLaunch"), (4, "cudaLaunchKernel")]
 )
 def test_host_code_between_a_few_launches_is_no_matter_of_launching(count: int, name: str) -> None:
-    subject = loop(lambda start, i: few(start, i, count, name), every=640 * count + 40)
+    """600 us of it before each."""
+    starts = range(600, 600 + 640 * count, 640)
+    few = [row for at in starts for row in launched(at, 20, took=8, call=name)]
+    subject = loop(few, every=640 * count + 40)
     assert not found(launch_bound, subject)
     assert asked(host_code, subject)
 
@@ -323,9 +282,6 @@ def test_host_code_between_a_few_launches_is_no_matter_of_launching(count: int, 
     ("count", "said"), [(12, ["kernels launched most often, times a step: k 12"]), (9, [])]
 )
 def test_kernels_that_are_launched_often_are_named(count: int, said: list[str]) -> None:
-    def launches(start: int, i: int) -> Iterator[Row]:
-        for k in range(count):
-            yield from launched(start, 100 * i + k, at=30 * k, took=10, kernel_ns=2 * US)
-
+    launches = [row for k in range(count) for row in launched(30 * k, 2, took=10)]
     (one,) = found(launch_bound, loop(launches, every=30 * count + 40))
     assert [text for text in one.evidence if "most often" in text] == said

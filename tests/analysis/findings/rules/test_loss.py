@@ -7,7 +7,7 @@ import pytest
 from nsysflow.analysis.findings.rules.layout import layout_transpose
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import Kernels, asked, left_of, subject_of
+from tests.analysis.findings.subjects import Kernels, asked, found, left_of, subject_of
 
 NATIVE: Final = "void at::native::(anonymous namespace)::"
 FORWARD: Final = NATIVE + (
@@ -35,11 +35,10 @@ STEP: Final[Kernels] = [
 
 
 def test_one_pass_over_the_logits_stays() -> None:
-    found = asked(unfused_loss, subject_of(STEP))
-    assert found is not None
-    assert found.title == "the loss passes over all logits several times: 28 % of kernel time"
-    assert found.method == "bound"
-    assert left_of(found) == dict.fromkeys((LOSS, SUM, BACKWARD, names.ADD), 0.0)
+    one = asked(unfused_loss, subject_of(STEP))
+    assert one.title == "the loss passes over all logits several times: 28 % of kernel time"
+    assert one.method == "bound"
+    assert left_of(one) == dict.fromkeys((LOSS, SUM, BACKWARD, names.ADD), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +50,8 @@ def test_one_pass_over_the_logits_stays() -> None:
 )
 def test_what_to_do_goes_by_the_loss(picks: str, advice: str) -> None:
     kernels = [(picks if name == LOSS else name, us) for name, us in STEP]
-    found = asked(unfused_loss, subject_of(kernels))
-    assert found is not None
-    assert found.change[0].startswith(advice)
+    one = asked(unfused_loss, subject_of(kernels))
+    assert one.change[0].startswith(advice)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +62,16 @@ def test_what_to_do_goes_by_the_loss(picks: str, advice: str) -> None:
     ],
 )
 def test_what_the_products_beside_take(kernels: Kernels, took: str) -> None:
-    found = asked(unfused_loss, subject_of(kernels))
-    assert found is not None
-    assert f"the products beside it take {took} more" in found.evidence[2]
+    one = asked(unfused_loss, subject_of(kernels))
+    assert f"the products beside it take {took} more" in one.evidence[2]
 
 
 def test_what_a_loss_copies_is_not_a_matter_of_order() -> None:
     """Copies of a part of the logits go with the loss; those elsewhere may be transposes."""
     copied = [*STEP[:2], (COPY, 200), *STEP[2:]]
-    assert asked(unfused_loss, subject_of(copied)) is not None
-    assert asked(layout_transpose, subject_of(copied)) is None
-    assert asked(layout_transpose, subject_of([*STEP, (COPY, 200)])) is not None
+    assert found(unfused_loss, subject_of(copied))
+    assert not found(layout_transpose, subject_of(copied))
+    assert found(layout_transpose, subject_of([*STEP, (COPY, 200)]))
 
 
 @pytest.mark.parametrize(
@@ -88,4 +85,4 @@ def test_what_a_loss_copies_is_not_a_matter_of_order() -> None:
     ],
 )
 def test_nothing_is_said_of_the_loss(kernels: Kernels) -> None:
-    assert asked(unfused_loss, subject_of(kernels)) is None
+    assert not found(unfused_loss, subject_of(kernels))

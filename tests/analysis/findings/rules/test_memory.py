@@ -6,10 +6,11 @@ from typing import Final
 import pytest
 
 import nsysflow
-from tests.analysis.findings.subjects import MS, US, launched
+from tests.analysis.findings.subjects import MS, launched, repeated
 from tests.analysis.tables.test_memory import STEPS as SOME_STEPS
+from tests.in_us import opened
 from tests.oracle.model import Frame, GpuMemory, MemoryChange, PlainTrace, Running, to_trace
-from tests.tiny import MAIN, PROCESS, opened, plain_of
+from tests.tiny import MAIN, PROCESS, plain_of
 
 STEPS: Final = 14
 MB: Final = 1 << 20
@@ -30,15 +31,7 @@ def program(kept: list[int], lines: int) -> PlainTrace:
     """Steps of 1 ms that all compute; step i allocates `kept[i]` bytes in a phase, and no later one
     frees them. So many lines of the program allocate in turn."""
     starts = range(0, STEPS * MS, MS)
-    rows = [
-        row
-        for number, at in enumerate(starts, start=1)
-        for row in (
-            opened(at, at + MS - 1000, "step"),
-            opened(at + 10_000, at + 90_000, "metrics"),
-            *launched(at, number, at=1, took=1, queued=1, kernel_ns=997 * US),
-        )
-    ]
+    step = opened(0, 999, "step"), opened(10, 90, "metrics"), *launched(1, 997, took=1, queued=1)
     made = ((at + 20_000, i, size) for i, (at, size) in enumerate(zip(starts, kept, strict=True)))
     memory = changes(*(each for each in made if each[2]))
     called = [Frame("/home/me/train.py", 40 + i % lines, "log") for i in range(STEPS)]
@@ -46,6 +39,7 @@ def program(kept: list[int], lines: int) -> PlainTrace:
         Running(at + 15_000, at + 25_000, MAIN, (Frame(None, None, "aten::cat"), line))
         for at, line in zip(starts, called, strict=True)
     )
+    rows = repeated(step, 1_000, STEPS)
     return replace(plain_of(*rows), memory=memory, running=running)
 
 

@@ -33,14 +33,13 @@ OUT: Final[list[Move]] = [("forward", "DtoH", each) for each in SIZES]
 BACK: Final[list[Move]] = [("backward", "HtoD", each) for each in reversed(SIZES)]
 
 
-def moving(
-    start: int, number: int, move: Move, *, us: int, memory: str, by_thread: bool
-) -> Iterator[Row]:
-    """A copy of so many us with 30 us of Python before it; what goes to the host is waited for.
-    Autograd's thread launches the backward pass, or a range has it."""
+def moving(at: int, move: Move, *, us: int, memory: str, by_thread: bool) -> Iterator[Row]:
+    """At so many us 30 us of Python and a copy; what goes to the host is waited for. Autograd's
+    thread launches the backward pass, or a range has it."""
     phase, way, moved = move
     thread = tiny.AUTOGRAD if phase == "backward" and by_thread else tiny.MAIN
-    begin, name = start + 30 * US, "cudaMemcpyAsync"
+    number, name = at + 30, "cudaMemcpyAsync"
+    begin = number * US
     yield tiny.launch(begin, begin + 5 * US, number, name=name, thread=thread)
     if phase == "backward" and not by_thread:
         yield tiny.opened(begin - US, begin + 6 * US, "backward")
@@ -55,23 +54,18 @@ def moving(
 def rows_of(
     moves: Sequence[Move], *, us: int, memory: str, by_thread: bool, reads: bool
 ) -> Iterator[Row]:
-    for i in range(STEPS):
-        start, number = i * LENGTH_US * US, 100 * i
-        yield tiny.opened(start, start + LENGTH_US * US - 1, "step")
-        yield from launched(start, number + 1, at=5, took=5, kernel_ns=50 * US)
+    for start in range(0, STEPS * LENGTH_US, LENGTH_US):
+        yield tiny.opened(start * US, (start + LENGTH_US) * US - 1, "step")
+        yield from launched(start + 5, 50)
         for at, move in enumerate(moves):
-            begin = start + (100 + EVERY_US * at) * US
-            yield from moving(
-                begin, number + 2 + at, move, us=us, memory=memory, by_thread=by_thread
-            )
+            begin = start + 100 + EVERY_US * at
+            yield from moving(begin, move, us=us, memory=memory, by_thread=by_thread)
             # a kernel behind each: nobody waits for a copy without one
-            yield from launched(begin, number + 40 + at, at=us + 60, took=5, kernel_ns=40 * US)
+            yield from launched(begin + us + 60, 40)
         if reads:
-            end = start + 9_000 * US
-            yield from moving(
-                end, number + 90, ("", "DtoH", 8), us=2, memory="pinned", by_thread=True
-            )
-        yield from launched(start, number + 99, at=9_400, took=5, kernel_ns=400 * US)
+            read = ("", "DtoH", 8)
+            yield from moving(start + 9_000, read, us=2, memory="pinned", by_thread=True)
+        yield from launched(start + 9_400, 400)
 
 
 def training(
@@ -97,7 +91,6 @@ def training(
 def test_what_goes_to_the_host_and_comes_back_in_backward_is_named(by_thread: bool) -> None:
     subject = training(*OUT, *BACK, by_thread=by_thread)
     one = asked(offloaded_activations, subject)
-    assert one is not None
     assert one.title == (
         "activations go to the host and come back in backward: 110 MB a step in step"
     )
@@ -124,7 +117,7 @@ def test_it_is_the_only_finding_about_these_copies_and_waits() -> None:
 
 def test_another_wait_is_left_to_its_own_finding() -> None:
     subject = training(*OUT, *BACK, reads=True)
-    assert asked(offloaded_activations, subject) is not None
+    assert found(offloaded_activations, subject)
     assert len(subject.stalls) == subject.steps
     assert {one.rule for one in found(waits, subject)} == {"scalar-readback"}
 
@@ -132,7 +125,6 @@ def test_another_wait_is_left_to_its_own_finding() -> None:
 def test_pageable_copies_are_advised_to_be_pinned() -> None:
     subject = training(*OUT, *BACK, memory="pageable")
     one = asked(offloaded_activations, subject)
-    assert one is not None
     assert one.change[-1] == PIN
     assert not found(blocking_copies, subject)
 
@@ -144,7 +136,6 @@ def test_the_memory_that_is_free_is_said_where_it_is_known() -> None:
         *(each for at in steps for each in ((at + US, 2, 3 * GB), (at + 9_000 * US, 2, -3 * GB))),
     )
     one = asked(offloaded_activations, training(*OUT, *BACK, used=used))
-    assert one is not None
     assert (
         one.evidence[-1]
         == "on the GPU they would take 110 MB, and 70.0 GB of 80.0 GB stay free there"
@@ -182,5 +173,5 @@ PARAMETERS: Final[list[Move]] = [
     ],
 )
 def test_nothing_is_said_of_activations(subject: JudgedReport) -> None:
-    assert asked(offloaded_activations, subject) is None
+    assert not found(offloaded_activations, subject)
     assert len(subject.copies) == len(subject.tables.copies)

@@ -21,19 +21,32 @@ from tests.analysis.findings.subjects import (
     US,
     Kernels,
     Row,
+    changes_of,
     found,
     judged,
+    later,
     launched,
     left_of,
+    loop,
     named,
     subject_of,
+    valued_of,
 )
-from tests.oracle.model import Op, Shape
+from tests.in_us import call, kernel, launch, opened
+from tests.oracle.model import Shape
 from tests.oracle.recomputed import Kernel
 from tests.oracle.recomputed import recomputed as again
 
 MATRIX: Final = 2
 """Keys below this are matrix products."""
+
+COLUMNS: Final = {
+    "lane": pl.UInt32,
+    "step": pl.Int64,
+    "key": pl.UInt32,
+    "backward": pl.Boolean,
+    "class": pl.String,
+}
 
 PASSES: Final = st.sampled_from([False, True, None])
 STREAM: Final = st.lists(st.tuples(st.integers(0, 3), PASSES), max_size=12)
@@ -52,23 +65,10 @@ def test_what_is_computed_again_is_what_the_oracle_says(
         for a, run, b in streams
     ]
     rows = [
-        {
-            "lane": lane,
-            "step": at // step,
-            "key": key,
-            "backward": backward,
-            "class": "matmul" if key < MATRIX else "norm",
-        }
+        (lane, at // step, key, backward, "matmul" if key < MATRIX else "norm")
         for lane, stream in enumerate(lanes)
         for at, (key, backward) in enumerate(stream)
     ]
-    schema = {
-        "lane": pl.UInt32,
-        "step": pl.Int64,
-        "key": pl.UInt32,
-        "backward": pl.Boolean,
-        "class": pl.String,
-    }
     expected = [
         one
         for stream in lanes
@@ -76,7 +76,7 @@ def test_what_is_computed_again_is_what_the_oracle_says(
             [Kernel(key, at // step, back, key < MATRIX) for at, (key, back) in enumerate(stream)]
         )
     ]
-    assert recomputed(pl.DataFrame(rows, schema=schema)).to_list() == expected
+    assert recomputed(pl.DataFrame(rows, schema=COLUMNS, orient="row")).to_list() == expected
 
 
 LAYER: Final[Kernels] = [
@@ -102,33 +102,29 @@ def test_only_runs_of_the_forward_pass_in_the_backward_pass_are_found(
     begin, end = backward_from * US, (len(kernels) + 1) * US
     ranges = (tiny.opened(begin, end, "backward"),) if begin < end else ()
     subject = subject_of(kernels, blocks=blocks, ranges=ranges)
-    assert bool(found(recomputation, subject)) == fires
-    if fires:
-        (one,) = found(recomputation, subject)
+    findings = found(recomputation, subject)
+    assert len(findings) == fires
+    for one in findings:
         assert one.title.endswith(": 25 % of kernel time")
         assert "4 kernels, 50.0 us, 25 % of kernel time" in one.evidence[0]
         assert set(left_of(one).values()) == {0.5}
-        assert "recomputation" in {each.finding.rule for each in find(subject).valued}
+        assert valued_of("recomputation", subject)
 
 
 def stepped(*steps: Kernels, lost: range = range(0)) -> JudgedReport:
     """Steps of 1 ms with these kernels, the backward pass from the fifth on; those with these
     numbers have no launch in the first step."""
 
-    def rows() -> Iterator[Row]:
-        for i, kernels in enumerate(steps):
-            start = i * MS
-            yield tiny.opened(start, start + MS - 1, "step")
-            yield tiny.opened(start + 5 * US, start + 99 * US, "backward")
-            at = start + 10 * US
-            for number, (name, us) in enumerate(kernels, 1):
-                call = 100 * i + number
-                if i or number not in lost:
-                    yield tiny.launch(start + number * US, start + number * US + 500, call)
-                yield named(tiny.kernel(at, at + us * US, call), name)
-                at += us * US
+    def rows(i: int) -> Iterator[Row]:
+        yield opened(5, 99, "backward")
+        at = 10
+        for number, (name, us) in enumerate(steps[i], 1):
+            if i or number not in lost:
+                yield tiny.launch(number * US, number * US + 500, number)
+            yield named(kernel(at, at + us, number), name)
+            at += us
 
-    return judged(*rows())
+    return loop(rows, steps=len(steps), every=1_000)
 
 
 @pytest.mark.parametrize(
@@ -150,22 +146,20 @@ def test_what_runs_once_in_each_step_is_not_computed_again(
 def with_launches(code_us: int, kernel_us: int) -> JudgedReport:
     """Steps of a layer, its gradient and the layer again. Before each kernel the host works
     `code_us` and launches for 5 us; each kernel takes `kernel_us`."""
-
-    def rows() -> Iterator[Row]:
-        at, free = 0, 0
-        for i in range(8):
-            yield tiny.opened(at, at + 10 * (code_us + 5) * US, "step")
-            backward = at + 4 * (code_us + 5) * US
-            yield tiny.opened(backward, backward + 6 * (code_us + 5) * US, "backward")
-            for number, (name, _) in enumerate([*LAYER, *GRADIENT, *LAYER], 100 * i):
-                launch = at + code_us * US
-                at = launch + 5 * US
-                yield tiny.launch(launch, at, number)
-                start = max(at + US, free)
-                free = start + kernel_us * US
-                yield named(tiny.kernel(start, free, number), name)
-
-    return judged(*rows())
+    rows: list[Row] = []
+    every, free = code_us + 5, 0
+    for number, (name, _) in enumerate([*LAYER, *GRADIENT, *LAYER] * 8):
+        at = number * every
+        if not number % 10:
+            rows += [
+                opened(at, at + 10 * every, "step"),
+                opened(at + 4 * every, at + 10 * every, "backward"),
+            ]
+        rows.append(launch(at + code_us, at + every, number))
+        start = max(at + every + 1, free)
+        free = start + kernel_us
+        rows.append(named(kernel(start, free, number), name))
+    return judged(*rows)
 
 
 def test_the_host_of_what_is_computed_again_counts_where_the_gpu_waits_for_it() -> None:
@@ -174,58 +168,43 @@ def test_the_host_of_what_is_computed_again_counts_where_the_gpu_waits_for_it() 
     assert "launches and the code before each take the host 120 us a step" in one.evidence[1]
     assert one.size_ns == one.at_most_ns == 4 * (25 + 5 + 3) * US
     # of six launches of the backward pass the first is not counted
-    assert one.changes is not None
-    [(phase, factor)] = one.changes.faster_host
+    [(phase, factor)] = changes_of(one).faster_host
     assert phase == "step/backward"
     assert factor == pytest.approx(1 - 4 * (25 + 5) / (5 * 25))
-    (saved,) = (each for each in find(subject).valued if each.finding.rule == "recomputation")
-    assert 4 * 3 * US < saved.high_ns <= one.at_most_ns
+    assert 4 * 3 * US < valued_of("recomputation", subject).high_ns <= one.at_most_ns
 
 
 def test_the_host_of_what_is_computed_again_counts_nothing_where_the_gpu_is_the_limit() -> None:
-    subject = with_launches(code_us=5, kernel_us=40)
-    (saved,) = (each for each in find(subject).valued if each.finding.rule == "recomputation")
-    assert saved.finding.changes is not None
-    assert saved.finding.changes.faster_host == (("step/backward", 0),)
+    saved = valued_of("recomputation", with_launches(code_us=5, kernel_us=40))
+    assert changes_of(saved.finding).faster_host == (("step/backward", 0),)
     assert saved.alone_ns == 4 * 40 * US
-
-
-KERNEL: Final = "k"
 
 
 def building_in(
     slow: int | None,
-    steps: int = 20,
     *,
-    built: str = KERNEL,
+    built: str = "k",
     grid: int = 1,
     late_in: tuple[int, ...] = (),
     compiled: bool = False,
 ) -> JudgedReport:
-    """Steps of 2 ms with two kernels each; in one of them code is built and loaded between these,
-    which takes 50 ms. Its second kernel has another name or grid, and may be `compiled`. In the
-    steps `late_in` other host code takes 30 ms there."""
-
-    def rows() -> Iterator[Row]:
-        start = 0
-        for i in range(steps):
-            builds = i == slow
-            late = 50_000 if builds else 30_000 if i in late_in else 0
-            yield tiny.opened(start, start + (1_990 + late) * US, "step")
-            yield from launched(start, 100 * i + 1, at=10, took=5, kernel_ns=900 * US)
-            if builds and compiled:
-                dynamo = "_compile.compile_inner (dynamo_timed)"
-                yield tiny.opened(start + 1_000 * US, start + 40_000 * US, dynamo)
-            if builds:
-                yield tiny.call(start + 49_000 * US, start + 49_100 * US, "cuModuleLoadData")
-            for row in launched(start, 100 * i + 2, at=late + 700, took=5, kernel_ns=900 * US):
-                if builds and isinstance(row, Op):
-                    shape = Shape(grid_x=grid)
-                    row = replace(row, name=built, short_name=built, shape=shape)
-                yield row
-            start += (2_000 + late) * US
-
-    return judged(*rows())
+    """20 steps of 2 ms with two kernels each; in one of them code is built and loaded between
+    these, which takes 50 ms. Its second kernel has another name or grid, and may be `compiled`. In
+    the steps `late_in` other host code takes 30 ms there."""
+    rows: list[Row] = []
+    start = 0
+    for i in range(20):
+        late = 50_000 if i == slow else 30_000 if i in late_in else 0
+        call_, op = launched(late + 700, 900, name=built if i == slow else "k")
+        step = [opened(0, 1_990 + late, "step"), *launched(10, 900), call_]
+        if i == slow:
+            step.append(call(49_000, 49_100, "cuModuleLoadData"))
+            op = replace(op, shape=Shape(grid_x=grid))
+            if compiled:
+                step.append(opened(1_000, 40_000, "_compile.compile_inner (dynamo_timed)"))
+        rows += later([*step, op], start)
+        start += 2_000 + late
+    return judged(*rows)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
@@ -242,7 +221,7 @@ def test_one_step_of_many_that_builds_code_is_a_finding_with_its_step(*, compile
     ("built", "grid", "reason"),
     [
         ("new_kernel", 1, "1 kernel runs for the first time: new_kernel"),
-        (KERNEL, 9, "a shape is new: the grid of k is 9x1x1, 1x1x1 before"),
+        ("k", 9, "a shape is new: the grid of k is 9x1x1, 1x1x1 before"),
     ],
 )
 def test_new_kernels_and_new_shapes_are_named(built: str, grid: int, reason: str) -> None:

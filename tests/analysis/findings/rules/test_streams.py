@@ -1,16 +1,18 @@
-"""Streams of which only one at a time has work."""
+"""Streams of which only one at a time has work, and communication that kernels wait for."""
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.communication import exposed_communication
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from tests import tiny
-from tests.analysis.findings.subjects import US, Row, asked, left_of
-from tests.oracle.model import Device, EventRecord, EventWait, Shape, to_trace
+from tests.analysis.findings.subjects import US, Row, asked, found, launched, left_of, loop, one_gpu
+from tests.in_us import opened
+from tests.oracle.model import EventRecord, EventWait, Shape, to_trace
 
 MAIN: Final = 7
 WAIT: Final = "cudaStreamWaitEvent"
@@ -73,34 +75,55 @@ def streams(
     for stream in side:
         wait(MAIN, stream)
     run(MAIN, 1)
-    device = Device(device=0, name="a GPU", uuid=None, sm_count=100, memory_bytes_per_s=None)
-    plain = replace(tiny.plain_of(*rows), devices=(device,))
-    plain = replace(plain, event_records=tuple(records), waits=tuple(waits))
+    plain = replace(
+        tiny.plain_of(*rows),
+        devices=one_gpu("a GPU"),
+        event_records=tuple(records),
+        waits=tuple(waits),
+    )
     return JudgedReport(nsysflow.analyze(to_trace(plain)))
 
 
 def test_streams_in_turn_could_take_as_long_as_the_longest() -> None:
-    found = asked(streams_in_turn, streams(40, 30, 20))
-    assert found is not None
-    assert found.title.startswith("3 streams, each waiting for the one before")
-    assert "if the streams do not need each other's results" in found.change[0]
-    assert found.method == "bound"
-    assert found.size_ns == 50 * US
-    assert left_of(found) == {"k40": 0.44, "k30": 0.44, "k20": 0.44}  # 40 of 90
-    assert any("40.0 us, 30.0 us, 20.0 us" in sentence for sentence in found.evidence)
+    one = asked(streams_in_turn, streams(40, 30, 20))
+    assert one.title.startswith("3 streams, each waiting for the one before")
+    assert "if the streams do not need each other's results" in one.change[0]
+    assert one.method == "bound"
+    assert one.size_ns == 50 * US
+    assert left_of(one) == {"k40": 0.44, "k30": 0.44, "k20": 0.44}  # 40 of 90
+    assert any("40.0 us, 30.0 us, 20.0 us" in sentence for sentence in one.evidence)
 
 
 @pytest.mark.parametrize(
-    "subject",
+    "more",
     [
-        pytest.param(streams(40, 30, 20, apart_us=-8), id="beside each other"),
-        pytest.param(streams(40, 30, 20, blocks=50), id="without room on the chip"),
-        pytest.param(streams(40, 30, 20, chained=True), id="told to wait for one another"),
-        pytest.param(streams(40, 30, 20, late=True), id="launched late"),
-        pytest.param(streams(40, 30, 20, main_between=True), id="main works between"),
-        pytest.param(streams(40, 30, 20, copies=True), id="only copies"),
-        pytest.param(streams(100, 2, 2), id="nearly all on one"),
+        pytest.param({"apart_us": -8}, id="beside each other"),
+        pytest.param({"blocks": 50}, id="without room on the chip"),
+        pytest.param({"chained": True}, id="told to wait for one another"),
+        pytest.param({"late": True}, id="launched late"),
+        pytest.param({"main_between": True}, id="main works between"),
+        pytest.param({"copies": True}, id="only copies"),
     ],
 )
-def test_nothing_is_said_of_streams(subject: JudgedReport) -> None:
-    assert asked(streams_in_turn, subject) is None
+def test_nothing_is_said_of_streams(more: dict[str, Any]) -> None:
+    assert not found(streams_in_turn, streams(40, 30, 20, **more))
+
+
+def test_nothing_is_said_where_nearly_all_is_on_one_stream() -> None:
+    assert not found(streams_in_turn, streams(100, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "phase", "advice"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(T1)", "backward", "backward goes on"),
+        ("ncclDevKernel_SendRecv(T1)", "embed", "exchange ahead"),
+        ("ncclDevKernel_Generic(T1)", "nccl:all_to_all", "exchange ahead"),
+    ],
+)
+def test_an_exchange_of_all_with_all_is_told_how_to_hide_it(
+    kernel: str, phase: str, advice: str
+) -> None:
+    sent = opened(20, 40, phase), *launched(25, 60, queued=40, name=kernel)
+    rows = *launched(10, 50), *sent, *launched(45, 50, queued=81)
+    assert advice in asked(exposed_communication, loop(rows, every=200)).change[0]

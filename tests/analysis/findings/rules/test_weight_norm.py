@@ -1,22 +1,33 @@
 """Weights that weight norm computes again in each step, though nothing trains."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.weight_norm import weight_norm
 from nsysflow.runtime.protocol import AUTO_DOMAIN
-from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import US, Row, asked, judged, left_of, named, subject_of
+from tests.analysis.findings.subjects import (
+    US,
+    Row,
+    asked,
+    changes_of,
+    found,
+    judged,
+    launched,
+    left_of,
+    repeated,
+    subject_of,
+)
+from tests.in_us import opened
 
 FIRST: Final = (
     "void at::native::<unnamed>::weight_norm_fwd_first_dim_kernel<float, float>(T1 *, T2 *)"
 )
 LAST: Final = FIRST.replace("first", "last")
+BACKWARD: Final = FIRST.replace("fwd", "bwd")
 TRANSPOSED: Final = "void cudnn::detail::dgrad_engine<float, (int)512, (int)6>(int, int, int)"
 LAYERS: Final = 3
 
@@ -26,74 +37,57 @@ def serving(
 ) -> JudgedReport:
     """Steps of `LAYERS` layers: before each kernel the host works 25 us and launches for 5 us. It
     launches an addition before `phase`; `automatic` steps have no phase, and no addition."""
-
-    def step(i: int) -> Iterator[Row]:
-        start = 1_000 * US * i
-        yield replace(
-            tiny.opened(start, start + (1 if automatic else 999 * US), "step"),
-            domain=AUTO_DOMAIN if automatic else None,
-        )
-        if not automatic:
-            yield from added(start + US, 100 * i + 99)
-            yield tiny.opened(start + 10 * US, start + 900 * US, phase)
-        for k, name in enumerate(kernels * LAYERS):
-            begin, number = start + (50 + 30 * k) * US, 100 * i + k + 1
-            yield tiny.launch(begin, begin + 5 * US, number, name=call)
-            yield named(tiny.kernel(begin + 7 * US, begin + 10 * US, number), name)
-
-    return judged(*(row for i in range(8) for row in step(i)))
-
-
-def added(begin: int, number: int) -> Iterator[Row]:
-    yield tiny.launch(begin, begin + 5 * US, number)
-    yield named(tiny.kernel(begin + 7 * US, begin + 10 * US, number), names.ADD)
+    rows: list[Row] = [
+        row
+        for place, name in enumerate(kernels * LAYERS)
+        for row in launched(50 + 30 * place, 3, name=name, call=call)
+    ]
+    if automatic:
+        rows.append(replace(opened(0, 1, "step"), domain=AUTO_DOMAIN))
+    else:
+        rows += [opened(0, 999, "step"), opened(10, 900, phase), *launched(1, 3, name=names.ADD)]
+    return judged(*repeated(rows, 1_000))
 
 
 @pytest.mark.parametrize("name", [FIRST, LAST])
 def test_weight_norm_in_inference_is_named(name: str) -> None:
-    found = asked(weight_norm, serving(names.PRODUCT, name, TRANSPOSED))
-    assert found is not None
-    assert found.title == "weight norm computes 3 weights again in each step"
-    assert "remove_parametrizations" in found.change[0]
-    assert (found.method, found.phase) == ("bound", "step/forward")
-    assert left_of(found) == {name: 0.0}
+    one = asked(weight_norm, serving(names.PRODUCT, name, TRANSPOSED))
+    assert one.title == "weight norm computes 3 weights again in each step"
+    assert "remove_parametrizations" in one.change[0]
+    assert (one.method, one.phase) == ("bound", "step/forward")
+    assert left_of(one) == {name: 0.0}
     # of nine pieces of code the first is of the loop; three of the others go, with their launches
-    assert found.changes is not None
-    [(phase, factor)] = found.changes.faster_host
+    [(phase, factor)] = changes_of(one).faster_host
     assert phase == "step/forward"
     assert factor == pytest.approx(1 - 3 * (25 + 5) / (8 * 25))
-    assert found.size_ns == 3 * (25 + 5 + 3) * US
+    assert one.size_ns == 3 * (25 + 5 + 3) * US
 
 
 @pytest.mark.parametrize("automatic", [False, True])
 def test_code_before_a_phase_or_step_is_not_of_weight_norm(automatic: bool) -> None:
-    found = asked(weight_norm, serving(FIRST, names.PRODUCT, automatic=automatic))
-    assert found is not None
-    assert found.changes is not None
-    [(_, factor)] = found.changes.faster_host
+    one = asked(weight_norm, serving(FIRST, names.PRODUCT, automatic=automatic))
+    [(_, factor)] = changes_of(one).faster_host
     assert factor == pytest.approx(1 - 2 * (25 + 5) / (5 * 25))
 
 
 def test_the_code_before_a_cuda_graph_stays() -> None:
-    found = asked(weight_norm, serving(FIRST, names.PRODUCT, call="cudaGraphLaunch"))
-    assert left_of(found) == {FIRST: 0.0}
-    assert found is not None
-    assert found.changes is not None
-    assert found.changes.faster_host == ()
-
-
-BACKWARD: Final = FIRST.replace("fwd", "bwd")
+    one = asked(weight_norm, serving(FIRST, names.PRODUCT, call="cudaGraphLaunch"))
+    assert left_of(one) == {FIRST: 0.0}
+    assert changes_of(one).faster_host == ()
 
 
 @pytest.mark.parametrize(
-    "subject",
+    ("kernels", "more"),
     [
-        pytest.param(serving(FIRST, names.PRODUCT, BACKWARD), id="a backward kernel"),
-        pytest.param(serving(FIRST, names.PRODUCT, "multi_tensor_apply_kernel"), id="an optimizer"),
-        pytest.param(serving(FIRST, names.PRODUCT, phase="backward"), id="a backward pass"),
-        pytest.param(serving(names.NORM, names.PRODUCT), id="another norm"),
-        pytest.param(subject_of([(FIRST, 10), (names.PRODUCT, 10)]), id="no steps"),
+        pytest.param([FIRST, names.PRODUCT, BACKWARD], {}, id="a backward kernel"),
+        pytest.param([FIRST, names.PRODUCT, "multi_tensor_apply_kernel"], {}, id="an optimizer"),
+        pytest.param([FIRST, names.PRODUCT], {"phase": "backward"}, id="a backward pass"),
+        pytest.param([names.NORM, names.PRODUCT], {}, id="another norm"),
     ],
 )
-def test_nothing_is_said_of_weight_norm(subject: JudgedReport) -> None:
-    assert asked(weight_norm, subject) is None
+def test_nothing_is_said_of_weight_norm(kernels: list[str], more: dict[str, Any]) -> None:
+    assert not found(weight_norm, serving(*kernels, **more))
+
+
+def test_nothing_is_said_without_steps() -> None:
+    assert not found(weight_norm, subject_of([(FIRST, 10), (names.PRODUCT, 10)]))

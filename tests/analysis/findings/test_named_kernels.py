@@ -1,4 +1,4 @@
-"""Which kernels are a program's own, and what is said of them."""
+"""How findings name kernels: a program's own, and the lines that launched them."""
 
 from dataclasses import replace
 
@@ -6,10 +6,11 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.fusion import unfused_elementwise
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import US, Row, found, named
+from tests.analysis.findings.subjects import asked, found, launched, loop, seen
 from tests.oracle.model import to_trace
 
 OWN = "matmul_k(float*, float*, float*, int, int, int)"
@@ -18,10 +19,7 @@ FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFuncto
 
 def program_of(kernel: str, beside: str) -> JudgedReport:
     """A kernel of 1 ms and one of 1 us, of a program without threads of PyTorch."""
-    rows: list[Row] = []
-    for number, (name, start, end) in enumerate([(kernel, 10, 1_010), (beside, 1_011, 1_012)], 1):
-        rows += [tiny.launch(number * US, number * US + US // 2, number)]
-        rows += [named(tiny.kernel(start * US, end * US, number), name)]
+    rows = *launched(1, 1_000, name=kernel), *launched(7, 1, queued=1_000, name=beside)
     return JudgedReport(nsysflow.analyze(to_trace(replace(tiny.plain_of(*rows), threads=()))))
 
 
@@ -49,3 +47,32 @@ def test_a_product_of_one_s_own_is_compared_with_a_library_s() -> None:
     (one,) = found(largest_kernels, program_of(OWN, "k"))
     assert one.change[0] == "compare it with a library's: cuBLAS (cublasGemmEx), or CUTLASS"
     assert one.change[1].endswith("Nsight Compute: ncu --set full -k regex:matmul_k")
+
+
+def chain(first_us: int, second: str, product_us: int = 20) -> JudgedReport:
+    """Two neighbours a step, and a product; these functions run while they are launched. Where the
+    second one is `wait`, autograd's thread launches the kernel."""
+    kernels = (names.ADD, first_us, "f"), (names.MUL, 40, second)
+    product = names.PRODUCT, product_us, "multiply"
+    return loop(seen(*kernels, product, threads={"wait": tiny.AUTOGRAD}), every=300)
+
+
+@pytest.mark.parametrize(
+    ("subject", "main", "evidence"),
+    [
+        (chain(60, "g"), "f", "train.py:1 in f 60 %, train.py:1 in g 40 %"),
+        (chain(60, "f"), "f", "train.py:1 in f 100 %"),
+        (chain(60, "f", product_us=10), "", "train.py:1 in f 100 %"),
+        (chain(60, "wait"), "f", "train.py:1 in f 60 %, the backward pass 40 %"),
+        (chain(30, "wait"), "", "train.py:1 in f 43 %, the backward pass 57 %"),
+        (chain(4, "wait"), "", "the backward pass 91 %"),
+    ],
+)
+def test_a_finding_names_the_lines(subject: JudgedReport, main: str, evidence: str) -> None:
+    """One that has half of the time is its place, unless it launches nearly all kernels; a line
+    with a tenth is named at least."""
+    one = asked(unfused_elementwise, subject)
+    at = f"train.py:1 in {main}" if main else ""
+    assert one.source == at
+    assert one.title.endswith(f", most at {at}" if main else "of kernel time")
+    assert f"launched by {evidence}" in one.evidence

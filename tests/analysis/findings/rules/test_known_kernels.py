@@ -1,0 +1,110 @@
+"""What is known by the names of its kernels: causal masks and factorized matrices."""
+
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from nsysflow.analysis.findings.rules import Rule
+from nsysflow.analysis.findings.rules.masks import causal_mask
+from nsysflow.analysis.findings.rules.matrices import small_matrices
+from tests.analysis.findings import test_kernels as names
+from tests.analysis.findings.subjects import Kernels, asked, found, left_of, loop, seen, subject_of
+
+NATIVE: Final = f"void {names.NATIVE}"
+ADD, MUL = names.ADD, names.MUL
+PRODUCT: Final = (names.PRODUCT, 100)
+
+TRIU: Final = f"{NATIVE}triu_tril_kernel<c10::BFloat16, int, (bool)1, (int)4, (bool)0>(T1)"
+FILL: Final = f"{NATIVE}vectorized_elementwise_kernel<(int)8, at::native::FillFunctor<float>>(int)"
+FLASH: Final = names.FLASH
+FLASH_BACKWARD: Final = FLASH.replace("fprop", "bprop")
+MEMORY_EFFICIENT: Final = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
+MASK: Final[Kernels] = [(FILL, 5), (TRIU, 10), (ADD, 80)]
+LAYER: Final[Kernels] = [PRODUCT, *MASK, (FLASH, 200)]
+OTHER_LAYER: Final[Kernels] = [PRODUCT, (ADD, 80), (FLASH, 400)]
+NO_MASK: Final = dict.fromkeys((FILL, TRIU, ADD), 0.0)
+
+LU: Final = "void getrf_semiwarp<float, float, (int)2, (int)3, (bool)1>(int, T1 *const *, int)"
+SOLVE: Final = "void trsm_batch_left_lower_kernel<float>(cublasTrsmBatchParams<T1>, const T1 *)"
+
+
+class Case(NamedTuple):
+    """What a rule leaves of the time of each kernel, and what it says."""
+
+    rule: Rule
+    kernels: Kernels
+    left: dict[str, float]
+    title: str = ""
+    advice: tuple[str, ...] = ()
+    culprit: str = ""
+
+
+CASES: Final = {
+    "attention of its own causal mask takes half": Case(
+        causal_mask,
+        [*LAYER, *LAYER, PRODUCT, (FLASH_BACKWARD, 400)],
+        left=NO_MASK | {FLASH: 0.5, FLASH_BACKWARD: 0.5},
+        title="a triangular mask is made for attention 2 times",
+        advice=("is_causal=True",),
+    ),
+    # half of the forward time has masks: a quarter of both passes goes; one add in three stays
+    "attention without such a mask keeps its time": Case(
+        causal_mask,
+        [*LAYER, *LAYER, *OTHER_LAYER, PRODUCT, (FLASH_BACKWARD, 400)],
+        left=NO_MASK | {ADD: 0.33, FLASH: 0.75, FLASH_BACKWARD: 0.75},
+    ),
+    "how much faster flash attention is is not known": Case(
+        causal_mask,
+        [PRODUCT, *MASK, (MEMORY_EFFICIENT, 200)] * 2,
+        left=NO_MASK | {MEMORY_EFFICIENT: 0.0},
+    ),
+    "LU and its triangles": Case(
+        small_matrices,
+        [(LU, 20), (SOLVE, 20), (ADD, 60)],
+        left={LU: 0.0, SOLVE: 0.0},
+        title="small matrices are factorized one by one: 40 % of kernel time",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernels_are_named_with_what_is_left_of_them(name: str) -> None:
+    case = CASES[name]
+    one = asked(case.rule, subject_of(case.kernels))
+    assert left_of(one) == case.left
+    assert one.method == "bound"
+    assert case.title in (one.title, "")
+    assert case.culprit in (one.culprit, "")
+    assert all(word in one.change[0] for word in case.advice)
+
+
+def quiet(why: str, rule: Rule, *kernels: tuple[str, int]) -> Any:
+    return pytest.param(rule, [*kernels], id=f"{rule.__name__}: {why}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernels"),
+    [
+        quiet("made once", causal_mask, *LAYER, PRODUCT, (FLASH, 200)),
+        quiet("once for three", causal_mask, *[*LAYER, *[PRODUCT, (FLASH, 200)] * 2] * 2),
+        quiet("a matmul between", causal_mask, *[*MASK, PRODUCT, (FLASH, 200)] * 2),
+        quiet("no attention", causal_mask, *[*MASK, PRODUCT] * 2),
+        quiet("another mask", causal_mask, *[PRODUCT, (ADD, 80), (FLASH, 200)] * 2),
+        quiet("far apart", causal_mask, *[*MASK, *[(ADD, 9)] * 16, (FLASH, 200)] * 2),
+        quiet("the backward pass", causal_mask, *[*MASK, (FLASH_BACKWARD, 200)] * 2),
+        quiet("little time", small_matrices, (LU, 9), (ADD, 91)),
+        quiet("none", small_matrices, (ADD, 50)),
+    ],
+)
+def test_nothing_is_said(rule: Rule, kernels: Kernels) -> None:
+    assert not found(rule, subject_of(kernels))
+
+
+@pytest.mark.parametrize(("copy_us", "counts"), [(30, True), (50, False)])
+def test_what_else_the_line_of_matrices_launches_counts_where_they_take_half_of_its_time(
+    copy_us: int, counts: bool
+) -> None:
+    kernels = seen((LU, 40, "invert"), (ADD, copy_us, "invert"), (MUL, 40, "forward"))
+    one = asked(small_matrices, loop(kernels, every=300))
+    assert one.source == "train.py:1 in invert"
+    assert left_of(one) == ({LU: 0.0, ADD: 0.0} if counts else {LU: 0.0})
