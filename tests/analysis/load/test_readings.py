@@ -193,10 +193,7 @@ def test_torch_profiler_has_them_beside_its_events(base_ns: Any, tmp_path: Path)
     pid = trace.ranges["process"][0]
     assert trace.thread_cpu.rows() == [(at + 2_000, pid | 1000, 5_000, 700)]
     assert trace.process_cpu.rows() == [(at + 3_000, pid, *OF_PROCESS)]
-    assert trace.gpu_traffic.rows() == [
-        (at + 4_000, 0, *MOVED[1:]),
-        (at + 5_000, 1, *MOVED[1:]),
-    ]
+    assert trace.gpu_traffic.rows() == [(at + 4_000, 0, *MOVED[1:]), (at + 5_000, 1, *MOVED[1:])]
     assert trace.loader_times.drop("process").rows() == [
         (3, 1, at + 1_510, at + 1_520, at + 1_530, *ABOUT),
         (3, None, at + 1_507, None, at + 1_508, *ABOUT),

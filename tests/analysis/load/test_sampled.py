@@ -10,13 +10,7 @@ import polars as pl
 import pytest
 
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.marks import (
-    capture_of_mark,
-    capture_rows,
-    first_of_each,
-    flops_rows,
-    slim_mark,
-)
+from nsysflow.analysis.load.marks import capture_rows, first_of_each, flops_rows
 from nsysflow.analysis.load.messages import sent, slim_payload
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.sampled import wanted_metrics
@@ -246,15 +240,6 @@ def test_flops_that_cannot_be_used_leave_the_rest_of_the_mark(flops: object) -> 
     found = first_of_each([(1, mark(**WINDOW, flops=flops))])
     assert flops_rows(found).is_empty()
     assert capture_rows(found).rows() == [(1, "3:2:5", 7)]
-
-
-def test_a_slim_mark_says_the_same_and_nothing_else() -> None:
-    about = WINDOW | {"flops": FLOPS}
-    slim = slim_mark(mark(**about, secret="x"))
-    assert slim is not None
-    assert json.loads(slim) == {"nsysflow": about}
-    assert slim_mark(slim) == slim
-    assert capture_of_mark(slim) == capture_of_mark(mark(**about))
 
 
 def test_foreign_marks_are_ignored_and_impossible_times_null(tmp_path: Path) -> None:

@@ -48,15 +48,8 @@ BEGUN_US: Final = 1_757_253_255_215_904
 
 
 def happened(action: str, size: int, at_us: int, *, address: int = 0, **more: object) -> Entry:
-    time_us = BEGUN_US + at_us
-    return {
-        "action": action,
-        "addr": address,
-        "size": size,
-        "time_us": time_us,
-        "frames": [],
-        **more,
-    }
+    of = {"action": action, "addr": address, "size": size, "time_us": BEGUN_US + at_us}
+    return {**of, "frames": [], **more}
 
 
 def segment(total: int, *blocks: Entry, device: int = 0) -> Entry:
@@ -153,18 +146,13 @@ def test_stacks_have_python_s_frames_and_operators(tmp_path: Path) -> None:
 
 
 def test_annotations_are_phases(tmp_path: Path) -> None:
-    stages = [
-        ("START", "step", 10),
-        ("START", "loss", 20),
-        ("END", "loss", 30),
-        ("END", "step", 40),
-    ]
+    stages = [("START", "step", 10), ("START", "loss", 20), ("END", "loss", 30)]
+    stages += [("END", "step", 40), ("END", "begun before", 45)]
     notes = [{"stage": s, "name": n, "device": 0, "time_us": BEGUN_US + t} for s, n, t in stages]
     history = [
         happened("alloc", MIB, 25, address=1),
         happened("free_requested", MIB, 35, address=1),
     ]
-    notes.append({"stage": "END", "name": "begun before", "device": 0, "time_us": BEGUN_US + 45})
     trace = read(tmp_path, [], history, external_annotations=notes)
     rows = nsysflow.analyze(trace).memory.select("phase", "peak_bytes", "end_bytes").rows()
     assert rows == [("", MIB, 0), ("step", MIB, 0), ("step/loss", MIB, MIB)]
@@ -261,13 +249,9 @@ def test_what_is_no_snapshot_is_refused(content: object, seen: str, tmp_path: Pa
         read_snapshot(path, "odd.pickle", "odd")
 
 
+NUMBERS: Final = st.integers() | st.floats(allow_nan=False)
 PLAIN: Final = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary(),
+    st.none() | st.booleans() | NUMBERS | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
