@@ -11,7 +11,7 @@ import nsysflow
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.tables.clocks import CLOCKS, DROPS, clock_drops
 from nsysflow.analysis.tables.operators import OPERATORS
-from tests.agreement import Picture, assert_pictures_agree
+from tests.agreement import assert_pictures_agree
 from tests.analyses import rows_of
 from tests.oracle.clocks import drops
 from tests.oracle.model import Device, GpuState, Operator, OperatorShape, PlainTrace, to_trace
@@ -39,7 +39,7 @@ def clock(at_ms: int, mhz: int | None, **more: Any) -> GpuState:
 
 TWO: Final = ((10, 10),) * 4
 
-PICTURES: Final[dict[str, Picture]] = {
+PICTURES: Final[dict[str, PlainTrace]] = {
     "a reading holds a second": steps(
         (600, 600), (600, 600), (600, 600), states=[clock(-100, 1980), clock(1_100, 1530)]
     ),
@@ -72,7 +72,7 @@ def test_pictures_of_clocks_agree_with_the_oracle() -> None:
 
 
 def test_a_selected_window_without_steps_has_its_own_means() -> None:
-    trace = to_trace(PICTURES["no steps"])  # type: ignore[arg-type]
+    trace = to_trace(PICTURES["no steps"])
     narrow = nsysflow.analyze(trace, Options(from_ns=0, to_ns=8 * MS)).clocks
     assert narrow.select("step", "start_ns", "end_ns", "sm_clock_mhz").rows() == [
         (None, 2, 8 * MS, 1980)

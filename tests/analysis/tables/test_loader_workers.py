@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 import nsysflow
-from tests.agreement import Picture, assert_pictures_agree
+from tests.agreement import assert_pictures_agree
 from tests.analyses import SCHEMAS, rows_of
 from tests.oracle.loaders import loader_workers
 from tests.oracle.model import LoaderTime, PlainTrace, to_trace
@@ -40,7 +40,7 @@ def wait(start: float, end: float, **more: Any) -> LoaderTime:
     return batch(None, start, end, end, **more)
 
 
-PICTURES: Final[dict[str, Picture]] = {
+PICTURES: Final[dict[str, PlainTrace]] = {
     "two workers": steps(
         batch(0, 0, 8, 9), batch(1, 1, 7, 8), batch(0, 9, 18, 19), wait(0, 9), wait(15, 19)
     ),
@@ -67,18 +67,16 @@ def test_pictures_of_loaders_agree_with_the_oracle() -> None:
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_the_judged_steps_have_the_oracles_rows(name: str) -> None:
-    model = PICTURES[name]
-    assert isinstance(model, PlainTrace)
-    report = Report(model)
+    report = Report(PICTURES[name])
     judged = [step for step in steps_of(report) if kinds_of(report)[step].name == "steady"]
     columns = [*SCHEMAS["loader_workers"]]
-    found = nsysflow.analyze(to_trace(model)).judged.loader_workers
+    found = nsysflow.analyze(to_trace(PICTURES[name])).judged.loader_workers
     expected = loader_workers(report, judged or None)
     assert rows_of(found.to_dicts(), columns) == rows_of(expected, columns)
 
 
 def test_a_worker_is_busy_from_its_request_until_it_has_sent_the_batch() -> None:
-    trace = to_trace(PICTURES["two workers"])  # type: ignore[arg-type]
+    trace = to_trace(PICTURES["two workers"])
     table = nsysflow.analyze(trace).loader_workers
     shown = "worker batches busy_ns waiting_ns fetch_median_ns steps waited_ns"
     assert table.select(shown.split()).rows() == [

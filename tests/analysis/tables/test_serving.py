@@ -23,18 +23,7 @@ from tests.oracle import engine_names
 from tests.oracle.model import Device, Operator, OperatorShape, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.strategies import several, traces
-from tests.tiny import (
-    PROCESS,
-    WORKER,
-    Row,
-    call,
-    kernel,
-    launch,
-    on_stream,
-    opened,
-    plain_of,
-    told,
-)
+from tests.tiny import PROCESS, WORKER, Row, call, kernel, launch, on_stream, opened, plain_of, told
 
 NONE: Final = "- - - - - - - - - -"
 NUMBERS_IN_NAMES: Final = {

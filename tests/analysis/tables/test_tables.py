@@ -20,18 +20,7 @@ from tests.oracle.mfu import mfu
 from tests.oracle.model import Flops, GpuSample, Message, PlainTrace, Range, to_trace
 from tests.oracle.report import Report
 from tests.oracle.steps import steps_of
-from tests.tiny import (
-    MAIN,
-    PROCESS,
-    Row,
-    analysis_of,
-    call,
-    copy,
-    kernel,
-    launch,
-    opened,
-    plain_of,
-)
+from tests.tiny import MAIN, PROCESS, Row, analysis_of, call, copy, kernel, launch, opened, plain_of
 
 US: Final = 1_000
 MS: Final = 1_000 * US

@@ -7,18 +7,17 @@ import polars as pl
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from tests.agreement import Picture, assert_pictures_agree
-from tests.oracle.model import Copy, GpuTraffic, Op, PlainTrace, to_trace
-from tests.tiny import PROCESS, Row, kernel, launch, opened, plain_of
+from tests import tiny
+from tests.agreement import assert_pictures_agree
+from tests.oracle.model import GpuTraffic, Op, PlainTrace, to_trace
+from tests.tiny import Row, kernel, launch, opened, plain_of
 
 MS: Final = 1_000_000
 
 
-def copy(at_ms: int, moved: int, direction: str = "HtoD", device: int = 0) -> Op:
-    name = f"memcpy {direction}"
-    about = Copy(moved, direction, "pinned", "device")
-    times = at_ms * MS + 10, at_ms * MS + 20
-    return Op("memcpy", *times, device, PROCESS, 7, None, None, name, name, copy=about)
+def copy(at_ms: int, moved: int, direction: str = "HtoD") -> Op:
+    start = at_ms * MS + 10
+    return tiny.copy(start, start + 10, None, direction, "pinned", "device", moved=moved)
 
 
 def steps(*rows: Row, traffic: tuple[GpuTraffic, ...], count: int = 4) -> PlainTrace:
@@ -36,7 +35,7 @@ def reading(at_ms: int, past_ms: int = 100, device: int = 0, **rates: int) -> Gp
     return GpuTraffic(at_ms * MS, device, past_ms * MS, **named)
 
 
-PICTURES: Final[dict[str, Picture]] = {
+PICTURES: Final[dict[str, PlainTrace]] = {
     "half of a step": steps(traffic=(reading(150, pcie_rx=5), reading(250, pcie_rx=7))),
     "each rate in every other reading": steps(
         traffic=(reading(100, pcie_rx=5), reading(200, pcie_tx=7), reading(300, pcie_rx=9))
@@ -66,10 +65,9 @@ def test_pictures_of_traffic_agree_with_the_oracle() -> None:
 
 
 def test_a_narrowed_window_has_its_own_rates() -> None:
-    trace = PICTURES["no steps"]
-    assert isinstance(trace, PlainTrace)
+    trace = to_trace(PICTURES["no steps"])
     for from_ns, rates in ((None, [(None, 8)]), (6 * MS, [])):
-        narrow = nsysflow.analyze(to_trace(trace), Options(from_ns=from_ns)).traffic
+        narrow = nsysflow.analyze(trace, Options(from_ns=from_ns)).traffic
         assert narrow.select("step", "pcie_tx_bytes_per_s").rows() == rates
 
 
