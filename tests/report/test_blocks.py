@@ -178,6 +178,17 @@ def test_a_column_has_these_cells(table: str, rows: list[Row], head: str, cells:
     assert column(of_rows(table, *rows), head) == cells
 
 
+@pytest.mark.parametrize(
+    ("busy_ms", "said"),
+    [
+        (60, "where the host was"),
+        (120, "where the host was: 120 ms in 100 ms, as work of several phases runs at once"),
+    ],
+)
+def test_phases_whose_work_overlaps_say_so(busy_ms: int, said: str) -> None:
+    assert of_rows("phases", row(path="a", depth=1, busy_ms=busy_ms)).caption.endswith(said)
+
+
 def test_a_fourth_cause_of_idle_time_is_only_hinted_at_and_without_any_there_is_no_line() -> None:
     causes = row(host_ms=4, launch_ms=3, sync_ms=2, api_ms=1)
     (line,) = shown("accounting", results(accounting=[device(100 * MS, **causes)])).more

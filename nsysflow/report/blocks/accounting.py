@@ -179,14 +179,17 @@ def phases_block(results: RunTables, limits: Limits) -> Block:
             (figure("host", spare=True), lambda phase: time(phase.host_wall_ns)),
         ),
         caption="GPU time by phase; idle time counts where the host was"
-        f"{_part(time(top_ns), time(window_ns))}{results.per_step}",
+        f"{_overlap(top_ns, window_ns, time)}{results.per_step}",
         rest=more_rows(others + len(tree) - len(phases), "phases"),
     )
 
 
-def _part(top: str, window: str) -> str:
-    """How much of the window the phases have; empty where that is all."""
-    return f": {top} of {window}" if top != window else ""
+def _overlap(top_ns: int, window_ns: int, time: Callable[[int], str]) -> str:
+    """By how much the work of phases overlaps; empty where it does not."""
+    top, window = time(top_ns), time(window_ns)
+    if top_ns <= window_ns or top == window:
+        return ""
+    return f": {top} in {window}, as work of several phases runs at once"
 
 
 def _main_cause(phase: Phase) -> str:
