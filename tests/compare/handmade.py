@@ -1,8 +1,10 @@
-"""Captures made by hand: rows in, a capture whose steps are their sums out."""
+"""Captures made by hand: rows in, a capture whose steps are their sums out; and budgets, judged."""
 
 from typing import Any
 
+from nsysflow.compare.budgets import budget
 from nsysflow.compare.captures import Capture, Row, Track
+from nsysflow.compare.judging import Culprit, Judgement, Measured, Verdict
 
 GPU = "NVIDIA H200"
 
@@ -52,3 +54,35 @@ def capture(*rows: Row, name: str = "run", **other: Any) -> Capture:
 def ranks(*tracks: Track, name: str = "run") -> Capture:
     """A capture of several ranks."""
     return Capture(name, tracks)
+
+
+LINE = Culprit(source="train.py:42 in step", what="waiting in a sync, train.py:42 in step: 9 us")
+
+
+def measured(text: str, verdict: Verdict, value: float, most: float, **other: Any) -> Judgement:
+    """A figure in ns, or as `other` says."""
+    about: dict[str, Any] = {
+        "unit": "ns",
+        "low": value,
+        "high": value,
+        "factor": None,
+        "counted": "step",
+        "needed": None,
+        **other,
+    }
+    culprits = (LINE,) if verdict == "crossed" else ()
+    return Judgement(
+        budget=budget(text),
+        verdict=verdict,
+        measured=Measured(value=value, most=most, **about),
+        culprits=culprits,
+    )
+
+
+CROSSED = measured("step_ms<=5", "crossed", 5.6e6, 5e6, low=5.5e6, high=5.7e6)
+NOISY = measured("idle_pct<5", "too noisy", 4.9, 5, unit="pct", low=None, high=None, needed=120)
+WITHIN = measured("kernel:gemm.count<=8", "within", 8, 8, unit="count")
+FOUND = Judgement(
+    budget=budget("finding:sync-in-loop=none"), verdict="crossed", culprits=(LINE,), found_in=1
+)
+ALL = [CROSSED, FOUND, NOISY, WITHIN]

@@ -14,10 +14,13 @@ from tests.compare.test_judging import runs_of
 RUNS = runs_of(9.9, 10, 10.1)
 
 
+TEXT = baseline_json(RUNS)
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
     file = tmp_path / "baseline.json"
-    file.write_text(baseline_json(RUNS))
+    file.write_text(TEXT)
     return file
 
 
@@ -45,18 +48,14 @@ def test_a_check_beside_the_file_is_one_beside_its_captures(written: Path) -> No
     assert in_file.needed == in_captures.needed
 
 
-def test_the_file_of_one_capture_is_compared_by_its_interval(tmp_path: Path) -> None:
-    file = tmp_path / "baseline.json"
-    file.write_text(baseline_json(RUNS[:1]))
-    held = known(file, "step_ms")
+def test_the_file_of_one_capture_is_compared_by_its_interval(written: Path) -> None:
+    written.write_text(baseline_json(RUNS[:1]))
+    held = known(written, "step_ms")
     found = ratio(held, [[11e6] * 40], 1.1)
     assert held.low is not None
     assert held.high is not None
     ends = 11e6 * held.value / held.high, 11e6 * held.value / held.low
     assert (found.low, found.high) == pytest.approx(ends)
-
-
-TEXT = baseline_json(RUNS)
 
 
 def edited(**other: Any) -> str:
@@ -80,11 +79,10 @@ def edited(**other: Any) -> str:
         (TEXT.replace("baseline-2", "baseline-9"), "its schema is nsysflow-base"),
     ],
 )
-def test_what_others_wrote_is_refused_with_advice(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "baseline.json"
-    file.write_text(text)
+def test_what_others_wrote_is_refused_with_advice(written: Path, text: str, said: str) -> None:
+    written.write_text(text)
     with pytest.raises(Damaged) as refused:
-        read_baseline(file, RUNS, "nsysflow check a --update-baseline")
+        read_baseline(written, RUNS, "nsysflow check a --update-baseline")
     assert said in str(refused.value)
     assert str(refused.value).endswith("nsysflow check a --update-baseline")
 

@@ -29,8 +29,7 @@ from nsysflow.report.sarif import sarif_json
 from nsysflow.report.text import page_lines, set_block, summary
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from tests.analyses import analysed, run_of
-from tests.compare.handmade import capture, row
-from tests.compare.judgements import ALL
+from tests.compare.handmade import ALL, capture, row
 from tests.report import test_flamegraph as flamegraph
 from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import (
