@@ -124,6 +124,13 @@ MEMORY_DISK_BYTES: Final = 1 << 30
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def fast_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder for thousands of small files: in memory where there is such a disk with room. On a
     real disk, half of the time of such a test is the file system's."""

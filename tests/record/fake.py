@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from nsysflow.cli.main import main
 from nsysflow.record.machine import Gpus
 from nsysflow.runs.manifest import Manifest, read_manifest
+from tests.cli.running import run
 from tests.nsys.fakes import script
 from tests.reports import sqlite_report
 
@@ -74,9 +74,9 @@ def command(code: int = 0) -> list[str]:
     return ["--", sys.executable, "-I", "-S", "-c", SAYS, str(code)]
 
 
-def profiled(*words: str) -> Result:
-    """`nsysflow profile` with these words."""
-    return CliRunner().invoke(main, ["profile", *words], catch_exceptions=False)
+def profiled(*words: str, code: int = 0) -> Result:
+    """`nsysflow profile` with these words, which ends with this exit code."""
+    return run("profile", *words, code=code)
 
 
 def manifest_of(folder: str = "out") -> Manifest:

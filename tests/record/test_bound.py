@@ -106,19 +106,13 @@ def test_all_sessions_stop_together_once_each_process_has_enough(
     assert len(calls(folder)) == 2
 
 
-def test_a_slow_process_is_waited_for(begin: Begin, folder: Path, clock: Clock) -> None:
-    bound = begin()
-    say(folder, BEGUN, 11, 12)
-    say(folder, ENOUGH, 11)
-    assert not stops(bound, clock)
-    assert not stops(bound, clock, MOST_S - 1)
-    assert stops(bound, clock, 1)
-
-
-def test_the_limit_counts_from_the_first_step(begin: Begin, folder: Path, clock: Clock) -> None:
+def test_a_slow_process_is_waited_for_up_to_a_limit_from_its_first_step(
+    begin: Begin, folder: Path, clock: Clock
+) -> None:
     bound = begin()
     assert not stops(bound, clock, START_UP_S - 1)
-    say(folder, BEGUN, 11)
+    say(folder, BEGUN, 11, 12)
+    say(folder, ENOUGH, 11)
     assert not stops(bound, clock, 1)
     assert not stops(bound, clock, MOST_S - 1)
     assert stops(bound, clock, 1)

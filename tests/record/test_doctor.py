@@ -11,17 +11,16 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from click.testing import CliRunner
 
 from nsysflow.base.errors import CaptureError, NsysMissing
-from nsysflow.cli.main import main
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial
 from nsysflow.record import machine as machine_module
-from nsysflow.record.doctor import Check, Diagnosis, Status, diagnose
+from nsysflow.record.doctor import Diagnosis, Status, diagnose
 from nsysflow.record.doctor_page import doctor_json, doctor_page
 from nsysflow.record.machine import Gpus, Machine
 from nsysflow.record.machine import gpus as gpus_here
+from tests.cli.running import run
 from tests.nsys.fakes import an_nsys
 
 HOME = Path("/home/me")
@@ -52,11 +51,6 @@ def lacking(*libraries: str) -> ImporterProblem:
 def diagnosis(seen: dict[str, Any]) -> Diagnosis:
     """The diagnosis of a machine that is healthy except for what was seen."""
     return diagnose(replace(HEALTHY, **seen))
-
-
-def check(name: str, seen: dict[str, Any]) -> Check:
-    (found,) = (check for check in diagnosis(seen).checks if check.check == name)
-    return found
 
 
 def machines() -> Iterator[Machine]:
@@ -185,16 +179,16 @@ def nvtx(version: str, nsys: Nsys | CaptureError, trial: Trial | None) -> dict[s
     ],
 )
 def test_a_check_has_advice(name: str, seen: dict[str, Any], status: Status, said: str) -> None:
-    found = check(name, seen)
+    (found,) = (check for check in diagnosis(seen).checks if check.check == name)
     assert found.status == status
     assert said in f"{found.seen}. {found.advice}: {found.command}"
 
 
 def test_a_healthy_machine_passes_all_checks_and_one_without_a_gpu_has_none_of_its_cuda() -> None:
-    assert {check.status for check in diagnosis({}).checks} == {"ok"}
-    checks = {check.check for check in diagnosis({"gpus": NO_GPU}).checks}
-    without = {"cuda", "gpu metrics", "clocks"}
-    assert {check.check for check in diagnosis({}).checks} - checks == without
+    healthy, without = diagnosis({}).checks, diagnosis({"gpus": NO_GPU}).checks
+    assert {check.status for check in healthy} == {"ok"}
+    gone = {check.check for check in healthy} - {check.check for check in without}
+    assert gone == {"cuda", "gpu metrics", "clocks"}
 
 
 @pytest.mark.parametrize(("gpus", "code"), [(H200, 0), (NO_GPU, 1)])
@@ -204,13 +198,12 @@ def test_the_command_exits_with_1_if_profiling_cannot_work(
 ) -> None:
     seen = replace(HEALTHY, gpus=gpus)
     monkeypatch.setattr("nsysflow.record.machine.look_at_machine", lambda: seen)
-    done = CliRunner().invoke(main, ["doctor", *argv])
-    assert done.exit_code == code
+    output = run("doctor", *argv, code=code).output
     if not argv:
-        assert done.output.splitlines()[-2].startswith("Works here: profile")
-        assert done.output.splitlines()[-1].startswith("Type first: nsysflow profile launch_bound")
+        assert output.splitlines()[-2].startswith("Works here: profile")
+        assert output.splitlines()[-1].startswith("Type first: nsysflow profile launch_bound")
         return
-    found = json.loads(done.output)
+    found = json.loads(output)
     assert found.keys() == {"checks", "works", "first", "profile"}
     assert found["profile"] is (code == 0)
     keys = {"check", "status", "seen", "advice", "command"}
@@ -288,13 +281,10 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return fake
 
 
-def test_the_gpus_their_driver_and_its_cuda_are_found(nvml: Mock) -> None:
+def test_gpus_their_driver_and_its_cuda_are_found_or_why_there_are_none(nvml: Mock) -> None:
     names = ("NVIDIA H200", "NVIDIA A100")
     assert gpus_here() == Gpus(names=names, driver="580.95.05", cuda=(13, 1))
     assert nvml.nvmlInit.call_count == nvml.nvmlShutdown.call_count == 1
-
-
-def test_without_a_gpu_or_its_driver_the_problem_is_said(nvml: Mock) -> None:
     nvml.nvmlDeviceGetCount.return_value = 0
     assert gpus_here().problem == "the driver sees no GPU"
     assert gpus_here().driver == "580.95.05"

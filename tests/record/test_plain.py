@@ -52,7 +52,6 @@ def program(code: str) -> list[str]:
 
 def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then() -> None:
     ran = profiled("--plain-run", "-o", "out", *program(LOOP))
-    assert ran.exit_code == 0, ran.stderr
     assert "until 30 steps are timed" in ran.stderr
     assert plain_run().problem is None
     assert (plain_run().step_ns or 0) > 10_000_000
@@ -60,7 +59,7 @@ def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then()
     logs = [Path("out", name).read_text() for name in ("plain.log", "output.log")]
     assert logs == ["plain\n", "recorded\n"]
     assert not [name for name in names(Path("out")) if name.startswith(("begun", "enough"))]
-    assert profiled("-o", "out", "--force", "--no-analyze", *command()).exit_code == 0
+    profiled("-o", "out", "--force", "--no-analyze", *command())
     assert manifest_of().plain_run is None
     assert not Path("out/plain.log").exists()
 
@@ -69,16 +68,12 @@ def test_the_program_runs_plain_until_its_steps_are_timed_and_is_recorded_then()
     ("code", "said"),
     [
         ("print(1)", "no step was reported in [0-9]+ s, and no process"),
-        (
-            "from nsysflow import steps; [*steps([1, 2])]",
-            "2 steps ran in [0-9]+ s[.] At least 10 steps after",
-        ),
+        ("from nsysflow import steps; [*steps([1, 2])]", "2 steps ran in [0-9]+ s[.] At least 10"),
         ("import os, sys; sys.exit(3 * ('NSYSFLOW_PLAIN' in os.environ))", "with exit code 3"),
     ],
 )
 def test_a_plain_run_that_times_no_step_is_a_note(code: str, said: str) -> None:
-    ran = profiled("--plain-run", "-o", "out", "--no-analyze", *program(code))
-    assert ran.exit_code == 0, ran.stderr
+    profiled("--plain-run", "-o", "out", "--no-analyze", *program(code))
     assert plain_run().step_ns is None
     note = "the plain run timed no step: "
     assert re.match(f"{note}.*{said}", " ".join((plain_run().problem or "").split()))
@@ -90,8 +85,7 @@ def test_all_ranks_run_plain_together(tmp_path: Path, monkeypatch: pytest.Monkey
     fake_torchrun(tmp_path, monkeypatch, both)
     slower = LOOP.replace("0.01", "0.01 * (1 + int(os.environ['LOCAL_RANK']))")
     train = script(tmp_path / "train.sh", f"exec {join(program(slower)[1:])}")
-    ran = profiled("--plain-run", "--nproc", "2", "-o", "out", "--no-analyze", "--", str(train))
-    assert ran.exit_code == 0, ran.stderr
+    profiled("--plain-run", "--nproc", "2", "-o", "out", "--no-analyze", "--", str(train))
     assert (plain_run().step_ns or 0) > 20_000_000  # the slower one
     assert Path("out/plain.log").read_text() == "plain\n" * 2
 
@@ -132,7 +126,6 @@ def test_what_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 )
 def test_only_workloads_run_plain_by_default(typed: str, plain: bool) -> None:
     ran = profiled("--dry-run", *typed.split())
-    assert ran.exit_code == 0, ran.stderr
     plain_lines = [line for line in ran.stdout.splitlines() if f"{PLAIN}=1" in line]
     assert len(plain_lines) == plain
     assert not any(" profile " in line or "NSYSFLOW_COLLECTOR" in line for line in plain_lines)

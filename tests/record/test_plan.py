@@ -24,6 +24,8 @@ from nsysflow.runtime.inject import FOLDER
 from nsysflow.runtime.protocol import Window
 from tests.nsys.fakes import an_nsys
 
+pytestmark = pytest.mark.usefixtures("here")
+
 NSYS = an_nsys(
     Path("/opt/nsys"),
     *("--include-json", "--nvtx-domain-exclude", "--python-backtrace", "--python-sampling"),
@@ -33,11 +35,7 @@ OLD = an_nsys(Path("/opt/nsys"), "--python-backtrace", "--python-sampling", "--q
 RUN = Path("/runs/one")
 ASKED = Request(command=("python", "train.py"), name="train", folder=RUN)
 WINDOW = Window(wait=1, warmup=2, active=3)
-
-
-@pytest.fixture(autouse=True)
-def inside_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+ON_CPU = {"window": WINDOW, "on": "cpu", "trace": ("nvtx",)}
 
 
 def plan(**asked: Any) -> Plan:
@@ -54,10 +52,7 @@ def words(plan: Plan, prefix: str) -> list[str]:
     [
         ({}, []),
         ({"window": WINDOW}, ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]),
-        (
-            {"window": WINDOW, "on": "cpu", "trace": ("nvtx",)},
-            ["--capture-range=nvtx", "--nvtx-capture=capture@nsysflow.window"],
-        ),
+        (ON_CPU, ["--capture-range=nvtx", "--nvtx-capture=capture@nsysflow.window"]),
         ({"window": WINDOW, "stop": True}, ["--capture-range-end=stop-shutdown", "--kill=none"]),
         ({"delay_s": 60, "duration_s": 5}, ["--delay=60", "--duration=5", "--kill=none"]),
         ({"backtrace": None}, ["--cudabacktrace=all:20000,sync:0"]),
@@ -82,8 +77,7 @@ def test_a_run_is_described_in_the_programs_environment(monkeypatch: pytest.Monk
     opened = {protocol.CAPTURE: "1:2:3", protocol.OPENER: "cuda"}
     assert plan().environment == of_nsys
     assert plan(window=WINDOW).environment == of_nsys | opened
-    on_cpu = plan(window=WINDOW, on="cpu", trace=("nvtx",)).environment
-    assert on_cpu == of_nsys | opened | {protocol.OPENER: "nvtx"}
+    assert plan(**ON_CPU).environment == of_nsys | opened | {protocol.OPENER: "nvtx"}
     assert protocol.READINGS not in plan(readings=False).environment
     for asked, more in (
         ({}, {}),
@@ -120,8 +114,7 @@ def test_what_the_collector_cannot_record_is_refused() -> None:
     torchrun = ("torchrun", "--nproc-per-node=2", "x.py")
     refused(lambda: plan(command=torchrun, processes=2), "--nproc")
     error = refused(lambda: plan(processes=2, gpu_metrics=True), "only one nsys")
-    said = "nsysflow profile --gpu-metrics -- torchrun --nproc-per-node=2 train.py"
-    assert error.command == said
+    assert error.command.endswith(" --gpu-metrics -- torchrun --nproc-per-node=2 train.py")
 
 
 def test_each_rank_has_a_report_and_torchrun_of_the_scripts_python_is_outside_nsys() -> None:
@@ -188,8 +181,7 @@ def test_a_script_with_jax_gets_a_note_and_no_ranges_of_xla(
     request, notes = without_ranges_of_xla(ASKED, NSYS)
     assert request == (replace(ASKED, nsys_args=(WITHOUT_XLA_RANGES,)) if imports else ASKED)
     assert len(notes) == imports
-    assert all(note.startswith("train.py imports JAX, so XLA's own ranges") for note in notes)
-    assert all("--backtrace none" in note for note in notes)
+    assert all("XLA's own ranges" in note and "--backtrace none" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +216,7 @@ def test_python_is_sampled_where_possible(asked: int | None, nsys: Nsys | None, 
 def test_an_nsys_that_cannot_sample_leaves_a_note_or_refuses_what_was_asked_for() -> None:
     request, (note,) = with_sampling(replace(ASKED, sample_python=None), OLD)
     assert request.sample_python == 0
-    assert "2025.3.1" in note
-    assert "nsysflow doctor" in note
+    assert {"2025.3.1.90-1v0", "nsysflow"} <= {*note.split()}
     with pytest.raises(CaptureError, match="--sample-python needs a newer nsys") as raised:
         with_sampling(replace(ASKED, sample_python=1000), OLD)
     assert raised.value.command == "nsysflow doctor"

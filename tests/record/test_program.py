@@ -16,6 +16,8 @@ from nsysflow.record.program import LAST_LINES, Ending, ProgramEnd, last_lines, 
 from nsysflow.runtime.process import ChildStatus, WindowState, write_status
 from nsysflow.runtime.protocol import RUN_FOLDER, Collector
 
+pytestmark = pytest.mark.usefixtures("here")
+
 RUNNER = """
 import sys
 from pathlib import Path
@@ -28,11 +30,6 @@ print(ended.exit_code, ended.interrupted)
 
 def code(text: str) -> list[str]:
     return [sys.executable, "-S", "-c", text]
-
-
-@pytest.fixture(autouse=True)
-def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -57,32 +54,26 @@ def test_all_output_reaches_stderr_and_the_log(capfd: pytest.CaptureFixture[str]
         assert sorted(words) == ["complained", "said"]
 
 
-class Bars:
-    """Bars that are shown while a program runs, each by its label, and when they go."""
-
-    def __init__(self) -> None:
-        self.happened: list[str] = []
-
-    @contextmanager
-    def progress(self, label: str) -> Iterator[None]:
-        self.happened.append(label)
-        yield
-        self.happened.append("gone")
-
-
 @pytest.mark.parametrize("more", ["", "print('last words')"])
 def test_a_bar_stands_for_nsyss_progress_until_the_program_says_more(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    bars = Bars()
-    monkeypatch.setattr(program_module, "progress", bars.progress)
+    bars: list[str] = []
+
+    @contextmanager
+    def progress(label: str) -> Iterator[None]:
+        bars.append(label)
+        yield
+        bars.append("gone")
+
+    monkeypatch.setattr(program_module, "progress", progress)
     nsys = "Generating '/x/nsys-report-1.qdstrm'\n\r[1/1] [==50%  ] a.nsys-rep\n"
     text = f"import sys; print('epoch 1'); sys.stdout.write({nsys!r}); sys.stdout.flush(); {more}"
     run_program(code(text), {}, Path("log"))
     said = "epoch 1\n" + ("last words\n" if more else "")
     assert capfd.readouterr().err == said
     assert Path("log").read_bytes().startswith(f"epoch 1\n{nsys}".encode())
-    assert bars.happened == ["nsys writes its report", "gone"]
+    assert bars == ["nsys writes its report", "gone"]
 
 
 @contextmanager

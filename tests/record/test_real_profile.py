@@ -12,10 +12,11 @@ from typing import Final, TypeVar
 
 import polars as pl
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
 import nsysflow
 from nsysflow.analysis.trace import Trace
+from nsysflow.cli.main import main
 from nsysflow.record.failure import nsys_crashed
 from nsysflow.runs.manifest import Annotation, Manifest
 from nsysflow.runtime.process import ChildStatus
@@ -69,15 +70,16 @@ time.sleep(120)
 @pytest.fixture(autouse=True)
 def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real_nsys()
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(nsysflow.__file__).parent.parent))
 
 
-def profile(*words: str) -> Result:
-    """A run in which nsys did not crash."""
-    options = ("--on", "cpu", "-o", "out", "--force")
-    return retried(lambda: profiled(*options, *words))
+def profile(*words: str, code: int = 0) -> Result:
+    """A run in which nsys did not crash; it ends with this exit code."""
+    argv = ["profile", "--on", "cpu", "-o", "out", "--force", *words]
+    ran = retried(lambda: CliRunner().invoke(main, argv, catch_exceptions=False))
+    assert ran.exit_code == code, ran.stderr
+    return ran
 
 
 def retried(attempt: Callable[[], Ran]) -> Ran:
@@ -109,8 +111,7 @@ def instances(trace: Trace) -> dict[str, int]:
 
 
 def test_a_failed_program_has_its_ranges_and_the_page_no_gpu_work() -> None:
-    ran = profile(*script(LOOP, "7"))
-    assert ran.exit_code == 7
+    ran = profile(*script(LOOP, "7"), code=7)
     assert "failed with exit code 7" in ran.stderr
     assert ran.stderr.endswith("\n  step 7\n")
     manifest, trace = the_run()
@@ -123,8 +124,7 @@ def test_a_failed_program_has_its_ranges_and_the_page_no_gpu_work() -> None:
 
 
 def test_a_built_in_workload_runs_with_its_phases() -> None:
-    ran = profile("nan_check", "--variant", "async")
-    assert ran.exit_code == 0, ran.stderr
+    profile("nan_check", "--variant", "async")
     manifest, trace = the_run()
     config = only_child(manifest).config
     assert config is not None
@@ -135,8 +135,7 @@ def test_a_built_in_workload_runs_with_its_phases() -> None:
 
 
 def test_the_window_holds_the_active_steps_and_the_unprofiled_time_of_a_step() -> None:
-    ran = profile("--capture", "1:2:3", *script(LOOP, "0"))
-    assert ran.exit_code == 0, ran.stderr
+    profile("--capture", "1:2:3", *script(LOOP, "0"))
     manifest, trace = the_run()
     assert instances(trace) == {"capture": 1, "step": 3, "data": 3, "forward": 3}
     phases = nsysflow.analyze(trace).phases["path"].to_list()
@@ -148,8 +147,7 @@ def test_the_window_holds_the_active_steps_and_the_unprofiled_time_of_a_step() -
 
 
 def test_a_pytorch_program_has_phases_without_being_prepared() -> None:
-    ran = profile(*script(TRAINING))
-    assert ran.exit_code == 0, ran.stderr
+    profile(*script(TRAINING))
     manifest, trace = the_run()
     assert manifest.annotation == Annotation(hooked=True, torch=True)
     assert {"forward": 4, "backward": 4, "optimizer": 4}.items() <= instances(trace).items()
@@ -167,7 +165,6 @@ def test_a_pytorch_program_has_phases_without_being_prepared() -> None:
 )
 def test_the_program_is_ended_after_its_window_or_a_time_if_asked(words: str, said: str) -> None:
     ran = profile(*words.split(), *script(UNENDING))
-    assert ran.exit_code == 0, ran.stderr
     manifest, trace = the_run()
     assert manifest.stopped
     assert (instances(trace)["step"] == 3) == words.startswith("--capture")
@@ -190,9 +187,9 @@ def interrupted(argv: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def test_ctrl_c_keeps_what_was_captured() -> None:
-    main = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
+    command = "from nsysflow.cli.main import main; main(prog_name='nsysflow')"
     words = ["profile", "--on", "cpu", "-o", "out", "--force", *script(ENDLESS)]
-    ran = retried(lambda: interrupted([sys.executable, "-P", "-c", main, *words]))
+    ran = retried(lambda: interrupted([sys.executable, "-P", "-c", command, *words]))
     assert ran.returncode == 130, ran.stderr
     assert "was interrupted" in ran.stderr
     assert "the run was interrupted" in ran.stdout
@@ -204,8 +201,7 @@ def test_ctrl_c_keeps_what_was_captured() -> None:
 def test_each_rank_has_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_torchrun(tmp_path, monkeypatch)
     program = shell_script(tmp_path / "train.sh", f"exec {join(script(LOOP, '0')[1:])}")
-    ran = profile("--nproc", "2", "--", str(program))
-    assert ran.exit_code == 0, ran.stderr
+    profile("--nproc", "2", "--", str(program))
     manifest, output = manifest_of(), Path("out/output.log").read_text()
     assert manifest.reports == ("rank0.sqlite", "rank1.sqlite"), output
     assert [child.rank for child in manifest.children] == [0, 1]
