@@ -46,6 +46,14 @@ def sqlite_report(folder: Path, name: str = "h200-ddp-rank0") -> Path:
     return path
 
 
+def linked(folder: Path, *names: str) -> Path:
+    """A folder with links to the packed reports of these names."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / PACKED[name].name).symlink_to(PACKED[name])
+    return folder
+
+
 def parquetdir_report(folder: Path) -> Path:
     """The real parquetdir export, unpacked into `folder`."""
     packed = lzma.decompress((DATA / "h200-parquetdir.tar.xz").read_bytes())

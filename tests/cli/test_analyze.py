@@ -16,17 +16,18 @@ from nsysflow.runs.engine import Choice
 from nsysflow.runs.manifest import write_manifest
 from tests.analyses import analysed
 from tests.cli.running import refused, run
+from tests.disks import names
 from tests.report.handmade import MS, Results, training
 from tests.reports import DATA, ROOT, SAMPLES
 from tests.runs.runs import RUN
 
 pytestmark = pytest.mark.usefixtures("shared")
 
-FILES = {
-    "summary.md", "gap-report.csv", "gap-report.md", "report.json", "gaps.csv", "gap_summary.csv",
-    "phases.csv", "syncs.csv", "launches.csv", "starved.csv", "kernels.csv", "copies.csv",
-    "comm.csv", "steps.csv", "waited.csv", "findings.csv", "run.csv",
-}  # fmt: skip
+FILES = [
+    "comm.csv", "copies.csv", "findings.csv", "gap-report.csv", "gap-report.md", "gap_summary.csv",
+    "gaps.csv", "kernels.csv", "launches.csv", "phases.csv", "report.json", "run.csv",
+    "starved.csv", "steps.csv", "summary.md", "syncs.csv", "waited.csv",
+]  # fmt: skip
 
 Asked = list[tuple[Options, dict[str, Any]]]
 
@@ -45,15 +46,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> Path:
-    """A working directory with a report of no content in it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "run.sqlite").write_bytes(b"")
-    return tmp_path
-
-
-def names(folder: Path) -> set[str]:
-    return {path.name for path in folder.iterdir()}
+def here(here: Path, asked: Asked) -> Path:
+    """The working folder, with a report of no content in it."""
+    (here / "run.sqlite").write_bytes(b"")
+    return here
 
 
 def test_a_page_is_printed_and_the_files_lie_beside_the_report(here: Path) -> None:
@@ -71,7 +67,7 @@ def test_no_files_writes_nothing_and_full_prints_all(here: Path) -> None:
     for title in ("Longest gaps", "Copies", "Data quality"):
         assert title not in page
         assert title in full
-    assert names(here) == {"run.sqlite"}
+    assert names(here) == ["run.sqlite"]
 
 
 def test_another_folder_is_refused_before_any_work_unless_forced(here: Path, asked: Asked) -> None:
@@ -79,9 +75,9 @@ def test_another_folder_is_refused_before_any_work_unless_forced(here: Path, ask
     (here / "out" / "thesis.tex").write_text("mine")
     assert refused("analyze", "run.sqlite", "-o", "out", code=1).startswith("nsysflow: out exists")
     assert asked == []
-    assert names(here / "out") == {"thesis.tex"}
+    assert names(here / "out") == ["thesis.tex"]
     run("analyze", "run.sqlite", "-o", "out", "--force")
-    assert names(here / "out") == FILES | {"thesis.tex"}
+    assert names(here / "out") == sorted([*FILES, "thesis.tex"])
 
 
 def test_one_table_is_printed_in_the_form_that_is_asked_for_and_nothing_written(here: Path) -> None:
@@ -98,7 +94,7 @@ def test_one_table_is_printed_in_the_form_that_is_asked_for_and_nothing_written(
     assert pl.read_csv(table("--table", "syncs", "--format", "csv", "--top", "1")).height == 1
     assert pl.read_csv(table("--format", "csv")).columns == list(GAP_SUMMARY)
     assert json.loads(table("--json"))["schema"] == SCHEMA_VERSION
-    assert names(here) == {"run.sqlite"}
+    assert names(here) == ["run.sqlite"]
 
 
 def test_gaps_go_to_stdout_or_one_file_and_never_into_the_report(here: Path) -> None:
@@ -106,10 +102,10 @@ def test_gaps_go_to_stdout_or_one_file_and_never_into_the_report(here: Path) -> 
     assert [line.split(",")[2] for line in long.splitlines()] == ["gap", "7"]
     assert run("analyze", "run.sqlite", "--gaps-csv", "gaps.csv").stdout == ""
     assert len((here / "gaps.csv").read_text().splitlines()) == 3
-    said = refused("analyze", "run.sqlite", "--gaps-csv", "./run.sqlite", code=1)
-    assert "is the report itself" in said
+    itself = ("analyze", "run.sqlite", "--gaps-csv", "./run.sqlite")
+    assert "is the report itself" in refused(*itself, code=1)
     assert (here / "run.sqlite").read_bytes() == b""
-    assert names(here) == {"run.sqlite", "gaps.csv"}
+    assert names(here) == ["gaps.csv", "run.sqlite"]
 
 
 @pytest.mark.usefixtures("here")
@@ -137,12 +133,12 @@ def test_bad_usage_exits_with_two_and_names_the_option(wrong: str) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_options_arrive_in_ns(asked: Asked) -> None:
-    run(
-        *("analyze", "run.sqlite", "--table", "syncs", "--device", "1", "--range", "train"),
-        *("--step", "iter", "--from", "8800.123456789", "--to", "9e3", "--skip", "3"),
-        *("--steps", "2:", "--steps", "!7", "--framework-gap-us", "12.5"),
-        *("--domain", "NCCL", "--domain", "-mine"),
+    words = (
+        "analyze run.sqlite --table syncs --device 1 --range train --step iter"
+        " --from 8800.123456789 --to 9e3 --skip 3 --steps 2: --steps !7 --framework-gap-us 12.5"
+        " --domain NCCL --domain -mine"
     )
+    run(*words.split())
     ((options, _),) = asked
     assert options == Options(
         framework_gap_ns=12_500, domains_added=("NCCL",), domains_removed=("mine",), device=1,

@@ -16,11 +16,10 @@ from tests.runs.runs import RUN
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with one report."""
-    monkeypatch.chdir(tmp_path)
-    sqlite_report(tmp_path, "nan_check-sync").rename("run.sqlite")
-    return tmp_path
+def here(here: Path) -> Path:
+    """The working folder, with one report."""
+    sqlite_report(here, "nan_check-sync").rename("run.sqlite")
+    return here
 
 
 def completed(typed: str) -> list[str]:

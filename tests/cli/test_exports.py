@@ -21,11 +21,10 @@ DIFF = ("diff", SYNC, ASYNC)
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """The working folder, with a report."""
-    shutil.copy(SYNC, tmp_path / "report.sqlite.xz")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    shutil.copy(SYNC, here / "report.sqlite.xz")
+    return here
 
 
 def test_findings_are_written_beside_the_page_or_a_table(here: Path) -> None:
@@ -72,10 +71,8 @@ def test_without_the_package_the_error_says_what_to_install_before_any_work(
 def test_figures_are_drawn_and_it_is_said_which_and_which_not() -> None:
     ran = run(*ANALYZE, "--figures", "figures")
     assert ran.stdout.startswith("report · NVIDIA H200")
-    assert ran.stderr.endswith(
-        "wrote figures: breakdown, idle-over-steps, gap-histogram, phases, kernel-classes, as SVG"
-        " and PNG\nnot drawn: ranks (no steps of several ranks)\n"
-    )
+    assert "wrote figures: breakdown, idle-over-steps, gap-histogram, phases, " in ran.stderr
+    assert ran.stderr.endswith("\nnot drawn: ranks (no steps of several ranks)\n")
     assert len(names(Path("figures"))) == 10
 
 

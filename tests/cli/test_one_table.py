@@ -22,9 +22,8 @@ MANY = frame(
 
 
 @pytest.fixture(autouse=True)
-def _many_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _many_waits(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Analyses a run of 100 waits, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
     results = Results([handmade(syncs=MANY.drop("report").to_dicts())])
     monkeypatch.setattr(runs_analyze, "analyze_reports", lambda *_asked, **_named: results)
 

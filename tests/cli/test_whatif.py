@@ -10,21 +10,16 @@ import nsysflow
 from nsysflow.report.explain.names import names_by_kind
 from tests.analyses import analysed
 from tests.cli.running import refused, run
-from tests.reports import SAMPLES
+from tests.reports import PACKED, SAMPLES, linked
 
 pytestmark = pytest.mark.usefixtures("shared")
 
-REPORT = SAMPLES / "nan_check-sync.sqlite.xz"
+REPORT = PACKED["nan_check-sync"]
+RANKS = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
 
 
 def document(*words: str, report: Path = REPORT) -> Any:
     return json.loads(run("whatif", report, "--json", *words).stdout)
-
-
-def windows(*words: str) -> tuple[int, int]:
-    """The window before and after."""
-    found = document(*words)
-    return found["window_before_ns"], found["window_after_ns"]
 
 
 def test_the_page_is_of_the_selected_steps() -> None:
@@ -47,7 +42,8 @@ def test_each_change_saves_time(change: str, report: Path) -> None:
 def test_rows_of_syncs_csv_name_calls(tmp_path: Path) -> None:
     file = tmp_path / "syncs.csv"
     analysed("nan_check-sync").syncs.filter(kind="sync").drop("copy_label").write_csv(file)
-    assert windows("--remove-calls", str(file)) == windows("--remove", "sync")
+    by_rows, by_kind = document("--remove-calls", str(file)), document("--remove", "sync")
+    assert by_rows["window_after_ns"] == by_kind["window_after_ns"] < by_kind["window_before_ns"]
 
 
 @pytest.mark.parametrize(
@@ -83,21 +79,18 @@ def test_a_file_of_wrong_calls_is_refused(text: str, said: str, tmp_path: Path) 
 
 
 def test_what_is_not_there_is_an_error_of_the_report(tmp_path: Path) -> None:
-    gone = refused("whatif", tmp_path / "gone.sqlite", "--remove", "sync", code=1)
-    assert "does not exist" in gone
-    no_step = refused("whatif", REPORT, "--remove", "sync", "--steps", "9", code=1)
-    assert "5 steps, 0 to 4: none of them is in --steps 9" in no_step
+    words = ("--remove", "sync", "--steps", "9")
+    assert "does not exist" in refused("whatif", tmp_path / "gone.sqlite", *words, code=1)
+    assert "5 steps, 0 to 4: none of them is in --steps 9" in refused(
+        "whatif", REPORT, *words, code=1
+    )
 
 
 @pytest.mark.parametrize("change", ["--scale memset=1", "--graph step"])
 def test_the_ranks_of_a_run_are_replayed_together(change: str, tmp_path: Path) -> None:
-    for rank in (0, 1):
-        name = f"ddp-bucketed-rank{rank}.sqlite.xz"
-        (tmp_path / name).symlink_to(SAMPLES / name)
-    found = document(*change.split(), report=tmp_path)
-    reports = [analysed(f"ddp-bucketed-rank{rank}").judged for rank in (0, 1)]
-    means_ns = [sum(own.steps["duration_ns"]) / len(own.steps) for own in reports]
-    slowest_ns = round(max(means_ns))
+    found = document(*change.split(), report=linked(tmp_path, *RANKS))
+    steps = [analysed(rank).judged.steps["duration_ns"] for rank in RANKS]
+    slowest_ns = round(max(sum(ns) / len(ns) for ns in steps))
     assert found["ranks"] == 2
     assert 0.99 * slowest_ns <= found["step_before_ns"] < slowest_ns  # of the plain step
     assert (found["step_after_ns"] == found["step_before_ns"]) == change.endswith("=1")
@@ -125,13 +118,10 @@ def test_ranks_and_what_they_send_need_each_other(words: tuple[str | Path, ...])
 
 
 def test_several_ranks_are_not_one(tmp_path: Path) -> None:
-    for rank in (0, 1):
-        name = f"ddp-bucketed-rank{rank}.sqlite.xz"
-        (tmp_path / name).symlink_to(SAMPLES / name)
     words = ("--ranks", "2", "--collectives", CURVE)
-    assert "has several reports" in refused("whatif", tmp_path, *words, code=1)
-    one = refused("whatif", tmp_path / name, *words, code=1)
-    assert "run between ranks already" in one
+    both, one = linked(tmp_path, *RANKS), PACKED[RANKS[0]]
+    assert "has several reports" in refused("whatif", both, *words, code=1)
+    assert "run between ranks already" in refused("whatif", one, *words, code=1)
 
 
 def explained(*words: str | Path) -> str:
@@ -151,9 +141,8 @@ def test_each_command_of_a_help_page_is_one_that_there_is() -> None:
         run(*shlex.split(command.replace("REPORT", shlex.quote(str(REPORT)))))
 
 
-def test_settings_of_analyze_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "nsysflow.toml").write_text('[analyze]\nstep = "forward"\nskip = 0\n')
-    monkeypatch.chdir(tmp_path)
+def test_settings_of_analyze_hold(here: Path) -> None:
+    (here / "nsysflow.toml").write_text('[analyze]\nstep = "forward"\nskip = 0\n')
     assert "--step forward --skip 0" in explained("1", REPORT)
     assert "no run of nsysflow profile is in this folder" in refused("explain", "1", code=1)
 
