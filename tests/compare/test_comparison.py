@@ -31,7 +31,7 @@ def test_ranks_are_not_compared_one_by_one_where_their_numbers_differ() -> None:
 
 
 def verdict(found: Comparison | None) -> str | None:
-    return found and found.change.verdict
+    return found.change.verdict if found else None
 
 
 def test_over_time_each_capture_is_compared_with_the_first_and_the_last() -> None:

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,7 +90,6 @@ def test_other_threads_are_read_with_the_process_and_not_at_steps(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "other_readings", lambda: iter([(8, 30, 1), (9, 40, 2)]))
-    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
     kept = Kept()
     reader.begin(kept.keep)
     threads = [(THREAD, (7, 100, 9)), (THREAD, (8, 30, 1)), (THREAD, (9, 40, 2))]
@@ -158,8 +158,10 @@ def test_cpus_without_a_line_have_no_busy_time() -> None:
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
-    """A reader in a process of `nsysflow profile`."""
+    """A reader in a process of `nsysflow profile`, which reads its thread at every step."""
     monkeypatch.setenv(READINGS, "1")
+    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
+    monkeypatch.setattr(cpu, "WHOLE_NS", 1 << 60)
     monkeypatch.setattr(cpu, "thread_reading", lambda: (7, 100, 9))
     monkeypatch.setattr(cpu, "other_readings", lambda: iter(()))
     monkeypatch.setattr(cpu, "process_reading", lambda: (4, 5, 0, None, None, None))
@@ -170,38 +172,27 @@ def test_it_reads_at_begin_and_end_and_seldom_between(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, kept = 0, Kept()
+    monkeypatch.setattr(cpu, "PERIOD_NS", PERIOD_NS)
+    monkeypatch.setattr(cpu, "WHOLE_NS", WHOLE_NS)
     monkeypatch.setattr(cpu, "time", SimpleNamespace(monotonic_ns=lambda: now))
     reader.at_step()
     reader.begin(kept.keep)
     assert kept == [(THREAD, (7, 100, 9)), (PROCESS, (4, 5, 0, None, None, None))]
-    now = PERIOD_NS - 1
-    reader.at_step()
-    assert len(kept) == 2
-    now += 1
-    reader.at_step()
-    reader.at_step()
-    assert kept.keys[2:] == [THREAD]
-    now += WHOLE_NS
-    reader.at_step()
-    assert kept.keys[3:] == [THREAD, PROCESS]
-    del kept[3:]
-    now += PERIOD_NS
+    both, step, end = [THREAD, PROCESS], reader.at_step, partial(reader.end, kept.keep)
+    for later_ns, keys in ((PERIOD_NS - 1, []), (1, [THREAD]), (0, []), (WHOLE_NS, both)):
+        kept.clear()
+        now += later_ns
+        step()
+        assert kept.keys == keys
     monkeypatch.setattr(THIS_PROCESS, "recorded", True)
-    reader.at_step()
-    assert len(kept) == 3
-    reader.end(kept.keep)
-    assert kept.keys[3:] == [THREAD, PROCESS]
-    reader.end(kept.keep)
-    now += PERIOD_NS
-    reader.at_step()
-    assert len(kept) == 5
+    for does, keys in ((step, []), (end, both), (end, []), (step, [])):
+        kept.clear()
+        now += PERIOD_NS
+        does()
+        assert kept.keys == keys
 
 
-def test_a_recording_inside_another_ends_alone(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
-    monkeypatch.setattr(cpu, "WHOLE_NS", 1 << 60)
+def test_a_recording_inside_another_ends_alone(reader: Reader) -> None:
     kept = Kept()
     reader.begin(kept.keep)
     reader.begin(kept.keep)
@@ -218,7 +209,6 @@ def test_nothing_is_read_in_a_forked_process_until_it_records(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Kept()
-    monkeypatch.setattr(cpu, "PERIOD_NS", 0)
     reader.begin(kept.keep)
     monkeypatch.setattr(os, "getpid", lambda: 1)
     kept.clear()
@@ -229,29 +219,24 @@ def test_nothing_is_read_in_a_forked_process_until_it_records(
     assert kept.keys == [THREAD, PROCESS]
 
 
-@pytest.mark.parametrize("why", ["not asked for", "not counted", "a loader's worker"])
+@pytest.mark.parametrize(
+    ("target", "value", "keys"),
+    [
+        ("os.environ", {}, []),  # not asked for
+        ("nsysflow.runtime.cpu.thread_reading", lambda: None, []),  # not counted
+        ("nsysflow.runtime.cpu.is_loader_worker", lambda: True, []),
+        # odd files of the system cost only the reading of the process
+        ("nsysflow.runtime.cpu.process_reading", lambda: int("max"), [THREAD] * 2),
+    ],
+)
 def test_nothing_is_read_that_should_or_can_not(
-    why: str, reader: Reader, monkeypatch: pytest.MonkeyPatch
+    target: str, value: Any, keys: list[str], reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why == "not asked for":
-        monkeypatch.delenv(READINGS)
-    elif why == "not counted":
-        monkeypatch.setattr(cpu, "thread_reading", lambda: None)
-    else:
-        monkeypatch.setattr(cpu, "is_loader_worker", lambda: True)
+    monkeypatch.setattr(target, value)
     kept = Kept()
     reader.begin(kept.keep)
     reader.at_step()
-    assert kept == []
-
-
-def test_odd_files_of_the_system_cost_only_the_reading_of_the_process(
-    reader: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu, "process_reading", lambda: int("max"))
-    kept = Kept()
-    reader.begin(kept.keep)
-    assert kept.keys == [THREAD]
+    assert kept.keys == keys
 
 
 @pytest.mark.parametrize("text", [None, "", "1 2", "a b c", "1 2 3 4", "0 0 0"])

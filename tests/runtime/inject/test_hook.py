@@ -28,18 +28,11 @@ class cuda:
 
 
 class Machine:
-    """A folder with such a torch, and how programs run there.
-
-    Attributes:
-        folder: the programs' working folder.
-        lib: is on PYTHONPATH.
-        run: the run's folder.
-    """
+    """The programs' working folder: `lib` in it is on PYTHONPATH and holds such a torch, `run` is
+    the run's folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.lib = folder / "lib"
-        self.run = folder / "run"
+        self.folder, self.lib, self.run = folder, folder / "lib", folder / "run"
         self.run.mkdir()
         self.write("lib/torch/__init__.py", TORCH)
 
@@ -133,11 +126,8 @@ def test_it_comes_to_the_processes_of_multiprocessing(machine: Machine) -> None:
 @pytest.mark.parametrize("flag", ["-I", "-S", "-E", None])
 def test_it_does_nothing_unless_asked_and_possible(machine: Machine, flag: str | None) -> None:
     find = f"import sys; sys.path.insert(0, {str(machine.lib)!r}); {HERE}"
-    done = (
-        machine.hooked(sys.executable, flag, "-c", find)
-        if flag
-        else machine.hooked(*code(HERE), NSYSFLOW_ANNOTATE="")
-    )
+    flags, asked = ([flag], "1") if flag else ([], "")
+    done = machine.hooked(sys.executable, *flags, "-c", find, NSYSFLOW_ANNOTATE=asked)
     assert (done.stdout, done.stderr) == ("False\n", "")
     assert not machine.is_hooked
 
