@@ -26,8 +26,7 @@ from nsysflow.report.findings import Suggestion, suggestions
 from nsysflow.report.results import Results
 from nsysflow.report.step_times import steps_sentence
 from tests.analyses import analysed, few_reports, loaded, reports_of_rules, run_of
-from tests.report.html.made import made
-from tests.report.html.unpacked import Page
+from tests.report.html.made import Page, made
 
 
 def on_the_page(row: dict[str, Any], shown: Suggestion) -> None:

@@ -18,7 +18,7 @@ from nsysflow.report.flamegraph import ROW, SCHEMA, Heading, boxes, draw, speeds
 from tests import tiny
 from tests.analyses import run_of
 from tests.report.handmade import HOSTILE, Handmade, Results, frame, renamed
-from tests.report.sight import contrast
+from tests.report.test_palette import contrast
 from tests.reports import DATA
 
 TOKENIZE: Final = ("main (train.py:9)", "collate (train.py:88)", "tokenize (tok.py:4)")

@@ -1,4 +1,7 @@
+"""How far colours are apart, as people see them, colour-blind ones too; what is drawn in them."""
+
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from itertools import combinations
 from typing import Final, Literal
@@ -7,9 +10,73 @@ import pytest
 
 from nsysflow.report import palette
 from nsysflow.report.html.document import letters_on, variables
-from tests.report.sight import AS_SEEN, apart, contrast
 
 Theme = Literal["light", "dark"]
+Rgb = Sequence[float]
+Matrix = Sequence[Rgb]
+
+AS_SEEN: Final[dict[str, Matrix]] = {
+    "typical": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+"""Linear RGB as people see it: Machado, Oliveira and Fernandes, 2009."""
+
+
+def linear(colour: str) -> Rgb:
+    """`#rrggbb` in linear RGB, 0 to 1."""
+    values = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in values]
+
+
+def times(matrix: Matrix, of: Rgb) -> Rgb:
+    return [sum(each * value for each, value in zip(row, of, strict=True)) for row in matrix]
+
+
+def oklab(rgb: Rgb) -> Rgb:
+    """Ottosson's OKLab."""
+    to_cones: Matrix = (
+        (0.4122214708, 0.5363325363, 0.0514459929),
+        (0.2119034982, 0.6806995451, 0.1073969566),
+        (0.0883024619, 0.2817188376, 0.6299787005),
+    )
+    to_lab: Matrix = (
+        (0.2104542553, 0.7936177850, -0.0040720468),
+        (1.9779984951, -2.4285922050, 0.4505937099),
+        (0.0259040371, 0.7827717662, -0.8086757660),
+    )
+    cones = times(to_cones, [min(1.0, max(0.0, value)) for value in rgb])
+    return times(to_lab, [cone ** (1 / 3) for cone in cones])
+
+
+def apart(one: str, other: str, seen: Matrix) -> float:
+    """How far two colours are apart."""
+    labs = [oklab(times(seen, linear(colour))) for colour in (one, other)]
+    return float(sum((x - y) ** 2 for x, y in zip(*labs, strict=True)) ** 0.5)
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of WCAG 2."""
+    shares = (0.2126, 0.7152, 0.0722)
+    lights = sorted(
+        sum(share * value for share, value in zip(shares, linear(colour), strict=True))
+        for colour in (one, other)
+    )
+    return (lights[1] + 0.05) / (lights[0] + 0.05)
+
 
 TOLD_APART: Final = 0.085
 """In OKLab, whose white and black are 1 apart. Okabe and Ito's eight colours are 0.076 apart."""

@@ -1,8 +1,6 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import pytest
+from typing import Any, Final
 
 from nsysflow import Analysis
 from nsysflow.analysis.ranks.digest import digest
@@ -106,9 +104,11 @@ def test_a_step_that_a_rank_lacks_is_blank_and_without_steps_there_is_no_picture
     assert drawn(0, 0) == []
 
 
-def said(*groups: dict[str, Any], bandwidth: Any = ()) -> RankSummary:
+def said(
+    *groups: dict[str, Any], late: Mapping[str, LateRank] | None = None, bandwidth: Any = ()
+) -> RankSummary:
     tables = {"ranks": ranks(64), "rank_steps": steps(64, 2), "bandwidth": bandwidth}
-    return summarize_ranks(run_with(rank_groups=groups, **tables).judged)
+    return summarize_ranks(run_with(rank_groups=groups, **tables).judged, late or {})
 
 
 def tp(number: int, members: str, **columns: Any) -> dict[str, Any]:
@@ -122,105 +122,44 @@ def dp(number: int, through: int | None = None, **columns: Any) -> dict[str, Any
     return group(group=number, kind="DP", **(waits if through else {}), **columns)
 
 
-IN_EVERY = "1.00 ms a step (10 %), in every step"
-IT_COMPUTES = "rank37 comes late because it computes longer"
+NO_REASON = {"cost_work_ns": 0, "cost_host_ns": 0}
+LATE = {"rank37": LateRank(undisturbed_ns=MS // 10, code="augment (train.py:53)")}
+AS_RECORDED = {"rank37": LateRank(undisturbed_ns=None, code="")}
+SLOWER = {"rank37": LateRank(undisturbed_ns=MS // 10, code="", by_recording=True)}
+SLOWED = [tp(1, "32-39"), dp(2, 1, rank=36, report="rank36")]
+OTHER = tp(3, "0-7", rank=5, report="rank5", cost_step_ns=MS // 2)
+EACH_LINK = [tp(at, f"{8 * at}-{8 * at + 7}", cost_step_ns=0) for at in (1, 2, 3)]
+LINK = {"kind": "TP", "operation": "ncclAllReduce", "size_bytes": 1 << 23, "bytes": 8_388_608}
+SLOW_LINK = LINK | {"group": 1, "bus_bytes_per_s": 67e9, "slow_ns": 4 * MS}
+LINKS = [SLOW_LINK, *(LINK | {"group": at, "bus_bytes_per_s": 200e9} for at in (2, 3))]
 
-
-@pytest.mark.parametrize(
-    ("groups", "sentences"),
-    [
-        ([group(steps_last=2, cost_step_ns=MS // 10)],
-         ["rank37 holds up the other 63 ranks: 100 us a step (1.0 %), in 2 of 20 steps",
-          IT_COMPUTES]),
-        # less than a hundredth of a step
-        ([group(cost_step_ns=MS // 20)],
-         ["No rank holds the others up", "rank37 costs its group most: 50.0 us a step (0.5 %)"]),
-        # a cost that late hosts hide: what the run would save counts
-        ([group(saved_step_ns=MS // 4)],
-         ["rank37 holds up the other 63 ranks: 250 us a step (2.5 %), in every step",
-          "The others wait 1.00 ms a step for it, but most of that time they would wait for their"
-          " own hosts, which recording slows", IT_COMPUTES]),
-        ([group(saved_step_ns=0)],
-         ["No rank holds the others up",
-          "The others wait for rank37 most, 1.00 ms a step (10 %), but they would wait for their"
-          " own hosts, which recording slows"]),
-        # groups that wait for another one come after it, whatever they cost
-        ([dp(2, 1, cost_step_ns=2 * MS), tp(1, "32-39")],
-         [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,
-          "1 more group waits for TP 32-39"]),
-        ([tp(1, "32-39"), dp(2)],
-         [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,
-          "1 more group waits for TP 32-39"]),
-        # of the groups of a straggler, that for which others wait
-        ([dp(0, cost_step_ns=2 * MS), tp(1, "32-39"), dp(2, 1, rank=36)],
-         [f"rank37 holds up the other 7 ranks of TP 32-39: {IN_EVERY}", IT_COMPUTES,
-          "2 more groups wait for TP 32-39"]),
-        ([], ["The ranks have no collectives together, so nobody can be called late"]),
-    ],
-)  # fmt: skip
-def test_who_holds_others_up_is_said(groups: list[dict[str, Any]], sentences: list[str]) -> None:
-    found = said(*groups)
-    assert [found.first, *found.more] == sentences
-
-
-@pytest.mark.parametrize(
-    ("late", "because"),
-    [
-        ({"cost_copy_ns": 19 * MS}, "its exposed copies take longer"),
-        ({"cost_host_ns": 19 * MS}, "its host is late"),
-        ({"cost_work_ns": 6 * MS, "cost_host_ns": 4 * MS},
-         "it computes longer (60 %) and its host is late (40 %)"),
-    ],
-)  # fmt: skip
-def test_several_reasons_have_their_shares(late: dict[str, int], because: str) -> None:
-    none = {"cost_work_ns": 0, "cost_host_ns": 0}
-    assert said(group(**none | late)).more == (f"rank37 comes late because {because}",)
-
-
-def test_the_line_and_what_a_delay_costs_without_the_profiler_are_said() -> None:
-    judged = run_with(rank_groups=[group()], ranks=ranks(64), rank_steps=steps(64, 2)).judged
-    about = LateRank(undisturbed_ns=MS // 10, code="augment (train.py:53)")
-    first, *more = summarize_ranks(judged, {"rank37": about}).more
-    assert first == "Without the profiler it costs at most 100 us a step"
-    assert more[-1].startswith("Its host spends more time in augment (train.py:53) than")
-    as_recorded = LateRank(undisturbed_ns=None, code="")
-    assert len(summarize_ranks(judged, {"rank37": as_recorded}).more) == len(more) - 1
-
-
-SLOWER = LateRank(undisturbed_ns=MS // 10, code="", by_recording=True)
-
-
-def test_a_rank_that_recording_makes_late_is_a_remark_and_another_straggler_is_named_first() -> (
-    None
-):
-    waits = dp(2, 1, rank=36, report="rank36")
-    other = tp(3, "0-7", rank=5, report="rank5", cost_step_ns=MS // 2)
-    tables: dict[str, Any] = {"ranks": ranks(64), "rank_steps": steps(64, 2)}
-    late = {"rank37": SLOWER}
-    alone = summarize_ranks(run_with(rank_groups=[tp(1, "32-39"), waits], **tables).judged, late)
-    assert (alone.first, alone.more) == ("No rank holds the others up", ())
-    assert alone.remarks == (
-        "rank37's host was slower while recorded, but does nothing more than the others",
-        "That cost 1.00 ms a step (10 %); without the profiler it costs at most 100 us",
-    )
-    groups = [tp(1, "32-39"), waits, other]
-    both = summarize_ranks(run_with(rank_groups=groups, **tables).judged, late)
-    assert both.first.startswith("rank5 holds up the other 7 ranks of TP 0-7: 500 us a step")
-    assert both.remarks == alone.remarks
-
-
-def test_a_slow_link_is_named_with_its_cost_and_the_speed_of_the_others() -> None:
-    of = {"kind": "TP", "operation": "ncclAllReduce", "size_bytes": 1 << 23, "bytes": 8_388_608}
-    slow = of | {"group": 1, "bus_bytes_per_s": 67e9, "slow_ns": 4 * MS}
-    usual = [of | {"group": at, "bus_bytes_per_s": 200e9, "slow_ns": None} for at in (2, 3)]
-    groups = [tp(at, f"{8 * at}-{8 * at + 7}", cost_step_ns=0) for at in (1, 2, 3)]
-    found = said(*groups, bandwidth=[slow, *usual])
-    assert found.first == "The link of TP 8-15 is slow: it costs up to 200 us a step (2.0 %)"
-    assert found.more == ("ncclAllReduce of 8.39 MB moves 67.0 GB/s there, 200 GB/s in the others",)
-
-
-def test_what_waits_for_a_slow_link_is_no_straggler() -> None:
-    link = {"group": 1, "kind": "TP", "slow_ns": 4 * MS, "bus_bytes_per_s": None}
-    found = said(tp(1, "8-15", cost_step_ns=0), dp(2, 1), bandwidth=[link])
-    assert found.first.startswith("The link of TP 8-15 is slow")
-    assert found.more == ("1 more group waits for TP 8-15",)
+SUMMARIES: Final[dict[str, Callable[[], RankSummary]]] = {
+    "a rank is late in some steps": lambda: said(group(steps_last=2, cost_step_ns=MS // 10)),
+    "a cost of less than a hundredth of a step": lambda: said(group(cost_step_ns=MS // 20)),
+    "of a cost that late hosts hide, what the run would save counts": lambda: said(
+        group(saved_step_ns=MS // 4)
+    ),
+    "and that may be nothing": lambda: said(group(saved_step_ns=0)),
+    "a group that waits for another one comes after it, whatever it costs": lambda: said(
+        dp(2, 1, cost_step_ns=2 * MS), tp(1, "32-39")
+    ),
+    "a group that says not for whom": lambda: said(tp(1, "32-39"), dp(2)),
+    "of the groups of a straggler, that for which others wait": lambda: said(
+        dp(0, cost_step_ns=2 * MS), tp(1, "32-39"), dp(2, 1, rank=36)
+    ),
+    "no collectives together": said,
+    "its copies": lambda: said(group(**NO_REASON | {"cost_copy_ns": 19 * MS})),
+    "its host": lambda: said(group(**NO_REASON | {"cost_host_ns": 19 * MS})),
+    "several reasons have their shares": lambda: said(
+        group(cost_work_ns=6 * MS, cost_host_ns=4 * MS)
+    ),
+    "without the profiler, and with a line": lambda: said(group(), late=LATE),
+    "of a line nothing is known": lambda: said(group(), late=AS_RECORDED),
+    "recording makes it late": lambda: said(*SLOWED, late=SLOWER),
+    "then another straggler is named first": lambda: said(*SLOWED, OTHER, late=SLOWER),
+    "a link is slower than the others": lambda: said(*EACH_LINK, bandwidth=LINKS),
+    "what waits for a slow link is no straggler": lambda: said(
+        EACH_LINK[0], dp(2, 1), bandwidth=[SLOW_LINK | {"bus_bytes_per_s": None}]
+    ),
+}
+"""What is said of each is in pages/stragglers.txt."""

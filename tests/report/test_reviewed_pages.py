@@ -27,6 +27,7 @@ from nsysflow.report.gap_report import as_markdown, gap_report, tracks_of
 from nsysflow.report.page import Length
 from nsysflow.report.sarif import sarif_json
 from nsysflow.report.text import page_lines, set_block, summary
+from nsysflow.report.verdict import judge
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from tests.analyses import analysed, run_of
 from tests.compare.handmade import ALL, capture, row
@@ -46,10 +47,11 @@ from tests.report.handmade import (
     valued,
 )
 from tests.report.perfetto.reader import read_results
-from tests.report.test_diff import FOUND
+from tests.report.test_diff import FOUND, TOLD
 from tests.report.test_flamegraph import OWN, STACKS
 from tests.report.test_notebook import words
-from tests.report.test_ranks import many
+from tests.report.test_ranks import SUMMARIES, many
+from tests.report.test_verdict import JUDGED
 from tests.tiny import analysis_of, kernel, launch, opened
 
 PAGES: Final = Path(__file__).parent / "pages"
@@ -221,6 +223,8 @@ def comparison() -> str:
     lines = [diff.title(FOUND), diff.headline(FOUND), *diff.remarks(FOUND)]
     for block in diff.blocks(FOUND, full=True):
         lines += [line.plain for line in set_block(block, 110)]
+    for of, found in TOLD.items():
+        lines += ["", f"{of}:", diff.headline(found), *diff.remarks(found)]
     document = json.loads(diff_json(FOUND))
     return joined([*lines, "", *json.dumps(document, indent=1).splitlines()])
 
@@ -309,6 +313,26 @@ def in_whatif() -> str:
     return joined([*lines, *whatif_json(results[0]).splitlines()])
 
 
+def judgements() -> str:
+    lines: list[str] = []
+    for of, run in JUDGED.items():
+        found = judge(run)
+        lines += ["", f"{of}:" if found.valid else f"{of} [{found.why}]:"]
+        for each in found.headlines:
+            lines += [f"  {text}" for text in (each.sentence, each.advice) if text]
+        lines += [f"  remark: {line}" for line in found.remarks]
+    return joined(lines[1:])
+
+
+def stragglers() -> str:
+    lines: list[str] = []
+    for of, made in SUMMARIES.items():
+        found = made()
+        lines += [f"{of}:", f"  {found.first}", *(f"  {line}" for line in found.more)]
+        lines += [f"  remark: {line}" for line in found.remarks]
+    return joined(lines)
+
+
 def document() -> str:
     found = json.loads(report_json(reviewed()))
     del found["tool"], found["findings"]
@@ -328,6 +352,8 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "training.md": lambda: summary(reviewed()),
     "ranks.md": lambda: summary(many()).partition("<details>")[0],
     "gap-report.md": lambda: as_markdown(gap_report(tracks_of(Results([analysed("h200-train")])))),
+    "judgements.txt": judgements,
+    "stragglers.txt": stragglers,
     "training.json": document,
     "training.sarif.json": sarif,
     "diff.txt": comparison,

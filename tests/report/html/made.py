@@ -1,12 +1,18 @@
-"""Pages of real reports, each made once, and what their figures show."""
+"""Pages of real reports, each made once, what their figures show, and what their scripts hold."""
 
 import json
+import re
+import zlib
+from array import array
+from base64 import b64decode
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import accumulate
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
 
+from nsysflow.analysis.analyze import Analysis
 from nsysflow.base import units
 from nsysflow.compare.comparison import Comparison, compared
 from nsysflow.report.document import report_json
@@ -30,13 +36,12 @@ class Made:
 @cache
 def made(*names: str) -> Made:
     """The page of real reports."""
-    return page_of([analysed(name) for name in names], {name: PACKED[name] for name in names})
+    paths = {name: PACKED[name] for name in names}
+    return made_of(run_of_these(*map(analysed, names), paths=paths))
 
 
-def page_of(analyses: list[Any], paths: dict[str, Path]) -> Made:
-    """The page of a run."""
-    results = Results(analyses, origin=Origin(paths=paths, typed=tuple(paths.values())))
-    return Made(_written(results), json.loads(report_json(results)))
+def made_of(run: Results) -> Made:
+    return Made(_written(run), json.loads(report_json(run)))
 
 
 def _written(results: Results) -> Path:
@@ -125,3 +130,63 @@ def text_of(unit: str, value: Any) -> str:
 def spoken(text: str | None) -> str:
     """A text of the page with plain spaces."""
     return str(text).replace("\xa0", " ")
+
+
+_SCRIPT: Final = re.compile(
+    r'<script type="application/[\w-]+" id="(\w+)">(.*?)</script>', re.DOTALL
+)
+_CODES: Final = {"u8": "B", "u16": "H", "u32": "I", "i32": "i", "f64": "d"}
+
+
+class Page:
+    """A page read back: what its scripts hold, with columns as lists."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.scripts = dict(_SCRIPT.findall(text))
+        self.about: dict[str, Any] = json.loads(self.scripts["about"])
+        self.report: dict[str, Any] = json.loads(self.inflated("report"))
+
+    @cached_property
+    def reports(self) -> Any:
+        return self.about["timeline"]["reports"]
+
+    def inflated(self, blob: str) -> bytes:
+        return zlib.decompress(b64decode(self.scripts[blob]))
+
+    def texts(self, blob: str) -> Any:
+        return json.loads(self.inflated(blob))
+
+    def column(self, report: int, table: str, name: str) -> list[float]:
+        """The numbers of a column; all 0 where the page leaves it out."""
+        held = self.reports[report]["tables"][table]
+        if name not in held["columns"]:
+            return [0] * held["n"]
+        return values_of(self.inflated(held["columns"][name]["blob"]), held["columns"][name])
+
+
+def values_of(data: bytes, column: dict[str, Any]) -> list[float]:
+    """The numbers behind shuffled bytes: first bytes come first."""
+    values = array(_CODES[column["type"]])
+    count = len(data) // values.itemsize
+    values.frombytes(
+        bytes(data[k * count + i] for i in range(count) for k in range(values.itemsize))
+    )
+    if not column["delta"]:
+        return list(values)
+    differences = list(values)
+    for row, difference in column.get("jumps", ()):
+        differences[row] += difference
+    return list(accumulate(differences))
+
+
+def run_of_these(*analyses: Analysis, paths: dict[str, Path] | None = None) -> Results:
+    """A run of these reports; each is at its path, by default a file of its name."""
+    paths = paths or {each.trace.report: Path(each.trace.report) for each in analyses}
+    return Results(analyses, origin=Origin(paths=paths, typed=tuple(paths.values())))
+
+
+def page_of(results: Results, folder: Path) -> Page:
+    file = folder / "report.html"
+    write_html(results, file)
+    return Page(file.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from nsysflow.report.flamegraph import boxes
 from tests import tiny
 from tests.analyses import analysed
 from tests.browser import FITS, opened, wait_until
-from tests.report.html.made import made, page_of, page_of_many_ranks, spoken
+from tests.report.html.made import made, made_of, page_of_many_ranks, run_of_these, spoken
 
 SAMPLED: Final = "h200-hf-trainer"
 FOCUSED: Final = "document.activeElement.textContent"
@@ -123,7 +123,8 @@ def file() -> Path:
             tiny.call(start + 40_000, start + 80_000, "cudaDeviceSynchronize"),
         ]
     trace = replace(tiny.trace_of(*rows), report=MARKUP)
-    return page_of([nsysflow.analyze(trace)], {MARKUP: Path(f"{BOLD}.sqlite")}).file
+    run = run_of_these(nsysflow.analyze(trace), paths={MARKUP: Path(f"{BOLD}.sqlite")})
+    return made_of(run).file
 
 
 @pytest.fixture

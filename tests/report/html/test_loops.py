@@ -16,8 +16,7 @@ from tests.analyses import analysed, run_of
 from tests.analysis.selection.test_view import many_loops
 from tests.browser import opened
 from tests.cli.running import run
-from tests.report.html.made import made
-from tests.report.html.unpacked import page_of, run_of_these
+from tests.report.html.made import made, page_of, run_of_these
 from tests.reports import ROOT
 from tests.tiny import analysis_of
 

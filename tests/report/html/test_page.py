@@ -21,7 +21,7 @@ from nsysflow.report.html.document import STYLES, PageKind, around
 from nsysflow.report.html.page import PAGE
 from tests.analyses import run_of
 from tests.report.handmade import HOSTILE
-from tests.report.html.unpacked import Page, page_of, run_of_these, values_of
+from tests.report.html.made import Page, page_of, run_of_these, values_of
 from tests.tiny import Row, analysis_of, kernel, launch, opened
 
 SVG = "http://www.w3.org/2000/svg"

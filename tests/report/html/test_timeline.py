@@ -17,8 +17,7 @@ from nsysflow.report.pictures import clocks_of
 from tests import tiny
 from tests.analyses import KINDS, analysed, loaded, run_of
 from tests.analysis.events.test_waits import NCCL
-from tests.report.html.made import made
-from tests.report.html.unpacked import Page, page_of, run_of_these
+from tests.report.html.made import Page, made, page_of, run_of_these
 from tests.tiny import analysis_of, kernel, launch, opened
 
 NAMED = ("operations", "calls", "ranges", "profiler", "host_stacks")
