@@ -1,18 +1,20 @@
 """Why a run left no report."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from nsysflow.base.errors import CaptureError
 from nsysflow.record.failure import no_report_error
 from nsysflow.record.plan import Plan, plan_kineto, plan_nsys
 from nsysflow.record.program import ProgramEnd
 from nsysflow.record.request import Request
 from nsysflow.runs.manifest import Annotation
-from nsysflow.runtime.process import ChildStatus, WindowState
+from nsysflow.runtime.process import ChildStatus
 from nsysflow.runtime.protocol import Window
 from tests.cli.running import refused
 from tests.nsys.fakes import an_nsys
@@ -79,27 +81,6 @@ def plan(folder: Path, collector: str = "nsys", on: str = "cpu", version: str = 
     return plan_nsys(asked if on == "cuda" else replace(asked, on="cpu", trace=("nvtx",)), nsys)
 
 
-@pytest.mark.parametrize(
-    ("code", "output", "said"),
-    [
-        (0, "done", "nsys exited normally but wrote no report; its output is in "),
-        (1, "ERR_NVGPUCTRPERM", "NVreg_RestrictProfilingToAdminUsers=0"),
-        (1, "usage: nsys profile", "nsys refused its options"),
-        (0, "Connection to Agent lost.", "nsys crashed; your program did not"),
-        (1, "[QuadDCommon::tag_message*] = Local Endpoint is not ...", "nsys crashed"),
-        # bare words mean a crash only if there is no other output
-        (1, "End of file\n", "nsys crashed; your program did not"),
-        (1, "epoch 1\nEnd of file\n", "failed with exit code 1; no report was written"),
-    ],
-)
-def test_the_output_says_what_went_wrong(tmp_path: Path, code: int, output: str, said: str) -> None:
-    end = replace(WELL, exit_code=code, last_lines=tuple(output.splitlines()))
-    error = no_report_error(replace(plan(tmp_path), window=None), end, ())
-    assert said in str(error)
-    if "nsys crashed" in said or "refused" in said:
-        assert error.output == end.last_lines
-
-
 def test_an_unfinished_recording_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "report.qdstrm").touch()
     said = f"report.qdstrm in {tmp_path} is an unfinished nsys recording"
@@ -108,63 +89,54 @@ def test_an_unfinished_recording_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert "the disk is full" in str(no_report_error(plan(tmp_path), KILLED, ()))
 
 
-@pytest.mark.parametrize(
-    ("annotation", "said"),
-    [
-        (Annotation(hooked=False, torch=False), "python -I, -E and -S keep it out"),
-        (Annotation(hooked=True, torch=False), "no process of the program imported torch"),
-        (Annotation(hooked=True, torch=False, problem="KeyError: 'x'"), "and KeyError: 'x'. Put"),
-        (None, "did not use nsysflow.steps. Put its loop"),
-    ],
-)
-def test_without_steps_of_either_kind_the_reason_is_said(
-    tmp_path: Path, annotation: Annotation | None, said: str
-) -> None:
-    why = str(no_report_error(plan(tmp_path), WELL, (), annotation))
-    assert why.startswith("the capture window never opened")
-    assert said in why
-
-
 def had(**versions: str) -> ChildStatus:
     return replace(RAN, versions=PYTHON | versions)
 
 
-NO_STEP: Final = replace(RAN, window="never", steps=0)
 ENDED_INSIDE: Final = replace(had(torch="2.11.0"), window="open", captured=2)
-FORKED: Final = "nsys did not see them: it does not follow processes that are forked"
-WHOLE_RUN: Final = "\n  nsysflow profile -- python x.py"
-ON_CPU: Final = "\n  nsysflow profile --on cpu -- python x.py"
+Why = Callable[[Path], CaptureError]
+"""The error of a run in a folder."""
 
 
-@pytest.mark.parametrize(
-    ("collector", "on", "child", "reason", "advice"),
-    [
-        ("nsys", "cpu", had(), "which the program's Python lacks", "\n  pip install nvtx"),
-        ("nsys", "cpu", had(nvtx="0.2.11"), FORKED, ON_CPU),
-        ("nsys", "cpu", had(nvtx="0.2.16"), "may be too new for", "pip install 'nvtx<=0.2.11'"),
-        ("nsys", "cuda", had(torch="2.11.0"), "the process had not used CUDA", WHOLE_RUN),
-        ("nsys", "cuda", had(nvtx="0.2.11"), "the program had not loaded it", WHOLE_RUN),
-        ("kineto", "cpu", had(), "the program's Python has no torch", "pip install torch"),
-        ("kineto", "cpu", ENDED_INSIDE, "ended inside the window", "Let the program end by itself"),
-        ("kineto", "cpu", had(torch="2.11.0"), "torch.profiler left no trace", "output.log"),
-        ("kineto", "cpu", NO_STEP, "no step was reported", "its loop was empty"),
-    ],
-)
-def test_the_reason_depends_on_the_collector_and_on_what_the_program_loaded(
-    tmp_path: Path, collector: str, on: str, child: ChildStatus, reason: str, advice: str
-) -> None:
-    why = str(no_report_error(plan(tmp_path, collector, on), WELL, (child,)))
-    assert reason in why
-    assert advice in why
+def printed(output: str, code: int = 1) -> Why:
+    """Of a whole run that printed this last."""
+    end = replace(WELL, exit_code=code, last_lines=tuple(output.splitlines()))
+    return lambda folder: no_report_error(replace(plan(folder), window=None), end, ())
 
 
-@pytest.mark.parametrize(
-    ("window", "because"),
-    [("open", ", because it ended inside the window"), ("closed", ". "), ("never", ". ")],
-)
-def test_a_program_killed_inside_torch_profilers_window_is_the_reason_for_no_trace(
-    tmp_path: Path, window: WindowState, because: str
-) -> None:
-    child = replace(ENDED_INSIDE, window=window)
-    why = str(no_report_error(plan(tmp_path, "kineto"), KILLED, (child,)))
-    assert f"no report was written{because}" in why
+def no_steps(annotation: Annotation | None) -> Why:
+    return lambda folder: no_report_error(plan(folder), WELL, (), annotation)
+
+
+def of(child: ChildStatus, collector: str = "nsys", on: str = "cpu", end: ProgramEnd = WELL) -> Why:
+    return lambda folder: no_report_error(plan(folder, collector, on), end, (child,))
+
+
+NO_REPORT: Final[dict[str, Why]] = {
+    "of nsys": printed("done", code=0),
+    "counters for administrators only": printed("ERR_NVGPUCTRPERM"),
+    "options that nsys refuses": printed("usage: nsys profile"),
+    "nsys crashed": printed("Connection to Agent lost.", code=0),
+    "nsys crashed otherwise": printed("[QuadDCommon::tag_message*] = Local Endpoint is not ..."),
+    "bare words mean a crash": printed("End of file\n"),
+    "only if there is no other output": printed("epoch 1\nEnd of file\n"),
+    "no steps, and the hook kept out": no_steps(Annotation(hooked=False, torch=False)),
+    "no steps, and no torch": no_steps(Annotation(hooked=True, torch=False)),
+    "no steps, and not annotated": no_steps(
+        Annotation(hooked=True, torch=False, problem="KeyError: 'x'")
+    ),
+    "no steps of ours": no_steps(None),
+    "no nvtx": of(had()),
+    "an nvtx that nsys knows": of(had(nvtx="0.2.11")),
+    "too new an nvtx": of(had(nvtx="0.2.16")),
+    "no CUDA in the process": of(had(torch="2.11.0"), on="cuda"),
+    "no CUDA in the program": of(had(nvtx="0.2.11"), on="cuda"),
+    "no torch": of(had(), "kineto"),
+    "ended inside the window": of(ENDED_INSIDE, "kineto"),
+    "no trace": of(had(torch="2.11.0"), "kineto"),
+    "no step": of(replace(RAN, window="never", steps=0), "kineto"),
+    "killed inside the window": of(ENDED_INSIDE, "kineto", end=KILLED),
+    "killed behind the window": of(replace(ENDED_INSIDE, window="closed"), "kineto", end=KILLED),
+    "killed before the window": of(replace(ENDED_INSIDE, window="never"), "kineto", end=KILLED),
+}
+"""Why a run left no report; their words are in tests/report/pages/no-report.txt."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -31,6 +32,7 @@ from nsysflow.report.verdict import judge
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from tests.analyses import analysed, run_of
 from tests.compare.handmade import ALL, capture, row
+from tests.record.test_failure import NO_REPORT
 from tests.report import test_flamegraph as flamegraph
 from tests.report.figures.drawn import drawn, ranks, texts
 from tests.report.handmade import (
@@ -333,6 +335,17 @@ def stragglers() -> str:
     return joined(lines)
 
 
+def no_reports() -> str:
+    """Why runs left none: what was seen, what to do and to type, and the output that is quoted."""
+    lines: list[str] = []
+    with TemporaryDirectory() as folder:
+        for of, why in NO_REPORT.items():
+            error = why(Path(folder))
+            said = (error.seen, error.advice, error.command, *error.output)
+            lines += [f"{of}:", *(f"  {line.replace(folder, 'out')}" for line in said if line)]
+    return joined(lines)
+
+
 def document() -> str:
     found = json.loads(report_json(reviewed()))
     del found["tool"], found["findings"]
@@ -354,6 +367,7 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "gap-report.md": lambda: as_markdown(gap_report(tracks_of(Results([analysed("h200-train")])))),
     "judgements.txt": judgements,
     "stragglers.txt": stragglers,
+    "no-report.txt": no_reports,
     "training.json": document,
     "training.sarif.json": sarif,
     "diff.txt": comparison,
