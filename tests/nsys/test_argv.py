@@ -86,14 +86,9 @@ def test_in_any_combination_the_command_comes_last_and_extra_options_before_it(n
     for window, python_hz, metrics, backtrace in product(
         (None, BY_CUDA), (0, 100), (False, True), get_args(Backtrace)
     ):
-        recording = Recording(
-            out=Path("r"),
-            window=window,
-            backtrace=backtrace,
-            python_hz=python_hz,
-            gpu_metrics=metrics,
-            extra=("--stats=true", "-x=false"),
-        )
+        extra = ("--stats=true", "-x=false")
+        asked = Recording(out=Path("r"), window=window, backtrace=backtrace, extra=extra)
+        recording = replace(asked, python_hz=python_hz, gpu_metrics=metrics)
         argv = profile_argv(nsys, recording, COMMAND)
         assert argv[:2] == ["/opt/nsys", "profile"]
         assert argv[-5:] == ["--stats=true", "-x=false", *COMMAND]

@@ -45,11 +45,6 @@ def track(step_ns: Sequence[int], **idle_ns: Sequence[int]) -> Track:
     return Track(gpu="NVIDIA H200", has_steps=True, step_ns=step_ns, idle_ns=found)
 
 
-def lines(*tracks: Track) -> list[str]:
-    """The lines of the CSV without its heading."""
-    return as_csv(gap_report(tracks)).splitlines()[1:]
-
-
 def oracle_lines(results: RealResults) -> list[tuple[Any, ...]]:
     steps, parts = results.table("steps"), results.table("step_parts")
     return oracle.gap_report(parts.to_dicts(), steps.to_dicts())
@@ -84,12 +79,6 @@ def test_a_real_report_agrees_with_the_oracle(name: str) -> None:
 def test_the_rows_of_equal_steps_sum_to_their_idle_time(one: int, other: int) -> None:
     report = gap_report([track([1000] * 15, forward=[one] * 15, loss=[other] * 15)])
     assert sum(row.ns for row in report.rows) == report.idle_ns == one + other
-
-
-def test_a_row_is_the_median_over_the_steps() -> None:
-    idle = [20, 100, 100, 100, 400]
-    for step in ([1000] * 5, [1000, 1000, 1000, 1000, 9000]):
-        assert lines(track(step, loss=idle))[0] == "loss,waiting,train (train.py),10"
 
 
 def test_a_share_in_the_middle_of_two_figures_takes_the_larger() -> None:

@@ -130,9 +130,7 @@ def test_a_link_to_a_folder_in_the_place_of_a_file_is_refused(tmp_path: Path) ->
     (tmp_path / "elsewhere").mkdir()
     folder.mkdir()
     (folder / "summary.md").symlink_to(tmp_path / "elsewhere")
-    assert (
-        "summary.md there is a folder"
-        in run("analyze", report, "-o", folder, "--force", code=1).stderr
-    )
+    said = run("analyze", report, "-o", folder, "--force", code=1).stderr
+    assert "summary.md there is a folder" in said
     assert [*(tmp_path / "elsewhere").iterdir()] == []
     assert [each.name for each in folder.iterdir()] == ["summary.md"]
