@@ -115,19 +115,6 @@ def test_a_wrong_budget_is_refused_with_line(here: Path, text: str, code: int, s
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "no budget is given"),
-        (("--max", "finding:sync-in-lop=none"), "Did you mean sync-in-loop?"),
-        (("--update-baseline",), "name it with --baseline FILE"),
-    ],
-)
-def test_wrong_usage_exits_2(words: tuple[str, ...], said: str) -> None:
-    assert said in refused("check", "a", *words)
-
-
-@pytest.mark.usefixtures("here")
 def test_a_baseline_is_written_and_compared_with() -> None:
     baseline = ("--baseline", "perf/baseline.json")
     written = check("a", "b", "c", *baseline, "--update-baseline", code=0)

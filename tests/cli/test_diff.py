@@ -102,20 +102,6 @@ def test_other_programs_are_compared_only_with_force() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("", "give two captures"),
-        ("a", "give two captures"),
-        ("--base a", "--new is missing"),
-        ("--new a b", "--base is missing"),
-        ("a --base b --new c", "not all of them"),
-    ],
-)
-def test_half_a_comparison_is_refused(typed: str, said: str) -> None:
-    assert said in refused("diff", *typed.split())
-
-
-@pytest.mark.parametrize(
     ("typed", "meant"),
     [
         ("--base a b --new c", "--base a --base b --new c"),

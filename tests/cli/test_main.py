@@ -1,6 +1,11 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 from unittest.mock import Mock
 
 import click
@@ -10,8 +15,9 @@ from click.testing import CliRunner, Result
 from nsysflow.base.errors import ExitCode, WrongResult
 from nsysflow.cli.main import SUMMARIES, main
 from nsysflow.cli.options import Option
-from tests.cli.running import COMMANDS, refused, run
-from tests.reports import SAMPLES
+from tests.cli.running import COMMANDS, run
+from tests.reports import PACKED, SAMPLES, linked
+from tests.sharing import shared_analyses
 
 pytestmark = pytest.mark.usefixtures("shared")
 
@@ -92,19 +98,41 @@ def test_a_reader_that_leaves_ends_a_command_with_141_and_no_message(words: list
     assert (ours.returncode, said) == (ExitCode.READER_LEFT, "")
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("analyse x", "no command 'analyse'. Did you mean analyze?"),
-        ("xyz", "There are: demo, profile, analyze, "),
-        ("analyze x --table kernls", "Did you mean kernels?"),
-        ("bench advntage", "Did you mean advantage?"),
-        ("analyze x --table syncs --columns blocked", "Did you mean blocked_ns?"),
-        ("analyze x --from 3 --to 1", "--from 3 is later than --to 1"),
-    ],
+SYNC, ALONE, CURVE = "nan_check-sync", "ddp-no_overlap-one_rank", "collectives-h200.csv"
+RANKS = ("ddp-bucketed-rank0", "ddp-bucketed-rank1")
+
+REFUSED: Final = (
+    *("analyse x", "xyz", "bench advntage", "cache --prune --clear"),
+    *("analyze x --table kernls", "analyze x --table syncs --columns blocked"),
+    *("analyze x --from 3 --to 1", "analyze a.sqlite b.sqlite", "analyze rank*.sqlite"),
+    *("diff", "diff a", "diff --base a", "diff --new a b", "diff a --base b --new c"),
+    f"diff {ALONE} {SYNC} {SYNC} --figures b",
+    *(f"check {SYNC} {words}" for words in ("", "--max finding:sync-in-lop=none")),
+    f"check {SYNC} --update-baseline",
+    *(f"whatif {SYNC} --remove {what}" for what in ("syncs", "sync@", "sync@nan_chek.py:125")),
+    *(f"whatif {SYNC} --scale {what}" for what in ("reduce_kernel=half", "reduce_kernels=0.5")),
+    *(f"whatif {SYNC} {words}" for words in ("--graph step/metric", "--remove sync --steps 9")),
+    *("whatif gone --remove sync", f"whatif {ALONE} --ranks 2"),
+    f"whatif {ALONE} --collectives {CURVE}",
+    *(f"whatif {ranks} --ranks 2 --collectives {CURVE}" for ranks in ("ranks", RANKS[0])),
+    *("explain snyc", "explain quark", f"explain 99 {SYNC}", f"explain 0 {SYNC}"),
+    *(f"explain sync {SYNC}", f"explain {SYNC}"),
 )
-def test_a_mistyped_word_is_answered_with_the_nearest(typed: str, said: str) -> None:
-    assert said in refused(*typed.split())
+"""What is typed wrong; what is said of it is in tests/report/pages/refused.txt."""
+
+
+def refusals() -> Iterator[str]:
+    with TemporaryDirectory() as folder, chdir(folder), shared_analyses():
+        linked(Path("ranks"), *RANKS)
+        Path(CURVE).symlink_to(SAMPLES / CURVE)
+        for name in (SYNC, ALONE, *RANKS):
+            Path(name).symlink_to(PACKED[name])
+        for typed in REFUSED:
+            done = CliRunner().invoke(main, typed.split(), catch_exceptions=False)
+            assert done.stdout == ""
+            yield f"$ nsysflow {typed}  # exits with {done.exit_code}"
+            message = done.stderr.rpartition("\n\n")[2]  # without how to use the command
+            yield from re.sub(r"There are \d+ more", "There are more", message).splitlines()
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])

@@ -47,21 +47,6 @@ def test_rows_of_syncs_csv_name_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ("--remove syncs", "Did you mean sync?"),
-        ("--remove sync@", "names no place"),
-        ("--remove sync@nan_chek.py:125", "Did you mean nan_check.py:125"),
-        ("--graph step/metric", "Did you mean step/metrics"),
-        ("--scale reduce_kernel=half", "is not NAME=FACTOR"),
-        ("--scale reduce_kernels=0.5", "Did you mean reduce_kernel"),
-    ],
-)
-def test_a_bad_argument_is_refused_with_the_nearest_name(change: str, said: str) -> None:
-    assert said in refused("whatif", REPORT, *change.split())
-
-
-@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("process,thread\n1,2\n", "has no column start_ns"),
@@ -76,14 +61,6 @@ def test_a_file_of_wrong_calls_is_refused(text: str, said: str, tmp_path: Path) 
     file = tmp_path / "calls.csv"
     file.write_text(text, encoding="latin-1")
     assert said in refused("whatif", REPORT, "--remove-calls", file)
-
-
-def test_what_is_not_there_is_an_error_of_the_report(tmp_path: Path) -> None:
-    words = ("--remove", "sync", "--steps", "9")
-    assert "does not exist" in refused("whatif", tmp_path / "gone.sqlite", *words, code=1)
-    assert "5 steps, 0 to 4: none of them is in --steps 9" in refused(
-        "whatif", REPORT, *words, code=1
-    )
 
 
 @pytest.mark.parametrize("change", ["--scale memset=1", "--graph step"])
@@ -112,18 +89,6 @@ def test_a_program_of_one_rank_on_two() -> None:
     assert "sends   ncclAllReduce 10 times a step, 33.6 MB each" in page
 
 
-@pytest.mark.parametrize("words", [("--ranks", "2"), ("--collectives", CURVE)])
-def test_ranks_and_what_they_send_need_each_other(words: tuple[str | Path, ...]) -> None:
-    assert "ranks and collectives need each other" in refused("whatif", ONE_RANK, *words, code=1)
-
-
-def test_several_ranks_are_not_one(tmp_path: Path) -> None:
-    words = ("--ranks", "2", "--collectives", CURVE)
-    both, one = linked(tmp_path, *RANKS), PACKED[RANKS[0]]
-    assert "has several reports" in refused("whatif", both, *words, code=1)
-    assert "run between ranks already" in refused("whatif", one, *words, code=1)
-
-
 def explained(*words: str | Path) -> str:
     """The page, with each command on one line."""
     return run("explain", *words).stdout.replace(" \\\n     ", "")
@@ -145,22 +110,6 @@ def test_settings_of_analyze_hold(here: Path) -> None:
     (here / "nsysflow.toml").write_text('[analyze]\nstep = "forward"\nskip = 0\n')
     assert "--step forward --skip 0" in explained("1", REPORT)
     assert "no run of nsysflow profile is in this folder" in refused("explain", "1", code=1)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("snyc",), "nothing is called 'snyc'. Did you mean sync"),
-        (("quark",), "nothing is called 'quark'. See what there is: nsysflow explain"),
-        (("99", REPORT), "has no finding 99. Its "),
-        (("0", REPORT), "has no finding 0"),
-        (("sync", REPORT), "sync needs no REPORT: nsysflow explain sync"),
-        ((REPORT,), f"nsysflow explain 1 {REPORT}"),
-    ],
-    ids=str,
-)
-def test_an_unknown_name_is_refused_with_advice(words: tuple[str | Path, ...], said: str) -> None:
-    assert said in refused("explain", *words)
 
 
 def test_a_finding_of_several_ranks_is_explained_in_its_own_report() -> None:
