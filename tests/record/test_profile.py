@@ -20,7 +20,7 @@ from nsysflow.nsys.installations import Places
 from nsysflow.record.capture import make_run_folder, make_unused_folder
 from nsysflow.runtime.inject.nsysflow_hook import HOOKED
 from nsysflow.runtime.protocol import RUN_FOLDER
-from tests.cli.running import refused, run
+from tests.cli.running import run
 from tests.disks import full_disk, names
 from tests.nsys.fakes import places
 from tests.record.fake import NO_GPU, command, fake_torchrun, manifest_of, profiled
@@ -131,44 +131,6 @@ def test_flops_are_kept_with_the_run_and_used_when_it_is_analysed_again() -> Non
         rows = csv.DictReader(run(*table, *words).stdout.splitlines())
         (step,) = (row for row in rows if row["path"] == "step")
         assert (float(step["flops"]), step["unit"]) == (flops, "tf32")
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        (("--bacth", "3"), "nan_check has no option --bacth; did you mean --batch?"),
-        (("--gradient-clip", "3"), "has no option --gradient-clip. See what it has:"),
-        (("--batch", "many"), "nan_check: Invalid value for '--batch': 'many'"),
-        (("3",), "nan_check: Got unexpected extra argument (3)"),
-    ],
-)
-def test_a_wrong_workload_option_is_refused_at_once(typed: tuple[str, ...], said: str) -> None:
-    message = refused("profile", "nan_check", "-o", "out", "--", *typed)
-    assert message.count("Error: ") == 1
-    assert said in message
-    assert not Path("out").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "give a workload"),
-        (["--backtrace", "nan_check"], "'nan_check' is not one of 'waits', 'all', 'none'"),
-        (["--variant", "sync", "--", "true"], "--variant and --precision are for workloads"),
-        (["--capture", "3:2", "--", "true"], "WAIT:WARMUP:ACTIVE"),
-        (["python", "train.py"], "argument (train.py). Your own command goes after --"),
-        (["--duration", "3", "--stop-after-capture", "--", "true"], "leave out --stop-after"),
-        (["--capture", "1:1:1", "--delay", "2", "--", "true"], "counts steps, and --delay 2 s"),
-        (["--record-all", "--capture", "1:1:1", "--", "true"], "leave out --capture"),
-        (["--record-all", "nan_check"], "--record-all records a command to its end"),
-        (["--duration", "2", "nan_check"], "--duration 2 is for commands"),
-        # the nearest name
-        (["nan_chek"], "nan_check"),
-        (["nan_check", "--variant", "asink"], "async"),
-    ],
-)
-def test_wrong_usage_is_exit_2(words: list[str], said: str) -> None:
-    assert said in profiled(*words, code=2).stderr
 
 
 def test_ctrl_c_exits_with_130_and_keeps_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
