@@ -56,6 +56,7 @@ from tests.report.test_flamegraph import OWN, STACKS
 from tests.report.test_notebook import words
 from tests.report.test_ranks import SUMMARIES, many
 from tests.report.test_verdict import JUDGED
+from tests.runs.test_notes import noted
 from tests.tiny import analysis_of, kernel, launch, opened
 
 PAGES: Final = Path(__file__).parent / "pages"
@@ -371,6 +372,7 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "stragglers.txt": stragglers,
     "no-report.txt": no_reports,
     "refused.txt": lambda: joined(refusals()),
+    "run-notes.txt": lambda: joined(noted()),
     "doctor.txt": lambda: joined(
         f"{one.check} [{one.status}]: {one.seen}. {one.advice}: {one.command}".rstrip(".: ")
         for one in checks()
@@ -391,7 +393,8 @@ def assert_as_reviewed(name: str) -> None:
     assert RENDERED[name]() == (PAGES / name).read_text(encoding="utf-8")
 
 
-WORDS: Final = [f"{of}.txt" for of in ("diff", "doctor", "judgements", "no-report", "stragglers")]
+SOON: Final = ("diff", "doctor", "judgements", "no-report", "run-notes", "stragglers")
+WORDS: Final = [f"{name}.txt" for name in SOON]
 """Pages that take no time: `make test` looks at them, too."""
 
 
