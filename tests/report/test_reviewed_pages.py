@@ -32,7 +32,9 @@ from nsysflow.report.verdict import judge
 from nsysflow.report.whatif import whatif_json, whatif_lines
 from tests.analyses import analysed, run_of
 from tests.cli.test_main import refusals
+from tests.cli.test_settings import mistakes
 from tests.compare.handmade import ALL, capture, row
+from tests.compare.test_budgets import refused_budgets
 from tests.record.test_doctor import checks
 from tests.record.test_failure import NO_REPORT
 from tests.report import test_flamegraph as flamegraph
@@ -373,6 +375,8 @@ RENDERED: Final[dict[str, Callable[[], str]]] = {
     "no-report.txt": no_reports,
     "refused.txt": lambda: joined(refusals()),
     "run-notes.txt": lambda: joined(noted()),
+    "settings.txt": lambda: joined(mistakes()),
+    "budgets.txt": lambda: joined(refused_budgets()),
     "doctor.txt": lambda: joined(
         f"{one.check} [{one.status}]: {one.seen}. {one.advice}: {one.command}".rstrip(".: ")
         for one in checks()
@@ -393,8 +397,10 @@ def assert_as_reviewed(name: str) -> None:
     assert RENDERED[name]() == (PAGES / name).read_text(encoding="utf-8")
 
 
-SOON: Final = ("diff", "doctor", "judgements", "no-report", "run-notes", "stragglers")
-WORDS: Final = [f"{name}.txt" for name in SOON]
+WORDS: Final = [
+    *("budgets.txt", "diff.txt", "doctor.txt", "judgements.txt", "no-report.txt", "run-notes.txt"),
+    *("settings.txt", "stragglers.txt"),
+]
 """Pages that take no time: `make test` looks at them, too."""
 
 
