@@ -5,13 +5,12 @@ import shutil
 from collections.abc import Iterator
 from typing import Final
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from nsysflow.agents.skill import skill
 from nsysflow.cli.main import main
-from tests.cli.running import command_of
+from tests.cli.running import parsed
 from tests.reports import SAMPLES
 from tests.sharing import shared_analyses
 
@@ -50,9 +49,7 @@ def test_the_guide_is_short_and_shows_how_to_record_read_check_and_verify() -> N
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_parses(command: str) -> None:
-    name, *rest = words(command)
-    parent = click.Context(main, **main.context_settings)
-    command_of(name).make_context(name, rest, parent=parent)
+    parsed(*words(command))
 
 
 @pytest.mark.usefixtures("here")

@@ -17,6 +17,13 @@ def command_of(name: str) -> click.Command:
     return command
 
 
+def parsed(name: str, *words: str) -> click.Context:
+    """What the command makes of these words, as `nsysflow` would: a command keeps the names of its
+    help option from when it is first used."""
+    parent = click.Context(main, **main.context_settings)
+    return command_of(name).make_context(name, [*words], parent=parent)
+
+
 COMMANDS = {name: command_of(name) for name in SUMMARIES}
 """All commands by name."""
 

@@ -14,7 +14,7 @@ from nsysflow.base.errors import SettingsError
 from nsysflow.cli.main import SUMMARIES
 from nsysflow.cli.options import seconds
 from nsysflow.cli.settings import COMMANDS, configured, settings_of
-from tests.cli.running import command_of, refused, run
+from tests.cli.running import parsed, refused, run
 
 Given = Callable[..., Result]
 """Writes nsysflow.toml, and runs `analyze` below with the words typed."""
@@ -109,7 +109,7 @@ def test_only_these_commands_read_the_file(here: Path) -> None:
     def reads_it(name: str) -> bool:
         try:
             with suppress(click.UsageError):  # no argument is typed
-                command_of(name).make_context(name, [])
+                parsed(name)
         except SettingsError:
             return True
         return False
