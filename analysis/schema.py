@@ -89,26 +89,21 @@ OPS: Final = Frame(
     },
 )
 
+GRID: Final = ("grid_x", "grid_y", "grid_z")
+"""The blocks of a kernel, columns of SHAPES."""
+
+BLOCK: Final = ("block_x", "block_y", "block_z")
+"""The threads of a block."""
+
 SHAPES: Final = Frame(
     """How kernels were launched, one row per kernel. `shared_bytes` is static plus dynamic shared
     memory per block.""",
     {
-        "grid_x": pl.Int32(),
-        "grid_y": pl.Int32(),
-        "grid_z": pl.Int32(),
-        "block_x": pl.Int32(),
-        "block_y": pl.Int32(),
-        "block_z": pl.Int32(),
+        **dict.fromkeys([*GRID, *BLOCK], pl.Int32()),
         "registers": pl.Int32(),
         "shared_bytes": pl.Int64(),
     },
 )
-
-GRID: Final = ("grid_x", "grid_y", "grid_z")
-"""The blocks of a kernel, of those columns."""
-
-BLOCK: Final = ("block_x", "block_y", "block_z")
-"""The threads of a block."""
 
 MOVES_MANAGED_MEMORY: Final = r"^(?:memcpy )?UVM "
 """How the directions and names of copies begin that the driver makes: no call launches them."""
@@ -345,12 +340,7 @@ GPU_TRAFFIC: Final = Frame(
 THREAD_CPU: Final = Frame(
     """One row per reading of what the kernel counts of a thread, in any order: how long it ran, and
     how long it could have run and had no CPU, both since it started.""",
-    {
-        "time_ns": pl.Int64(),
-        "thread": pl.Int64(),
-        "ran_ns": pl.Int64(),
-        "waited_ns": pl.Int64(),
-    },
+    {"time_ns": pl.Int64(), "thread": pl.Int64(), "ran_ns": pl.Int64(), "waited_ns": pl.Int64()},
 )
 
 PROCESS_CPU: Final = Frame(
