@@ -436,7 +436,7 @@ def _steps_by_turns(results: Results) -> Iterator[str]:
         shorter_ns, longer_ns = max(turns, key=lambda kinds: kinds[1] - kinds[0])
         yield (
             f"Two kinds of steps take turns, {duration(shorter_ns)} and {duration(longer_ns)}, and"
-            " figures are of their mean; of accumulated gradients, a range around both is the step"
+            " figures are of their mean; where gradients accumulate, put one range around both"
         )
 
 

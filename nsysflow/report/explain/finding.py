@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.findings.explanation import explanation_of
-from nsysflow.analysis.findings.finding import Finding, Valued, line
+from nsysflow.analysis.findings.finding import EXTENTS, Finding, Valued, line
 from nsysflow.analysis.findings.findings import Findings
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.other_loop import OTHER_LOOP
@@ -211,7 +211,8 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     of_steps = finding.rule != OTHER_LOOP
     yield "saves", _saving(valued, found) if of_steps else _saving_of_loop(valued)
     if of_steps and is_covered(valued):
-        yield "saves", f"alone, without those above it, {duration(valued.alone_ns)}"
+        alone = f"{EXTENTS[finding.method]}{duration(valued.alone_ns)}"
+        yield "saves", f"alone, without those above it, {alone}"
     yield "saves", reckoned(finding) if of_steps else "at most: its steps, replayed without these"
     yield "careful", _not_timed(valued, results) if of_steps else ""
     yield "where", _where(finding)
