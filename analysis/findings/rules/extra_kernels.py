@@ -293,7 +293,8 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE_OF_RECOMPUTATION,
         evidence=(
             f"run a second time, with the same sizes in the same order: {in_words(subject, rows)}",
-            f"their launches and the code before each take the host {subject.spent(own_ns)}",
+            f"their launches and the code before each take the host {subject.spent(own_ns)}; what"
+            " checkpointing itself runs in Python is not counted",
         ),
     )
     changes = Changes.together([with_less_code(subject, host), finding.changes or Changes()])
