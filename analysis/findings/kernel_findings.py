@@ -6,7 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.operators import shapes_in_words
-from nsysflow.analysis.findings.finding import Finding, line
+from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernels import largest_operators
 from nsysflow.analysis.findings.launching_lines import launching_lines
@@ -53,7 +53,7 @@ def kernel_finding(
     largest = (_largest(subject, rows), *_operators(subject, rows))
     return Finding(
         rule=rule,
-        title=f"{title}, most at {line(lines.source, lines.via)}" if lines.source else title,
+        title=f"{title}, most {lines.place}" if lines.place else title,
         change=change,
         evidence=(*evidence, *largest, *lines.evidence),
         table=table,

@@ -6,6 +6,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import line
+from nsysflow.analysis.findings.host_functions import code_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.selection.view import View
@@ -18,10 +19,13 @@ LEAST: Final = 0.1
 """A line with less of the kernels' time is not named."""
 
 MAIN: Final = 0.5
-"""A line with this much of it is the finding's own."""
+"""A line with this much of it is the finding's own; else a function with so much."""
 
 WHOLE: Final = 0.9
-"""A line that launches more of all kernels replays a graph, or calls the whole model: no place."""
+"""One that launches more of all kernels replays a graph, or calls the whole model: no place."""
+
+SHARED: Final = r" in (?:forward|__call__|<\w+>)$"
+"""Functions whose name does not tell them apart: each class of a file may have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +34,16 @@ class LaunchingLines:
 
     Attributes:
         evidence: the lines with most of their time, as a sentence; none where no line is known.
-        source: the program's line with at least half of that time, unless it launches nearly all
-            kernels; else empty.
+        source: the program's line with at least half of that time, or the first line of a function
+            with so much, unless it launches nearly all kernels; else empty.
         via: the framework's line, if `source` only calls that framework; else empty.
+        place: the line or function in words, to follow a title; or empty.
     """
 
     evidence: tuple[str, ...] = ()
     source: str = ""
     via: str = ""
+    place: str = ""
 
 
 def launching_lines(subject: JudgedReport, rows: pl.DataFrame) -> LaunchingLines:
@@ -60,12 +66,16 @@ def launching_lines(subject: JudgedReport, rows: pl.DataFrame) -> LaunchingLines
     if not parts:
         return LaunchingLines()
     evidence = (f"launched by {', '.join(f'{name} {share(ns, whole_ns)}' for name, ns in parts)}",)
-    main = own.head(1).filter(pl.col("ns") >= MAIN * whole_ns)
     every = kept_with(subject, "lines of kernels", lambda: _lines(view, kernels))
-    alike_ns = int(every.join(main, on=["source", "via"], how="semi")["ns"].sum())
-    if main.is_empty() or alike_ns > WHOLE * int(kernels["ns"].sum()):
-        return LaunchingLines(evidence=evidence)
-    return LaunchingLines(evidence=evidence, source=main["source"][0], via=main["via"][0])
+    for alike in (["source", "via"], ["function"]):
+        known = own.drop_nulls(alike)
+        main = known.filter(pl.col("ns").sum().over(alike) >= MAIN * whole_ns).head(1)
+        all_ns = int(every.join(main, on=alike, how="semi")["ns"].sum())
+        if len(main) and all_ns <= WHOLE * int(kernels["ns"].sum()):
+            source, via = main.select("source", "via").row(0)
+            place = f"in {code_of(source)}" if alike == ["function"] else f"at {line(source, via)}"
+            return LaunchingLines(evidence=evidence, source=source, via=via, place=place)
+    return LaunchingLines(evidence=evidence)
 
 
 def of_the_same_lines(subject: JudgedReport, members: pl.Series) -> pl.Series:
@@ -86,10 +96,14 @@ def of_the_same_lines(subject: JudgedReport, members: pl.Series) -> pl.Series:
 
 
 def _lines(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
-    """`source`, `via`, `lent` and `ns` of the lines that launched these kernels, most time first;
-    empty where there is no such line."""
+    """`source`, `via`, `lent` and `ns` of the lines that launched these kernels, most time first,
+    with the file and `function` of each, null where these do not tell it; empty where there is no
+    such line."""
     by_line = _launched(view, kernels).drop_nulls().group_by("source", "via", "lent")
     lines = by_line.agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
+    own = (pl.col("via") == "") & ~pl.col("source").str.contains(SHARED)
+    function = pl.when(own).then(pl.col("source").str.replace(r":\d+ in ", " in "))
+    lines = lines.with_columns(function.alias("function"))
     return lines.sort(-pl.col("ns"), "source", "via", "lent")
 
 

@@ -159,12 +159,16 @@ def subject_of(
 
 def seen(*launches: tuple[str, int, str], threads: dict[str, int] | None = None) -> list[Row]:
     """Kernels back to back, launched 20 us apart: name, length in us, and the function that runs
-    while each is launched; a function may launch from another thread."""
+    while each is launched, at its line 1 or as `f:7` says; a function may launch from another
+    thread."""
     rows: list[Row] = []
     begun = 100
-    for place, (name, us, function) in enumerate(launches):
+    for place, (name, us, code) in enumerate(launches):
+        function, _, line = code.partition(":")
         at, thread = 20 * (place + 1), (threads or {}).get(function, tiny.MAIN)
-        rows += [in_us.launch(at, at + 10, at, thread=thread), in_us.sample(at + 1, function)]
+        ran = in_us.sample(at + 1, function)
+        frames = tuple(replace(frame, line=int(line or 1)) for frame in ran.frames)
+        rows += [in_us.launch(at, at + 10, at, thread=thread), replace(ran, frames=frames)]
         rows.append(named(in_us.kernel(begun, begun + us, at), name))
         begun += us
     return rows

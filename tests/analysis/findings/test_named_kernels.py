@@ -76,3 +76,23 @@ def test_a_finding_names_the_lines(subject: JudgedReport, main: str, evidence: s
     assert one.source == at
     assert one.title.endswith(f", most at {at}" if main else "of kernel time")
     assert f"launched by {evidence}" in one.evidence
+
+
+@pytest.mark.parametrize(
+    ("second", "source", "place"),
+    [
+        pytest.param("f:7", "train.py:1 in f", "in f (train.py:1)", id="a function of two lines"),
+        pytest.param("g:7", "", "", id="two functions"),
+    ],
+)
+def test_a_function_is_the_place_where_no_line_is(second: str, source: str, place: str) -> None:
+    kernels = (names.ADD, 40, "f"), (names.MUL, 35, second), (names.ADD, 30, "h")
+    one = asked(unfused_elementwise, loop(seen(*kernels, (names.PRODUCT, 20, "m")), every=300))
+    assert one.source == source
+    assert one.title.partition(", most ")[2] == place
+
+
+def test_functions_that_classes_share_are_no_place() -> None:
+    kernels = (names.ADD, 40, "forward"), (names.MUL, 35, "forward:7"), (names.ADD, 30, "h")
+    one = asked(unfused_elementwise, loop(seen(*kernels, (names.PRODUCT, 20, "m")), every=300))
+    assert (one.source, one.title.partition(", most ")[2]) == ("", "")
