@@ -22,7 +22,7 @@ from nsysflow.base.units import duration, number, size, whole_percent
 from nsysflow.report.fields import Row
 from nsysflow.report.ledger import LONG, slowest_ledger
 from nsysflow.report.results import Results, RunTables, gpu_name
-from nsysflow.report.step_times import WithoutProfiler, slowed_most
+from nsysflow.report.step_times import WithoutProfiler, shorter_steps, slowed_most
 from nsysflow.report.validity import LET_IT_END, Invalid, failures
 
 HARDLY_USED: Final = 0.01
@@ -379,6 +379,7 @@ def _remarks(results: Results, slowed: WithoutProfiler | None, added_ns: int) ->
     yield from _steps_by_turns(results)
     if slowed is not None:
         yield _slowed(results, slowed, added_ns)
+    yield from shorter_steps(results)
     yield from _wrong_times(results)
     yield from _framework_gap(results)
     yield from _without_steps(results)

@@ -138,6 +138,10 @@ def slowed(recorded_ms: float) -> Handmade:
         (Origin(plain_step_ns=8 * MS, later_step_ns=9 * MS), "100 % slower than plain ones"),
         (Origin(later_step_ns=12 * MS), "33 % slower than those after the recording"),
         (Origin(plain_step_ns=15 * MS), None),
+        (Origin(plain_step_ns=18 * MS, record_later="record"), None),
+        (Origin(later_step_ns=18 * MS), None),
+        (Origin(later_step_ns=17 * MS, record_later="record"), None),
+        (Origin(later_step_ns=18 * MS, record_later="record"), "a loader whose queue runs empty"),
         (Origin(later_step_ns=7 * MS, record_later="record"), "those after the recording 7.00 ms."),
         (Origin(later_step_ns=8 * MS, record_later="record"), "100 % slower than those after the"),
         (Origin(later_step_ns=7 * MS), "129 % slower than those after the"),  # no command is known
