@@ -1,12 +1,15 @@
-"""What is known by the names of its kernels: causal masks and factorized matrices."""
+"""What is known by the names of its kernels: masks, matrices, bags of rows, indexed gradients."""
 
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from nsysflow.analysis.findings.rules import Rule
+from nsysflow.analysis.findings.rules.extra_kernels import index_backward
 from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.matrices import small_matrices
+from nsysflow.analysis.findings.rules.products import summed_product
+from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, found, left_of, loop, seen, subject_of
 
@@ -23,6 +26,11 @@ MASK: Final[Kernels] = [(FILL, 5), (TRIU, 10), (ADD, 80)]
 LAYER: Final[Kernels] = [PRODUCT, *MASK, (FLASH, 200)]
 OTHER_LAYER: Final[Kernels] = [PRODUCT, (ADD, 80), (FLASH, 400)]
 NO_MASK: Final = dict.fromkeys((FILL, TRIU, ADD), 0.0)
+
+GATHER: Final = f"{NATIVE}vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int)"
+WEIGHTED: Final = f"{NATIVE}elementwise_kernel<BinaryFunctor<float, MulFunctor<float>>>(T1)"
+SUMS: Final = f"{NATIVE}reduce_kernel<(int)128, (int)4, sum_functor<float>>(T3)"
+INDEXED: Final = f"{NATIVE}indexing_backward_kernel<float, (int)4>(long const*, T1)"
 
 LU: Final = "void getrf_semiwarp<float, float, (int)2, (int)3, (bool)1>(int, T1 *const *, int)"
 SOLVE: Final = "void trsm_batch_left_lower_kernel<float>(cublasTrsmBatchParams<T1>, const T1 *)"
@@ -57,6 +65,13 @@ CASES: Final = {
         causal_mask,
         [PRODUCT, *MASK, (MEMORY_EFFICIENT, 200)] * 2,
         left=NO_MASK | {MEMORY_EFFICIENT: 0.0},
+    ),
+    "rows of a table that are weighted and summed up": Case(
+        summed_product,
+        [PRODUCT, (GATHER, 80), (WEIGHTED, 40), (SUMS, 10), (GATHER, 20)],
+        left={GATHER: 0.2, WEIGHTED: 0.0, SUMS: 0.0},
+        title="products are written, then summed up: 52 % of kernel time",
+        advice=("embedding_bag",),
     ),
     "LU and its triangles": Case(
         small_matrices,
@@ -108,3 +123,15 @@ def test_what_else_the_line_of_matrices_launches_counts_where_they_take_half_of_
     one = asked(small_matrices, loop(kernels, every=300))
     assert one.source == "train.py:1 in invert"
     assert left_of(one) == ({LU: 0.0, ADD: 0.0} if counts else {LU: 0.0})
+
+
+@pytest.mark.parametrize(
+    ("phase", "first"),
+    [("backward", "tensor.index_select"), ("forward", "torch.use_deterministic_algorithms(False)")],
+)
+def test_indexed_gradients_in_the_forward_pass_are_of_deterministic_algorithms(
+    phase: str, first: str
+) -> None:
+    ranges = (tiny.opened(0, 1_000_000, phase),)
+    one = asked(index_backward, subject_of([PRODUCT, (INDEXED, 40)], ranges=ranges))
+    assert one.change[0].startswith(first)
