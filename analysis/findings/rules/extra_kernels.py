@@ -128,10 +128,14 @@ INDEX_BACKWARD_PCT: Final = 5.0
 """Where an index hardly repeats it takes little. Of 4,000 rows for each number it took 47 % of a
 step's kernel time (H100, 2026-11-26)."""
 
-CHANGE_OF_INDEX: Final = (
-    "tensor.index_select(0, index) instead of tensor[index]: its gradient is added in parallel",
-    "where each row comes equally often: tensor.expand, whose gradient is one sum",
+INDEX_SELECT: Final = (
+    "tensor.index_select(0, index) instead of tensor[index]: its gradient is added in parallel"
 )
+NOT_DETERMINISTIC: Final = (
+    "torch.use_deterministic_algorithms(False), if it is on: index_add, interpolate and others add"
+    " in parallel then, too"
+)
+EXPAND: Final = "where each row comes equally often: tensor.expand, whose gradient is one sum"
 NOT_THE_SAME_SUM: Final = "floats added in another order: the last digits differ from run to run"
 
 
@@ -139,19 +143,23 @@ def index_backward(subject: JudgedReport) -> Iterator[Finding]:
     """Kernels that add up the gradients of indexed rows one after another.
 
     A context of 32 laser scans, given to each of their 131,072 points by `context[scan]`, took 13.3
-    of 28.6 ms; index_select saved 12.7 ms (H100, 2026-11-26).
+    of 28.6 ms; index_select saved 12.7 ms (H100, 2026-11-26). Deterministic algorithms use the same
+    kernels for more, also in the forward pass: 46.2 ms, and 17.9 without (H200, 2026-11-29).
     """
     added = matching(subject.kernels["name"], INDEX_BACKWARD)
     rows = kernels_to_drop(subject, added, INDEX_BACKWARD_PCT)
     if rows.is_empty():
         return
+    first, second = INDEX_SELECT, NOT_DETERMINISTIC
+    if not is_backward(subject.view, rows).all():
+        first, second = second, first
     yield kernel_finding(
         subject,
         rows,
         rule="index-backward",
         title="the gradient of tensor[index] is added row after row:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=CHANGE_OF_INDEX,
+        change=(first, second, EXPAND),
         evidence=(in_words(subject, rows), NOT_THE_SAME_SUM),
     )
 
