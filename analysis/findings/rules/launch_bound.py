@@ -214,21 +214,26 @@ def _graphs(subject: JudgedReport) -> int | None:
 
 def _graphed(subject: JudgedReport) -> tuple[str, ...]:
     """What can become graphs: the step; or, where much of it is no graph's matter, or most of it
-    lies outside the range that marks it, the phases in it of which nothing is; empty where there
+    lies outside the range that marks it, the phases in it of which little is; empty where there
     are none."""
     pauses = subject.pauses.filter(_in_step(subject))
-    other = pauses.filter(_other())
     beside = subject.kernels_outside and not subject.timeline.step_paths["path"].has_nulls()
-    if not beside and 100 * other["ns"].sum() <= FEW_PCT * pauses["ns"].sum():
+    if not beside and _are_of_graphs(pauses):
         return subject.step_paths
     parts = [path for prefix in subject.step_prefixes for path in _parts(subject, prefix)]
     parts += [OUTSIDE] if beside else []
-    others = other["phase"].unique()
-    return tuple(path for path in parts if not any(_is_in(other, path) for other in others))
+    return tuple(path for path in parts if _are_of_graphs(pauses.filter(_is_in(path))))
 
 
-def _is_in(phase: str, path: str) -> bool:
-    return phase == path or phase.startswith(f"{path}/")
+def _is_in(path: str) -> pl.Expr:
+    """Whether a pause is in this phase or one inside it."""
+    return (pl.col("phase") + "/").str.starts_with(f"{path}/")
+
+
+def _are_of_graphs(pauses: pl.DataFrame) -> bool:
+    """Whether little of these pauses is no graph's matter."""
+    other_ns = pauses.filter(_other())["ns"].sum()
+    return bool(100 * other_ns <= FEW_PCT * pauses["ns"].sum())
 
 
 def _lines(subject: JudgedReport, phase: str) -> tuple[str, str]:

@@ -285,3 +285,13 @@ def test_kernels_that_are_launched_often_are_named(count: int, said: list[str]) 
     launches = [row for k in range(count) for row in launched(30 * k, 2, took=10)]
     (one,) = found(launch_bound, loop(launches, every=30 * count + 40))
     assert [text for text in one.evidence if "most often" in text] == said
+
+
+def test_a_phase_becomes_a_graph_where_little_of_its_pauses_is_long_python() -> None:
+    """Of the forward pass most is two long pieces, of the backward pass one takes 7 %."""
+    forward = [row for at in (*range(50, 2_000, 100), 6_100) for row in launched(at, 20)]
+    begun = (*range(15_100, 51_000, 120), *range(53_200, 59_900, 120))
+    backward = [row for at in begun for row in launched(at, 20)]
+    phases = [opened(10, 14_000, "forward"), opened(15_000, 59_990, "backward")]
+    (one,) = found(launch_bound, loop([*phases, *forward, *backward], every=60_000))
+    assert changes_of(one).graphs == ("step/backward",)
