@@ -25,18 +25,18 @@ def is_backward(view: View, ops: pl.DataFrame) -> pl.Series:
 
 
 FEWEST: Final = 4
-"""Fewer copies a step that come back may have the sizes of others by chance."""
+"""With fewer copies a step, their sizes may match by chance."""
 
 RETURNED: Final = 0.9
 """So much of what a backward pass takes from the host went there before. Parameters that are kept
 on the host come without having gone."""
 
 SWAPPED: Final = 0.5
-"""If so much of it comes to the GPU outside of backward passes, too, it is parameters: those of a
-layer come for its forward pass, go, and come again."""
+"""If this share of it also comes to the GPU outside of backward passes, these are parameters. Those
+of a layer come for its forward pass, go, and come again."""
 
 OFFLOADED_PCT: Final = 5.0
-"""Copies that take less of the steps hardly matter, and others may say more of them."""
+"""Copies that take a smaller share of the steps hardly matter."""
 
 
 def offloaded(view: View) -> pl.DataFrame:

@@ -19,10 +19,11 @@ LEAST: Final = 0.1
 """A line with less of the kernels' time is not named."""
 
 MAIN: Final = 0.5
-"""A line with this much of it is the finding's own; else a function with so much."""
+"""A line that launches this share is the finding's place. Where no line does, a function may."""
 
 WHOLE: Final = 0.9
-"""One that launches more of all kernels replays a graph, or calls the whole model: no place."""
+"""A line or function that launches more than this of all kernels is no place: it replays a graph,
+or calls the whole model."""
 
 SHARED: Final = r" in (?:forward|__call__|<\w+>)$"
 """Functions whose name does not tell them apart: each class of a file may have one."""

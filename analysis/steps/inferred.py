@@ -15,7 +15,7 @@ from nsysflow.base.errors import SelectionError
 from nsysflow.runtime.protocol import STEP
 
 LEAST_PASSES: Final = 5
-"""Graphs are warmed up by three passes before they are captured: so few beside the steps are no
+"""Three passes warm a graph up before it is captured. So few passes beside the steps are no
 loop."""
 
 INFERRED_STEPS: Final = pl.Schema(
@@ -116,8 +116,8 @@ def _begin(loop: Repetition) -> int:
 def _other_loops(
     launched: Launched, known: Repetition, loading_ns: pl.Series
 ) -> Iterator[Repetition]:
-    """What repeats before and after the steps, and before and after that, and so on; but no short
-    loops, and none that mostly load code: tuning tries one kernel after the other."""
+    """The loops before and after the steps, and before and after each of these. Short loops are
+    left out, and those that mostly load code: tuning tries one kernel after another."""
     left = [(0, _begin(known)), (known.end, len(launched))]
     while left:
         first, end = left.pop()

@@ -253,10 +253,11 @@ def with_excess(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 LEAST_TURNS: Final = 10
-"""Of fewer steps, chance makes turns: five of each kind."""
+"""Five of each kind. With fewer steps, kinds may take turns by chance."""
 
 TURNS_PCT: Final = 90
-"""So many steps are as long as their kind. Where only every fourth is longer, it is 70 %."""
+"""This share of the steps must be as long as their kind. Where only every fourth step is longer,
+70 % are."""
 
 
 def _take_turns(length: pl.Expr, track: Iterable[str]) -> pl.Expr:

@@ -24,8 +24,8 @@ SLIGHTLY_DIFFERENT: Final = 20
 field every twenty steps differed by 2.4 %."""
 
 GROUPS: Final = 12
-"""No model has more groups of layers: of more in a row, each is a pass, and what now and then
-follows one is no head."""
+"""No model has more groups of layers. Where more stretches follow each other, each is a pass, and
+what follows one now and then is not the model's head."""
 
 CHANGES: Final = 2
 """One pass of another kind is two: it differs from the one before, and the next one from it. As a

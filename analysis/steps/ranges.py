@@ -49,7 +49,8 @@ STEP_TIMES: Final = pl.Schema(
 """A row per device and step, or instance of another loop, in order, each process and device
 together. The host was in its range from `begun_ns` to `done_ns`; of a `cut` one, the recording
 ended before that range did. Where none of its loop follows, it ends with its last operation, and
-its tail may be missing: most of it where its loop launches most `mostly_outside` of the ranges."""
+its tail may be missing. It lacks most of it where its loop launches most `mostly_outside` the
+ranges."""
 StepTimes = Annotated[pl.DataFrame, STEP_TIMES]
 
 
@@ -231,7 +232,7 @@ def paths_named(attribution: Attribution, name: str, report: str) -> StepPaths:
 
 
 def _may_be_inferred(attribution: Attribution, name: str) -> bool:
-    """Whether inferred steps may be called so, and no range is."""
+    """Whether inferred steps can have this name, and no range has it."""
     called = _paths(attribution).filter(_is_called(pl.lit(name)))
     return called.is_empty() and re.fullmatch(rf"{STEP}|loop [1-9]\d*", name) is not None
 
@@ -362,8 +363,8 @@ def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
 
 
 def _mostly_outside(rows: pl.DataFrame, ops: pl.DataFrame, key: list[str]) -> pl.Series:
-    """Whether less than half of what is launched from the first step to the last, in no other loop,
-    is launched in the range of a step: the last one has nothing of the rest."""
+    """Whether the ranges of steps launch less than half of what runs from the first step to the
+    last, other loops apart. The last step then lacks most of its round."""
     begun, length = pl.col("begun_ns"), pl.col("end_ns") - pl.col("start_ns")
     track = [*key, "loop"]
     spans = rows.group_by(track).agg(begun.min().alias("first_ns"), begun.max().alias("last_ns"))

@@ -23,7 +23,8 @@ NEARLY_ALL: Final = 0.9
 """Of more steps than this share it is not said how many they are."""
 
 COVERED: Final = 3
-"""A finding that alone saves this many times what the changes above leave of it says so."""
+"""Where a finding alone saves this many times what the changes above leave of it, the page gives
+both."""
 
 APART: Final = 1.5
 """A saving of which the ends are this far apart is printed as `about`; `explain` has the ends."""

@@ -86,8 +86,8 @@ def slowed_most(results: RunTables) -> WithoutProfiler | None:
 
 
 SHORTER_PCT: Final = 7
-"""Recorded steps that are shorter by so much than later ones lack something. Of 25 recordings 23
-were at most 4 % shorter; two by 9 and 10 %, whose loader's queue was still full."""
+"""Recorded steps lack something if they are this much shorter than later ones. Of 25 recordings, 23
+were at most 4 % shorter. Two were 9 and 10 % shorter: their loaders' queues were still full."""
 
 
 def shorter_steps(results: RunTables) -> Iterator[str]:
@@ -101,8 +101,8 @@ def shorter_steps(results: RunTables) -> Iterator[str]:
         if -100 * known.added_ns >= SHORTER_PCT * recorded_ns:
             yield (
                 f"Steps {known.when} take {duration(known.step_ns)}, recorded ones"
-                f" {duration(recorded_ns)}: what slows later ones, such as a loader whose queue"
-                f" runs empty, is missing here. Record those: {record_later}"
+                f" {duration(recorded_ns)}. The recording lacks what slows later steps, such as a"
+                f" loader whose queue runs empty. Record later ones: {record_later}"
             )
 
 

@@ -87,4 +87,4 @@ TOLD: Final = {
         [FAST], [[*(each - 9_000 for each in FAST[:-1]), 9_000_000]]
     ),
 }
-"""What is told of each is in pages/diff.txt."""
+"""The words for each are in pages/diff.txt."""

@@ -132,8 +132,8 @@ INDEX_SELECT: Final = (
     "tensor.index_select(0, index) instead of tensor[index]: its gradient is added in parallel"
 )
 NOT_DETERMINISTIC: Final = (
-    "torch.use_deterministic_algorithms(False), if it is on: index_add, interpolate and others add"
-    " in parallel then, too"
+    "torch.use_deterministic_algorithms(False), if it is on: index_add and interpolate then add in"
+    " parallel"
 )
 EXPAND: Final = "where each row comes equally often: tensor.expand, whose gradient is one sum"
 NOT_THE_SAME_SUM: Final = "floats added in another order: the last digits differ from run to run"

@@ -153,13 +153,13 @@ def real_fft(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _near(flag: str, places: int) -> pl.Expr:
-    """The flag of the kernel so many places before, on the same stream; behind, if negative."""
+    """The flag of the kernel this many `places` earlier on the same stream; later, if negative."""
     return pl.col(flag).shift(places, fill_value=False).over("lane")
 
 
 def _of_real_numbers(subject: JudgedReport) -> pl.Series:
-    """Whether a cast to complex numbers at each kernel's place is not one of other complex numbers:
-    none of another precision are computed, nor is a copy from the host cast."""
+    """Whether a cast at each kernel's place would take real numbers: no complex numbers of another
+    precision are computed, and no copy from the host comes right before it."""
     kernels = subject.kernels
     names = kernels["name"].unique().cast(pl.String)
     if names.str.extract(_PRECISION).drop_nulls().n_unique() > 1:
@@ -186,8 +186,8 @@ def _ffts(flags: pl.DataFrame, member: pl.Expr) -> pl.DataFrame:
 
 
 def _of_signals(runs: pl.DataFrame, *, mirrored: bool) -> bool:
-    """Whether most FFTs are of real numbers: those that are no inverse begin with a cast, where no
-    mirror image tells; and of inverses that are used at once, the real part is."""
+    """Whether most FFTs are of real numbers. Those that are no inverse begin with a cast, unless a
+    mirror image tells. Of most inverses that are used at once, only the real part is read."""
     forward, inverse = runs.filter(~pl.col("scaled")), runs.filter("scaled")
     of_real = mirrored or 0 < runs["cast"].sum() >= len(forward) / 2
     used = inverse.filter(~pl.col("complex"))

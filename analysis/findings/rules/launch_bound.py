@@ -231,7 +231,7 @@ def _is_in(path: str) -> pl.Expr:
 
 
 def _are_of_graphs(pauses: pl.DataFrame) -> bool:
-    """Whether little of these pauses is no graph's matter."""
+    """Whether a graph shortens nearly all of these pauses."""
     other_ns = pauses.filter(_other())["ns"].sum()
     return bool(100 * other_ns <= FEW_PCT * pauses["ns"].sum())
 

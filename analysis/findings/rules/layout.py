@@ -37,11 +37,11 @@ BATCH_NORM: Final = r"\bbn_(?:fw|bw)\w*_1C11"
 
 COMPILED_CONVOLUTIONS: Final = (
     "torch.compile the module: it puts convolutions and what is between them into one order",
-    "channels_last for model and input, but time it: what reads NCHW alone is copied for then",
+    "channels_last for model and input, but time it: what reads only NCHW then needs copies",
 )
 COPIED_BACK: Final = (
-    "GroupNorm, InstanceNorm and much else read NCHW alone: with channels_last, but without"
-    " torch.compile, four programs took 4 % less to 11 % longer (H200)"
+    "GroupNorm, InstanceNorm and others read only NCHW: four programs with channels_last, not"
+    " compiled, took 4 % less to 11 % longer (H200)"
 )
 NHWC: Final = "(?i)nhwc"
 CONVERTS: Final = "(?i)nhwc|convertTensor"

@@ -71,7 +71,7 @@ def unfused_loss(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _products(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[str]:
-    """What the products beside a loss take: the one before it, and behind its backward pass two."""
+    """How long the products beside a loss take: one before it, two after its backward pass."""
     behind = (1, 2) if matching(rows["name"], BACKWARD).any() else ()
     beside = pl.any_horizontal(pl.col("of_loss").shift(n).over("lane") for n in (-1, *behind))
     marked = subject.kernels.with_columns(pl.col("op").is_in(rows["op"].implode()).alias("of_loss"))

@@ -83,8 +83,8 @@ def offloaded_activations(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _line_of(subject: JudgedReport, out: pl.DataFrame) -> tuple[str, str]:
-    """The program's line and the framework's that most of these copies and waits have, of those
-    with a known one; both empty where no line has half of them."""
+    """The program's line, and the framework's, of most of these copies and waits. Those without a
+    known line do not count; both are empty where no line has half of the others."""
     calls = pl.concat([out["call"], subject.stalls_of_offloaded["call"]])
     written = pl.col("source", "via").cast(pl.String).fill_null("")
     lines = subject.view.events.calls[["source", "via"]][calls].select(written)

@@ -212,7 +212,7 @@ def _facts(valued: Valued, results: Results) -> Iterator[tuple[str, str]]:
     yield "saves", _saving(valued, found) if of_steps else _saving_of_loop(valued)
     if of_steps and is_covered(valued):
         alone = f"{EXTENTS[finding.method]}{duration(valued.alone_ns)}"
-        yield "saves", f"alone, without those above it, {alone}"
+        yield "saves", f"alone, without the changes above, {alone}"
     yield "saves", reckoned(finding) if of_steps else "at most: its steps, replayed without these"
     yield "careful", _not_timed(valued, results) if of_steps else ""
     yield "where", _where(finding)

@@ -288,7 +288,7 @@ def test_kernels_that_are_launched_often_are_named(count: int, said: list[str]) 
 
 
 def test_a_phase_becomes_a_graph_where_little_of_its_pauses_is_long_python() -> None:
-    """Of the forward pass most is two long pieces, of the backward pass one takes 7 %."""
+    """Two long pieces are most of the forward pass's pauses; one is 7 % of the backward pass's."""
     forward = [row for at in (*range(50, 2_000, 100), 6_100) for row in launched(at, 20)]
     begun = (*range(15_100, 51_000, 120), *range(53_200, 59_900, 120))
     backward = [row for at in begun for row in launched(at, 20)]
