@@ -9,14 +9,11 @@ from typing import Annotated, Final
 
 import polars as pl
 
+from nsysflow.analysis.events.classes import QUEUE_DELAY_NS, queue_limit_ns
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.columns import median_ns, repeated
 from nsysflow.analysis.frames.intervals import reached_before
 from nsysflow.analysis.replay.calls import Host
-
-UNEXPLAINED_NS: Final = 10_000
-"""An operation that starts later than this after all that it is known to wait for, waited for
-something else: for what ended no longer than this before it."""
 
 OVERLAP_NS: Final = 2_000
 """An operation that reaches further into the next one of its stream overlaps it. cuDNN launches
@@ -38,7 +35,8 @@ class Operations:
     Attributes:
         ops: in the order of the events: `op`, `kind`, `device_no`, `process_no`, `stream_no`,
             `node` (its launch in `Host.calls`, null without), `start_ns`, `end_ns`,
-            `launch_start_ns`, `length_ns`, `lag_ns` (at least so long after its launch began),
+            `launch_start_ns`, `limit_ns` (how late it may start, to be only delayed), `length_ns`,
+            `lag_ns` (at least so long after its launch began),
             `prev` (the one before it on its stream) and `gap_ns` (at least so long after its end).
         edges: the further operations that it waits for, sorted by `op`.
         usual_lag_ns: the usual time from a launch to the start on an idle GPU.
@@ -66,6 +64,7 @@ def placed_operations(events: Events, host: Host) -> pl.DataFrame:
         "first",
         node,
         begun,
+        queue_limit_ns(events.calls, events.ops["call"]).fill_null(QUEUE_DELAY_NS),
         (pl.col("end_ns") - pl.col("start_ns")).alias("length_ns"),
         events.stream_no,
         pl.col("process")
@@ -178,12 +177,13 @@ def _overlapping(kernels: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def _unexplained(ops: pl.DataFrame, edges: LaggedEdges) -> LaggedEdges:
-    """`EDGES` of operations that start long after their bounds, to what ended just before."""
-    begun = _bound(ops, edges)
-    late = ops.filter(((ops["start_ns"] - begun) > UNEXPLAINED_NS).fill_null(value=False))
+    """`EDGES` of operations that start later after all their bounds than they may, to what ended no
+    longer than that before them: they waited for it, though no record says so."""
+    late_ns = ops["start_ns"] - _bound(ops, edges)
+    late = ops.filter((late_ns > ops["limit_ns"]).fill_null(value=False))
     ended = ops.select("device_no", "end_ns", source="op").sort("end_ns", "source")
     explained = (
-        late[["op", "device_no", "start_ns"]]
+        late[["op", "device_no", "start_ns", "limit_ns"]]
         .sort("start_ns")
         .join_asof(
             ended,
@@ -191,8 +191,8 @@ def _unexplained(ops: pl.DataFrame, edges: LaggedEdges) -> LaggedEdges:
             right_on="end_ns",
             by="device_no",
             check_sortedness=False,
-            tolerance=UNEXPLAINED_NS,
         )
+        .filter(pl.col("start_ns") - pl.col("end_ns") <= pl.col("limit_ns"))
     )
     # of operations that begin together only the earlier in order can be waited for
     explained = explained.drop_nulls("source").filter(pl.col("source") < pl.col("op"))

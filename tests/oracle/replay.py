@@ -49,6 +49,9 @@ class Replay:
         )
         self.ops: list[Op] = [known.ops[o] for o in order]
         launch = [known.launch[o] for o in order]
+        self.limits_ns = [
+            10_000 if known.launch[o] is None else known.queue_delay_limit_ns(o) for o in order
+        ]
         self._outermost()
         self.launch = [None if c is None else self.holder[c] for c in launch]
         self.nodes = sorted(
@@ -218,12 +221,13 @@ class Replay:
             self.sources.append(bounds)
             if not bounds:
                 continue
-            if op.start_ns - self._reached(o) > 10_000:
+            limit_ns = self.limits_ns[o]
+            if op.start_ns - self._reached(o) > limit_ns:
                 near = [
                     (self.ops[d].end_ns, d)
                     for d in range(len(self.ops))
                     if self.ops[d].device == op.device
-                    and op.start_ns - 10_000 <= self.ops[d].end_ns <= op.start_ns
+                    and op.start_ns - limit_ns <= self.ops[d].end_ns <= op.start_ns
                 ]
                 if near and max(near)[1] < o:
                     bounds.append([max(near)[1], op.start_ns - max(near)[0]])

@@ -1,5 +1,6 @@
 """What calls and operations wait for, and what changes do to a recorded program: small ones."""
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pytest
@@ -309,6 +310,14 @@ def test_an_operation_waits_for_the_later_of_two_events() -> None:
         waits=((5, 13, 1), (6, 13, 2)),
     )
     assert kernel_starts(timeline, SLOW) == [10, 20, 230]
+
+
+@pytest.mark.parametrize(("api", "begins"), [("hipMemcpyAsync", 230), ("cudaMemcpyAsync", 130)])
+def test_a_copy_waited_for_what_ended_just_before_it(api: str, begins: int) -> None:
+    # 20 us before, which is little on AMD; no record says what it waited for
+    other = replace(upload(130, 150, 2, source="pinned"), stream=13)
+    timeline = timeline_of(ONE, launch(5, 8, 2, name=api), FIRST, other)
+    assert kernel_starts(timeline, SLOW) == [10, begins]
 
 
 @pytest.mark.parametrize(("named", "missing"), [(True, 0), (False, 1)])
