@@ -4,6 +4,8 @@ first, and savings that cannot be left out.
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -19,10 +21,11 @@ from nsysflow.analysis.findings.plan import (
     together_ns,
     value,
 )
-from nsysflow.analysis.findings.rules import GPU_RULES, RULES, RULES_OF_RUN
+from nsysflow.analysis.findings.rules import GPU_RULES, RULES, RULES_OF_RUN, Rule
 from nsysflow.analysis.findings.rules.managed_memory import kernels_wait
 from nsysflow.analysis.findings.saving import PlainEstimate, Replays
 from nsysflow.analysis.findings.stall_findings import with_round_trips
+from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.ranks.digest import digest
 from nsysflow.analysis.ranks.ranks import Ranks
 from nsysflow.analysis.replay.changes import Changes
@@ -170,7 +173,13 @@ def find(subject: JudgedReport) -> Findings:
 def _asked(subject: JudgedReport) -> list[Finding]:
     """What all rules find; those about kernels are not asked where kernels mostly wait."""
     rules = [rule for rule in RULES if rule not in GPU_RULES] if kernels_wait(subject) else RULES
-    return with_round_trips(subject, (one for rule in rules for one in rule(subject)))
+    at_once = None if subject.whole.scratch is None else 1  # where memory is short
+    found = side_by_side((partial(_all_of, rule, subject) for rule in rules), at_once=at_once)
+    return with_round_trips(subject, chain.from_iterable(found))
+
+
+def _all_of(rule: Rule, subject: JudgedReport) -> list[Finding]:
+    return [*rule(subject)]
 
 
 def _found(replays: Replays, every: Iterable[Valued]) -> Findings:
