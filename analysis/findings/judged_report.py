@@ -10,6 +10,7 @@ from nsysflow.analysis.events.classes import SYNC_AFTER_NS
 from nsysflow.analysis.events.graphs import capturing_time
 from nsysflow.analysis.events.retries import in_retries
 from nsysflow.analysis.findings.backward import blocking, offloaded
+from nsysflow.analysis.findings.experts import Experts, experts_of
 from nsysflow.analysis.findings.frameworks import Frameworks, frameworks_of
 from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.columns import greatest
@@ -343,9 +344,10 @@ class JudgedReport:
     @computed_once
     def stalls(self) -> pl.DataFrame:
         """Its calls that block the host: `stall_rows`; but for those at which a serving engine
-        waits for the tokens of a step, which it cannot leave out, and `stalls_of_offloaded`."""
-        tokens = self.timeline.token_waits["call"]
-        others = pl.concat([tokens, self.stalls_of_offloaded["call"]])
+        waits for the tokens of a step, which it cannot leave out, `stalls_of_offloaded` and
+        `stalls_of_experts`."""
+        rows = (self.timeline.token_waits, self.stalls_of_offloaded, self.stalls_of_experts)
+        others = pl.concat([some["call"] for some in rows])
         return self._every_stall.filter(~pl.col("call").is_in(others.implode()))
 
     @computed_once
@@ -353,6 +355,16 @@ class JudgedReport:
         """Those that block it for copies of offloaded activations."""
         calls = blocking(self.view, self.offloaded)
         return self._every_stall.filter(pl.col("call").is_in(calls.implode()))
+
+    @computed_once
+    def stalls_of_experts(self) -> pl.DataFrame:
+        """Those at which it waits in loops over experts."""
+        return self._every_stall.filter(pl.col("call").is_in(self.experts.waits.implode()))
+
+    @computed_once
+    def experts(self) -> Experts:
+        """The loops over experts."""
+        return experts_of(self.view, self.kernels, self.steps)
 
     @computed_once
     def _every_stall(self) -> pl.DataFrame:

@@ -84,6 +84,7 @@ BEFORE_GRAPHS: Final = (
     "allocator-churn",
     "pinned-allocation",
     "host-round-trip",
+    "expert-loop",
 )
 """A CUDA graph contains no wait and no allocation: these changes come before one."""
 

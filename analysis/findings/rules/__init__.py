@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.rules.compilation import code_loading, recompile
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
 from nsysflow.analysis.findings.rules.cpu import cpu_wait
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
+from nsysflow.analysis.findings.rules.experts import expert_loop
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
@@ -103,6 +104,7 @@ RULES: Final[tuple[Rule, ...]] = (
     allocations,
     launch_bound,
     loop_of_launches,
+    expert_loop,
     weight_norm,
     small_copies,
     data_loading,
