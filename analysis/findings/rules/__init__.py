@@ -47,6 +47,7 @@ from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.offloading import offloaded_activations
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
+from nsysflow.analysis.findings.rules.pairs import all_pairs
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.products import summed_product
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
@@ -80,6 +81,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     small_matrices,
     full_sort,
     summed_product,
+    all_pairs,
     unfused_elementwise,
     layout_transpose,
     cast_storm,
