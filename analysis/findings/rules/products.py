@@ -1,10 +1,17 @@
-"""`summed-product`: a product of broadcast tensors is written, and then summed up."""
+"""Products that are larger than they need be.
 
-from collections.abc import Iterator
+* `summed-product`: a product of broadcast tensors is written, and then summed up.
+* `product-order`: of three matrices the two are multiplied first whose product is large.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.operators import Dims, arguments
+from nsysflow.analysis.findings.backward import is_backward
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
@@ -15,7 +22,7 @@ from nsysflow.analysis.findings.kernel_findings import (
 )
 from nsysflow.analysis.findings.rules.extra_kernels import kernels_to_drop
 from nsysflow.analysis.frames.columns import matching
-from nsysflow.base.units import percent
+from nsysflow.base.units import flops, percent
 
 PRODUCT: Final = r"(?s)\belementwise_kernel<.*\bBinaryFunctor<.*\bMulFunctor<"
 """PyTorch's product of two tensors that are not contiguous in the same order, as broadcast ones
@@ -79,3 +86,158 @@ def summed_product(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE_OF_BAGS if of_bags else CHANGE,
         evidence=(in_words(subject, rows), LAUNCHES_TOO),
     )
+
+
+BATCHED: Final = "aten::bmm"
+"""Products of batches, as torch.matmul computes those of heads. Others may end with an activation,
+and an MLP has such sizes, too."""
+
+BATCH: Final = ("matrices", "rows", "columns")
+"""The sizes of a batch of matrices."""
+
+CHEAPER: Final = 4
+"""The other order takes at most one of so many operations: attention over 2,048 tokens with heads
+of 64 takes 32 times as many as it need."""
+
+ORDER_PCT: Final = 10.0
+"""Less of the kernel time is not worth another form of the program."""
+
+CHANGE_OF_ORDER: Final = (
+    "q @ (k.transpose(-2, -1) @ v) instead of (q @ k.transpose(-2, -1)) @ v: the same but for"
+    " rounding, as nothing stands between the products",
+    "torch.einsum of three tensors: two calls, or install opt_einsum, and it chooses the order",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Products of a batch of matrices, by the sizes of both factors."""
+
+    left: Dims
+    right: Dims
+
+    @property
+    def result(self) -> Dims:
+        """The sizes of the products."""
+        return (*self.left[:2], self.right[2])
+
+    @property
+    def turned(self) -> Dims:
+        """The sizes of the products when transposed."""
+        return (self.left[0], self.right[2], self.left[1])
+
+    @property
+    def in_words(self) -> str:
+        """`64x2048x64 by 64x64x2048 makes 64x2048x2048`."""
+        left, right, result = (
+            "x".join(map(str, dims)) for dims in (self.left, self.right, self.result)
+        )
+        return f"{left} by {right} makes {result}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two products of which the second multiplies the result of the first one.
+
+    Attributes:
+        first: the first one's operator, a row of the trace's shapes.
+        second: the second one's.
+        operations: how many floating-point operations both take.
+        otherwise: how many in the other order.
+    """
+
+    first: int
+    second: int
+    operations: int
+    otherwise: int
+
+
+def product_order(subject: JudgedReport) -> Iterator[Finding]:
+    """Batched products right behind each other, the second of which multiplies the result of the
+    first one, where the other order takes far less; with what has such a result in their backward
+    passes. Sizes tell that, which torch.profiler records: reports of nsys have none.
+
+    Attention without a softmax took 20.2 ms a step in this order, and 15.3 in the other one (H200,
+    2026-11-29).
+    """
+    sizes = _sizes(subject)
+    if not sizes:
+        return
+    neighbours = _neighbours(subject)
+    kinds = neighbours.select("first", "shape").unique().sort("first", "shape").rows()
+    costly = [pair for kind in kinds for pair in _costly(sizes, *kind)]
+    if not costly:
+        return
+    is_one = ((pl.col("first") == one.first) & (pl.col("shape") == one.second) for one in costly)
+    found = neighbours.filter(pl.any_horizontal(is_one))
+    results = [sizes[one.first] for one in costly]
+    large = {dims for of in results for dims in (of.result, of.turned)}
+    gradients = [row for row, of in sizes.items() if {of.left, of.right, of.result} & large]
+    backward = is_backward(subject.view, subject.kernels)
+    which = subject.kernels.select(
+        pl.int_range(pl.len()).is_in(pl.concat([found["row"], found["first_row"]]).implode())
+        | (pl.lit(backward) & pl.col("shape").is_in(gradients).fill_null(value=False))
+    ).to_series()
+    rows = kernels_to_drop(subject, which, ORDER_PCT)
+    if rows.is_empty():
+        return
+    most = max(costly, key=lambda one: one.operations)
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="product-order",
+        title="three matrices are multiplied in the costly order:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CHANGE_OF_ORDER,
+        evidence=(
+            f"{sizes[most.first].in_words}, which the next product reads:"
+            f" {flops(most.operations)}, in the other order {flops(most.otherwise)}",
+            in_words(subject, rows),
+        ),
+    )
+
+
+def _sizes(subject: JudgedReport) -> dict[int, Batch]:
+    """The batched products by operator, a row of the trace's shapes."""
+    shapes = subject.timeline.trace.operator_shapes
+    found = {}
+    for row in subject.kernels["shape"].drop_nulls().unique().sort():
+        name, *written = shapes.row(row)
+        args = arguments(*written) if name == BATCHED else None
+        factors = [arg.dims for arg in args or () if arg.dims and len(arg.dims) == len(BATCH)]
+        if len(factors) == 2:
+            found[row] = Batch(left=factors[0], right=factors[1])
+    return found
+
+
+def _neighbours(subject: JudgedReport) -> pl.DataFrame:
+    """`row` and `shape` of the kernels outside of backward passes, with those of the kernel before
+    each, `first_row` and `first`. Copies may stand between the two."""
+    moves = (pl.col("layout") | pl.col("cast")).fill_null(value=False)
+    backward = pl.lit(is_backward(subject.view, subject.kernels))
+    rows = subject.kernels.select(
+        "lane", "shape", pl.int_range(pl.len()).alias("row"), moves.alias("moves"), backward
+    ).filter(~pl.col("moves"))
+    before = (pl.col(of).shift(1).over("lane") for of in ("row", "shape"))
+    rows = rows.with_columns(first_row=next(before), first=next(before))
+    return rows.filter(~pl.col("backward")).drop_nulls()
+
+
+def _costly(sizes: Mapping[int, Batch], first: int, second: int) -> Iterator[Pair]:
+    """The pair, if the second multiplies what the first makes, and the other order takes less."""
+    if first not in sizes or second not in sizes:
+        return
+    one, two = sizes[first], sizes[second]
+    batch, lines, inner = one.left
+    columns = one.right[2]
+    if one.result not in (two.left, two.right):
+        return
+    last = two.right[2] if two.left == one.result else two.left[1]
+    pair = Pair(
+        first=first,
+        second=second,
+        operations=2 * batch * lines * columns * (inner + last),
+        otherwise=2 * batch * inner * last * (lines + columns),
+    )
+    if pair.operations >= CHEAPER * pair.otherwise:
+        yield pair
