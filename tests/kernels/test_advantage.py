@@ -11,6 +11,8 @@ from torch import Tensor
 from nsysflow.kernels import advantage as module
 from nsysflow.kernels import nvrtc
 from nsysflow.kernels.advantage import advantage, advantage_ref, cuda_constants
+from nsysflow.kernels.arguments import cdiv
+from tests.kernels.comparing import same
 from tests.kernels.hopper import compiled_for_hopper, shaped
 from tests.kernels.host_cuda import launch_on_host
 
@@ -81,7 +83,7 @@ def close(got: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(got.double(), wanted, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
 
 
-SIZES = [(5, 64), (3, 1), (4, 33), (3, 20), (1, 6)]
+SIZES = [(5, 64), (3, 1), (1, 2), (4, 33), (3, 20), (1, 6)]
 """Whole and partial lanes, with loads of 4, 2 and 1 numbers."""
 DTYPES = [(BF16, UINT8), (BF16, FP32), (FP16, FP16), (FP32, UINT8)]
 
@@ -103,6 +105,62 @@ def test_long_rows_carry_their_state_from_round_to_round(
     monkeypatch.setattr(module, "_LAUNCH", module._Launch(lanes=4))
     inputs = rollout(3, 60, device)
     close(run(*inputs), expected(inputs))
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The pieces of each row that was cut, with tiles of 8 or 16 steps; maps in several rounds."""
+    monkeypatch.setattr(module, "_LAUNCH", module._Launch(lanes=2, maps=2))
+    pieces: list[int] = []
+    tiles_per_piece = module._tiles_per_piece
+
+    def counted(rows: int, tiles: int, device: torch.device) -> int:
+        piece = tiles_per_piece(rows, tiles, device)
+        pieces.append(cdiv(tiles, piece))
+        return piece
+
+    monkeypatch.setattr(module, "_tiles_per_piece", counted)
+    return pieces
+
+
+LONG = [(1, 131, FP32, UINT8), (3, 161, FP32, FP32), (1, 700, BF16, FP16), (5, 64, FP16, UINT8)]
+"""Steps that do and do not fill the last tile and the last piece; one tile per piece and more."""
+
+
+@pytest.mark.parametrize(("rows", "steps", "dtype", "done"), LONG)
+def test_few_long_rows_are_solved_in_pieces(
+    cut: list[int], device: torch.device, rows: int, steps: int, dtype: torch.dtype,
+    done: torch.dtype,
+) -> None:  # fmt: skip
+    inputs = rollout(rows, steps, device, dtype=dtype, done=done)
+    found = advantage(*inputs, out=torch.full((rows, steps), torch.nan, device=device))
+    close(found, expected(inputs))
+    assert same([found], [advantage(*inputs)])
+    assert cut == [cut[0]] * 2
+    assert cut[0] >= 4
+
+
+def test_a_nan_in_a_piece_stays_in_its_row(cut: list[int], device: torch.device) -> None:
+    inputs = rollout(5, 161, device)
+    clean = advantage(*inputs)
+    for row, tensor in enumerate(inputs):
+        tensor[row, 80] = float("nan")
+    found = advantage(*inputs)
+    assert torch.equal(found[4], clean[4])
+    assert torch.equal(found[:4, 81:], clean[:4, 81:])
+    assert found[:4, :80].isnan().all()
+    assert cut[0] >= 4
+
+
+@pytest.mark.parametrize(
+    ("rows", "tiles", "each"),
+    [(8192, 1, 1), (8192, 16, 16), (529, 512, 512), (528, 512, 128), (8, 512, 2), (1, 3, 3)],
+)
+def test_rows_are_cut_only_where_they_leave_a_gpu_idle(
+    monkeypatch: pytest.MonkeyPatch, device: torch.device, rows: int, tiles: int, each: int
+) -> None:
+    monkeypatch.setattr(module, "sms", lambda _: 132)
+    assert module._tiles_per_piece(rows, tiles, device) == each
 
 
 def test_both_clips_have_an_effect(run: Run, device: torch.device) -> None:
@@ -138,6 +196,18 @@ def test_an_h200_reads_each_input_of_a_thread_in_one_load(steps: int, dtype: tor
     assert compiled.loads == {"v4.b32": 4}
     assert compiled.local_bytes == 0
     assert compiled.registers <= 64
+
+
+@pytest.mark.slow
+def test_an_h200_reads_each_input_of_a_piece_in_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "sms", lambda _: 132)
+    inputs = (shaped(8, 131_072),) * 4
+    compiled = compiled_for_hopper(lambda: advantage(*inputs), OVERLAP=True)
+    assert list(compiled) == ["_compose_pieces", "_solve_pieces"]
+    for kernel in compiled.values():
+        assert kernel.loads["v4.b32"] >= 4
+        assert kernel.local_bytes == 0
+        assert kernel.registers <= 64
 
 
 def test_constants_become_c_literals() -> None:

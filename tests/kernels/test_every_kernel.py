@@ -304,6 +304,8 @@ def steps(device: torch.device) -> Iterator[tuple[str, list[Tensor], Step]]:
         many = test_sum_many.tensors([100, 7 * test_sum_many.CHUNK + 1, 3], device)
         table = sum_table(many)
         yield f"sum_many {backend}", many, partial(sum_many, table, backend=backend)
+    long = list(test_advantage.rollout(2, 1100, device))
+    yield "advantage of long rows", long, partial(advantage, *long)
     normed = list(test_layernorm_relu_add.inputs(37, 130, torch.float32, device))
     yield "layernorm_relu_add", normed, differentiated(layernorm_relu_add, normed)
     pair = test_linear_pair.layers(device, (70, 12, 20, 65))
