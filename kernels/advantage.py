@@ -2,19 +2,29 @@
 
     A[T-1] = 0, and for t = T-2 ... 0
         n = 1 - done[t+1]     rho = min(ratio[t], rho_clip)     c = min(ratio[t], c_clip)
-        delta = rho * (reward[t+1] + gamma * value[t+1] * n - value[t])
+        next  = n * value[t+1] + done[t+1] * bootstrap[t+1]
+        delta = rho * (reward[t+1] + gamma * next - value[t])
         A[t]  = delta + gamma * lam * c * n * A[t+1]
 
-    values, rewards, done, ratio (S, T) -> A (S, T) float32; S segments of T steps, T contiguous
+    values, rewards, done, ratio (S, T), bootstrap (S, T) or 0 -> A (S, T) float32
+    S segments of T steps, T contiguous
 
 (Schulman et al. 2016, arXiv:1506.02438; Espeholt et al. 2018, arXiv:1802.01561.)
 
-Four reads and one write. At 8192 x 64 in bf16 that is 4 x 1 MiB + 2 MiB, 1.5 us at 4.3 TB/s; in
-float32 10 MiB, 2.4 us. One thread per row would be a chain of 64 steps, with rows 128 bytes apart
-and only 256 warps for 132 SMs. But A[t] is an affine map of A[t+1], and affine maps compose, so a
-row is a scan: 8 lanes of 8 steps in bf16, 16 lanes of 4 steps in float32. That gives 2048 or 4096
-warps, 16 or 31 per SM. Each lane has all its reads in flight as four 16-byte loads, and three or
-four rounds of shuffles replace the chain.
+Where an episode ends, its trace ends. What differs is the value after its last step: 0 where it
+terminated, the value of its last observation where it was truncated, as by a time limit (Pardo et
+al. 2018, arXiv:1712.00378). In an environment that resets itself within the step, value[t+1]
+belongs to the next episode, so a flag would not do: the value itself is an input, `bootstrap`.
+Without it every end counts as a termination, which is wrong for those that are not. In Gymnasium's
+SAME_STEP mode `final_obs` is that observation. In NEXT_STEP mode it is recorded as a step of its
+own: set done there, and `bootstrap` to the step's own value; the A of that step means nothing.
+
+Four reads and one write; a fifth read with `bootstrap`. At 8192 x 64 in bf16 that is 4 x 1 MiB + 2
+MiB, 1.5 us at 4.3 TB/s; in float32 10 MiB, 2.4 us. One thread per row would be a chain of 64 steps,
+with rows 128 bytes apart and only 256 warps for 132 SMs. But A[t] is an affine map of A[t+1], and
+affine maps compose, so a row is a scan: 8 lanes of 8 steps in bf16, 16 lanes of 4 steps in float32.
+That gives 2048 or 4096 warps, 16 or 31 per SM. Each lane has all its reads in flight as four
+16-byte loads, and three or four rounds of shuffles replace the chain.
 
 Reads at t+1 would split those loads, so a lane gets the values right of its steps from its
 neighbour by shuffle. In Triton that is tl.gather along the lanes, one shuffle each while a row
@@ -143,6 +153,7 @@ def _walk(
     rewards_ptr,
     done_ptr,
     ratio_ptr,
+    bootstrap_ptr,
     out_ptr,
     row,
     live,
@@ -171,6 +182,9 @@ def _walk(
     beyond_value = tl.load(values_ptr + end, mask=follows, other=0).to(tl.float32)
     beyond_reward = tl.load(rewards_ptr + end, mask=follows, other=0).to(tl.float32)
     beyond_done = tl.load(done_ptr + end, mask=follows, other=0).to(tl.float32)
+    beyond_bootstrap = beyond_done
+    if bootstrap_ptr is not None:
+        beyond_bootstrap = tl.load(bootstrap_ptr + end, mask=follows, other=0).to(tl.float32)
     kept = tl.full([ROWS, SPAN], 1.0, tl.float32)
     for tile in range(TILES):
         step = begin + ((TILES - 1 - tile) * SPAN + tl.arange(0, SPAN))[None, :]
@@ -183,12 +197,20 @@ def _walk(
 
         next_value = _next(value, beyond_value, ROWS, LANES, CHUNK)
         next_reward = _next(reward, beyond_reward, ROWS, LANES, CHUNK)
-        n = 1.0 - _next(done, beyond_done, ROWS, LANES, CHUNK)
+        next_done = _next(done, beyond_done, ROWS, LANES, CHUNK)
+        n = 1.0 - next_done
+        future = gamma * n * next_value
+        if bootstrap_ptr is not None:
+            bootstrap = tl.load(bootstrap_ptr + at, mask=mask, other=0).to(tl.float32)
+            next_bootstrap = _next(bootstrap, beyond_bootstrap, ROWS, LANES, CHUNK)
+            future += gamma * next_done * next_bootstrap
+            if TILES > 1:
+                beyond_bootstrap = _first(bootstrap, SPAN)
         # where, not minimum: a NaN ratio must stay one
         rho = tl.where(ratio > rho_clip, rho_clip, ratio)
         c = tl.where(ratio > c_clip, c_clip, ratio)
         inside = step < STEPS - 1  # A is 0 from the row's last step on
-        delta = tl.where(inside, rho * (next_reward + gamma * n * next_value - value), 0.0)
+        delta = tl.where(inside, rho * (next_reward + future - value), 0.0)
         keep = tl.where(inside, gamma_lambda * n * c, 0.0)
         a, beyond_a = _solve(delta, keep, beyond_a, ROWS, LANES, CHUNK)
         kept *= keep
@@ -208,6 +230,7 @@ def _advantage(
     rewards_ptr,
     done_ptr,
     ratio_ptr,
+    bootstrap_ptr,
     out_ptr,
     rows,
     gamma,
@@ -224,8 +247,8 @@ def _advantage(
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     beyond_a = tl.zeros([ROWS, 1], tl.float32)
     _walk(
-        values_ptr, rewards_ptr, done_ptr, ratio_ptr, out_ptr, row, row < rows, 0, beyond_a,
-        gamma, gamma_lambda, rho_clip, c_clip,
+        values_ptr, rewards_ptr, done_ptr, ratio_ptr, bootstrap_ptr, out_ptr,
+        row, row < rows, 0, beyond_a, gamma, gamma_lambda, rho_clip, c_clip,
         STEPS, (STEPS + LANES * CHUNK - 1) // (LANES * CHUNK), ROWS, LANES, CHUNK,
     )  # fmt: skip
 
@@ -243,6 +266,7 @@ def _compose_pieces(
     rewards_ptr,
     done_ptr,
     ratio_ptr,
+    bootstrap_ptr,
     maps_ptr,
     rows,
     gamma,
@@ -260,7 +284,7 @@ def _compose_pieces(
     row, piece, live = _piece(rows, PIECES, ROWS)
     nothing = tl.zeros([ROWS, 1], tl.float32)
     delta, keep = _walk(
-        values_ptr, rewards_ptr, done_ptr, ratio_ptr, None, row, live,
+        values_ptr, rewards_ptr, done_ptr, ratio_ptr, bootstrap_ptr, None, row, live,
         piece * (TILES * LANES * CHUNK), nothing, gamma, gamma_lambda, rho_clip, c_clip,
         STEPS, TILES, ROWS, LANES, CHUNK,
     )  # fmt: skip
@@ -274,6 +298,7 @@ def _solve_pieces(
     rewards_ptr,
     done_ptr,
     ratio_ptr,
+    bootstrap_ptr,
     out_ptr,
     maps_ptr,
     rows,
@@ -304,7 +329,7 @@ def _solve_pieces(
         keep = tl.load(maps_ptr + (rows + row) * PIECES + other, mask=right, other=1.0)
         _, beyond_a = _solve(delta, keep, beyond_a, ROWS, LANES, MAPS)
     _walk(
-        values_ptr, rewards_ptr, done_ptr, ratio_ptr, out_ptr, row, live,
+        values_ptr, rewards_ptr, done_ptr, ratio_ptr, bootstrap_ptr, out_ptr, row, live,
         piece * (TILES * LANES * CHUNK), beyond_a, gamma, gamma_lambda, rho_clip, c_clip,
         STEPS, TILES, ROWS, LANES, CHUNK,
     )  # fmt: skip
@@ -316,6 +341,7 @@ def advantage(
     done: Tensor,
     ratio: Tensor,
     *,
+    bootstrap: Tensor | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     rho_clip: float = 1.0,
@@ -335,6 +361,9 @@ def advantage(
         done: (S, T), one of those dtypes, bool or uint8: 1 where an episode began at step t.
         ratio: (S, T), probability of the action under the current policy divided by that under the
             policy that recorded it.
+        bootstrap: (S, T), bf16, fp16 or fp32: where an episode began at step t because the one
+            before it was truncated, the value of that one's last observation; 0 elsewhere.
+            None: every end is a termination.
         gamma: discount.
         lam: lambda of the estimator.
         rho_clip: upper clip of the ratio in delta.
@@ -356,6 +385,8 @@ def advantage(
         ("ratio", ratio, FLOATS),
     ):
         require(name, tensor, values.shape, dtypes=dtypes, device=values.device)
+    if bootstrap is not None:
+        require("bootstrap", bootstrap, values.shape, device=values.device)
     if out is None:
         out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
     require("out", out, values.shape, dtypes=(torch.float32,), device=values.device)
@@ -366,7 +397,8 @@ def advantage(
         done = done.view(torch.uint8)
     launch = _launch_cuda if taken == "cuda" else _launch_triton
     factors = _factors(gamma=gamma, lam=lam, rho_clip=rho_clip, c_clip=c_clip)
-    launch((values, rewards, done, ratio), out, factors)
+    inputs = (values, rewards, done, ratio)
+    launch(inputs if bootstrap is None else (*inputs, bootstrap), out, factors)
     return out
 
 
@@ -379,12 +411,13 @@ def _factors(*, gamma: float, lam: float, rho_clip: float, c_clip: float) -> dic
 def _launch_triton(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, float]) -> None:
     rows, steps = out.shape
     chunk, lanes = _cut(inputs)
+    given = inputs if len(inputs) == 5 else (*inputs, None)
     tiles = cdiv(steps, lanes * chunk)
     piece = _tiles_per_piece(rows, tiles, out.device)
     if piece == tiles:
         at_once = min(next_power_of_2(rows), 32 * _LAUNCH.warps // lanes)
         _advantage[(cdiv(rows, at_once),)](
-            *inputs, out, rows, *factors.values(),
+            *given, out, rows, *factors.values(),
             STEPS=steps, ROWS=at_once, LANES=lanes, CHUNK=chunk, num_warps=_LAUNCH.warps,
         )  # fmt: skip
         return
@@ -393,9 +426,9 @@ def _launch_triton(inputs: tuple[Tensor, ...], out: Tensor, factors: dict[str, f
     cut = {"STEPS": steps, "PIECES": pieces, "TILES": piece, "ROWS": _LAUNCH.warps}
     cut |= {"LANES": lanes, "CHUNK": chunk, "num_warps": _LAUNCH.warps}
     maps = torch.empty(2, rows, pieces, dtype=torch.float32, device=out.device)
-    _compose_pieces[grid](*inputs, maps, rows, *factors.values(), **cut)
+    _compose_pieces[grid](*given, maps, rows, *factors.values(), **cut)
     _solve_pieces[grid](
-        *inputs, out, maps, rows, *factors.values(),
+        *given, out, maps, rows, *factors.values(),
         **cut, MAPS=min(next_power_of_2(cdiv(pieces, lanes)), _LAUNCH.maps), **overlap(out.device),
     )  # fmt: skip
 
@@ -423,9 +456,9 @@ def cuda_constants(inputs: tuple[Tensor, ...], out: Tensor) -> dict[str, str | i
     width = chunk
     while steps % width or not (aligned or width == 1):
         width //= 2
-    names = ("VALUES", "REWARDS", "DONE", "RATIO")
+    names = ("VALUES", "REWARDS", "DONE", "RATIO", "BOOTSTRAP")
     return {
-        **{name: nvrtc.C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=True)},
+        **{name: nvrtc.C_TYPES[tensor.dtype] for name, tensor in zip(names, inputs, strict=False)},
         "LANES": lanes,
         "CHUNK": chunk,
         "WIDTH": width,
@@ -452,6 +485,7 @@ def advantage_ref(
     done: Tensor,
     ratio: Tensor,
     *,
+    bootstrap: Tensor | None = None,
     gamma: float = 0.99,
     lam: float = 0.95,
     rho_clip: float = 1.0,
@@ -461,17 +495,26 @@ def advantage_ref(
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
     values, rewards, ratio = values.to(dtype), rewards.to(dtype), ratio.to(dtype)
     going_on = 1 - done.to(dtype)
+    following = values * going_on
+    if bootstrap is not None:
+        following = following + bootstrap.to(dtype) * done.to(dtype)
     rho, c = ratio.clamp(max=rho_clip), ratio.clamp(max=c_clip)
     steps = [torch.zeros_like(values[:, 0])] if values.shape[1] > 0 else []
     for t in range(values.shape[1] - 2, -1, -1):
         n = going_on[:, t + 1]
-        delta = rho[:, t] * (rewards[:, t + 1] + gamma * values[:, t + 1] * n - values[:, t])
+        delta = rho[:, t] * (rewards[:, t + 1] + gamma * following[:, t + 1] - values[:, t])
         steps.append(delta + gamma * lam * c[:, t] * n * steps[-1])
     # stacked at the end: torch.compile cannot fuse writes into the columns of a tensor
     return torch.stack(steps[::-1], dim=1) if steps else torch.zeros_like(values)
 
 
-def advantage_bytes(values: Tensor, rewards: Tensor, done: Tensor, ratio: Tensor) -> int:
-    """Bytes that one call must move: read the four inputs, write A in float32."""
-    inputs = (values, rewards, done, ratio)
-    return sum(tensor.nbytes for tensor in inputs) + 4 * values.numel()
+def advantage_bytes(
+    values: Tensor,
+    rewards: Tensor,
+    done: Tensor,
+    ratio: Tensor,
+    bootstrap: Tensor | None = None,
+) -> int:
+    """Bytes that one call must move: read the inputs, write A in float32."""
+    read = sum(tensor.nbytes for tensor in (values, rewards, done, ratio))
+    return read + (0 if bootstrap is None else bootstrap.nbytes) + 4 * values.numel()

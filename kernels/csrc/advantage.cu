@@ -7,7 +7,7 @@
 // maps of the lanes to its right, and then it knows the A that enters its chunk and goes over the
 // chunk once more.
 //
-// Compiled with -D for VALUES REWARDS DONE RATIO (element types), LANES, CHUNK, WIDTH (steps per
+// Compiled with -D for VALUES REWARDS DONE RATIO (element types), BOOTSTRAP where it is given, LANES, CHUNK, WIDTH (steps per
 // load; divides both CHUNK and the row), THREADS, GAMMA, GAMMA_LAMBDA, RHO_CLIP, C_CLIP.
 
 struct bf16 { unsigned short bits; };
@@ -93,6 +93,9 @@ __device__ __forceinline__ float from_right(float x, float beyond) {
 extern "C" __global__ void __launch_bounds__(THREADS)
 advantage(const VALUES* __restrict__ values, const REWARDS* __restrict__ rewards,
           const DONE* __restrict__ done, const RATIO* __restrict__ ratio,
+#ifdef BOOTSTRAP
+          const BOOTSTRAP* __restrict__ bootstrap,
+#endif
           float* __restrict__ out, int rows, int steps) {
     const int lane = threadIdx.x % LANES;
     const long long row = (long long)blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
@@ -101,6 +104,9 @@ advantage(const VALUES* __restrict__ values, const REWARDS* __restrict__ rewards
     const long long base = live ? row * steps : 0;
 
     float beyond_a = 0.f, beyond_v = 0.f, beyond_r = 0.f, beyond_d = 0.f;
+#ifdef BOOTSTRAP
+    float beyond_b = 0.f;
+#endif
 #pragma unroll 1
     for (int tile = (steps - 1) / (LANES * CHUNK) * (LANES * CHUNK); tile >= 0;
          tile -= LANES * CHUNK) {
@@ -113,6 +119,11 @@ advantage(const VALUES* __restrict__ values, const REWARDS* __restrict__ rewards
         v[CHUNK] = from_right(v[0], beyond_v);
         r[CHUNK] = from_right(r[0], beyond_r);
         d[CHUNK] = from_right(d[0], beyond_d);
+#ifdef BOOTSTRAP
+        float b[CHUNK + 1];
+        load(b, bootstrap + base, start, steps);
+        b[CHUNK] = from_right(b[0], beyond_b);
+#endif
 
         float delta[CHUNK], keep[CHUNK];
         float slope = 1.f, offset = 0.f;
@@ -120,7 +131,11 @@ advantage(const VALUES* __restrict__ values, const REWARDS* __restrict__ rewards
         for (int i = CHUNK - 1; i >= 0; --i) {
             const bool inside = start + i < steps - 1;  // A is 0 from the row's last step on
             const float n = 1.f - d[i + 1];
-            const float surprise = fmaf(GAMMA * n, v[i + 1], r[i + 1]) - v[i];
+            float received = fmaf(GAMMA * n, v[i + 1], r[i + 1]);
+#ifdef BOOTSTRAP
+            received = fmaf(GAMMA * d[i + 1], b[i + 1], received);
+#endif
+            const float surprise = received - v[i];
             delta[i] = inside ? clip(q[i], RHO_CLIP) * surprise : 0.f;
             keep[i] = inside ? GAMMA_LAMBDA * n * clip(q[i], C_CLIP) : 0.f;
             offset = fmaf(keep[i], offset, delta[i]);
@@ -145,5 +160,8 @@ advantage(const VALUES* __restrict__ values, const REWARDS* __restrict__ rewards
         beyond_v = __shfl_sync(~0u, v[0], 0, LANES);
         beyond_r = __shfl_sync(~0u, r[0], 0, LANES);
         beyond_d = __shfl_sync(~0u, d[0], 0, LANES);
+#ifdef BOOTSTRAP
+        beyond_b = __shfl_sync(~0u, b[0], 0, LANES);
+#endif
     }
 }

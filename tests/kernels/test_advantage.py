@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import pytest
 import torch
@@ -18,8 +18,15 @@ from tests.kernels.host_cuda import launch_on_host
 
 DRIVER = """
 extern "C" void run(int blocks, int threads, const VALUES* values, const REWARDS* rewards,
-                    const DONE* done, const RATIO* ratio, float* out, int rows, int steps) {
-    on_blocks(blocks, threads, [=] { advantage(values, rewards, done, ratio, out, rows, steps); });
+                    const DONE* done, const RATIO* ratio,
+#ifdef BOOTSTRAP
+                    const BOOTSTRAP* bootstrap,
+#define GIVEN values, rewards, done, ratio, bootstrap
+#else
+#define GIVEN values, rewards, done, ratio
+#endif
+                    float* out, int rows, int steps) {
+    on_blocks(blocks, threads, [=] { advantage(GIVEN, out, rows, steps); });
 }
 """
 Run = Callable[..., Tensor]
@@ -39,6 +46,11 @@ BF16, FP16, FP32, UINT8 = torch.bfloat16, torch.float16, torch.float32, torch.ui
 DEFAULTS = Factors(gamma=0.99, lam=0.95, rho_clip=1.0, c_clip=1.0)
 
 
+def call(*inputs: Tensor, **options: Any) -> Tensor:
+    """`advantage` of four inputs, or of five with `bootstrap`."""
+    return advantage(*inputs[:4], bootstrap=inputs[4] if len(inputs) == 5 else None, **options)
+
+
 @pytest.fixture(params=["triton", "cuda"])
 def run(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, device: torch.device
@@ -49,7 +61,7 @@ def run(
         longer = torch.full((inputs[0].numel() + 4096,), float("nan"), device=device)
         out = longer[: inputs[0].numel()].view(inputs[0].shape)
         if request.param == "triton" or device.type == "cuda":
-            advantage(*inputs, out=out, backend=request.param, **settings)
+            call(*inputs, out=out, backend=request.param, **settings)
         else:
             launch_on_host(monkeypatch, DRIVER)
             factors: Factors = {**DEFAULTS, **settings}
@@ -76,7 +88,15 @@ def rollout(
 
 
 def expected(inputs: tuple[Tensor, ...], **settings: Unpack[Factors]) -> Tensor:
-    return advantage_ref(*(each.double() for each in inputs), **settings)
+    wide = [each.double() for each in inputs]
+    return advantage_ref(*wide[:4], bootstrap=wide[4] if len(wide) == 5 else None, **settings)
+
+
+def truncated(inputs: tuple[Tensor, ...], dtype: torch.dtype = FP32) -> tuple[Tensor, ...]:
+    """The inputs with `bootstrap`: half of the ends are truncations."""
+    values, done = inputs[0], inputs[2]
+    ends = (torch.rand(done.shape, device=done.device) < 1 / 2) & (done != 0)
+    return (*inputs, torch.where(ends, torch.randn_like(values), 0).to(dtype))
 
 
 def close(got: Tensor, wanted: Tensor) -> None:
@@ -161,6 +181,42 @@ def test_rows_are_cut_only_where_they_leave_a_gpu_idle(
 ) -> None:
     monkeypatch.setattr(module, "sms", lambda _: 132)
     assert module._tiles_per_piece(rows, tiles, device) == each
+
+
+@pytest.mark.parametrize(
+    ("rows", "steps", "dtype", "given"),
+    [(5, 64, FP32, FP32), (3, 33, BF16, BF16), (3, 1, FP32, FP32), (7, 24, FP16, FP32)],
+)
+def test_a_truncated_episode_ends_with_the_value_of_its_last_observation(
+    run: Run, device: torch.device, rows: int, steps: int, dtype: torch.dtype, given: torch.dtype
+) -> None:
+    inputs = truncated(rollout(rows, steps, device, dtype=dtype, done=UINT8), given)
+    close(run(*inputs), expected(inputs))
+
+
+def test_long_rows_carry_their_bootstrap(run: Run, cut: list[int], device: torch.device) -> None:
+    inputs = truncated(rollout(3, 161, device))
+    close(run(*inputs), expected(inputs))
+
+
+def test_a_truncation_before_the_last_step_by_hand(run: Run, device: torch.device) -> None:
+    def row(*numbers: float) -> Tensor:
+        return torch.tensor([numbers], dtype=FP32, device=device)
+
+    # observations 0 and 1 of one episode; it is truncated after 1, and step 2 begins another
+    values, rewards, ratio = row(1, 2, 7, 9), row(0, 10, 20, 30), row(1, 1, 1, 1)
+    ends, bootstrap = row(0, 0, 1, 0), row(0, 0, 4, 0)
+    found = run(values, rewards, ends, ratio, bootstrap, gamma=0.5, lam=0.5)
+    second = 20 + 0.5 * 4 - 2  # neither 7, a value of the next episode, nor its advantage
+    third = 30 + 0.5 * 9 - 7
+    close(found, row(10 + 0.5 * 2 - 1 + 0.25 * second, second, third, 0).double())
+    terminated = run(values, rewards, ends, ratio, gamma=0.5, lam=0.5)
+    assert terminated[0, 1] == 20 - 2
+
+
+def test_episodes_without_truncations_need_no_bootstrap(run: Run, device: torch.device) -> None:
+    inputs = rollout(3, 20, device)
+    close(run(*inputs, torch.zeros_like(inputs[0])), run(*inputs).double())
 
 
 def test_both_clips_have_an_effect(run: Run, device: torch.device) -> None:

@@ -81,7 +81,8 @@ def good_arguments(device: torch.device) -> dict[str, tuple[Callable[..., object
     draws = test_select_copy.drawn(ROWS, device)
     matrices = [(4, 6), (3, 8)]
     working = [tensor.bfloat16() for tensor in randn(*matrices)]
-    rewards = named(("values", "rewards", "done", "ratio"), test_advantage.rollout(2, 8, device))
+    ended = test_advantage.truncated(test_advantage.rollout(2, 8, device))
+    rewards = named(("values", "rewards", "done", "ratio", "bootstrap"), ended)
     rows = test_layernorm_relu_add.inputs(6, 10, torch.float32, device)
     scanned = test_mingru_scan.inputs(device, 2, 4, 6)
     decoded = (scanned[0], *randn((2, 1, 6), (8, 2), (2, 6), (2, 6)))
@@ -183,6 +184,7 @@ Change = tuple[str, Callable[[Any], object], str]
 REFUSED: Final[dict[str, list[Change]]] = {
     "advantage": [
         ("done", Tensor.double, "done must be .* but is torch.float64"),
+        ("bootstrap", Tensor.bool, "bootstrap must be .* but is torch.bool"),
         ("backend", lambda _: "opencl", "backend must be auto, triton or cuda"),
     ],
     "layernorm_relu_add": [
@@ -389,4 +391,6 @@ def test_bytes_are_those_of_all_that_a_call_reads_and_writes(device: torch.devic
     assert muon_bytes(table) == nbytes(*(weights * 4), *(copies * 3))
     done = test_advantage.rollout(2, 8, device, dtype=BF16, done=torch.uint8)
     assert advantage_bytes(*done) == nbytes(*done) + 2 * 8 * 4  # the output is float32
+    ended = test_advantage.truncated(done)
+    assert advantage_bytes(*ended) == nbytes(*ended) + 2 * 8 * 4
     assert prio_bytes(torch.ones(4, 8), 3) == 4 * 8 * 4 + 3 * 12
