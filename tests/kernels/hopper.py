@@ -1,4 +1,4 @@
-"""Compile Triton kernels for an H200 on a machine without one.
+"""Compile Triton kernels for an H200, or another GPU, on a machine without one.
 
 The interpreter accepts more than the compiler does, and it does not show registers.
 """
@@ -48,7 +48,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 for line in sys.stdin:
-    module, name, arguments, options, cubin = json.loads(line)
+    capability, module, name, arguments, options, cubin = json.loads(line)
     kernel = getattr(importlib.import_module(module), name)
     options |= dict(zip(kernel.arg_names, arguments))
     types, constants, aligned = {}, {}, {}
@@ -68,7 +68,7 @@ for line in sys.stdin:
             aligned[(param.num,)] = [["tt.divisibility", 16]]
         types[param.name] = kind
     source = ASTSource(kernel, types, constants, aligned)
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     Path(cubin).write_bytes(compiled.asm["cubin"])
     print(json.dumps([compiled.asm["ptx"], compiled.metadata.shared]), flush=True)
 """
@@ -103,10 +103,18 @@ def shaped(*shape: int, dtype: torch.dtype = BF16) -> Tensor:
 
 
 def compiled_for_hopper(call: Callable[[], object], **changed: object) -> dict[str, Compiled]:
-    """The kernels that a call launches, by name, compiled for sm_90 in another process: this one
-    may use the interpreter.
+    """The kernels that a call launches, by name, compiled for sm_90; see `compiled_for`."""
+    return compiled_for(90, call, **changed)
+
+
+def compiled_for(
+    capability: int, call: Callable[[], object], **changed: object
+) -> dict[str, Compiled]:
+    """The kernels that a call launches, by name, compiled in another process: this one may use the
+    interpreter.
 
     Args:
+        capability: the compute capability times ten.
         call: a call with `shaped` tensors; nothing runs.
         changed: constants that are others on a GPU.
 
@@ -125,7 +133,7 @@ def compiled_for_hopper(call: Callable[[], object], **changed: object) -> dict[s
         patch.setattr(InterpretedFunction, "run", record)
         patch.setattr(JITFunction, "run", record)
         call()
-    return {launch[1]: _compiled(*launch) for launch in launches}
+    return {launch[1]: _compiled(capability, *launch) for launch in launches}
 
 
 def _as_json(value: object) -> object:
