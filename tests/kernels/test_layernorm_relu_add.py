@@ -14,7 +14,7 @@ from tests.kernels.hopper import Compiled, compiled_for_hopper, shaped
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
-SHAPES = [(1, 1), (5, 3), (7, 128), (67, 100), (3, 1030), (3, 5000), (9, 8200)]
+SHAPES = [(1, 1), (5, 3), (7, 128), (67, 100), (3, 1030), (3, 5000), (9, 8200), (1, 8201)]
 """Several rows per tile, one row per tile, and rows too wide for registers; whole and partial."""
 CASES = [(shape, torch.float32) for shape in SHAPES]
 CASES += [(shape, dtype) for shape in SHAPES[2:4] for dtype in FLOATS[:2]]

@@ -46,8 +46,9 @@ def check(given: tuple[Tensor, Tensor], douts: tuple[Tensor, Tensor]) -> None:
         assert_close(mine.double(), wanted, dtype)
 
 
-SIZES = [(1, 1, 1, FP32), (2, 8, 64, FP32), (2, 9, 70, FP32), (1, 16, 5, BF16), (2, 13, 33, BF16)]
-"""Part of a chunk and several, whole or not; part of a block of channels, one and two."""
+SIZES = [(1, 1, 1, FP32), (2, 8, 64, FP32), (2, 9, 70, FP32), (1, 3, 129, FP32)]
+SIZES += [(1, 16, 5, BF16), (2, 13, 33, BF16)]
+"""Part of a chunk and several, whole or not; part of a block of channels and up to three."""
 if torch.cuda.is_available():  # these take the interpreter long
     SIZES += [(2, 19, 70, dtype) for dtype in (BF16, FP32)]
 

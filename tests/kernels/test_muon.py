@@ -70,8 +70,11 @@ def relative_error(given: Tensor, wanted: Tensor) -> float:
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     ("shapes", "dtype"),
-    [(ALIGNED, torch.float32), (ALIGNED, torch.bfloat16), (ODD, torch.float32), (FEW, torch.half)],
-    ids=["aligned", "aligned, bf16", "odd", "few, fp16"],
+    [
+        *((ALIGNED, torch.float32), (ALIGNED, torch.bfloat16), (ODD, torch.float32)),
+        *((FEW, torch.half), ([(1, 1)], torch.float32), ([(1, 130)], torch.float32)),
+    ],
+    ids=["aligned", "aligned, bf16", "odd", "few, fp16", "one number", "one row"],
 )
 def test_two_steps_match_the_definition(
     shapes: list[tuple[int, int]], dtype: torch.dtype, lr: Tensor, device: torch.device

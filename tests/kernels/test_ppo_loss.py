@@ -72,7 +72,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK", 256)
 
 
-SIZES = [(2, 1, 1, BF16), (7, 4, 7, FP32), (256, 2, 64, FP32), (777, 4, 37, BF16)]
+SIZES = [(2, 1, 1, BF16), (7, 4, 7, FP32), (3, 64, 1, FP32), (256, 2, 64, FP32), (777, 4, 37, BF16)]
 
 
 @pytest.mark.parametrize(("rows", "actions", "steps", "dtype"), SIZES)
@@ -110,6 +110,19 @@ def test_the_policy_has_no_gradient_where_the_clipped_term_is_larger(device: tor
 
 
 @pytest.mark.usefixtures("small_chunks")
+@pytest.mark.filterwarnings("ignore:std()", "ignore:invalid value")  # 0 / 0
+def test_one_row_has_no_deviation_and_only_its_value_a_gradient(device: torch.device) -> None:
+    arguments = inputs(device, 1, 4)
+    loss, gradient = loss_and_gradient(arguments)
+    predictions = arguments[0].double().requires_grad_()
+    wanted = ppo_loss_ref(predictions, *arguments[1:])
+    (slope,) = torch.autograd.grad(wanted, predictions)
+    assert loss.isnan()
+    assert wanted.isnan()
+    torch.testing.assert_close(gradient.double(), slope, rtol=5e-6, atol=1e-5, equal_nan=True)
+    assert gradient[0, -1].isfinite()
+
+
 def test_several_chunks_of_advantages_match_too(device: torch.device) -> None:
     check(inputs(device, 777, 3, 37))
 

@@ -73,6 +73,11 @@ def test_weights_match_p_at_any_size(
     )
 
 
+def test_one_draw_of_one_row_takes_it(device: torch.device) -> None:
+    one = drawn(torch.randn(1, 3, device=device), 1)
+    assert (one.rows.tolist(), one.weight.tolist()) == ([0], [1.0])
+
+
 @pytest.mark.usefixtures("many_draws")
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 def test_draws_follow_p(device: torch.device, alpha: float) -> None:

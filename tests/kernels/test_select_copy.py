@@ -103,6 +103,11 @@ def test_every_field_is_copied(device: torch.device, steps: int, width: int, act
     check(rollout(device, steps=steps, width=width, actions=actions), ROWS, (5, 1, 8))
 
 
+def test_one_step_of_one_segment_is_copied(device: torch.device) -> None:
+    check(rollout(device, segments=1, steps=1, width=1, actions=1), [0], (1, 1, 1))
+    check(rollout(device, segments=1, steps=5, width=3, actions=2), [0], (1, 1, 7))
+
+
 @pytest.mark.parametrize(
     ("dtype", "action_dtype"),
     [

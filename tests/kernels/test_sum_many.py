@@ -75,6 +75,12 @@ def test_tensors_of_any_size_sum_up(dtype: torch.dtype, total: Sum, device: torc
     agree(total(sum_table(many)), many)
 
 
+@pytest.mark.parametrize("size", [0, 1, CHUNK + 1])
+def test_a_table_of_one_tensor(size: int, total: Sum, device: torch.device) -> None:
+    only = tensors([size], device)
+    agree(total(sum_table(only)), only)
+
+
 def test_more_chunks_than_are_added_together(
     total: Sum, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
