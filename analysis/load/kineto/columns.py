@@ -116,9 +116,11 @@ def sizes(written: Sequence[msgspec.Raw]) -> pl.DataFrame:
 
 
 def _three(text: str) -> list[Any]:
-    """The sizes along three axes; None without them."""
+    """The sizes along three axes; None without them. On AMD's GPUs Kineto writes 0 for the sizes
+    of a kernel that it did not see launched."""
     read = decoded_or_none(_SIZES, text)
-    return read if read is not None and len(read) == 3 else [None] * 3
+    known = read is not None and len(read) == 3 and 0 not in map(int_of, read)
+    return read if read is not None and known else [None] * 3
 
 
 _SIZES: Final = msgspec.json.Decoder(list[Any], float_hook=Decimal)

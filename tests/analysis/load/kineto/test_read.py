@@ -52,6 +52,15 @@ def test_what_a_trace_lacks_is_null(tmp_path: Path) -> None:
     assert trace.ops["device"].to_list() == [0, 1]
 
 
+@pytest.mark.parametrize("zero", [0, "0"])
+def test_a_grid_of_no_blocks_is_not_known(tmp_path: Path, zero: int | str) -> None:
+    """Kineto writes so of `attn_fwd.kd` on an MI300X, 658 ms of which read "runs as 0 blocks"."""
+    unseen = kernel(3, 4, "attn_fwd.kd", grid=[zero] * 3, block=[zero] * 3)
+    seen = kernel(8, 4, "gemm", grid=[3, 2, 1], block=[64, 1, 1])
+    shapes = load(write(tmp_path, unseen, seen)).shapes.select(pl.selectors.matches("grid|block"))
+    assert shapes.rows() == [(None,) * 6, (3, 2, 1, 64, 1, 1)]
+
+
 def quoted(one: dict[str, Any]) -> None:
     """Write numbers as text."""
     for held in (one, one.get("args", {})):
