@@ -2,6 +2,7 @@
 that few of these events are in memory. Other events stay objects.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -29,6 +30,11 @@ _RENAMED: Final = {
     "memset": "gpu_memset",
 }
 """Categories in the first versions of Kineto, which also capitalised all of them."""
+
+_TORCHS_RANGE: Final = re.compile(
+    r"(?:ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(?:step|zero_grad))#"
+)
+"""Ranges that torch itself opens. The first versions of Kineto call them operators."""
 
 _MOST: Final = 1 << 13
 """So many events of a category become columns at a time."""
@@ -141,7 +147,8 @@ def _by_category(elements: Iterable[Element]) -> Mapping[str, list[Event]]:
         if not isinstance(event, Event):
             continue
         if event.ph == "X":
-            written[str(event.cat)].append(event)
+            own = event.cat == "Operator" and _TORCHS_RANGE.match(str(event.name))
+            written["user_annotation" if own else str(event.cat)].append(event)
         elif event.name == "thread_name":
             events["thread_name"].append(event)
         elif event.ph == "C":

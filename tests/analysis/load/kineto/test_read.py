@@ -72,6 +72,8 @@ def aged(one: dict[str, Any]) -> None:
     """Write the categories of early Kineto versions."""
     once = {"cuda_runtime": "Runtime", "cpu_op": "Operator", "gpu_memcpy": "Memcpy"}
     once |= {"kernel": "Kernel", "gpu_memset": "Memset"}
+    if str(one.get("name")).startswith("ProfilerStep#"):
+        once["user_annotation"] = "Operator"
     one["cat"] = once.get(one.get("cat", ""), one.get("cat"))
 
 
@@ -93,6 +95,19 @@ def test_operators_are_not_ranges(tmp_path: Path) -> None:
     trace = load(write(tmp_path, event("cpu_op", "aten::mm")))
     assert trace.ranges.is_empty()
     assert note_kinds(trace) == [NoteKind.NO_GPU_WORK, NoteKind.NO_RANGES]
+
+
+def test_steps_are_ranges_where_they_are_called_operators(tmp_path: Path) -> None:
+    """As in the first versions of Kineto (its own resnet50 sample of 2021)."""
+    names = [
+        "ProfilerStep#16",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        "Optimizer.step#SGD.step",
+        "Optimizer.zero_grad#SGD.zero_grad",
+    ]
+    opened = [event("Operator", name, ts) for ts, name in enumerate([*names, "aten::mm"])]
+    trace = load(write(tmp_path, *opened))
+    assert trace.ranges["name"].to_list() == names
 
 
 SPANS = st.tuples(st.integers(0, 4_300_000_000_000_999), st.integers(0, 10**12))
