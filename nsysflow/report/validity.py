@@ -131,9 +131,11 @@ def _quoted(said: Sequence[str]) -> tuple[str, str]:
 
 
 def _not_seen(results: Results, failed: FailedCheck) -> tuple[str, str]:
-    """Why nsys saw no kernel, and what to do next. What it says itself is no guess."""
-    if said := _said(results.analyses[0].trace):
-        return _quoted(said)
+    """Why nsys saw no kernel, and what to do next. What it says itself is no guess; that it has
+    some events is no reason where kernels were launched."""
+    said = _said(results.analyses[0].trace)
+    if reasons := [each for each in said if not (failed.count and each.startswith(_COUNTED))]:
+        return _quoted(reasons)
     recorder = _NSYS.search(results.analyses[0].trace.source)
     nsys = f"nsys {recorder[1]}" if recorder else "nsys"
     version = results.origin.versions.get("driver", "")

@@ -339,6 +339,7 @@ JUDGED: Final[dict[str, Results]] = {
     ),
     # as in public reports of nsys 2025.1 and 2025.3 without a kernel
     "nsys says why: few events": alone(told(NO_LAUNCH, *FEW)),
+    "nsys counts events, but kernels were launched": alone(told(failing(BLIND), *FEW)),
     "nsys says why: too new a driver": alone(told(NO_LAUNCH, *TOO_NEW_AND_CUT_OFF)),
     "nsys says why: cut off": alone(told(NO_LAUNCH, "Some CUPTI events might be missing.")),
     "nsys says why: no process used CUDA": alone(told(NO_LAUNCH, *OTHER_PROCESSES * 2)),
