@@ -1,6 +1,6 @@
 """What the judged kernels do, by their names and their order, and what the GPUs can do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import polars as pl
@@ -51,6 +51,15 @@ def capability(gpu: str, generations: pl.Series) -> int | None:
             return known
     newest = generations.max()
     return newest if isinstance(newest, int) else None
+
+
+def lacks_bfloat16(gpus: Iterable[str | None]) -> bool:
+    """Whether the names of the GPUs say that none has tensor cores for bfloat16.
+
+    A kernel of an older GPU runs on newer ones, too: only the name tells.
+    """
+    known = [capability(gpu or "", pl.Series(dtype=pl.Int64)) for gpu in gpus]
+    return bool(known) and all(own is not None and own < AMPERE for own in known)
 
 
 def peak_ratio(gpu: str, slow: Unit, fast: Unit) -> float | None:

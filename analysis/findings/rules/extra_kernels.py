@@ -28,7 +28,12 @@ from nsysflow.analysis.findings.kernel_findings import (
     kernel_finding,
     share_of_kernels,
 )
-from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, covered, run_of
+from nsysflow.analysis.findings.kernels import (
+    MATRIX_CLASSES,
+    covered,
+    lacks_bfloat16,
+    run_of,
+)
 from nsysflow.analysis.findings.launches import host_of_launches, with_less_code
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.analysis.replay.changes import Changes
@@ -54,7 +59,7 @@ CASTS_PCT: Final = 10.0
 """Autocast casts each weight once a step and each gradient back. Where matmuls are large that is
 below this: 9 % of attn_sdpa's kernel time, 38 % with a batch of 256 rows (H200, 2026-11-22)."""
 
-CHANGE_OF_CASTS: Final = (
+CHANGE_OF_CASTS: Final = (  # float16 needs float32 parameters beside it: the first is of bfloat16
     "keep parameters in bfloat16 (model.to(torch.bfloat16)) instead of casting them in each step",
     "one autocast region around the whole forward: casts of weights are then kept for its length",
     "torch.compile: it fuses casts into their neighbours",
@@ -88,14 +93,17 @@ def cast_storm(subject: JudgedReport) -> Iterator[Finding]:
     if share < CASTS_PCT:
         return
     what = "weights dequantized in each step" if dequantizes else "casts between dtypes"
-    yield kernel_finding(
+    change = CHANGE_OF_CASTS if trains else CHANGE_OF_INFERENCE
+    in_float16 = trains and lacks_bfloat16(subject.tables.accounting["name"])
+    finding = kernel_finding(
         subject,
         rows,
         rule="cast-storm",
         title=f"{what}: {percent(share)} of kernel time",
-        change=CHANGE_OF_CASTS if trains else CHANGE_OF_INFERENCE,
+        change=change[1:] if in_float16 else change,
         evidence=(in_words(subject, rows), *([SCALED] if dequantizes else [])),
     )
+    yield replace(finding, fits=in_float16)
 
 
 def _dequantizing(kernels: pl.DataFrame) -> pl.Series:

@@ -210,6 +210,15 @@ def test_casts_of_a_loop_without_gradients_are_made_once_before_it(
     assert one.change[0].startswith(first)
 
 
+def test_parameters_are_not_kept_in_bfloat16_on_a_gpu_without_it() -> None:
+    kernels = [MOST, (names.DOWN, 30), ("sm90_layer_norm_backward", 9)]
+    for gpu, told in (("Tesla T4", False), ("Tesla V100-SXM2-32GB", False), ("NVIDIA A30", True)):
+        (one,) = found(cast_storm, subject_of(kernels, gpu=gpu))
+        advice = advised(one, Frameworks(names=("pytorch",), compiled=True)).change
+        for change in (one.change, advice):
+            assert any("bfloat16" in text for text in change) == told
+
+
 @pytest.mark.parametrize(
     ("kernels", "scales"),
     [
