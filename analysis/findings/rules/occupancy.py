@@ -4,7 +4,7 @@
 * `idle-chip`: kernels run, and the counters say that the chip does little.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import mul
 from typing import Any, Final
@@ -43,6 +43,20 @@ CHANGE_OF_FEW: Final = (
     "where threads depend on each other: blocks that each reduce or scan a part, as CUB's do",
 )
 
+CHANGE_OF_FEW_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "openacc": (
+        "acc parallel loop on the loop itself: acc parallel alone, and acc serial, run it on one"
+        " thread",
+        "independent, or reduction(+:sum), where -Minfo=accel says that the loop is sequential",
+    ),
+    "openmp": (
+        "target teams distribute parallel for on the loop itself: target alone runs it on one"
+        " thread",
+        "reduction(+:sum) where passes add to one value; -Minfo=mp says what became of each loop",
+    ),
+}
+"""The compiler makes the kernels of these programs, from directives."""
+
 
 def small_grid(subject: JudgedReport) -> Iterator[Finding]:
     """Kernels of 5 us or more whose blocks leave more than half of the SMs empty.
@@ -63,15 +77,17 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
     launches = rows.group_by(launch).agg(pl.col("ns").sum()).sort("ns", "waves", "threads")
     most = launches.row(-1, named=True)
     title = f"kernels too small for the chip: {percent(share)} of kernel time"
+    change: tuple[str, ...] = CHANGE_OF_GRID
     if most["few"]:
-        runs = percent(100 * most["ns"] / int(subject.kernels["ns"].sum()))
-        title = f"{most['short_name']} runs as {_in_blocks(most)}: {runs} of kernel time"
+        title = _title_of_few(launches, most, int(subject.kernels["ns"].sum()))
+        directives = (CHANGE_OF_FEW_BY.get(name) for name in subject.frameworks.names)
+        change = next((each for each in directives if each), CHANGE_OF_FEW)
     finding = kernel_finding(
         subject,
         rows,
         rule="small-grid",
         title=title,
-        change=CHANGE_OF_FEW if most["few"] else CHANGE_OF_GRID,
+        change=change,
         evidence=(
             in_words(subject, rows),
             f"the one with most time has {most['waves']:.2f} blocks per SM",
@@ -81,6 +97,17 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
         most_ns = min(finding.size_ns, subject.step_ns)
         finding = replace(finding, changes=None, at_most_ns=most_ns)
     yield replace(finding, fits=most["few"])
+
+
+def _title_of_few(launches: pl.DataFrame, most: dict[str, Any], whole_ns: int) -> str:
+    """`add and 2 more run as 1 block of 1 thread: 91 % of kernel time`: the kernels that run so."""
+    alike = launches.filter(few=True, blocks=most["blocks"]).filter(
+        pl.col("threads").eq_missing(most["threads"])
+    )
+    others = alike["name"].n_unique() - 1
+    run = f"and {number(others)} more run" if others else "runs"
+    share = percent(100 * int(alike["ns"].sum()) / whole_ns)
+    return f"{most['short_name']} {run} as {_in_blocks(most)}: {share} of kernel time"
 
 
 def _launched(subject: JudgedReport, kernels: pl.DataFrame) -> list[pl.Series]:

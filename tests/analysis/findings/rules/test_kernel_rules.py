@@ -379,6 +379,28 @@ def test_a_gpu_without_tf32_is_told_to_use_float16(gpu: str) -> None:
     assert ("float16" in one.change[0]) == (not tf32)
 
 
+@pytest.mark.parametrize(
+    ("short_name", "advice"),
+    [
+        ("fill", "blockIdx.x"),
+        ("main_46_gpu", "acc parallel loop"),
+        ("nvkernel_main_F1L46_2", "target teams distribute parallel for"),
+    ],
+)
+def test_a_kernel_of_one_block_is_made_parallel_where_it_is_written(
+    short_name: str, advice: str
+) -> None:
+    (one,) = found(small_grid, subject_of([(short_name, 16_000)], blocks=(1,)))
+    assert advice in one.change[0]
+    assert one.title.startswith(f"{short_name} runs as 1 block")
+
+
+def test_all_kernels_that_run_as_one_block_are_counted() -> None:
+    kernels = [("main_46_gpu", 16_000), ("main_41_gpu", 4_000)]
+    (one,) = found(small_grid, subject_of(kernels, blocks=(1,)))
+    assert one.title == "main_46_gpu and 1 more run as 1 block of 32 threads: 100 % of kernel time"
+
+
 @pytest.mark.parametrize("times", [1, 4])
 def test_each_norm_begins_a_kernel_of_its_own(times: int) -> None:
     finding = asked(unfused_elementwise, subject_of(LAYER * times))
