@@ -31,6 +31,10 @@ _QUANTIZED: Final = (
 _TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
 _HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
 
+_PRODUCT: Final = r"\bGemmKernel\b"
+"""In the full name of a product that a namespace names: `m_grouped_fp8_ptp128c::GemmKernel`, as in
+DeepSeek's published profile."""
+
 _EXAMPLE: Final = pl.Series(["vectorized_elementwise_kernel"])
 
 _EXAMPLE_FILE: Final = "[[class]]\n  name = \"attention\"\n  pattern = '^my_attn_'"
@@ -72,7 +76,8 @@ def read_kernel_classes(file: Path) -> Rules:
 
 
 def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
-    """The class of a kernel: communication, else the first whose pattern matches, else `other`.
+    """The class of a kernel: communication, else the first whose pattern matches, else a product
+    if it is CUTLASS's, else `other`.
 
     Args:
         name: full, with namespace.
@@ -116,7 +121,9 @@ def _classes(names: pl.DataFrame, more: Rules) -> pl.DataFrame:
         pl.when(pl.col("short_name").str.contains(pattern)).then(pl.lit(kind))
         for kind, pattern in (*more, *kernel_classes())
     ]
-    kind = pl.coalesce(pl.when(communication != NONE).then(communication), *matched, pl.lit(OTHER))
+    product = pl.when(pl.col("name").str.contains(_PRODUCT)).then(pl.lit("matmul"))
+    known = pl.when(communication != NONE).then(communication)
+    kind = pl.coalesce(known, *matched, product, pl.lit(OTHER))
     return names.select(kind.alias("class"))
 
 

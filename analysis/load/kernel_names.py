@@ -66,13 +66,17 @@ def short_kernel_name(name: str) -> str:
 
 
 def _first_specific(arguments: list[str]) -> str | None:
-    """The short name of the first template argument that names a kernel."""
+    """The short name of the first template argument that names a kernel. What stands before a
+    generic name is a namespace or a class, and no plain type: `fp8_acc::GemmKernel`."""
     for argument in arguments:
-        for name, inner in reversed(_parts(_ADDRESS_OF.sub("", argument))):
+        parts = _parts(_ADDRESS_OF.sub("", argument))
+        for name, inner in reversed(parts):
             if name in GENERIC or _WRAPPER.fullmatch(name):
                 if specific := _first_specific(inner):
                     return specific
-            elif name.isidentifier() and not _VALUE_OR_PLAIN_TYPE.fullmatch(name):
+            elif name.isidentifier() and not (
+                name is parts[-1][0] and _VALUE_OR_PLAIN_TYPE.fullmatch(name)
+            ):
                 return name
             else:
                 break

@@ -57,13 +57,14 @@ def rates(sample: GpuSample, length_ns: int, busy_ns: int) -> dict[str, int]:
 
 
 def class_of(op: Op) -> str:
-    """§6.3: communication (§2.4), else the class of the short name; the first match wins."""
+    """§6.3: communication (§2.4), else the class of the short name; the first match wins. A name
+    in no class that holds the word GemmKernel is a product's."""
     if (kind := communication(op)) is not None:
         return kind
     for name, pattern in kernel_classes():
         if re.search(pattern, op.short_name):
             return name
-    return OTHER
+    return "matmul" if re.search(r"\bGemmKernel\b", op.name) else OTHER
 
 
 def gpu_metrics(report: Report, keep: Keep | None = None) -> list[Row]:

@@ -139,7 +139,7 @@ def test_each_rule_has_a_known_class() -> None:
 
 NAMES = {
     "comm": "ncclDevKernel_AllReduce_Sum_f32_RING_LL cross_device_reduce_1stage rccl_main_kernel",
-    "attention": "flash_fwd_kernel fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
+    "attention": "flash_fwd_kernel compute_attn_ws fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
     " cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7 FlashAttnFwdSm90"
     " Sm100FmhaFwdKernelTmaWarpspecialized kernel_batched_gemm_softmax_gemm_xdl_cshuffle_v1"
     " FmhaBatchPrefillWithPagedKVCacheKernel fmha_fwd_hd128_bf16_rtz"
@@ -153,7 +153,8 @@ NAMES = {
     " cutlass_3x_gemm_fp8_blockwise DeviceGemmFp4GemmSm100"
     " Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT320x224x64_MI16x16x1_SN_LDSB0"
     " kernel_gemm_xdl_cshuffle_v3 fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x256 wvSplitK_hf_sml_"
-    " sm90_fp8_gemm_1d2d_impl fp8_gemm_kernel _w8a8_block_fp8_matmul Marlin fused_moe_kernel",
+    " sm90_fp8_gemm_1d2d_impl fp8_gemm_kernel _w8a8_block_fp8_matmul Marlin fused_moe_kernel"
+    " dpsk::cuda::m_grouped_fp8_ptp128c::GemmKernel",
     "conv": "cutlass_tensorop_bf16_s16816fprop_optimized_bf16_64x64_32x5_nhwc_align8"
     " ImplicitGemmConvolution sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nhwckrsc_nchw"
     " kernel_batched_gemm_xdlops_bwd_weight kernel_grouped_conv_fwd_xdl_cshuffle_v3"
@@ -163,7 +164,8 @@ NAMES = {
     "elementwise": "ParallelForAgent vectorized_elementwise_kernel wrapped_transform_config"
     " act_and_mul_kernel",
     "norm": "vectorized_layer_norm_kernel GammaBetaBackwardCUDAKernelTemplate Rmsnorm2dFwd"
-    " MIOpenBatchNormFwdTrainSpatial add_rmsnorm_quant_kernel fused_add_rms_norm_kernel",
+    " MIOpenBatchNormFwdTrainSpatial add_rmsnorm_quant_kernel fused_add_rms_norm_kernel"
+    " ln_fwd_kernel ln_bwd_finalize_tuned_kernel",
     "softmax": "cunn_SoftMaxForward OnlineSoftmaxFusedKernel",
     "reduction": "reduce_kernel mloPoolingG wrapped_scan_config max_pool_forward_nchw"
     " sm50_xmma_pooling_coalescedC_NHWC_kMAX_3_False_execute_kernel_trt",
@@ -184,7 +186,8 @@ NAMES = {
     "rope": "rotary_embedding_kernel BatchQKApplyRotaryPosIdsCosSinCacheKernel fused_rope_forward",
     "kv-cache": "reshape_and_cache_flash_kernel concat_and_cache_mla_kernel",
     "sampling": "TopKTopPSamplingFromProbKernel",
-    "quantize": "scaled_fp8_quant_kernel_strided per_token_group_quant_8bit_kernel",
+    "quantize": "scaled_fp8_quant_kernel_strided per_token_group_quant_8bit_kernel"
+    " per_token_cast_to_fp8_with_channels per_channel_cast_and_transpose",
     "memory": "__amd_rocclr_fillBufferAligned",
     "sleep": "spin_kernel",
     "other": "record_param_comms property_kernel quantile_kernel moessner my_kernel Kernel2 kernel"

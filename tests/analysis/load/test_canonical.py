@@ -200,6 +200,7 @@ NAMES = {
     f"void cutlass::device_kernel<vllm::cutlass_3x_gemm_fp8<bf16_t, {TENSOR}>::GemmKernel>(T1)": (
         "cutlass_3x_gemm_fp8"
     ),
+    "void cutlass::device_kernel<dpsk::cuda::fp8_ptp128c::GemmKernel>(dpsk::P)": "fp8_ptp128c",
     "void cutlass::device_kernel<gqa_decode::Kernel>(gqa_decode::Kernel::Params)": "gqa_decode",
     "void cutlass::device_kernel<at::native::<unnamed>::Gemm<(int)128>>(T1)": "Gemm",
     "void thrust::cuda_cub::core::_kernel_agent<thrust::cuda_cub::__parallel_for::ParallelForAgent"
