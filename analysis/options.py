@@ -117,10 +117,11 @@ class Options:
                 "Give the earlier time to --from",
             )
 
-    def recording(self, options: str = "") -> str:
-        """How to record the program again with these options of `nsysflow profile`, as typed."""
-        program = join(self.command) if self.command else "python train.py"
-        return " ".join(filter(None, ["nsysflow profile", options, "--", program]))
+    def recording(self, options: str = "", program: str = "python train.py") -> str:
+        """How to record the program again with these options of `nsysflow profile`, as typed;
+        `program` stands for one whose command is not known."""
+        command = join(self.command) if self.command else program
+        return " ".join(filter(None, ["nsysflow profile", options, "--", command]))
 
 
 _COUNTED: Final = ("framework_gap_ns", "skip")

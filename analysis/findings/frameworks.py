@@ -64,6 +64,12 @@ GPUS: Final = {ROCM: r"^AMD\b"}
 WRAPPERS: Final = ("trainer", "lightning", "fsdp", "engine")
 """They call PyTorch, and have options of their own."""
 
+NATIVE: Final = ("cuda", "openacc", "openmp")
+"""What programs without Python show."""
+
+PYTHON: Final = r"(?i)python|\.py\b"
+"""The name of a main thread that runs Python."""
+
 COMPILED: Final = r"^triton_(?:poi|red|per|tem)_fused"
 """Kernels that torch.compile generates."""
 
@@ -78,10 +84,13 @@ class Frameworks:
         names: `pytorch`, `jax`, `cupy`, `tensorflow`, `openacc`, `openmp`, `WRAPPERS`, and `rocm`
             on AMD's GPUs; `cuda` where none is seen.
         compiled: whether torch.compile made some of its kernels.
+        native: whether it runs no Python: its main thread has another name, and no framework is
+            one of Python's.
     """
 
     names: tuple[str, ...]
     compiled: bool
+    native: bool = False
 
     @property
     def advice_keys(self) -> tuple[str, ...]:
@@ -116,7 +125,19 @@ def frameworks_of(timeline: Timeline) -> Frameworks:
     compiled = bool(
         kernels.str.contains(COMPILED).any() or ranges.str.contains(COMPILED_RANGES).any()
     )
-    return Frameworks(names=tuple(sorted({*names})) or ("cuda",), compiled=compiled)
+    known = tuple(sorted({*names})) or ("cuda",)
+    native = {*known} <= {*NATIVE} and _main_threads_are_native(timeline)
+    return Frameworks(names=known, compiled=compiled, native=native)
+
+
+def _main_threads_are_native(timeline: Timeline) -> bool:
+    """Whether the main threads of the processes that use a GPU have names, none of them Python's,
+    and no stack of Python was recorded."""
+    events = timeline.events
+    main = events.threads.filter("main").join(events.users, on="process", how="semi")
+    names = main["name"].cast(pl.String).drop_nulls()
+    stacks = timeline.trace.frames["file"].cast(pl.String).str.contains(PYTHON).any()
+    return len(names) > 0 and not names.str.contains(PYTHON).any() and not stacks
 
 
 def _seen(names: pl.Series, patterns: dict[str, str]) -> Iterator[str]:

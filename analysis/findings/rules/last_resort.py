@@ -168,6 +168,10 @@ MANY_PAUSES: Final = 20
 """So many pauses of a step are no single piece of Python."""
 
 RECORD: Final = "record what the host runs meanwhile, with ranges: {}"
+RECORD_NATIVE: Final = (
+    "put an NVTX range around each part of the host's work (nvtxRangePushA, nvtxRangePop), and"
+    " record again: {}"
+)
 
 HELPS_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     "host": CHANGE_OF_HOST_CODE,
@@ -251,9 +255,8 @@ def _finding(
     label = CAUSES[cause].label
     beside = Beside() if known else _beside(subject, int(first["device"]), cause)
     outside = first["phase"] in ("", OUTSIDE) and not first["culprit"]
-    again = subject.timeline.options.recording("--sample-python 1000")
     sampled = subject.view.host_stacks is not None  # once more would show no more
-    record = () if known or sampled else (RECORD.format(again),)
+    record = () if known or sampled else (_record(subject),)
     pauses = subject.per_step(int(places["gaps"].sum()))
     many = cause == "host" and pauses >= MANY_PAUSES
     jax = many and "jax" in subject.frameworks.names
@@ -284,6 +287,14 @@ def _finding(
         culprit=first["culprit"],
         fits=jax or operators,
     )
+
+
+def _record(subject: JudgedReport) -> str:
+    """How to record what the host runs: Python is sampled, other programs name their parts."""
+    options = subject.timeline.options
+    if subject.frameworks.native:
+        return RECORD_NATIVE.format(options.recording(program="./program"))
+    return RECORD.format(options.recording("--sample-python 1000"))
 
 
 @dataclass(frozen=True, kw_only=True)

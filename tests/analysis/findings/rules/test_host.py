@@ -35,7 +35,13 @@ from tests.analysis.findings.subjects import (
     valued_of,
 )
 from tests.in_us import call, copy, launch, opened
-from tests.oracle.model import Frame, Overhead, Sample
+from tests.oracle.model import (
+    Frame,
+    Overhead,
+    Sample,
+    Thread,
+    to_trace,
+)
 
 BUILDING: Final = (
     *launched(10, 100),
@@ -398,6 +404,27 @@ def test_operations_name_the_place_where_no_line_does_unless_all_are_alike() -> 
 
 
 RECORD: Final = "record what the host runs meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("main_thread", "advice"),
+    [
+        ("vecadd_gpu_256t", "put an NVTX range around each part"),
+        ("python3", RECORD),
+        ("train.py", RECORD),
+        (None, RECORD),  # not known
+    ],
+)
+def test_a_program_without_python_is_not_told_to_sample_python(
+    main_thread: str | None, advice: str
+) -> None:
+    rows = [row for n in range(12) for row in launched(1_000 * n, 10, took=9)]
+    named = () if main_thread is None else (Thread(tiny.PROCESS, tiny.MAIN, main_thread),)
+    others = Thread(tiny.PROCESS, tiny.MAIN + 1, "python"), Thread(9 << 24, 9 << 24 | 9, "python")
+    trace = to_trace(replace(tiny.plain_of(*rows), threads=(*named, *others)))
+    one = valued_of("idle-gpu", JudgedReport(nsysflow.analyze(trace))).finding
+    assert one.change[0].startswith(advice)
+    assert ("python train.py" in one.change[0]) == (advice == RECORD)
 
 
 @pytest.mark.parametrize(
