@@ -6,10 +6,12 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.events.operators import shapes_in_words
+from nsysflow.analysis.findings.backward import is_backward
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernels import largest_operators
 from nsysflow.analysis.findings.launching_lines import launching_lines
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, percent
 
@@ -21,7 +23,20 @@ LAUNCHES_TOO: Final = (
 )
 """What a replay with shorter kernels leaves out, where a change replaces many by few."""
 
+TRAINS: Final = r"(?i)backward|weight_norm_bwd"
+"""Kernels of a backward pass. A dgrad alone is none: a transposed convolution is one."""
+
 _NAME_LETTERS: Final = 60
+
+
+def trains(subject: JudgedReport) -> bool:
+    """Whether a judged kernel is of a backward pass or an optimizer."""
+    optimizer = (pl.col("class") == "optimizer") | (pl.col("job") == "optimizer")
+    return bool(
+        subject.kernels.select(optimizer.any()).item()
+        or matching(subject.kernels["name"], TRAINS).any()
+        or is_backward(subject.view, subject.kernels).any()
+    )
 
 
 def kernel_finding(

@@ -13,7 +13,9 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding, place
+from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import trains
 from nsysflow.analysis.findings.late_rank import (
     LongerCode,
     does_nothing_more,
@@ -35,6 +37,14 @@ CHANGE_OF_EXPOSED: Final = (
     "send less often or less: no_sync() while gradients accumulate, bf16 gradients",
     "larger batches per GPU, so that there is more to compute meanwhile",
 )
+
+CHANGE_OF_INFERENCE: Final = (
+    "fewer GPUs for one model (a smaller tensor-parallel size), and more copies of it",
+    "a product in parts, each sent while the next one computes: PyTorch's asynchronous tensor"
+    " parallelism (torch.ops.symm_mem.fused_matmul_reduce_scatter)",
+    "send 16 bits instead of float32; a fused all-reduce and norm, as engines for serving have",
+)
+"""Without a backward pass there are no gradients: the parts of a layer are sent."""
 
 ALL_TO_ALL: Final = r"(?i)all_?to_?all|SendRecv"
 """Each rank sends to each one: rows of embeddings, tokens of experts. No gradients."""
@@ -58,11 +68,15 @@ def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
     count = subject.per_step(int(comm["count"].sum()))
     sent = comm["bytes"].sum() if comm["bytes"].null_count() == 0 else None
     moved = "" if sent is None else f" of {size(subject.per_step(int(sent)))} in all"
-    exchanges = re.search(ALL_TO_ALL, f"{operation} {most['phase']}")
+    change = CHANGE_OF_EXPOSED
+    if re.search(ALL_TO_ALL, f"{operation} {most['phase']}"):
+        change = CHANGE_OF_ALL_TO_ALL
+    elif _infers(subject):
+        change = CHANGE_OF_INFERENCE
     yield Finding(
         rule="exposed-communication",
         title=f"communication that kernels wait for: {operation}{place(most['phase'])}",
-        change=CHANGE_OF_ALL_TO_ALL if exchanges else CHANGE_OF_EXPOSED,
+        change=change,
         evidence=(
             f"{number(count)} collectives{subject.a_step}{moved}",
             f"nothing computes meanwhile for {subject.spent(exposed_ns)}",
@@ -79,6 +93,13 @@ def exposed_communication(subject: JudgedReport) -> Iterator[Finding]:
         phase=most["phase"],
         culprit=operation,
     )
+
+
+def _infers(subject: JudgedReport) -> bool:
+    """Whether a program of PyTorch computes without a backward pass. FSDP gathers weights then,
+    too, and has its own advice."""
+    names = subject.frameworks.names
+    return PYTORCH in names and "fsdp" not in names and not trains(subject)
 
 
 MORE_PCT: Final = 5

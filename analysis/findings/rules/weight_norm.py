@@ -10,10 +10,9 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.backward import is_backward
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding
+from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, trains
 from nsysflow.analysis.findings.launches import host_of_launches, without_launches
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.changes import Changes
@@ -21,9 +20,6 @@ from nsysflow.analysis.replay.changes import Changes
 FORWARD: Final = r"\bweight_norm_fwd_(?:first|last)_dim_kernel\b"
 """PyTorch's kernels, of a norm over all but the first or the last dimension. Over another one, and
 for spectral norm, it takes kernels that much else has, too."""
-
-TRAINS: Final = r"(?i)backward|weight_norm_bwd"
-"""Kernels of a backward pass. A dgrad alone is none: a transposed convolution is one."""
 
 CHANGE: Final = (
     "after loading, call torch.nn.utils.parametrize.remove_parametrizations(module, 'weight') for"
@@ -41,7 +37,7 @@ def weight_norm(subject: JudgedReport) -> Iterator[Finding]:
     """
     kernels = subject.kernels
     normed = matching(kernels["name"], FORWARD)
-    if not subject.of_steps or not normed.any() or _trains(subject):
+    if not subject.of_steps or not normed.any() or trains(subject):
         return
     rows = kernels.filter(normed).with_columns(pl.col("ns").alias("gain_ns"))
     host = host_of_launches(subject, rows["op"])
@@ -63,14 +59,4 @@ def weight_norm(subject: JudgedReport) -> Iterator[Finding]:
         found,
         size_ns=found.size_ns + own_ns,
         changes=Changes.together([changes, *([found.changes] if found.changes else [])]),
-    )
-
-
-def _trains(subject: JudgedReport) -> bool:
-    """Whether a judged kernel is of a backward pass or an optimizer."""
-    optimizer = (pl.col("class") == "optimizer") | (pl.col("job") == "optimizer")
-    return bool(
-        subject.kernels.select(optimizer.any()).item()
-        or matching(subject.kernels["name"], TRAINS).any()
-        or is_backward(subject.view, subject.kernels).any()
     )

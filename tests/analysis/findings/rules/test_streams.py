@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 import nsysflow
+from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.communication import exposed_communication
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
@@ -127,3 +128,23 @@ def test_an_exchange_of_all_with_all_is_told_how_to_hide_it(
     sent = opened(20, 40, phase), *launched(25, 60, queued=40, name=kernel)
     rows = *launched(10, 50), *sent, *launched(45, 50, queued=81)
     assert advice in asked(exposed_communication, loop(rows, every=200)).change[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "phase", "advice"),
+    [
+        ("void at::native::add<float>(T1)", "forward", "fewer GPUs for one model"),
+        ("void at::native::add<float>(T1)", "FSDP::pre_forward (layers.0)", "FSDP: "),
+        ("void at::native::add_backward<float>(T1)", "forward", "backward goes on"),
+        ("void at::native::add<float>(T1)", "backward", "backward goes on"),
+    ],
+)
+def test_a_model_without_a_backward_pass_is_not_told_to_send_during_it(
+    kernel: str, phase: str, advice: str
+) -> None:
+    """Four layers in tensor parallel, forward alone, were (tokenomics-from-first-principles)."""
+    sent = launched(25, 60, queued=40, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(T1)")
+    works = *launched(10, 50, name=kernel), *sent, *launched(45, 50, queued=81, name=kernel)
+    subject = loop((opened(1, 60, phase), *works), every=200)
+    finding = advised(asked(exposed_communication, subject), subject.frameworks)
+    assert advice in finding.change[0]
