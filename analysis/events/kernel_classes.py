@@ -29,7 +29,10 @@ _QUANTIZED: Final = (
     r"|^Cijk_[A-Za-z]+_[A-Za-z]+_(?:F8|B8|I8|F4)"
 )
 _TF32: Final = r"tf32|nvjet_(?:sm\d+_)?s[^m]|tensorop_s1688gemm_\d"
-_HALF: Final = r"bf16|f16|16816|nvjet_(?:sm\d+_)?[th]|hgemm"
+_BF16: Final = r"bf16|nvjet_(?:sm\d+_)?t"
+_FP16: Final = r"f16|fp16|h884|h1688|hgemm|nvjet_(?:sm\d+_)?h"
+_HALF: Final = "16816"
+"""The shape of products of 16-bit numbers, of either kind."""
 
 _PRODUCT: Final = r"\bGemmKernel\b"
 """In the full name of a product that a namespace names: `m_grouped_fp8_ptp128c::GemmKernel`, as in
@@ -109,6 +112,10 @@ def unit_by_name(name: pl.Expr) -> pl.Expr:
         .then(pl.lit("fp8"))
         .when(name.str.contains(_TF32))
         .then(pl.lit("tf32"))
+        .when(name.str.contains(_BF16))
+        .then(pl.lit("bf16"))
+        .when(name.str.contains(_FP16))
+        .then(pl.lit("fp16"))
         .when(name.str.contains(_HALF))
         .then(pl.lit("bf16"))
     )

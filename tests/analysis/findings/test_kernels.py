@@ -39,12 +39,20 @@ TF32: Final = (
 
 BF16: Final = (
     "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_NNT",
-    "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNN",
     "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn",
     "void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x256_64x3_nn_align8>",
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel",
 )
-"""Products of 16-bit numbers, aligned."""
+"""Products of bfloat16 numbers, aligned."""
+
+FP16: Final = (
+    "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNN",
+    "turing_fp16_s1688gemm_fp16_128x256_ldg8_f2f_stages_32x1_nt",
+    "volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_nn",
+    "void cutlass::Kernel2<cutlass_75_wmma_tensorop_f16_s161616gemm_f16_16x16_64x2_tn_align8>",
+    "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nchw_tilesize128x128x32_kernel",
+)
+"""Products of float16 numbers, aligned."""
 
 ODD: Final = {
     "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(T1)": 1,
@@ -128,6 +136,7 @@ UNITS: Final = {
     **dict.fromkeys(FP32, "float32"),
     **dict.fromkeys(TF32, "tf32"),
     **dict.fromkeys(BF16, "bf16"),
+    **dict.fromkeys(FP16, "fp16"),
     FP8: "fp8",
 }
 
