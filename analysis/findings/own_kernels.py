@@ -16,6 +16,10 @@ _LIBRARY: Final = r"(?i)cu(?:blas|dnn|sparse|solver|rand|fft)|ggml|nccl"
 the kernels of 56 public nsys reports no other took a percent of its report. `_OFFLOADED` are those
 that nvc, Clang (OpenMP, OpenACC) and Numba make of a program's functions."""
 
+_STATE: Final = r"\bcurandState\w*\s*\*"
+"""A parameter that programs pass to kernels of their own, which draw random numbers. Those of
+cuRAND have other types of it, too."""
+
 _LIBRARIES: Final[Mapping[str, str]] = {
     "matmul": "cuBLAS (cublasGemmEx), or CUTLASS",
     "conv": "cuDNN",
@@ -41,7 +45,8 @@ def own_kernels(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:
     if PYTORCH not in subject.frameworks.names:
         own = own | (name.str.contains(_TEMPLATE) & (pl.col("class") == "other"))
     names = kernels.select("name", "class").unique()
-    mine = names.filter(own & ~name.str.contains(_LIBRARY))
+    library = name.str.replace_all(_STATE, "").str.contains(_LIBRARY)
+    mine = names.filter(own & ~library)
     return kernels.join(mine, on=["name", "class"], how="semi")
 
 

@@ -30,10 +30,12 @@ def program_of(kernel: str, beside: str) -> JudgedReport:
         (OWN, FILL, "a kernel of your own, matmul_k: >99 %"),  # a program of PyTorch
         ("nvkernel_solve_F1L204_2", names.ADD, "a kernel of your own, nvkernel_solve_F1L204_2"),
         ("void solve<128>(double *, int)", "k", "a kernel of your own, solve"),
+        ("render(vec3 *, int, curandStateXORWOW *)", "k", "a kernel of your own, render"),
         # an extension of PyTorch, and what libraries have
         ("void solve<128>(double *, int)", FILL, "other"),
         ("void gemv<int, cublasGemvParams>(float *)", "k", "matmul"),
         ("void lib::solve(double *)", "k", "other"),
+        ("seed_pseudo(int, curandOrdering, curandStateXORWOW *, unsigned int *)", "k", "other"),
         (names.PRODUCT, OWN, "matmul"),
     ],
 )
