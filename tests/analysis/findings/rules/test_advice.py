@@ -1,0 +1,40 @@
+"""Advice for kernels depends on what the program is written in, and on its GPU."""
+
+import pytest
+
+from nsysflow.analysis.findings.frameworks import Frameworks, advised
+from nsysflow.analysis.findings.rules.extra_kernels import cast_storm
+from nsysflow.analysis.findings.rules.occupancy import small_grid
+from tests.analysis.findings import test_kernels as names
+from tests.analysis.findings.subjects import found, subject_of
+
+
+@pytest.mark.parametrize(
+    ("short_name", "advice"),
+    [
+        ("fill", "blockIdx.x"),
+        ("main_46_gpu", "acc parallel loop"),
+        ("nvkernel_main_F1L46_2", "target teams distribute parallel for"),
+    ],
+)
+def test_a_kernel_of_one_block_is_made_parallel_where_it_is_written(
+    short_name: str, advice: str
+) -> None:
+    (one,) = found(small_grid, subject_of([(short_name, 16_000)], blocks=(1,)))
+    assert advice in one.change[0]
+    assert one.title.startswith(f"{short_name} runs as 1 block")
+
+
+def test_all_kernels_that_run_as_one_block_are_counted() -> None:
+    kernels = [("main_46_gpu", 16_000), ("main_41_gpu", 4_000)]
+    (one,) = found(small_grid, subject_of(kernels, blocks=(1,)))
+    assert one.title == "main_46_gpu and 1 more run as 1 block of 32 threads: 100 % of kernel time"
+
+
+def test_parameters_are_not_kept_in_bfloat16_on_a_gpu_without_it() -> None:
+    kernels = [(names.PRODUCT, 70), (names.DOWN, 30), ("sm90_layer_norm_backward", 9)]
+    for gpu, told in (("Tesla T4", False), ("Tesla V100-SXM2-32GB", False), ("NVIDIA A30", True)):
+        (one,) = found(cast_storm, subject_of(kernels, gpu=gpu))
+        advice = advised(one, Frameworks(names=("pytorch",), compiled=True)).change
+        for change in (one.change, advice):
+            assert any("bfloat16" in text for text in change) == told
