@@ -1,7 +1,10 @@
 """What the host spends on launches and the code before each, and a change without some of it."""
 
+from dataclasses import replace
+
 import polars as pl
 
+from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.apply import ITSELF
@@ -82,6 +85,31 @@ def with_less_code(subject: JudgedReport, host: pl.DataFrame) -> Changes:
     taken = host.filter(pl.col("own_ns") > 0, pl.col("whole_ns") > 0).select("phase", left)
     return Changes(
         faster_host=tuple((itself(subject, phase), factor) for phase, factor in taken.rows())
+    )
+
+
+def counting_launches(
+    subject: JudgedReport, finding: Finding, ops: pl.Series, left_out: str = ""
+) -> Finding:
+    """A finding about kernels that go away, with the host's time to launch them: at most both.
+
+    Args:
+        subject: the judged part.
+        finding: of the kernels alone.
+        ops: rows of these kernels among the operations of the trace.
+        left_out: what of the host's time is not counted; to follow a sentence.
+    """
+    host = host_of_launches(subject, ops)
+    own_ns = subject.per_step(int(host["own_ns"].sum()))
+    size_ns = finding.size_ns + own_ns
+    launched = f"their launches and the code before each take the host {subject.spent(own_ns)}"
+    changes = [with_less_code(subject, host), finding.changes or Changes()]
+    return replace(
+        finding,
+        evidence=(*finding.evidence, f"{launched}{left_out}"),
+        changes=Changes.together(changes),
+        size_ns=size_ns,
+        at_most_ns=size_ns,
     )
 
 

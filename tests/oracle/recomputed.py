@@ -27,6 +27,8 @@ def recomputed(stream: Sequence[Kernel]) -> list[bool]:
         backward = mine[0].backward
         if backward is None or len({(one.step, one.backward) for one in mine}) > 1:
             continue
+        if len({one.key for one in mine}) < 3:
+            continue
         four = (mine[0].step, *(one.key for one in mine))
         seen[backward].append(four)
         if backward and seen[True].count(four) <= seen[False].count(four):

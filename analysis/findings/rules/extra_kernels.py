@@ -34,9 +34,8 @@ from nsysflow.analysis.findings.kernels import (
     lacks_bfloat16,
     run_of,
 )
-from nsysflow.analysis.findings.launches import host_of_launches, with_less_code
+from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.frames.columns import matching, repeated
-from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import between, percent
 
 
@@ -267,6 +266,9 @@ ALIKE: Final = 4
 """So many neighbours run again in the same order: in attention's backward pass two or three are as
 in its forward pass, by chance."""
 
+DIFFERENT: Final = 3
+"""So many of them differ: the launches of one product of many matrices are alike."""
+
 CHECKPOINT: Final = r"(?:^|/)torch/utils/checkpoint\.py$"
 
 CHANGE_OF_RECOMPUTATION: Final = (
@@ -298,8 +300,6 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
         return
     share = percent(100 * again_ns / whole_ns)
     at = _called_at(subject)
-    host = host_of_launches(subject, rows["op"])
-    own_ns = subject.per_step(int(host["own_ns"].sum()))
     finding = kernel_finding(
         subject,
         rows,
@@ -309,13 +309,10 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE_OF_RECOMPUTATION,
         evidence=(
             f"run a second time, with the same sizes in the same order: {in_words(subject, rows)}",
-            f"their launches and the code before each take the host {subject.spent(own_ns)}; what"
-            " checkpointing itself runs in Python is not counted",
         ),
     )
-    changes = Changes.together([with_less_code(subject, host), finding.changes or Changes()])
-    size_ns = finding.size_ns + own_ns
-    yield replace(finding, source=at, changes=changes, size_ns=size_ns, at_most_ns=size_ns)
+    left_out = "; what checkpointing itself runs in Python is not counted"
+    yield replace(counting_launches(subject, finding, rows["op"], left_out), source=at)
 
 
 def recomputed(kernels: pl.DataFrame) -> pl.Series:
@@ -329,8 +326,10 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     ahead = {f"key_{at}": pl.col("key").shift(-at) for at in range(ALIKE)}
     same, backward = pl.struct("lane", "step", "backward"), pl.col("backward")
     whole = pl.all_horizontal(same.shift(-at).eq_missing(same) for at in range(1, ALIKE))
+    different = pl.concat_list(*ahead).list.n_unique() >= DIFFERENT
     starts = kernels.select("lane", "step", backward, whole.alias("whole"), **ahead)
     starts = starts.with_row_index("row").filter("whole", backward.is_not_null())
+    starts = starts.filter(different)
     alike = ["lane", "step", *ahead]
     enough = (~backward).cum_sum().over(alike) >= backward.cum_sum().over(alike)
     again = starts.filter(backward & enough)
@@ -366,7 +365,10 @@ def _kernel_keys(subject: JudgedReport) -> pl.Series:
 def _called_at(subject: JudgedReport) -> str:
     """The line that calls PyTorch's checkpoint most often in stacks; empty where none shows it."""
     frames = subject.timeline.trace.frames
-    inside = frames.filter(pl.col("file").cast(pl.String).str.contains(CHECKPOINT))
+    inside = frames.filter(
+        pl.col("file").cast(pl.String).str.contains(CHECKPOINT),
+        pl.col("function").cast(pl.String) != "<module>",  # it is being imported
+    )
     if inside.is_empty():
         return ""
     outermost = inside.group_by("stack").agg(until=pl.col("depth").max())

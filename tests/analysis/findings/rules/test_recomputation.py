@@ -21,6 +21,7 @@ from tests.analysis.findings.subjects import (
     US,
     Kernels,
     Row,
+    asked,
     changes_of,
     found,
     judged,
@@ -32,8 +33,8 @@ from tests.analysis.findings.subjects import (
     subject_of,
     valued_of,
 )
-from tests.in_us import call, kernel, launch, opened
-from tests.oracle.model import Shape
+from tests.in_us import call, kernel, launch, opened, sample
+from tests.oracle.model import Frame, Shape
 from tests.oracle.recomputed import Kernel
 from tests.oracle.recomputed import recomputed as again
 
@@ -94,6 +95,7 @@ GRADIENT: Final[Kernels] = [("layer_norm_backward", 10), ("sm90_gemm_nt", 40)]
         ([*LAYER, *GRADIENT, *GRADIENT], 5, (9,), False),
         ([*LAYER, *GRADIENT, *LAYER[:3], *GRADIENT], 5, (9,), False),  # three are chance
         ([*LAYER, *GRADIENT, *LAYER, *GRADIENT], 5, (*range(1, 13),), False),  # other sizes
+        ([("sm80_gemm", 20)] * 10, 5, (9,), False),  # one product of many matrices
     ],
 )
 def test_only_runs_of_the_forward_pass_in_the_backward_pass_are_found(
@@ -143,10 +145,10 @@ def test_what_runs_once_in_each_step_is_not_computed_again(
     assert bool(found(recomputation, stepped(*steps, lost=lost))) == fires
 
 
-def with_launches(code_us: int, kernel_us: int) -> JudgedReport:
+def with_launches(code_us: int, kernel_us: int, *more: Row) -> JudgedReport:
     """Steps of a layer, its gradient and the layer again. Before each kernel the host works
     `code_us` and launches for 5 us; each kernel takes `kernel_us`."""
-    rows: list[Row] = []
+    rows: list[Row] = [*more]
     every, free = code_us + 5, 0
     for number, (name, _) in enumerate([*LAYER, *GRADIENT, *LAYER] * 8):
         at = number * every
@@ -165,7 +167,7 @@ def with_launches(code_us: int, kernel_us: int) -> JudgedReport:
 def test_the_host_of_what_is_computed_again_counts_where_the_gpu_waits_for_it() -> None:
     subject = with_launches(code_us=25, kernel_us=3)
     (one,) = found(recomputation, subject)
-    assert "launches and the code before each take the host 120 us a step" in one.evidence[1]
+    assert "launches and the code before each take the host 120 us a step" in one.evidence[-1]
     assert one.size_ns == one.at_most_ns == 4 * (25 + 5 + 3) * US
     # of six launches of the backward pass the first is not counted
     [(phase, factor)] = changes_of(one).faster_host
@@ -178,6 +180,20 @@ def test_the_host_of_what_is_computed_again_counts_nothing_where_the_gpu_is_the_
     saved = valued_of("recomputation", with_launches(code_us=5, kernel_us=40))
     assert changes_of(saved.finding).faster_host == (("step/backward", 0),)
     assert saved.alone_ns == 4 * 40 * US
+
+
+@pytest.mark.parametrize(
+    ("runs", "place"), [("checkpoint", ", train.py:1 in encode"), ("<module>", "")]
+)
+def test_the_line_that_checkpoints_is_named_and_not_the_one_that_imports(
+    runs: str, place: str
+) -> None:
+    ran = sample(7, "encode")
+    inside = Frame("/env/torch/utils/checkpoint.py", 80, runs)
+    subject = with_launches(5, 40, replace(ran, frames=(inside, *ran.frames)))
+    assert asked(recomputation, subject).title == (
+        f"the forward pass is computed again in backward{place}: 40 % of kernel time"
+    )
 
 
 def building_in(
