@@ -24,12 +24,14 @@ _LIBRARIES: Final[Mapping[str, str]] = {
     "matmul": "cuBLAS (cublasGemmEx), or CUTLASS",
     "conv": "cuDNN",
     "fft": "cuFFT",
+    "solver": "cuSOLVER",
     "reduction": "CUB (cub::DeviceReduce)",
 }
 _LIBRARIES_OF_ROCM: Final[Mapping[str, str]] = {
     "matmul": "rocBLAS, or hipBLASLt",
     "conv": "MIOpen",
     "fft": "rocFFT",
+    "solver": "rocSOLVER",
     "reduction": "hipCUB",
 }
 _ANY: Final = "{} for products, {} for convolutions, {} for sums, scans and sorts"

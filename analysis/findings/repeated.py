@@ -25,6 +25,7 @@ SIMPLE: Final = (
     "norm",
     "softmax",
     "fft",
+    "solver",
     "embedding",
     "other",
 )

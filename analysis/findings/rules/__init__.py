@@ -42,7 +42,7 @@ from nsysflow.analysis.findings.rules.loops import loop_of_launches
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask
-from nsysflow.analysis.findings.rules.matrices import small_matrices
+from nsysflow.analysis.findings.rules.matrices import lu_factorization, small_matrices
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.offloading import offloaded_activations
@@ -79,6 +79,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     fft_length,
     real_fft,
     small_matrices,
+    lu_factorization,
     full_sort,
     summed_product,
     product_order,

@@ -178,6 +178,8 @@ NAMES = {
     " packR2C_kernel_Odd_impl unpackC2R_kernel_Odd_impl postprocess_kernel preprocess_kernel"
     " fft_rtc_fwd_len128_factors_16_8_wgs_256_tpt_16_sp_ip_CI_sbcc_dirReg bluestein_pad_mul_sp"
     " r2c_even_post_Ndiv4_dim1_sp_CI_CI VkFFT_main",
+    "solver": "getrf_pivot getrf_semiwarp getrf_wo_pivot_params_ kernel_trsm_l_mul32 trsv_ln_exec"
+    " trsm_batch_left_lower_kernel potf2_kernel zgetf2_kernel batched_svd_parallel_jacobi_32x16",
     "triton": "triton_poi_fused_add_0 triton_poi_fused_all_reduce_0"
     " triton_red_fused__to_copy_rms_norm_rope_quantize_3",
     "gemm+comm": "kernel_gemm_rs_producer_persistent",
