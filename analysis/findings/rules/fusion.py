@@ -6,6 +6,7 @@
 * `optimizer-not-fused`: an optimizer that updates one tensor after the other.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -233,6 +234,9 @@ CHANGE_OF_OPTIMIZER: Final = (
 )
 
 
+WITH_FUSED: Final = r"#(Adam|AdamW|SGD|Adagrad)\.step"
+"""What torch.profiler calls the steps of optimizers that have a fused version."""
+
 MANY_IN_GROUPS: Final = 200
 """So many short kernels of foreach a step: 152 groups of one tensor each have 707 (a ViT, H200,
 2026-11-29), one group of 120 tensors has 19 in all."""
@@ -303,6 +307,9 @@ def _of_optimizer(
         change=change,
         evidence=(in_words(subject, rows),),
     )
+    if named := re.search(WITH_FUSED, finding.phase):
+        mine = tuple(text.replace("AdamW", named[1]) for text in finding.change)
+        finding = replace(finding, change=mine)
     if "optim" not in finding.phase.lower() or finding.changes is None:
         return finding
     phases = subject.tables.phases.filter(pl.col("path") == finding.phase)

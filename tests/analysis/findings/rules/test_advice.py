@@ -4,9 +4,11 @@ import pytest
 
 from nsysflow.analysis.findings.frameworks import Frameworks, advised
 from nsysflow.analysis.findings.rules.extra_kernels import cast_storm
+from nsysflow.analysis.findings.rules.fusion import optimizer_not_fused
 from nsysflow.analysis.findings.rules.occupancy import small_grid
+from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import found, subject_of
+from tests.analysis.findings.subjects import asked, found, subject_of
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,17 @@ def test_parameters_are_not_kept_in_bfloat16_on_a_gpu_without_it() -> None:
         advice = advised(one, Frameworks(names=("pytorch",), compiled=True)).change
         for change in (one.change, advice):
             assert any("bfloat16" in text for text in change) == told
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        ("Optimizer.step#SGD.step", "SGD"),
+        ("Optimizer.step#Lamb.step", "AdamW"),
+        ("optimizer", "AdamW"),
+    ],
+)
+def test_the_optimizer_that_a_range_names_is_the_one_to_fuse(phase: str, told: str) -> None:
+    ranges = (tiny.opened(0, 500_000, phase),)
+    one = asked(optimizer_not_fused, subject_of([(names.MUL, 2)] * 60, ranges=ranges))
+    assert f"torch.optim.{told}(..., fused=True)" in one.change[0]
