@@ -31,15 +31,21 @@ neighbour by shuffle. In Triton that is tl.gather along the lanes, one shuffle e
 stays in its warp, and tl.split, which is free while both halves are in one thread.
 
 Few long rows would leave most SMs idle: a warp that walks 131 072 steps in tiles of 256 waits 512
-times for memory, 300 us or more. So where rows alone are fewer than 4 warps per SM, they are cut in
-pieces, 16 warps of them per SM, in two launches. The first composes each piece's map and stores it,
+times for memory, 397 us in bf16. So where rows alone are at most 4 warps per SM, they are cut in
+pieces, 32 warps of them per SM, in two launches. The first composes each piece's map and stores it,
 8 bytes per piece. In the second a warp reads the maps right of its piece, has the A that enters it
-after five more rounds of shuffles per 256 maps, and solves its piece. That reads the inputs twice:
-at 8 x 131 072 in bf16 8 MiB from memory, again from L2, and 4 MiB written, 2.9 us at 4.3 TB/s. The
-chain is 2 tiles, an end of a launch, the maps and 2 tiles: six latencies of 0.6 to 1 us. Each sum
-has a fixed order, so results repeat; pieces do not change them by more than a rounding. In float32
-the largest error of 131 072 steps was 1.3e-6 (A up to 10), and 3.6e-5 with lam = 1, no clipping and
-an episode's end in 10 000 steps (A up to 28), in the interpreter.
+after five more rounds of shuffles per 256 maps, and solves its piece. That takes 8.5 us at 8 x
+131 072 in bf16, where a copy of as many bytes as must be moved takes 3.0. The inputs are read
+twice, the second time from L2 if they fit.
+
+What limits it is latency: two launches that each wait for memory take 2.9 to 3.3 us for one row of
+4096 steps. More warps help while a row has at most 256 maps, which a warp reads at once: with 32
+per SM instead of 16, 64 x 16 384 took 7.1 us instead of 8.0. Another 256 cost more than the warps
+save, so rows that would have more get half as many (H200, 2026-11-29; kernels/RESULTS.md).
+
+Each sum has a fixed order, so results repeat; pieces do not change them by more than a rounding. In
+float32 the largest error of 131 072 steps was 2.4e-6 (A up to 12, H200), and 3.6e-5 with lam = 1,
+no clipping and an episode's end in 10 000 steps (A up to 28, in the interpreter).
 
 A NaN spreads to earlier steps of its row, as in the equation, and to no other row.
 """
@@ -71,12 +77,14 @@ class _Launch:
     """Small blocks: 512 of them at 8192 x 64 leave 3 % of 132 SMs idle in the last wave."""
     lanes: int = 32
     """The most lanes per row, so that it stays in one warp; longer rows take several rounds."""
-    warps_per_sm: int = 16
-    """Few long rows are cut so that about this many warps are at work on each SM."""
-    least_pieces: int = 4
-    """Rows that would be cut into fewer pieces stay whole: cut rows are read twice."""
+    warps_per_sm: int = 32
+    """Few long rows are cut so that about this many warps are at work on each SM; half as many
+    where a row's maps would not be read at once."""
+    least_pieces: int = 8
+    """Rows that would be cut into fewer pieces stay whole, as cut rows are read twice: with 4, 1056
+    rows of 4096 steps took 43 us in float32 instead of 35."""
     least_tiles: int = 4
-    """Rows of fewer tiles stay whole: a second launch takes as long as a few tiles."""
+    """Rows of fewer tiles stay whole: with 4, 264 rows take 4.2 us either way, in bf16."""
     maps: int = 8
     """The most maps of pieces that a lane reads at once."""
 
@@ -187,6 +195,9 @@ def _tiles_per_piece(rows: int, tiles: int, device: torch.device) -> int:
     pieces = sms(device) * _LAUNCH.warps_per_sm // rows
     if pieces < _LAUNCH.least_pieces or tiles < _LAUNCH.least_tiles:
         return tiles
+    at_once = _LAUNCH.lanes * _LAUNCH.maps
+    if pieces > at_once:
+        pieces = max(at_once, pieces // 2)
     return cdiv(tiles, min(pieces, tiles))
 
 

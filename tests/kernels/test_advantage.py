@@ -174,7 +174,10 @@ def test_a_nan_in_a_piece_stays_in_its_row(cut: list[int], device: torch.device)
 
 @pytest.mark.parametrize(
     ("rows", "tiles", "each"),
-    [(8192, 1, 1), (8192, 16, 16), (529, 512, 512), (528, 512, 128), (8, 512, 2), (1, 3, 3)],
+    [
+        *((8192, 1, 1), (8192, 16, 16), (1056, 16, 16), (529, 512, 512), (528, 512, 64)),
+        *((64, 128, 2), (16, 512, 2), (8, 512, 2), (1, 4096, 2), (264, 4, 1), (1, 3, 3)),
+    ],
 )
 def test_rows_are_cut_only_where_they_leave_a_gpu_idle(
     monkeypatch: pytest.MonkeyPatch, device: torch.device, rows: int, tiles: int, each: int
