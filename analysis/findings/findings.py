@@ -170,6 +170,11 @@ def find(subject: JudgedReport) -> Findings:
     return _found(replays, plan_of(replays, _asked(subject)))
 
 
+def nothing_found(subjects: Sequence[JudgedReport]) -> Findings:
+    """Of reports that cannot be judged together: how long the slowest one's steps take."""
+    return max((_found(Replays(one), ()) for one in subjects), key=lambda found: found.step_ns)
+
+
 def _asked(subject: JudgedReport) -> list[Finding]:
     """What all rules find; those about kernels are not asked where kernels mostly wait."""
     rules = [rule for rule in RULES if rule not in GPU_RULES] if kernels_wait(subject) else RULES

@@ -61,6 +61,21 @@ def has_rank(name: str) -> bool:
     return _RANK.search(name) is not None
 
 
+def are_named_as_ranks(names: Sequence[str]) -> bool:
+    """Whether all names have a `rank` with a number, or differ only in one number that counts up
+    from 0: `report.0`, `report.1`, … as a launcher numbers them, but not nsys's own `report1`,
+    `report2`, which are one run each."""
+    if all(has_rank(name) for name in names):
+        return True
+    parts = [re.split(r"(\d+)", name) for name in names]
+    if len({len(each) for each in parts}) > 1:
+        return False
+    differing = [each for each in zip(*parts, strict=True) if len({*each}) > 1]
+    if len(differing) != 1 or not all(each.isdecimal() for each in differing[0]):
+        return False
+    return sorted(map(int, differing[0])) == list(range(len(names)))
+
+
 def without_rank(name: str) -> str:
     """The name that all ranks of a run have in common."""
     return _RANK.sub("", name)

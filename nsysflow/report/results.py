@@ -9,7 +9,7 @@ from shlex import quote
 import polars as pl
 
 from nsysflow.analysis.analyze import Analysis
-from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table
+from nsysflow.analysis.findings.findings import Findings, find_of_run, findings_table, nothing_found
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.other_loop import largest_loop, with_other_loop
 from nsysflow.analysis.frames.parallel import computed_once
@@ -20,7 +20,7 @@ from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.index import TablesOfRun, declaration
 from nsysflow.analysis.tables.report_tables import ReportTables
 from nsysflow.analysis.trace import Displayable, Note, facts_of
-from nsysflow.base.names import OUTSIDE
+from nsysflow.base.names import OUTSIDE, are_named_as_ranks
 
 
 def or_outside(path: str) -> pl.Expr:
@@ -306,6 +306,15 @@ class Results(Displayable, RunTables):
         return len(self.analyses) == 1 and not self.many and self.analyses[0].is_one_rank
 
     @computed_once
+    def are_unrelated(self) -> bool:
+        """Whether these are several reports in which nothing says that they are ranks of one
+        run."""
+        names = self.every_report
+        if len(names) < 2 or self.origin.ranks or are_named_as_ranks(names):
+            return False
+        return not self.ranks_of_run.met
+
+    @computed_once
     def typical(self) -> "Results":
         """Of many ranks, the one that stands for all; of few, all of them."""
         if not self.many or len(self.analyses) == 1:
@@ -316,10 +325,14 @@ class Results(Displayable, RunTables):
 
     @computed_once
     def found(self) -> Findings:
-        """What to change in the run, in the order in which to act, with all that is known of it."""
+        """What to change in the run, in the order in which to act, with all that is known of it;
+        nothing in reports that are no ranks of one run."""
         if len(self.analyses) == 1 and not self.many:
             return self.analyses[0].found
-        found = find_of_run([JudgedReport(each) for each in self.analyses], self.ranks_of_run)
+        subjects = [JudgedReport(each) for each in self.analyses]
+        if self.are_unrelated:
+            return nothing_found(subjects)
+        found = find_of_run(subjects, self.ranks_of_run)
         if self.many or self._of_loop:
             return found
         row = largest_loop(self.table("run"), self.loops_of_all)

@@ -11,7 +11,6 @@ import polars as pl
 from nsysflow.analysis.analyze import Analysis
 from nsysflow.analysis.tables.validity import Check, FailedCheck, import_errors
 from nsysflow.analysis.trace import Trace
-from nsysflow.base.names import has_rank
 from nsysflow.base.units import instant, number
 from nsysflow.nsys.program import WITHOUT_XLA_RANGES
 from nsysflow.report.results import Results
@@ -186,29 +185,11 @@ def _incomplete(results: Results, analysis: Analysis, failed: FailedCheck) -> In
 
 def _unrelated(results: Results) -> Iterator[Invalid]:
     """The failure of several reports in which nothing says that they are ranks of one run."""
-    names = results.every_report
-    if len(names) < 2 or results.origin.ranks or are_named_as_ranks(names):
-        return
-    if not results.ranks_of_run.met:
-        first = names[0]
+    if results.are_unrelated:
+        first = results.every_report[0]
         path = quote(str(results.origin.paths.get(first, first)))
         yield Invalid(
             why=UNRELATED,
             sentence="These do not look like ranks of one run",
             advice=f"analyse each by itself: nsysflow analyze {path}",
         )
-
-
-def are_named_as_ranks(names: Sequence[str]) -> bool:
-    """Whether all names have a `rank` with a number, or differ only in one number that counts up
-    from 0: `report.0`, `report.1`, … as a launcher numbers them, but not nsys's own `report1`,
-    `report2`, which are one run each."""
-    if all(has_rank(name) for name in names):
-        return True
-    parts = [re.split(r"(\d+)", name) for name in names]
-    if len({len(each) for each in parts}) > 1:
-        return False
-    differing = [each for each in zip(*parts, strict=True) if len({*each}) > 1]
-    if len(differing) != 1 or not all(each.isdecimal() for each in differing[0]):
-        return False
-    return sorted(map(int, differing[0])) == list(range(len(names)))

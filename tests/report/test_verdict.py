@@ -10,11 +10,13 @@ from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.validity import Check, FailedCheck
 from nsysflow.analysis.trace import Trace
+from nsysflow.base.names import are_named_as_ranks
 from nsysflow.report.results import Origin
 from nsysflow.report.results import Results as RealResults
 from nsysflow.report.text import page_lines, summary
-from nsysflow.report.validity import are_named_as_ranks, failures
+from nsysflow.report.validity import failures
 from nsysflow.report.verdict import DOING, LOSSES, WORDS, Verdict, judge, verdicts
+from tests.analyses import analysed
 from tests.report.handmade import (
     MS,
     STEP_NS,
@@ -216,6 +218,14 @@ RUNS = ("a b.sqlite", "c.sqlite")
 
 def unrelated(**origin: Any) -> Results:
     return Results([renamed(handmade(), name) for name in RUNS], origin=Origin(**origin))
+
+
+def test_reports_that_are_no_ranks_of_one_run_have_no_findings_in_common() -> None:
+    runs = [analysed(name) for name in ("nan_check-sync", "launch_bound-eager")]
+    assert all(run.found.valued for run in runs)
+    together = Results(runs)
+    assert [failed.why for failed in failures(together)] == ["unrelated-reports"]
+    assert not together.found.valued
 
 
 def test_a_manifest_or_a_common_collective_makes_ranks_whatever_their_names() -> None:
