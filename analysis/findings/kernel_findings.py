@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernels import largest_operators
 from nsysflow.analysis.findings.launching_lines import launching_lines
 from nsysflow.analysis.frames.columns import matching
+from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, percent
 
@@ -102,6 +103,35 @@ def share_of_kernels(subject: JudgedReport, rows: pl.DataFrame) -> float:
     """How much of all kernel time these rows take, in percent; 0 without kernel time."""
     whole = int(subject.kernels["ns"].sum())
     return 100 * int(rows["ns"].sum()) / whole if whole else 0.0
+
+
+def kernels_by_pass(subject: JudgedReport) -> pl.DataFrame:
+    """The judged kernels with `step` (null where none are judged), `backward`, whether it is of the
+    backward pass (null where no launch tells), `key`, a number for name and grid, and all of their
+    time as `gain_ns`."""
+    return kept_with(subject, "kernels by pass", lambda: _by_pass(subject))
+
+
+def _by_pass(subject: JudgedReport) -> pl.DataFrame:
+    kernels = subject.kernels
+    grids = subject.grids.select(pl.all().gather(kernels["detail"]))
+    named = grids.with_columns(kernels["name"].to_physical())
+    launched = pl.col("thread_no").is_not_null()
+    return kernels.with_columns(
+        _steps(subject),
+        pl.when(launched).then(is_backward(subject.view, kernels)).alias("backward"),
+        named.select(pl.struct(pl.all()).rank("dense")).to_series().alias("key"),
+        pl.col("ns").alias("gain_ns"),
+    )
+
+
+def _steps(subject: JudgedReport) -> pl.Series:
+    """The number of each kernel's step; null where none are judged."""
+    track = ["process", "device"]
+    steps = subject.judged_steps.select(*track, "start_ns", "step").sort("start_ns")
+    rows = subject.kernels.select(*track, "start_ns").with_row_index("row").sort("start_ns")
+    placed = rows.join_asof(steps, on="start_ns", by=track, check_sortedness=False)
+    return placed.sort("row")["step"]
 
 
 def in_words(subject: JudgedReport, rows: pl.DataFrame) -> str:

@@ -7,6 +7,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
+from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
@@ -92,6 +93,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     dense_embedding,
     optimizer_not_fused,
     recomputation,
+    backward_per_loss,
     streams_in_turn,
     tiny_kernels,
     idle_chip,

@@ -26,6 +26,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
     in_words,
     kernel_finding,
+    kernels_by_pass,
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import (
@@ -286,14 +287,7 @@ def recomputation(subject: JudgedReport) -> Iterator[Finding]:
     On an H100 2.82 of 20.7 ms were such kernels; without it a step took 17.5 ms (2026-11-25). Where
     the GPU waits for launches, their time counts: 57.2 ms, and 30.6 without (H200, 2026-11-29).
     """
-    kernels = subject.kernels.with_columns(
-        _steps(subject),
-        pl.when(pl.col("thread_no").is_not_null())
-        .then(is_backward(subject.view, subject.kernels))
-        .alias("backward"),
-        _kernel_keys(subject).alias("key"),
-        pl.col("ns").alias("gain_ns"),
-    )
+    kernels = kernels_by_pass(subject)
     rows = kernels.filter(recomputed(kernels))
     again_ns, whole_ns = int(rows["ns"].sum()), int(kernels["ns"].sum())
     if 100 * again_ns < RECOMPUTED_PCT * whole_ns or again_ns == 0:
@@ -341,25 +335,6 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     matrix = kernels["class"].is_in([*MATRIX_CLASSES]).arg_true()
     holds = matrix.search_sorted(runs["last"], side="right") > matrix.search_sorted(runs["first"])
     return covered(kernels, runs.filter(holds))
-
-
-def _steps(subject: JudgedReport) -> pl.Series:
-    """The number of each kernel's step; null where none are judged."""
-    track = ["process", "device"]
-    steps = subject.judged_steps.select(*track, "start_ns", "step").sort("start_ns")
-    rows = subject.kernels.select(*track, "start_ns").with_row_index("row").sort("start_ns")
-    placed = rows.join_asof(steps, on="start_ns", by=track, check_sortedness=False)
-    return placed.sort("row")["step"]
-
-
-def _kernel_keys(subject: JudgedReport) -> pl.Series:
-    """A number for each name and grid."""
-    grids = subject.grids.select(pl.all().gather(subject.kernels["detail"]))
-    return (
-        grids.with_columns(subject.kernels["name"].to_physical())
-        .select(pl.struct(pl.all()).rank("dense"))
-        .to_series()
-    )
 
 
 def _called_at(subject: JudgedReport) -> str:

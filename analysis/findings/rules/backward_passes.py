@@ -1,0 +1,131 @@
+"""`backward-per-loss`: each loss of a step has a backward pass of its own, and what they share is
+walked backwards once for each.
+
+The later passes end with the kernels of the first one, and add their gradients to those that are
+there. So networks that are merely built alike are told apart, and losses whose gradients are
+wanted one by one.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import (
+    in_words,
+    kernel_finding,
+    kernels_by_pass,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
+from nsysflow.analysis.findings.launches import counting_launches
+from nsysflow.base.units import percent
+
+REPEATED_PCT: Final = 3.0
+"""A smaller share of the kernel time is a layer or two."""
+
+ADDED: Final = 4
+"""For so many matrix products or fewer in what is repeated, a gradient is added: a layer has one or
+two of them, each of one to three kernels, and a weight."""
+
+ADDS: Final = "elementwise"
+"""The class of what adds a gradient to the one that is there."""
+
+BETWEEN: Final = (ADDS, "copy/cast")
+"""Classes of which a later pass may run more: it adds a gradient that the first one just kept, or
+copied."""
+
+CHANGE: Final = (
+    "add the losses up and call backward once: (loss_a + loss_b).backward()",
+    "for gradients of each task (PCGrad, GradNorm): torch.autograd.grad(loss, shared), with the"
+    " output of the shared part or its last layer as shared, and one backward from there",
+    "of losses that become known one after another: backward once, when the last one is known",
+)
+
+
+def backward_per_loss(subject: JudgedReport) -> Iterator[Finding]:
+    """Backward passes in a row that end with the same kernels, and the host's time to launch these
+    again.
+
+    A network with two heads took 29.2 ms with a pass for each loss, and 22.3 with one (H200,
+    2026-11-29).
+    """
+    kernels = kernels_by_pass(subject)
+    rows = kernels.hstack(repeated_parts(kernels)).drop_nulls("pass")
+    share = share_of_kernels(subject, rows)
+    if rows.is_empty() or share < REPEATED_PCT:
+        return
+    passes = 1 + round(rows["pass"].n_unique() / rows["first"].n_unique())
+    finding = kernel_finding(
+        subject,
+        rows,
+        rule="backward-per-loss",
+        title=f"{passes} backward passes in a row through the same layers:"
+        f" {percent(share)} of kernel time",
+        change=CHANGE,
+        evidence=(
+            "end a later pass as they end the first, with no forward pass between, and their"
+            f" gradients are added to those there: {in_words(subject, rows)}",
+        ),
+    )
+    yield counting_launches(subject, finding, rows["op"])
+
+
+def repeated_parts(kernels: pl.DataFrame) -> pl.DataFrame:
+    """Of each kernel `pass`, a number for the backward pass in which it repeats the end of the
+    first one in its row, and `first`, that one's number; null where it repeats nothing.
+
+    Args:
+        kernels: stream by stream in order: `lane`, `step`, `backward`, `thread_no` (that launched
+            it), `class` and `key`, the same for kernels of one name and shape.
+    """
+    stretch = pl.struct("lane", "step", "backward", "thread_no").rle_id().alias("pass")
+    rows = kernels.select(
+        *("lane", "step", "backward", "key"),
+        pl.col("class").is_in([*MATRIX_CLASSES]).alias("matrix"),
+        pl.col("class").is_in(BETWEEN).alias("between"),
+        (pl.col("class") == ADDS).cum_sum().alias("adds"),
+        stretch,
+    ).with_row_index("row")
+    later = _later_passes(rows)
+    marks = rows.filter(~pl.col("between"), pl.col("pass").is_in([*later["pass"], *later["first"]]))
+    up_to = rows.group_by("pass").agg(pl.col("adds").last().alias("of_pass"))
+    until = pl.col("adds").shift(-1).over("pass").fill_null(pl.col("of_pass"))
+    marks = marks.join(up_to, on="pass", maintain_order="left").select(
+        *("row", "pass", "key", "matrix"),
+        (until - pl.col("adds")).alias("adds"),
+        pl.int_range(pl.len(), 0, -1).over("pass").alias("from_end"),
+    )
+    firsts = marks.select(pl.col("pass").alias("first"), "from_end", "key", "adds")
+    alike = (
+        marks.join(later, on="pass")
+        .join(firsts, on=["first", "from_end"], suffix="_first")
+        .sort("row", descending=True)
+        .with_columns(
+            (pl.col("key") == pl.col("key_first")).cum_min().over("pass").alias("same"),
+            (pl.col("adds") > pl.col("adds_first")).alias("more"),
+            pl.col("matrix").cum_sum().over("pass"),
+        )
+    )
+    adding = alike.filter("same", "more")
+    parts = adding.group_by("pass", "first").agg(
+        pl.col("row").min().alias("from_row"), pl.col("matrix").max(), pl.len().alias("added")
+    )
+    parts = parts.filter(pl.col("matrix") > 0, ADDED * pl.col("added") >= pl.col("matrix"))
+    placed = rows.select("row", "pass").join(parts, on="pass", how="left", maintain_order="left")
+    inside = pl.col("row") >= pl.col("from_row")
+    return placed.select(
+        pl.when(inside).then(pl.col(name)).alias(name) for name in parts.columns[:2]
+    )
+
+
+def _later_passes(rows: pl.DataFrame) -> pl.DataFrame:
+    """The backward passes, as `pass`, that come behind another one in their step and on their
+    stream, with no product outside of backward between, and the `first` in such a row."""
+    passes = rows.filter("matrix").unique("pass", keep="first", maintain_order=True)
+    place = pl.struct("lane", "step", "backward")
+    passes = passes.with_columns(place.rle_id().alias("in_row")).filter("backward")
+    first = pl.col("pass").first().over("in_row").alias("first")
+    return passes.select("pass", first).filter(pl.col("pass") != pl.col("first"))
