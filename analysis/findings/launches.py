@@ -30,7 +30,9 @@ def launches_with_code(subject: JudgedReport) -> pl.DataFrame:
     return launches.with_columns(phase.fill_null("")).sort("thread_no", "start_ns")
 
 
-def host_of_launches(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
+def host_of_launches(
+    subject: JudgedReport, ops: pl.Series, *, inside_calls: bool = False
+) -> pl.DataFrame:
     """Per `phase` the time of the host: `own_ns` of the launches of `ops` and of the code before
     each, `whole_ns` of all code between launches. The first launch of a range or step is left
     out: the code before it may be of the loop. A graph's launch is not one kernel's.
@@ -38,19 +40,25 @@ def host_of_launches(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
     Args:
         subject: the judged part.
         ops: rows of the operations of the trace.
+        inside_calls: whether the program calls what launches them in any case: the code before the
+            first of neighbours stays.
     """
-    launches = launches_with_code(subject)
+    own, before = pl.col("op").is_in(ops.implode()).alias("own"), pl.col("own").shift(1)
+    launches = launches_with_code(subject).with_columns(own)
+    goes = before.over("thread_no").fill_null(value=False) if inside_calls else pl.lit(value=True)
+    launches = launches.with_columns(
+        (pl.when(goes).then("code_ns").otherwise(0) + pl.col("cost_ns")).alias("own_ns")
+    )
     same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
     begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
     begun_ns = begun_ns.unique().sort()
     step, step_before = (begun_ns.search_sorted(launches[at]) for at in ("start_ns", "free_ns"))
     graph = matching(subject.view.events.calls["name"], "Graph")[launches["call"]]
     launches = launches.filter(same_range, pl.lit(step == step_before), ~graph)
-    own = pl.col("op").is_in(ops.implode())
     return (
         launches.group_by(pl.col("phase").replace("", OUTSIDE))
         .agg(
-            (pl.col("code_ns") + pl.col("cost_ns")).filter(own).sum().alias("own_ns"),
+            pl.col("own_ns").filter("own").sum(),
             pl.col("code_ns").sum().alias("whole_ns"),
         )
         .sort("phase")
@@ -89,7 +97,12 @@ def with_less_code(subject: JudgedReport, host: pl.DataFrame) -> Changes:
 
 
 def counting_launches(
-    subject: JudgedReport, finding: Finding, ops: pl.Series, left_out: str = ""
+    subject: JudgedReport,
+    finding: Finding,
+    ops: pl.Series,
+    left_out: str = "",
+    *,
+    inside_calls: bool = False,
 ) -> Finding:
     """A finding about kernels that go away, with the host's time to launch them: at most both.
 
@@ -98,11 +111,13 @@ def counting_launches(
         finding: of the kernels alone.
         ops: rows of these kernels among the operations of the trace.
         left_out: what of the host's time is not counted; to follow a sentence.
+        inside_calls: as `host_of_launches` takes it.
     """
-    host = host_of_launches(subject, ops)
+    host = host_of_launches(subject, ops, inside_calls=inside_calls)
     own_ns = subject.per_step(int(host["own_ns"].sum()))
     size_ns = finding.size_ns + own_ns
-    launched = f"their launches and the code before each take the host {subject.spent(own_ns)}"
+    code = "between them" if inside_calls else "before each"
+    launched = f"their launches and the code {code} take the host {subject.spent(own_ns)}"
     changes = [with_less_code(subject, host), finding.changes or Changes()]
     return replace(
         finding,

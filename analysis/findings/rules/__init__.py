@@ -23,7 +23,6 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
     full_sort,
-    index_backward,
     recomputation,
 )
 from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
@@ -35,6 +34,7 @@ from nsysflow.analysis.findings.rules.fusion import (
 )
 from nsysflow.analysis.findings.rules.gil import gil_contention
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
+from nsysflow.analysis.findings.rules.index_backward import index_backward
 from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound

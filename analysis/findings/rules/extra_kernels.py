@@ -4,9 +4,6 @@
 * `concatenation`: kernels that only put tensors behind one another. torch.cat reads and writes all
   of its tensors. A cache that grows by it is copied whole for each new entry: of a thousand tokens,
   the first one is copied a thousand times.
-* `index-backward`: the gradient of `tensor[index]`. PyTorch sorts the index and adds rows with the
-  same number one after another, so that the sum is the same in each run. That of index_select adds
-  them all at once.
 * `full-sort`: kernels that sort, where a few of the largest may be all that is needed.
 * `recomputation`: kernels of the forward pass that run again in the backward pass. Gradient
   checkpointing drops activations and computes them a second time, to save memory. Where the memory
@@ -128,49 +125,6 @@ CONCATENATES: Final = r"(?i)CatArray|concatenate_kernel|cupy_concatenate"
 CONCATENATION_PCT: Final = 10.0
 """Models that join tensors here and there spend 8 % of their kernel time on it at most (43
 recordings), a decoder that appended to its cache 60 % (H100, 2026-11-26)."""
-
-INDEX_BACKWARD: Final = "indexing_backward_kernel"
-"""PyTorch's kernel; there are some with a suffix, for small strides."""
-
-INDEX_BACKWARD_PCT: Final = 5.0
-"""Where an index hardly repeats it takes little. Of 4,000 rows for each number it took 47 % of a
-step's kernel time (H100, 2026-11-26)."""
-
-INDEX_SELECT: Final = (
-    "tensor.index_select(0, index) instead of tensor[index]: its gradient is added in parallel"
-)
-NOT_DETERMINISTIC: Final = (
-    "torch.use_deterministic_algorithms(False), if it is on: index_add and interpolate then add in"
-    " parallel"
-)
-EXPAND: Final = "where each row comes equally often: tensor.expand, whose gradient is one sum"
-NOT_THE_SAME_SUM: Final = "floats added in another order: the last digits differ from run to run"
-
-
-def index_backward(subject: JudgedReport) -> Iterator[Finding]:
-    """Kernels that add up the gradients of indexed rows one after another.
-
-    A context of 32 laser scans, given to each of their 131,072 points by `context[scan]`, took 13.3
-    of 28.6 ms; index_select saved 12.7 ms (H100, 2026-11-26). Deterministic algorithms use the same
-    kernels for more, also in the forward pass: 46.2 ms, and 17.9 without (H200, 2026-11-29).
-    """
-    added = matching(subject.kernels["name"], INDEX_BACKWARD)
-    rows = kernels_to_drop(subject, added, INDEX_BACKWARD_PCT)
-    if rows.is_empty():
-        return
-    first, second = INDEX_SELECT, NOT_DETERMINISTIC
-    if not is_backward(subject.view, rows).all():
-        first, second = second, first
-    yield kernel_finding(
-        subject,
-        rows,
-        rule="index-backward",
-        title="the gradient of tensor[index] is added row after row:"
-        f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=(first, second, EXPAND),
-        evidence=(in_words(subject, rows), NOT_THE_SAME_SUM),
-    )
-
 
 MOSTLY_RISING: Final = 0.7
 """A tensor grows if so many steps take longer than the one before …"""

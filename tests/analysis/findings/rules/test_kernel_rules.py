@@ -21,7 +21,6 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
     full_sort,
-    index_backward,
 )
 from nsysflow.analysis.findings.rules.fusion import (
     optimizer_not_fused,
@@ -30,6 +29,7 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_attention,
     unfused_elementwise,
 )
+from nsysflow.analysis.findings.rules.index_backward import index_backward
 from nsysflow.analysis.findings.rules.last_resort import largest_kernels
 from nsysflow.analysis.findings.rules.layout import layout_transpose
 from nsysflow.analysis.findings.rules.occupancy import LOW_PCT, idle_chip, small_grid

@@ -1,15 +1,13 @@
-"""What is known by the names of its kernels: masks, matrices, bags of rows, indexed gradients."""
+"""What is known by the names of its kernels: masks, matrices, bags of rows."""
 
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.findings.rules.extra_kernels import index_backward
 from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.matrices import small_matrices
 from nsysflow.analysis.findings.rules.products import summed_product
-from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, found, left_of, loop, seen, subject_of
 
@@ -30,7 +28,6 @@ NO_MASK: Final = dict.fromkeys((FILL, TRIU, ADD), 0.0)
 GATHER: Final = f"{NATIVE}vectorized_gather_kernel<(int)16, long>(char *, char *, T2 *, int)"
 WEIGHTED: Final = f"{NATIVE}elementwise_kernel<BinaryFunctor<float, MulFunctor<float>>>(T1)"
 SUMS: Final = f"{NATIVE}reduce_kernel<(int)128, (int)4, sum_functor<float>>(T3)"
-INDEXED: Final = f"{NATIVE}indexing_backward_kernel<float, (int)4>(long const*, T1)"
 
 LU: Final = "void getrf_semiwarp<float, float, (int)2, (int)3, (bool)1>(int, T1 *const *, int)"
 SOLVE: Final = "void trsm_batch_left_lower_kernel<float>(cublasTrsmBatchParams<T1>, const T1 *)"
@@ -123,15 +120,3 @@ def test_what_else_the_line_of_matrices_launches_counts_where_they_take_half_of_
     one = asked(small_matrices, loop(kernels, every=300))
     assert one.source == "train.py:1 in invert"
     assert left_of(one) == ({LU: 0.0, ADD: 0.0} if counts else {LU: 0.0})
-
-
-@pytest.mark.parametrize(
-    ("phase", "first"),
-    [("backward", "tensor.index_select"), ("forward", "torch.use_deterministic_algorithms(False)")],
-)
-def test_indexed_gradients_in_the_forward_pass_are_of_deterministic_algorithms(
-    phase: str, first: str
-) -> None:
-    ranges = (tiny.opened(0, 1_000_000, phase),)
-    one = asked(index_backward, subject_of([PRODUCT, (INDEXED, 40)], ranges=ranges))
-    assert one.change[0].startswith(first)
