@@ -81,16 +81,17 @@ def trunk(*, adds: bool) -> Kernels:
     ]
 
 
-def passes(*parts: tuple[Kernels, bool], code_us: int = 5) -> JudgedReport:
+def passes(*parts: tuple[Kernels, bool], code_us: int = 5, ranges: bool = True) -> JudgedReport:
     """Steps of these parts, each of them the backward pass of one loss or not. Before each kernel
-    the host works `code_us` and launches for 5 us; autograd's thread launches those of backward."""
+    the host works `code_us` and launches for 5 us; autograd's thread launches those of backward,
+    perhaps in `ranges`."""
     rows: list[Row] = []
     at, free, number = 10, 0, 0
     for _ in range(8):
         begun = at
         for kernels, backward in parts:
             thread = tiny.AUTOGRAD if backward else tiny.MAIN
-            if backward:
+            if backward and ranges:
                 length = len(kernels) * (code_us + 5)
                 rows.append(opened(at, at + length, "backward"))
             for name, us in kernels:
@@ -116,6 +117,7 @@ SECOND: Final = ([*HEAD, *trunk(adds=True)], True)
         ([(FORWARD, False), FIRST, (FORWARD, False), SECOND], False),
         # two networks that are built alike, or gradients that are wanted one by one
         ([(FORWARD, False), FIRST, (LOSS, False), FIRST], False),
+        ([(FORWARD, False), SECOND, (LOSS, False), SECOND], False),
         # another network, into which the first one's gradients do not go
         ([(FORWARD, False), FIRST, (LOSS, False), ([*HEAD, *HEAD, *ADD], True)], False),
         ([(FORWARD, False), SECOND], False),
@@ -129,6 +131,12 @@ def test_passes_through_the_same_layers_are_found(
     for one in findings:
         assert one.title.startswith("2 backward passes in a row through the same layers: 33 %")
         assert one.evidence[0].endswith(": 7 kernels a step, 85.0 us, 33 % of kernel time")
+
+
+def test_passes_are_told_by_the_thread_that_launches_them_without_ranges() -> None:
+    parts = [(FORWARD, False), FIRST, (LOSS, False), SECOND]
+    (one,) = found(backward_per_loss, passes(*parts, ranges=False))
+    assert "7 kernels a step" in one.evidence[0]
 
 
 def test_each_pass_but_the_first_counts() -> None:
