@@ -172,7 +172,7 @@ dropout and copies were 11 in eager PyTorch with a mask under autocast."""
 FEWEST_UPDATES: Final = 8
 """An optimizer's run updates at least so many tensors one by one."""
 
-_OPTIMIZER: Final = r"(?i)optim"
+OPTIMIZER: Final = r"(?i)optim"
 """Ranges of optimizers: `optimizer`, `Optimizer.step#AdamW.step`, `optim_step`."""
 
 
@@ -318,7 +318,7 @@ def _attention(kernels: pl.DataFrame) -> pl.Series:
 
 def _in_optimizer(kernels: pl.DataFrame, view: View) -> pl.Series:
     """Whether each kernel was launched in a range that is called an optimizer."""
-    named = view.attribution.paths["joined"].str.contains(_OPTIMIZER)
+    named = view.attribution.paths["joined"].str.contains(OPTIMIZER)
     path = view.attribution.path_of(kernels["node"])
     return named[path].fill_null(value=False)
 

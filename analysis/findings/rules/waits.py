@@ -7,6 +7,7 @@
   GPU has nothing else to do.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -14,9 +15,11 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.events.producers import STREAM_WAIT
+from nsysflow.analysis.findings.backward import BACKWARD
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernels import OPTIMIZER
 from nsysflow.analysis.findings.rules.anomaly import anomaly_detection
 from nsysflow.analysis.findings.stall_findings import Stalls, What, stalls_of
 from nsysflow.analysis.replay.changes import Changes
@@ -34,6 +37,16 @@ REPEATS: Final = (
     "repeat_interleave(…, output_size=n): it need not ask for the size that the host can know",
     "one repeat_interleave for the whole batch instead of a loop",
 )
+STEP_COUNTS: Final = (
+    "the optimizer reads its step counts, which are on the GPU: Adam(…, fused=True), or"
+    " capturable=True",
+    "or counts on the CPU: make the optimizer where no default device is the GPU, and load its"
+    " state with torch.load(…, map_location='cpu')",
+)
+OF_GRADIENTS: Final = (
+    "a gradient asks the GPU there: those of torch.prod and torch.cumprod look for zeros, which"
+    " exp(cumsum(log(x))) does not",
+)
 WAIT: Final = (
     "remove the wait: synchronize(), .item(), .cpu(), `if tensor` and print(tensor) all wait",
     "keep the value on the GPU, or read it some steps later",
@@ -42,6 +55,9 @@ WAIT: Final = (
 
 VALIDATES: Final = r"torch/distributions/distribution\.py (?:__init__|_validate_sample)$"
 """Where torch.distributions compares its arguments on the GPU, and waits for the answer."""
+
+KEEPS_COUNTS: Final = r"torch/optim/(?:[nr]?adamw?|adamax|asgd|adagrad|sparse_adam)\.py "
+"""PyTorch's optimizers that compute with the number of their steps."""
 
 CHANGE_OF_CHECKS: Final = (
     "torch.distributions checks its arguments there: validate_args=False, or for all of them"
@@ -73,24 +89,38 @@ def waits(subject: JudgedReport) -> Iterator[Finding]:
             subject,
             rule="scalar-readback" if reads else "sync-in-loop",
             what=f"{what}{stalls.many(subject)}",
-            change=_reading(stalls) if reads else WAIT,
+            change=_reading(subject, stalls) if reads else WAIT,
         )
-        yield _of_checks(finding) if reads and _validates(subject, stalls) else finding
+        checks = reads and _mostly_in(subject, stalls, VALIDATES)
+        yield _of_checks(finding) if checks else finding
     every = stalls_of(subject, *removable, "fetch", "pageable", "pinned")
     frequent = [stalls for stalls in every if FREQUENT * stalls.steps >= subject.steps]
     if len(frequent) > 1:
         yield _taking_turns(subject, frequent)
 
 
-def _reading(stalls: Stalls) -> tuple[str, ...]:
+def _reading(subject: JudgedReport, stalls: Stalls) -> tuple[str, ...]:
     """What to change where values are read back."""
     if stalls.repeats:
         return REPEATS
+    if _reads_step_counts(subject, stalls):
+        return STEP_COUNTS
+    if re.search(BACKWARD, stalls.phase) and not stalls.line:
+        return (*OF_GRADIENTS, *READ_BACK)
     return (AT_ONCE, *READ_BACK) if stalls.loop_kernels is not None else READ_BACK
 
 
-def _validates(subject: JudgedReport, stalls: Stalls) -> bool:
-    """Whether most stacks with this line, at a call where there are some, are in such checks."""
+def _reads_step_counts(subject: JudgedReport, stalls: Stalls) -> bool:
+    """Whether an optimizer of PyTorch reads there how many steps it has made: once or twice for
+    each parameter."""
+    if not re.search(OPTIMIZER, stalls.phase) or not stalls.many(subject):
+        return False
+    return not stalls.line or _mostly_in(subject, stalls, KEEPS_COUNTS)
+
+
+def _mostly_in(subject: JudgedReport, stalls: Stalls, files: str) -> bool:
+    """Whether most stacks with this line, at a call where there are some, have a frame whose file
+    and function match."""
     timeline = subject.timeline
     of_line = timeline.events.stack_sources.filter(
         pl.col("source").cast(pl.String) == stalls.source
@@ -98,8 +128,8 @@ def _validates(subject: JudgedReport, stalls: Stalls) -> bool:
     at_calls = timeline.trace.backtraces["stack"]
     stacks = of_line["stack"].filter(of_line["stack"].is_in(at_calls.implode()))
     stacks = of_line["stack"] if stacks.is_empty() else stacks
-    checking = stacks.is_in(stacks_with(subject, VALIDATES).implode())
-    return 2 * int(checking.sum()) > len(stacks)
+    inside = stacks.is_in(stacks_with(subject, files).implode())
+    return 2 * int(inside.sum()) > len(stacks)
 
 
 def _of_checks(finding: Finding) -> Finding:
@@ -119,10 +149,12 @@ def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
     places = sorted(every, key=lambda stalls: -stalls.blocked_ns)
     names = ", ".join(place.line or place.phase or "outside any range" for place in places[:4])
+    names += f" and {len(places) - 4} more" if len(places) > 4 else ""
+    counts = any(one.what == "read" and _reads_step_counts(subject, one) for one in places)
     return Finding(
         rule="sync-in-loop",
         title=f"{len(every)} waits hide each other: remove {ALL.get(len(every), 'all')}",
-        change=("remove them together: " + names, *WAIT),
+        change=("remove them together: " + names, *(STEP_COUNTS if counts else ()), *WAIT),
         evidence=(
             "remove one alone, and the GPU waits in the next one instead",
             f"they block the host for {subject.spent(blocked_ns)} and cost {subject.idle(idle_ns)}",

@@ -212,6 +212,40 @@ def test_reads_that_check_the_arguments_of_a_distribution_are_told_how_to_do_wit
     assert one.method == ("least" if checks else "replay")
 
 
+def counting(phase: str, file: str) -> Finding:
+    """Values read back 100 times in this phase, by this file of libraries."""
+    inside = Frame(f"{LIBRARIES}/{file}", 570, "_multi_tensor_adam")
+    stack = inside, Frame("/me/train.py", 7, "train")
+    samples = (Sample(at * US, tiny.MAIN, stack) for at in range(1_300, 5_000, 5))
+    reads = opened(1_215, 7_900, phase), *later(READS, 1_210), *samples
+    both = found(waits, loop([*launched(10, 100), *reads], every=8_000))
+    return next(one for one in both if one.source and not one.joint)  # some have no sample
+
+
+@pytest.mark.parametrize(
+    ("phase", "file", "counts"),
+    [
+        ("optimizer", "torch/optim/adam.py", True),
+        ("Optimizer.step#AdamW.step", "torch/optim/adamw.py", True),
+        ("optimizer", "torch/optim/optimizer.py", False),  # around the program's own
+        ("update", "torch/optim/adam.py", False),
+    ],
+)
+def test_reads_of_an_optimizer_s_step_counts_are_told_how_to_do_without(
+    phase: str, file: str, counts: bool
+) -> None:
+    one = counting(phase, file)
+    assert one.source == "train.py:7 in train"
+    assert one.rule == "scalar-readback"
+    assert ("fused=True" in one.change[0]) is counts
+
+
+def test_reads_in_backward_without_a_line_are_of_a_gradient() -> None:
+    in_backward = opened(1_215, 7_900, "backward"), *later(READS, 1_210)
+    (one,) = found(waits, loop([*launched(10, 100), *in_backward], every=8_000))
+    assert "torch.cumprod" in one.change[0]
+
+
 def searching(written: str) -> Finding:
     """What is found of 40 operators that write down their stacks at this file for half the time, 30
     us each; then a gradient is compared and read back 100 times."""
