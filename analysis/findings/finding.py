@@ -54,6 +54,7 @@ class Finding:
             is replayed is the least that it saves.
         at_most_ns: the most that can be saved per step, where nothing is replayed, or where what is
             replayed is more than people would do; 0 where it is not known.
+        floor_ns: no step takes less once it is changed, whatever else is; 0 where nothing says so.
         worth_ns: a replay that saves less than this per step is not worth a line.
         waits: whether waits of the host are removed: of several, each may hide the others.
         joint: whether it stands for all waits at once.
@@ -83,6 +84,7 @@ class Finding:
     exact: bool = True
     saves_more: bool = False
     at_most_ns: int = 0
+    floor_ns: int = 0
     beside: bool = False
     by_recording: bool = False
     takes: Effort | None = None

@@ -29,10 +29,19 @@ CHANGE_OF_WAY: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderAdvice:
-    """What to change about a loader, and the numbers behind it."""
+    """What to change about a loader, and the numbers behind it.
+
+    Attributes:
+        change: what to do.
+        evidence: the numbers.
+        floor_ns: what a step takes at least then, where workers are too few for the loop; else 0.
+        counted: whether a number of workers says what the loop then waits.
+    """
 
     change: tuple[str, ...]
     evidence: tuple[str, ...]
+    floor_ns: int = 0
+    counted: bool = False
 
 
 def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | None:
@@ -46,7 +55,8 @@ def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | 
     loader = waited.sort("waited_ns", descending=True).row(0, named=True)
     steps = subject.tables.steps.filter(pl.col("process") == loader["process"])
     busy = steps.select((pl.col("duration_ns") - pl.col("idle_ns")).mean()).item()
-    return _advice(loader, max(_own_ns(loader), busy or 0))
+    a_step = loader["steps"] / subject.steps if subject.of_steps else 0
+    return _advice(loader, max(_own_ns(loader), busy or 0), a_step)
 
 
 def _own_ns(loader: Mapping[str, Any]) -> float:
@@ -54,8 +64,9 @@ def _own_ns(loader: Mapping[str, Any]) -> float:
     return float((loader["span_ns"] - loader["waited_ns"]) / loader["steps"])
 
 
-def _advice(loader: Mapping[str, Any], step_ns: float) -> LoaderAdvice:
-    """What to change, for a loop that takes a batch every `step_ns` where it need not wait."""
+def _advice(loader: Mapping[str, Any], step_ns: float, a_step: float) -> LoaderAdvice:
+    """What to change, for a loop that takes a batch every `step_ns` where it need not wait, and so
+    many `a_step`."""
     batch_ns = loader["busy_ns"] / loader["batches"]
     workers = loader["workers"] or 0
     needed = max(ceil(batch_ns / max(step_ns, 1)), 1)
@@ -79,8 +90,20 @@ def _advice(loader: Mapping[str, Any], step_ns: float) -> LoaderAdvice:
             f"this process may use {number(most)} cores, so more workers than that are no help"
         )
     wanted = min(needed, most)
-    more = (_loader(wanted, loader),) if wanted > workers else ()
-    return LoaderAdvice(change=(*more, *CHANGE_OF_BATCH), evidence=tuple(evidence))
+    if wanted <= workers:
+        return LoaderAdvice(change=CHANGE_OF_BATCH, evidence=tuple(evidence))
+    short = wanted < needed
+    if short:
+        evidence.append(
+            f"{number(wanted)} workers give a batch every {duration(round(batch_ns / wanted))}:"
+            " only cheaper batches make it less"
+        )
+    return LoaderAdvice(
+        change=(_loader(wanted, loader), *CHANGE_OF_BATCH),
+        evidence=tuple(evidence),
+        floor_ns=round(a_step * batch_ns / wanted) if short else 0,
+        counted=True,
+    )
 
 
 def _on_the_way(loader: Mapping[str, Any]) -> LoaderAdvice:

@@ -156,9 +156,10 @@ def _comes_before(other: Valued, late: Valued, step_ns: float) -> bool:
 def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
     """Each finding with what it saves once those before it are changed, and the step then."""
     made: list[Changes] = []
-    replayed_ns, saved_ns, busy_ns = 0, 0, replays.step_ns
+    replayed_ns, saved_ns, busy_ns, floor_ns = 0, 0, replays.step_ns, 0
     done = []
     for one in plan:
+        floor_ns = max(floor_ns, one.finding.floor_ns)
         changes, low_ns = one.finding.changes, None
         if changes is not None:
             if one.finding.sure is not None:
@@ -177,7 +178,8 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
         busy_ns = min(busy_ns, replays.busy_ns(Changes.together(made)))
         # what is not replayed may be the GPU's own time
         of_host = one.counts or leaves_work(one.finding)
-        left_ns = one.step_ns - saved_ns - (busy_ns if of_host else 0)
+        kept_ns = busy_ns if of_host else 0
+        left_ns = one.step_ns - saved_ns - (max(kept_ns, floor_ns) if floor_ns else kept_ns)
         high_ns = max(0, min(high_ns, left_ns))
         saved_ns += high_ns if one.counts else 0
         done.append(
@@ -231,10 +233,17 @@ def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     if estimate is None or not estimate.is_wide or 2 * len(plan) > replays.most:
         return tuple(plan)
     made: list[Changes] = []
+    floor_ns = 0
     done = []
     for one in plan:
         each = [(one.low_ns, one.high_ns, one.step_ns)]
-        each += [(*_at_cost(one, made, replays, at), at.step_ns) for at in replays.extremes]
+        floor_ns = max(floor_ns, one.finding.floor_ns)
+        for at in replays.extremes:
+            low_ns, high_ns = _at_cost(one, made, replays, at)
+            if floor_ns:
+                left_ns = max(0, at.step_ns - _saved(at, made) - floor_ns)
+                low_ns, high_ns = min(low_ns, left_ns), min(high_ns, left_ns)
+            each.append((low_ns, high_ns, at.step_ns))
         made += [] if one.finding.changes is None else [one.finding.changes]
         ends = Ends(
             low_ns=min(low_ns for low_ns, _, _ in each),
@@ -315,6 +324,8 @@ def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Value
         saved_ns = min(saved_ns, replays.longer_ns)
     if finding.changes is not None or leaves_work(finding):
         saved_ns = min(saved_ns, step_ns - replays.busy_ns(finding.changes or Changes()))
+    if finding.floor_ns:
+        saved_ns = min(saved_ns, step_ns - finding.floor_ns)
     saved_ns = max(0, saved_ns)
     saved_ns = _at_most(finding, saved_ns)
     low_ns = least_ns(finding, sure_ns, saved_ns)

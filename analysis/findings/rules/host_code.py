@@ -201,6 +201,8 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         change, reason = batches
     elif advice is not None:
         change, reason = advice.change, "the saving is that of no wait at all"
+        if advice.floor_ns:
+            reason = "the saving is that of a step that waits for these workers"
     else:
         change, reason = CHANGE_OF_LOADER, "the saving holds if the workers keep up"
     recorded = advice.evidence if advice is not None else ()
@@ -219,7 +221,8 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
         changes=Changes(faster_host=((phase, 0.0),)),
-        exact=known,
+        exact=known and (advice is None or advice.counted),
+        floor_ns=0 if advice is None else advice.floor_ns,
         process=subject.process_of(rows),
         takes="restructure" if ran.evidence and not (known or ran.waits_in) else None,
         phase=phase if known else "",

@@ -7,6 +7,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
 from tests import tiny
@@ -18,8 +19,8 @@ STEPS = 12
 STARTS = range(0, STEPS * STEP_NS, STEP_NS)
 
 
-def finding(*times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2) -> list[Finding]:
-    """Of steps with a wait for a batch, and a kernel behind which the host sleeps."""
+def waiting(*times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2) -> JudgedReport:
+    """Steps with a wait for a batch, and a kernel behind which the host sleeps."""
     data = tiny.opened(10, wait_ms * MS, "data")
     step = (
         tiny.opened(0, STEP_NS - 1, "step"),
@@ -28,10 +29,20 @@ def finding(*times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2) -> list[F
     )
     rows = repeated(step, STEP_NS // US, STEPS)
     trace = to_trace(replace(tiny.plain_of(*rows), loader_times=times))
-    return found(data_loading, JudgedReport(nsysflow.analyze(trace)))
+    return JudgedReport(nsysflow.analyze(trace, tiny.AS_RECORDED))
 
 
-def with_workers(
+def finding(*times: LoaderTime) -> list[Finding]:
+    """What is found where loaders did this."""
+    return found(data_loading, waiting(*times))
+
+
+def with_workers(**settings: Any) -> list[Finding]:
+    """What is found where workers are these."""
+    return found(data_loading, loading(**settings))
+
+
+def loading(
     *,
     batch_ms: float,
     workers: int,
@@ -39,8 +50,8 @@ def with_workers(
     kernel_ms: int = 2,
     slow_ms: float = 0,
     **more: Any,
-) -> list[Finding]:
-    """What is found where each worker takes so long for a batch, and each 12th one longer."""
+) -> JudgedReport:
+    """Steps where each worker takes so long for a batch, and each 12th one longer."""
     settings = {"workers": workers, "prefetch_factor": 2, "pin_memory": True, "cores": 32, **more}
 
     def made(worker: int | None, *times: Any) -> LoaderTime:
@@ -54,7 +65,7 @@ def with_workers(
             took = round((slow_ms if slow else batch_ms) * MS)
             times.append(made(worker, at, at + took - 9, at + took))
             at += max(took, workers * STEP_NS)
-    return finding(*times, wait_ms=wait_ms, kernel_ms=kernel_ms)
+    return waiting(*times, wait_ms=wait_ms, kernel_ms=kernel_ms)
 
 
 LOADER, KEPT = "DataLoader(…", ", persistent_workers=True, pin_memory=True"
@@ -110,6 +121,31 @@ def test_the_workers_that_a_loop_needs(given: dict[str, Any], change: str, evide
     assert one.change[0].startswith(change)
     assert evidence in one.evidence
     assert one.table == "loader_workers"
+
+
+@pytest.mark.parametrize(
+    ("given", "least_ms"),
+    [
+        ({"wait_ms": 18, "batch_ms": 0, "workers": 0, "cores": 2}, 9),  # 18 ms a batch, 3 needed
+        ({"batch_ms": 72, "workers": 3, "cores": 4}, 18),
+    ],
+)
+def test_a_step_never_takes_less_than_the_advised_workers_for_its_batch(
+    given: dict[str, Any], least_ms: int
+) -> None:
+    subject = loading(**given)
+    plan = find(subject).valued
+    (at,) = (at for at, one in enumerate(plan) if one.finding.rule == "data-loading")
+    assert plan[at].finding.method == "replay"
+    assert plan[at].alone_ns == pytest.approx(STEP_NS - least_ms * MS, rel=0.01)
+    assert all(one.step_after_ns >= 0.99 * least_ms * MS for one in plan[at:])
+
+
+@pytest.mark.parametrize("cores", [3, 32])
+def test_without_a_number_of_workers_the_saving_is_a_bound(cores: int) -> None:
+    given = {"batch_ms": 72, "workers": 3} if cores == 3 else {"batch_ms": 5, "workers": 2}
+    (one,) = with_workers(**given, cores=cores)
+    assert one.method == "bound"
 
 
 def test_a_loop_that_never_waits_needs_no_workers() -> None:
