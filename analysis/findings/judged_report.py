@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.kernels import kernels_in_order
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.intervals import Axis
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.phases.names import LOADS_DATA
+from nsysflow.analysis.phases.names import LOADS_DATA, SAVES_STATE
 from nsysflow.analysis.schema import BLOCK, GRID, os_pid
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.selection.view import View
@@ -344,10 +344,9 @@ class JudgedReport:
     @computed_once
     def stalls(self) -> pl.DataFrame:
         """Its calls that block the host: `stall_rows`; but for those at which a serving engine
-        waits for the tokens of a step, which it cannot leave out, `stalls_of_offloaded` and
-        `stalls_of_experts`."""
-        rows = (self.timeline.token_waits, self.stalls_of_offloaded, self.stalls_of_experts)
-        others = pl.concat([some["call"] for some in rows])
+        waits for the tokens of a step, which it cannot leave out, and those of `stalls_of_…`."""
+        of_others = (self.stalls_of_offloaded, self.stalls_of_checkpoints, self.stalls_of_experts)
+        others = pl.concat([some["call"] for some in (self.timeline.token_waits, *of_others)])
         return self._every_stall.filter(~pl.col("call").is_in(others.implode()))
 
     @computed_once
@@ -355,6 +354,25 @@ class JudgedReport:
         """Those that block it for copies of offloaded activations."""
         calls = blocking(self.view, self.offloaded)
         return self._every_stall.filter(pl.col("call").is_in(calls.implode()))
+
+    @computed_once
+    def stalls_of_checkpoints(self) -> pl.DataFrame:
+        """Those at which it waits in `saving_phases`."""
+        return self._every_stall.filter(pl.col("phase").is_in(self.saving_phases))
+
+    @computed_once
+    def saving_phases(self) -> tuple[str, ...]:
+        """The phases that write checkpoints in half of the judged steps or more: by their names,
+        where they copy to the host and launch no kernel."""
+        if not self.of_steps:
+            return ()
+        saving = pl.col("phase").str.contains(SAVES_STATE)
+        copies = self.tables.copies.filter(saving, pl.col("direction") == "DtoH")
+        busy = self.tables.phases.filter(pl.col("kernels") > 0)["path"]
+        phases = copies["phase"].filter(~copies["phase"].is_in(busy.implode())).unique().sort()
+        waits = self._every_stall.filter(pl.col("phase").is_in(phases.implode()))
+        often = 2 * self.steps_with(waits["start_ns"]) >= self.steps and not waits.is_empty()
+        return tuple(phases) if often else ()
 
     @computed_once
     def stalls_of_experts(self) -> pl.DataFrame:

@@ -80,6 +80,7 @@ BEFORE_GRAPHS: Final = (
     "pageable-copy",
     "blocking-pinned-copy",
     "offloaded-activations",
+    "checkpoint-in-loop",
     "allocator-retry",
     "allocator-churn",
     "pinned-allocation",

@@ -8,6 +8,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
+from nsysflow.analysis.findings.rules.checkpoint import checkpoint_in_loop
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
@@ -106,6 +107,7 @@ RULES: Final[tuple[Rule, ...]] = (
     waits,
     blocking_copies,
     offloaded_activations,
+    checkpoint_in_loop,
     allocator_retry,
     allocations,
     launch_bound,

@@ -98,7 +98,8 @@ def _phases(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
     outside = (pl.col("phase") == OUTSIDE) & pl.lit(subject.steps_marked)
     short = (pl.col("ns") >= SHORT_NS) & ~pl.col("data") & ~pl.col("loads_code")
     host = pl.col("long") if launches_cost(subject) else short
-    pauses = subject.pauses.filter(host, ~outside)
+    saves = pl.col("phase").is_in(subject.saving_phases)
+    pauses = subject.pauses.filter(host, ~outside, ~saves)
     whole = dict(subject.pauses.group_by("phase").agg(pl.col("ns").sum()).rows())
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
         mostly = 2 * rows["ns"].sum() >= whole[phase]

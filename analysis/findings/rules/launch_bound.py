@@ -164,7 +164,8 @@ def _uses_graphs(subject: JudgedReport) -> bool:
 
 def _short_pauses(subject: JudgedReport) -> pl.DataFrame:
     """The pauses inside steps that a graph shortens."""
-    return subject.pauses.filter(~_other(), _in_step(subject))
+    saves = pl.col("phase").is_in(subject.saving_phases)
+    return subject.pauses.filter(~_other(), _in_step(subject), ~saves)
 
 
 def _other() -> pl.Expr:
