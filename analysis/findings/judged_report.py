@@ -110,7 +110,8 @@ def stall_rows(view: View) -> pl.DataFrame:
     """Every stall of the judged part: `call`, `api`, `kind` (its class), `what` (`read`,
     `fetch`, `pageable`, `pinned`, `sync`, `alloc`, or `retry` in one of the allocator's), `phase`,
     `source`, `via`, `at_phase` (its phase where it has no line), `start_ns`, `blocked_ns`,
-    `idle_ns` (behind it, on the GPU where that is most), `process`."""
+    `idle_ns` (behind it, on the GPU where that is most), `process`; and `bytes`, what it copies or
+    waits to be copied, null without that."""
     gaps = view.timeline.bare_gaps
     charges = view.charges.with_columns(gaps["device_no"][view.charges["gap"]])
     idle = charges.group_by("call", "device_no").agg(pl.col("ns").sum())
@@ -121,12 +122,13 @@ def stall_rows(view: View) -> pl.DataFrame:
         .with_columns(pl.col("idle_ns").fill_null(0))
     )
     rows = _within(view, rows)
+    copied = _copy_of(view, rows)
     source, via = (pl.col(line).cast(pl.String).fill_null("") for line in ("source", "via"))
     return rows.select(
         "call",
         pl.col("name").cast(pl.String).alias("api"),
         pl.col("class").cast(pl.String).alias("kind"),
-        _what(view, rows).alias("what"),
+        _what(view, rows, copied).alias("what"),
         "phase",
         source.alias("source"),
         via.alias("via"),
@@ -135,6 +137,7 @@ def stall_rows(view: View) -> pl.DataFrame:
         (pl.col("end_ns") - pl.col("start_ns")).alias("blocked_ns"),
         "idle_ns",
         view.events.threads["process"][rows["thread_no"]],
+        copied["bytes"],
     ).sort("start_ns", "call")
 
 
@@ -146,9 +149,10 @@ def _within(view: View, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter((begun > past) | (rows["idle_ns"] > 0))
 
 
-def _what(view: View, rows: pl.DataFrame) -> pl.Series:
-    """What each stall does. A sync of a stream right after a copy on its thread waits for that."""
-    copied, events = _copy_of(view, rows), view.events
+def _what(view: View, rows: pl.DataFrame, copied: pl.DataFrame) -> pl.Series:
+    """What each stall does, with its copies (`_copy_of`). A sync of a stream right after a copy on
+    its thread waits for that."""
+    events = view.events
     retried = in_retries(rows, events.retries, events.axis)
     memory = copied["copy_label"].cast(pl.String)
     to_host = copied["direction"] == "DtoH"

@@ -36,12 +36,14 @@ class LoaderAdvice:
         evidence: the numbers.
         floor_ns: what a step takes at least then, where workers are too few for the loop; else 0.
         counted: whether a number of workers says what the loop then waits.
+        in_loop: whether the loop's own process makes the batches.
     """
 
     change: tuple[str, ...]
     evidence: tuple[str, ...]
     floor_ns: int = 0
     counted: bool = False
+    in_loop: bool = False
 
 
 def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | None:
@@ -103,6 +105,7 @@ def _advice(loader: Mapping[str, Any], step_ns: float, a_step: float) -> LoaderA
         evidence=tuple(evidence),
         floor_ns=round(a_step * batch_ns / wanted) if short else 0,
         counted=True,
+        in_loop=not workers,
     )
 
 

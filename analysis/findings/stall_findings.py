@@ -21,6 +21,7 @@ from nsysflow.analysis.findings.host_functions import (
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
 from nsysflow.analysis.findings.repeated import backward_of
+from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.apply import ITSELF
 from nsysflow.analysis.replay.changes import LOOP, Changes, Removal
@@ -114,6 +115,7 @@ class Stalls:
         kinds: of `replay.changes.KINDS`: what is to be removed.
         calls: how many there are.
         copies: how many of them copy.
+        largest_bytes: the most that one of them copies, or waits to be copied.
         steps: how many of the judged steps have them.
         blocked_ns: how long they block the host, per step.
         idle_ns: the idle time behind them, per step.
@@ -132,6 +134,7 @@ class Stalls:
     kinds: tuple[str, ...]
     calls: int
     copies: int
+    largest_bytes: int
     steps: int
     blocked_ns: int
     idle_ns: int
@@ -255,6 +258,7 @@ def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[
         kinds=tuple(kinds[kind] for kind in sorted(rows["kind"].unique())),
         calls=len(rows),
         copies=int((rows["kind"] == "blocking_copy").sum()),
+        largest_bytes=greatest(rows["bytes"]),
         steps=subject.steps_with(rows["start_ns"]),
         blocked_ns=subject.per_step(int(rows["blocked_ns"].sum())),
         idle_ns=subject.per_step(int(rows["idle_ns"].sum())),

@@ -29,6 +29,10 @@ PAGEABLE: Final = (
     " non_blocking=True)",
     "copy the next batch on a stream of its own while this one computes",
 )
+MADE_THERE: Final = (
+    "let the GPU make it: torch.full, torch.eye or torch.randperm with device='cuda' instead of a"
+    " list or NumPy; what stays the same once, before the loop"
+)
 TO_THE_HOST: Final = (
     "copy to pinned memory with non_blocking=True, and use it some steps later",
     "compute on the GPU what the host wants to know, and copy only that",
@@ -57,6 +61,12 @@ BATCH_BYTES: Final = 256 << 10
 """Smaller copies are no batches: the driver takes up to 64 kB at once, and the host goes on."""
 
 
+SMALL_BYTES: Final = 16 << 10
+"""Copies that are all smaller are no batches: 4 bytes of a distance (NeRF), an identity matrix of
+1,152 (PointNet), 1,024 of indices (PPO). The labels of a batch come with its inputs, at their line.
+"""
+
+
 def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     """Each line (or phase, where no lines are known) at which the host waits for copies, and each
     phase whose copies are slow because their memory is pageable."""
@@ -72,6 +82,8 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
         what = f"copy {'to' if fetches else 'of'} pageable memory{many}"
         small = many and _are_small(subject, stalls.phase)
         change = TO_THE_HOST if fetches else (AS_ONE, *PAGEABLE) if small else PAGEABLE
+        if change is PAGEABLE and stalls.largest_bytes < SMALL_BYTES:
+            change = (MADE_THERE, *PAGEABLE)
         finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)
         if finding.phase in phases:
             continue

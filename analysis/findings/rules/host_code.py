@@ -31,9 +31,10 @@ from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number, percent
 
+MAKE_FASTER: Final = "make it faster: vectorise loops, cache what does not change"
 CHANGE_OF_HOST_CODE: Final = (
     "do it less often, later, on another thread, or on the GPU; launch the GPU's work before it",
-    "make it faster: vectorise loops, cache what does not change",
+    MAKE_FASTER,
 )
 SAMPLE_CODE: Final = "see which Python it is: record again with --sample-python 1000"
 
@@ -206,6 +207,8 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
             reason = "the saving is that of a step that waits for these workers"
     else:
         change, reason = CHANGE_OF_LOADER, "the saving holds if the workers keep up"
+    if advice is not None and advice.in_loop and ran.source:
+        change = (change[0], f"{MAKE_FASTER}, most of all in {ran.mostly}", *change[1:])
     recorded = advice.evidence if advice is not None else ()
     table = "loader_workers" if recorded else "gap_summary"
     return Finding(

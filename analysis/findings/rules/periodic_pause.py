@@ -44,7 +44,8 @@ CHANGE_OF_GARBAGE: Final = (
 )
 CHANGE_OF_WORKERS: Final = (
     "DataLoader(…, persistent_workers=True): its workers then live through all epochs",
-    "make one DataLoader before the loop, not a new one for each epoch",
+    "make one DataLoader before the loop, not a new one for each epoch; to take a batch now and"
+    " then, keep one iterator: batches = iter(loader), and next(batches)",
     "longer epochs, if the data is few: RandomSampler(data, replacement=True, num_samples=…)",
 )
 KNOWN_CHANGES: Final[Mapping[str, tuple[str, ...]]] = {

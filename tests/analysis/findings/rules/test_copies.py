@@ -22,7 +22,7 @@ from tests.analysis.findings.subjects import (
     one_gpu,
     repeated,
 )
-from tests.in_us import copy, launch, opened
+from tests.in_us import call, copy, launch, opened
 
 GRID_BYTES = 157_500_000
 """10 ms at 15.75 GB/s."""
@@ -111,3 +111,17 @@ def test_many_small_copies_are_named_with_what_one_would_save() -> None:
 )
 def test_nothing_is_said_of_other_copies(other: dict[str, Any]) -> None:
     assert not found(small_copies, copying(**other))
+
+
+@pytest.mark.parametrize(("moved", "small"), [(4, True), (1_152, True), (65_536, False)])
+def test_a_few_bytes_from_pageable_memory_can_be_made_on_the_gpu(moved: int, small: bool) -> None:
+    """As where each step makes a constant of a list."""
+    rows = [
+        *launched(10, 200),
+        launch(20, 25, 20, name="cudaMemcpyAsync"),
+        call(26, 250, "cudaStreamSynchronize"),
+    ]
+    rows.append(copy(240, 241, 20, "HtoD", "pageable", "device", moved=moved))
+    one = asked(blocking_copies, loop([*rows, *launched(290, 20)], every=400))
+    assert one.rule == "pageable-copy"
+    assert one.change[0].startswith("let the GPU make it") is small

@@ -1,5 +1,6 @@
 """What `data-loading` says where workers were recorded (spec §27.4)."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,21 +12,24 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
 from tests import tiny
-from tests.analysis.findings.subjects import MS, US, found, launched, repeated
-from tests.oracle.model import LoaderTime, to_trace
+from tests.analysis.findings.subjects import MS, US, Row, found, launched, repeated
+from tests.oracle.model import Frame, LoaderTime, Sample, to_trace
 
 STEP_NS = 24 * MS
 STEPS = 12
 STARTS = range(0, STEPS * STEP_NS, STEP_NS)
 
 
-def waiting(*times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2) -> JudgedReport:
-    """Steps with a wait for a batch, and a kernel behind which the host sleeps."""
+def waiting(
+    *times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2, seen: Sequence[Row] = ()
+) -> JudgedReport:
+    """Steps with a wait for a batch, and a kernel behind which the host sleeps; samples of each."""
     data = tiny.opened(10, wait_ms * MS, "data")
     step = (
         tiny.opened(0, STEP_NS - 1, "step"),
         data,
         *launched(1_000 * wait_ms + 10, 1_000 * kernel_ms),
+        *seen,
     )
     rows = repeated(step, STEP_NS // US, STEPS)
     trace = to_trace(replace(tiny.plain_of(*rows), loader_times=times))
@@ -49,6 +53,7 @@ def loading(
     wait_ms: int = 15,
     kernel_ms: int = 2,
     slow_ms: float = 0,
+    seen: Sequence[Row] = (),
     **more: Any,
 ) -> JudgedReport:
     """Steps where each worker takes so long for a batch, and each 12th one longer."""
@@ -65,7 +70,7 @@ def loading(
             took = round((slow_ms if slow else batch_ms) * MS)
             times.append(made(worker, at, at + took - 9, at + took))
             at += max(took, workers * STEP_NS)
-    return waiting(*times, wait_ms=wait_ms, kernel_ms=kernel_ms)
+    return waiting(*times, wait_ms=wait_ms, kernel_ms=kernel_ms, seen=seen)
 
 
 LOADER, KEPT = "DataLoader(…", ", persistent_workers=True, pin_memory=True"
@@ -146,6 +151,18 @@ def test_without_a_number_of_workers_the_saving_is_a_bound(cores: int) -> None:
     given = {"batch_ms": 72, "workers": 3} if cores == 3 else {"batch_ms": 5, "workers": 2}
     (one,) = with_workers(**given, cores=cores)
     assert one.method == "bound"
+
+
+@pytest.mark.parametrize(("workers", "said"), [(0, True), (1, False)])
+def test_where_the_loop_makes_its_batches_the_code_that_takes_longest_is_named(
+    workers: int, *, said: bool
+) -> None:
+    code = (Frame("/me/data.py", 9, "draw"),)
+    seen = [Sample(at * MS, tiny.MAIN, code) for at in range(1, 18)]
+    given = {"wait_ms": 18, "batch_ms": 19 * workers, "workers": workers}
+    (one,) = with_workers(**given, seen=seen)
+    named = "make it faster: vectorise loops, cache what does not change, most of all in draw"
+    assert one.change[1].startswith(named) is said
 
 
 def test_a_loop_that_never_waits_needs_no_workers() -> None:
