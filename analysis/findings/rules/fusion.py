@@ -32,6 +32,19 @@ CHANGE_OF_ATTENTION: Final = (
     "a mask or bias of its own: torch.nn.attention.flex_attention, compiled; or FlashAttention",
 )
 
+CHANGE_OF_SUMS: Final = (
+    "its scores are sums of two vectors, as in graph attention: if most are masked, over the edges"
+    " alone, such as PyTorch Geometric's GATConv",
+    "else torch.nn.attention.flex_attention with a score_mod, compiled",
+)
+
+VECTOR: Final = r"(?i)gemv"
+"""Products of a matrix and a vector: they make no matrix of scores."""
+
+OF_SUMS: Final = 4
+"""The kernels between take longer than such products by this factor, and more: 11 times in pyGAT.
+With one query the product reads all keys, and the scores are few."""
+
 _BACKWARD: Final = r"(?i)backward"
 
 
@@ -56,7 +69,7 @@ def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
         rule="unfused-attention",
         title="attention is not fused:"
         f" {percent(share_of_kernels(subject, between))} of kernel time between its matmuls",
-        change=CHANGE_OF_ATTENTION,
+        change=CHANGE_OF_SUMS if _adds_scores(rows) else CHANGE_OF_ATTENTION,
         evidence=(
             f"matmul, softmax, matmul: {count:,} times{' a step' if subject.of_steps else ''}",
             f"between the matmuls: {in_words(subject, between)}",
@@ -64,6 +77,20 @@ def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
             LAUNCHES_TOO,
         ),
     )
+
+
+def _adds_scores(rows: pl.DataFrame) -> bool:
+    """Whether a matrix times a vector comes before most softmaxes, and takes little time.
+
+    Args:
+        rows: what fused attention replaces.
+    """
+    between = (pl.col("job") == "attention").fill_null(value=False)
+    runs = rows["run"].filter(rows.select(between).to_series()).n_unique()
+    vectors = pl.col("name").cast(pl.String).str.contains(VECTOR) & ~between
+    before = rows.filter(vectors, between.shift(-1).fill_null(value=False))
+    matmul_ns = rows.filter(pl.col("class") == "matmul")["ns"].sum()
+    return 2 * len(before) > runs and bool(rows.filter(between)["ns"].sum() > OF_SUMS * matmul_ns)
 
 
 def replaced_by_fused(kernels: pl.DataFrame) -> pl.Series:

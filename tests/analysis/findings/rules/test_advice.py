@@ -4,7 +4,7 @@ import pytest
 
 from nsysflow.analysis.findings.frameworks import Frameworks, advised
 from nsysflow.analysis.findings.rules.extra_kernels import cast_storm
-from nsysflow.analysis.findings.rules.fusion import optimizer_not_fused
+from nsysflow.analysis.findings.rules.fusion import optimizer_not_fused, unfused_attention
 from nsysflow.analysis.findings.rules.occupancy import small_grid
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
@@ -54,3 +54,21 @@ def test_the_optimizer_that_a_range_names_is_the_one_to_fuse(phase: str, told: s
     ranges = (tiny.opened(0, 500_000, phase),)
     one = asked(optimizer_not_fused, subject_of([(names.MUL, 2)] * 60, ranges=ranges))
     assert f"torch.optim.{told}(..., fused=True)" in one.change[0]
+
+
+GEMV = (
+    "void gemvNSP_kernel<float, float, float, float, (int)1, (int)32, cublasGemvParamsEx<int>>(T9)"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "product_us", "sums"),
+    [(GEMV, 4, True), (names.PRODUCT, 4, False), (GEMV, 60, False)],
+    ids=["graph attention", "attention", "one query"],
+)
+def test_attention_over_sums_of_two_vectors_is_told_to_go_over_the_edges(
+    before: str, product_us: int, *, sums: bool
+) -> None:
+    layer = [(before, product_us), (names.ADD, 60), (names.SOFTMAX, 40), (names.PRODUCT, 8)]
+    (one,) = found(unfused_attention, subject_of(layer * 3))
+    assert any("over the edges" in text for text in one.change) is sums
