@@ -49,16 +49,46 @@ class LoaderAdvice:
 def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | None:
     """About the loader for which the loop of a process (its pid, None for any) waits longest; None
     without a recorded loader."""
+    loader = _waited_for(subject, process)
+    if loader is None:
+        return None
+    steps = subject.tables.steps.filter(pl.col("process") == loader["process"])
+    busy = steps.select((pl.col("duration_ns") - pl.col("idle_ns")).mean()).item()
+    return _advice(loader, max(_own_ns(loader), busy or 0), _per_step(subject, loader))
+
+
+def more_workers(subject: JudgedReport, step_ns: int) -> str:
+    """How many workers a shorter step needs, as a sentence; empty where those recorded keep up, and
+    where the loop makes its batches itself."""
+    loader = _waited_for(subject, None)
+    if loader is None or not loader["workers"]:
+        return ""
+    workers = loader["workers"]
+    batches_ns = _per_step(subject, loader) * loader["busy_ns"] / loader["batches"]
+    needed = ceil(batches_ns / max(step_ns, 1))
+    if needed <= workers:
+        return ""
+    cores = loader["cores"]
+    most = f", and this process may use {number(cores)} cores" if cores and needed > cores else ""
+    return (
+        f"as recorded, {number(workers)} worker{'s' * (workers > 1)} of the DataLoader keep"
+        f"{'s' * (workers == 1)} up with steps of {duration(round(batches_ns / workers))}: those of"
+        f" {duration(step_ns)}, which this plan ends with, need {number(needed)}{most}"
+    )
+
+
+def _waited_for(subject: JudgedReport, process: int | None) -> dict[str, Any] | None:
+    """The loader for which the loop of a process (its pid, None for any) waits longest."""
     whole = subject.tables.loader_workers.filter(pl.col("worker").is_null())
     recorded = whole if process is None else whole.filter(pl.col("process") == process)
     waited = recorded.filter((pl.col("steps") > 0) & (pl.col("batches") > 0))
-    if waited.is_empty():
-        return None
-    loader = waited.sort("waited_ns", descending=True).row(0, named=True)
-    steps = subject.tables.steps.filter(pl.col("process") == loader["process"])
-    busy = steps.select((pl.col("duration_ns") - pl.col("idle_ns")).mean()).item()
-    a_step = loader["steps"] / subject.steps if subject.of_steps else 0
-    return _advice(loader, max(_own_ns(loader), busy or 0), a_step)
+    longest = waited.sort("waited_ns", descending=True).head(1)
+    return next(longest.iter_rows(named=True), None)
+
+
+def _per_step(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
+    """How many batches a judged step takes; 0 where none is judged."""
+    return float(loader["steps"] / subject.steps) if subject.of_steps else 0.0
 
 
 def _own_ns(loader: Mapping[str, Any]) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
+from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, launched, repeated
 from tests.oracle.model import Frame, LoaderTime, Sample, to_trace
@@ -144,6 +146,20 @@ def test_a_step_never_takes_less_than_the_advised_workers_for_its_batch(
     assert plan[at].finding.method == "replay"
     assert plan[at].alone_ns == pytest.approx(STEP_NS - least_ms * MS, rel=0.01)
     assert all(one.step_after_ns >= 0.99 * least_ms * MS for one in plan[at:])
+
+
+def test_the_workers_that_the_end_of_the_plan_needs_are_said() -> None:
+    subject = loading(batch_ms=48, workers=2)
+    plan = find(subject).valued
+    (loads,) = (one for one in plan if one.finding.rule == "data-loading")
+    whole = subject.tables.loader_workers.row(0, named=True)
+    a_batch_ns, end_ns = whole["busy_ns"] / whole["batches"], plan[-1].step_after_ns
+    said = "as recorded, 2 workers of the DataLoader keep up with steps of "
+    said += f"{duration(round(a_batch_ns / 2))}: those of {duration(end_ns)}, which this plan ends"
+    assert loads.finding.evidence[-1] == f"{said} with, need {ceil(a_batch_ns / end_ns)}"
+    assert end_ns < a_batch_ns / 2
+    quick = find(loading(batch_ms=5, workers=2)).valued
+    assert not any("keep up" in text for one in quick for text in one.finding.evidence)
 
 
 @pytest.mark.parametrize("cores", [3, 32])
