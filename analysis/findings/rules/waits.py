@@ -44,7 +44,7 @@ STEP_COUNTS: Final = (
     " state with torch.load(…, map_location='cpu')",
 )
 OF_GRADIENTS: Final = (
-    "a gradient asks the GPU there: those of torch.prod and torch.cumprod look for zeros, which"
+    "a gradient may ask there, such as those of torch.prod and torch.cumprod, which look for zeros:"
     " exp(cumsum(log(x))) does not",
 )
 WAIT: Final = (
