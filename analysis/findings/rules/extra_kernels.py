@@ -274,10 +274,12 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
     ahead = {f"key_{at}": pl.col("key").shift(-at) for at in range(ALIKE)}
     same, backward = pl.struct("lane", "step", "backward"), pl.col("backward")
     whole = pl.all_horizontal(same.shift(-at).eq_missing(same) for at in range(1, ALIKE))
-    different = pl.concat_list(*ahead).list.n_unique() >= DIFFERENT
-    starts = kernels.select("lane", "step", backward, whole.alias("whole"), **ahead)
-    starts = starts.with_row_index("row").filter("whole", backward.is_not_null())
-    starts = starts.filter(different)
+    keys = [*ahead.values()]
+    new = (pl.all_horizontal(keys[at] != before for before in keys[:at]) for at in range(1, ALIKE))
+    different = 1 + pl.sum_horizontal(new) >= DIFFERENT
+    tells = (whole & different).alias("tells")
+    starts = kernels.select("lane", "step", backward, tells, **ahead)
+    starts = starts.with_row_index("row").filter("tells", backward.is_not_null())
     alike = ["lane", "step", *ahead]
     enough = (~backward).cum_sum().over(alike) >= backward.cum_sum().over(alike)
     again = starts.filter(backward & enough)
