@@ -72,8 +72,8 @@ def more_workers(subject: JudgedReport, step_ns: int) -> str:
     most = f", and this process may use {number(cores)} cores" if cores and needed > cores else ""
     return (
         f"as recorded, {number(workers)} worker{'s' * (workers > 1)} of the DataLoader keep"
-        f"{'s' * (workers == 1)} up with steps of {duration(round(batches_ns / workers))}: those of"
-        f" {duration(step_ns)}, which this plan ends with, need {number(needed)}{most}"
+        f"{'s' * (workers == 1)} up with steps of {duration(round(batches_ns / workers))}; this"
+        f" plan ends with steps of {duration(step_ns)}, which need {number(needed)}{most}"
     )
 
 

@@ -145,7 +145,10 @@ def lu_factorization(subject: JudgedReport) -> Iterator[Finding]:
         title="a matrix is factorized by LU:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=CHANGE_OF_LU,
-        evidence=(in_words(subject, rows), "pivots are found column by column, which fills no GPU"),
+        evidence=(
+            in_words(subject, rows),
+            "LU looks for a pivot in one column after another: few blocks work meanwhile",
+        ),
         at=subject.kernels.filter(lu),
     )
     yield counting_launches(subject, finding, rows["op"])

@@ -155,8 +155,8 @@ def test_the_workers_that_the_end_of_the_plan_needs_are_said() -> None:
     whole = subject.tables.loader_workers.row(0, named=True)
     a_batch_ns, end_ns = whole["busy_ns"] / whole["batches"], plan[-1].step_after_ns
     said = "as recorded, 2 workers of the DataLoader keep up with steps of "
-    said += f"{duration(round(a_batch_ns / 2))}: those of {duration(end_ns)}, which this plan ends"
-    assert loads.finding.evidence[-1] == f"{said} with, need {ceil(a_batch_ns / end_ns)}"
+    said += f"{duration(round(a_batch_ns / 2))}; this plan ends with steps of {duration(end_ns)}"
+    assert loads.finding.evidence[-1] == f"{said}, which need {ceil(a_batch_ns / end_ns)}"
     assert end_ns < a_batch_ns / 2
     quick = find(loading(batch_ms=5, workers=2)).valued
     assert not any("keep up" in text for one in quick for text in one.finding.evidence)
