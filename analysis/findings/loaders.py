@@ -127,8 +127,8 @@ def _advice(loader: Mapping[str, Any], step_ns: float, a_step: float) -> LoaderA
     short = wanted < needed
     if short:
         evidence.append(
-            f"{number(wanted)} workers give a batch every {duration(round(batch_ns / wanted))}:"
-            " only cheaper batches make it less"
+            f"{number(wanted)} workers make a batch every {duration(round(batch_ns / wanted))}:"
+            " for shorter steps, batches have to become cheaper"
         )
     return LoaderAdvice(
         change=(_loader(wanted, loader), *CHANGE_OF_BATCH),

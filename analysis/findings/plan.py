@@ -229,7 +229,7 @@ def _with_waits(plan: Sequence[Valued]) -> Iterator[Valued]:
             yield one
             continue
         places = dict.fromkeys(each.source or each.phase or each.culprit for each in behind)
-        first = f"first remove what waits at {', '.join(places)}: a graph contains no wait"
+        first = f"first remove the waits at {', '.join(places)}: a CUDA graph cannot contain them"
         best, *others = one.finding.change
         yield replace(one, finding=replace(one.finding, change=(best, first, *others)))
 

@@ -39,9 +39,9 @@ copied."""
 
 CHANGE: Final = (
     "add the losses up and call backward once: (loss_a + loss_b).backward()",
-    "for gradients of each task (PCGrad, GradNorm): torch.autograd.grad(loss, shared), with the"
-    " output of the shared part or its last layer as shared, and one backward from there",
-    "of losses that become known one after another: backward once, when the last one is known",
+    "to get gradients of each task (PCGrad, GradNorm): torch.autograd.grad(loss, shared), where"
+    " shared is the output of the trunk or its last layer, and one backward from there",
+    "losses that become known one after another: call backward once, after the last one",
 )
 
 
@@ -66,8 +66,8 @@ def backward_per_loss(subject: JudgedReport) -> Iterator[Finding]:
         f" {percent(share)} of kernel time",
         change=CHANGE,
         evidence=(
-            "end a later pass as they end the first, with no forward pass between, and their"
-            f" gradients are added to those there: {in_words(subject, rows)}",
+            "a later pass repeats the end of the first, without a forward pass between, and adds"
+            f" its gradients to those of the first: {in_words(subject, rows)}",
         ),
     )
     yield counting_launches(subject, finding, rows["op"])

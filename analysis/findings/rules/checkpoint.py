@@ -1,7 +1,7 @@
-"""`checkpoint-in-loop`: the program's state is written to the disk in each step.
+"""`checkpoint-in-loop`: each step saves a checkpoint.
 
-The host waits for a copy of each tensor, and then pickles and writes them while the GPU has nothing
-to do. The copies are the smaller part of it.
+The host waits for a copy of each tensor. Then it pickles and writes them, while the GPU idles. The
+copies are the smaller part of the time.
 """
 
 from collections.abc import Iterator
@@ -44,10 +44,10 @@ def checkpoint_in_loop(subject: JudgedReport) -> Iterator[Finding]:
         f"{place(largest.phase, largest.line)}",
         change=CHANGE,
         evidence=(
-            f"the GPU waits {subject.spent(size_ns)} for it",
-            f"the host waits for its copies for {subject.spent(blocked_ns)}; the rest is code that"
-            " pickles and writes",
-            "the saving is that of no checkpoint at all",
+            f"the GPU waits {subject.spent(size_ns)} for the checkpoint",
+            f"the copies block the host for {subject.spent(blocked_ns)}; in the rest it pickles and"
+            " writes",
+            "the saving is for a loop without any checkpoint",
         ),
         table="gap_summary",
         size_ns=size_ns,

@@ -40,9 +40,9 @@ CHANGE_OF_EXPOSED: Final = (
 
 CHANGE_OF_INFERENCE: Final = (
     "fewer GPUs for one model (a smaller tensor-parallel size), and more copies of it",
-    "a product in parts, each sent while the next one computes: PyTorch's asynchronous tensor"
-    " parallelism (torch.ops.symm_mem.fused_matmul_reduce_scatter)",
-    "send 16 bits instead of float32; a fused all-reduce and norm, as engines for serving have",
+    "split each product, and send one part while the next one computes: PyTorch's asynchronous"
+    " tensor parallelism (torch.ops.symm_mem.fused_matmul_reduce_scatter)",
+    "send 16-bit numbers instead of float32; fuse all-reduce and norm, as serving engines do",
 )
 """Without a backward pass there are no gradients: the parts of a layer are sent."""
 

@@ -30,8 +30,8 @@ PAGEABLE: Final = (
     "copy the next batch on a stream of its own while this one computes",
 )
 MADE_THERE: Final = (
-    "let the GPU make it: torch.full, torch.eye or torch.randperm with device='cuda' instead of a"
-    " list or NumPy; what stays the same once, before the loop"
+    "create the values on the GPU: torch.full, torch.eye or torch.randperm with device='cuda'"
+    " instead of a list or NumPy array; create constants once, before the loop"
 )
 TO_THE_HOST: Final = (
     "copy to pinned memory with non_blocking=True, and use it some steps later",

@@ -58,9 +58,9 @@ def expert_loop(subject: JudgedReport) -> Iterator[Finding]:
         evidence=(
             "each pass lists the rows of one expert (nonzero), picks and multiplies them, and puts"
             " them back",
-            f"each pass launches {counted}: {subject.spent(own_ns)} of the host in all, with the"
-            " code before each",
-            f"each pass waits for the number of rows: {subject.spent(blocked_ns)} in all, with"
+            f"each pass launches {counted}; launches and the code before them take the host"
+            f" {subject.spent(own_ns)} in all",
+            f"each pass waits for the number of rows, {subject.spent(blocked_ns)} in all;"
             f" {subject.idle(idle_ns)} behind these waits",
             NO_GRAPH,
         ),

@@ -33,8 +33,8 @@ CHANGE_OF_ATTENTION: Final = (
 )
 
 CHANGE_OF_SUMS: Final = (
-    "its scores are sums of two vectors, as in graph attention: if most are masked, over the edges"
-    " alone, such as PyTorch Geometric's GATConv",
+    "graph attention, whose scores are sums of two vectors: if most of them are masked, compute"
+    " those of the edges alone, as PyTorch Geometric's GATConv does",
     "else torch.nn.attention.flex_attention with a score_mod, compiled",
 )
 

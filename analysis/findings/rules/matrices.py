@@ -1,4 +1,4 @@
-"""Matrices that a library for large ones handles one by one, or in a costlier way than they need.
+"""Matrices that take longer than they need to, as a library for large ones handles them.
 
 * `small-matrices`: many small matrices are factorized, or multiplied.
 * `lu-factorization`: one large matrix is factorized by LU.
@@ -45,19 +45,19 @@ MANY_MATRICES: Final = 1000
 """So many in a launch fill a GPU with blocks that hold few numbers each."""
 
 CHANGE_OF_PRODUCTS: Final = (
-    "a diagonal matrix is no product: R @ diag(s) is R * s[..., None, :]",
-    "if all are multiplied by the same matrix: one product of all rows, (n, 3) @ (3, 3)",
-    "of 2 x 2 to 4 x 4 matrices write the sums out, and torch.compile them: one pass over memory",
+    "diagonal matrices: R * s[..., None, :] instead of R @ diag(s)",
+    "the same matrix for all: one product of all rows, (n, 3) @ (3, 3)",
+    "2 x 2 to 4 x 4 matrices: write the sums out, and torch.compile them: one pass over memory",
 )
 
 LU: Final = r"\bgetrf_pivot\b"
 """cuSOLVER's and cuBLAS's LU of a matrix larger than a batch of them has, with pivots."""
 
 CHANGE_OF_LU: Final = (
-    "of a symmetric positive definite matrix take its Cholesky factor: half the work, no pivots."
-    " Its log-determinant is 2 * L.diagonal().log().sum()",
-    "if its factor is there already, take that again: torch.cholesky_solve(b, L)",
-    "torch.linalg.lu_factor once, and lu_solve for each right side, instead of inv or solve twice",
+    "a symmetric positive definite matrix: use its Cholesky factor, which is half the work. The"
+    " log-determinant is 2 * L.diagonal().log().sum()",
+    "a factor that is there already: use it again, torch.cholesky_solve(b, L)",
+    "several right sides: torch.linalg.lu_factor once, and lu_solve for each of them",
 )
 
 

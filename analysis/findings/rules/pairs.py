@@ -41,11 +41,11 @@ PAIRS_PCT: Final = 10.0
 """Less of the kernel time is not worth a list of one's own."""
 
 CHANGE: Final = (
-    "points that move little: a list of pairs with a margin, filtered in each step; make it anew"
-    " every 10 to 20 steps, or once a point has moved half of the margin",
-    "new points in each step: a search that writes no distances, such as torch_cluster.radius_graph"
-    " or pytorch3d.ops.ball_query",
-    "or cells as wide as the cutoff: only points in neighbouring cells are compared",
+    "points that move little: keep a list of pairs with a margin, and filter it in each step; renew"
+    " it every 10 to 20 steps, or once a point has moved half of the margin",
+    "new points in each step: use a search that writes no distances, such as"
+    " torch_cluster.radius_graph or pytorch3d.ops.ball_query",
+    "or sort the points into cells as wide as the cutoff, and compare neighbouring cells only",
 )
 
 

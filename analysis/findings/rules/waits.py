@@ -38,14 +38,14 @@ REPEATS: Final = (
     "one repeat_interleave for the whole batch instead of a loop",
 )
 STEP_COUNTS: Final = (
-    "the optimizer reads its step counts, which are on the GPU: Adam(…, fused=True), or"
-    " capturable=True",
-    "or counts on the CPU: make the optimizer where no default device is the GPU, and load its"
-    " state with torch.load(…, map_location='cpu')",
+    "the optimizer reads its step counts from the GPU: Adam(…, fused=True) or capturable=True does"
+    " not",
+    "or keep the step counts on the CPU: no torch.set_default_device('cuda') where the optimizer is"
+    " made, and torch.load(…, map_location='cpu') for its state",
 )
 OF_GRADIENTS: Final = (
-    "a gradient may ask there, such as those of torch.prod and torch.cumprod, which look for zeros:"
-    " exp(cumsum(log(x))) does not",
+    "the gradients of torch.prod and torch.cumprod read whether there are zeros: where all numbers"
+    " are positive, exp(cumsum(log(x))) reads nothing",
 )
 WAIT: Final = (
     "remove the wait: synchronize(), .item(), .cpu(), `if tensor` and print(tensor) all wait",

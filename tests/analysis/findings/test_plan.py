@@ -27,7 +27,7 @@ def test_a_small_wait_does_not_stand_before_a_graph_which_says_that_it_goes_firs
     assert (graph.finding.rule, wait.finding.rule) == ("launch-bound", "sync-in-loop")
     assert 0 < wait.alone_ns < 0.05 * wait.step_ns < graph.high_ns
     assert graph.finding.change[1] == (
-        "first remove what waits at step/log: a graph contains no wait"
+        "first remove the waits at step/log: a CUDA graph cannot contain them"
     )
     assert wait.step_after_ns <= graph.step_after_ns
 

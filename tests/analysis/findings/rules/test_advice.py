@@ -71,4 +71,4 @@ def test_attention_over_sums_of_two_vectors_is_told_to_go_over_the_edges(
 ) -> None:
     layer = [(before, product_us), (names.ADD, 60), (names.SOFTMAX, 40), (names.PRODUCT, 8)]
     (one,) = found(unfused_attention, subject_of(layer * 3))
-    assert any("over the edges" in text for text in one.change) is sums
+    assert any("those of the edges" in text for text in one.change) is sums

@@ -124,4 +124,4 @@ def test_a_few_bytes_from_pageable_memory_can_be_made_on_the_gpu(moved: int, sma
     rows.append(copy(240, 241, 20, "HtoD", "pageable", "device", moved=moved))
     one = asked(blocking_copies, loop([*rows, *launched(290, 20)], every=400))
     assert one.rule == "pageable-copy"
-    assert one.change[0].startswith("let the GPU make it") is small
+    assert one.change[0].startswith("create the values on the GPU") is small

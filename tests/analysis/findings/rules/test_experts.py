@@ -84,7 +84,7 @@ def test_experts_that_run_one_at_a_time_are_named_with_their_backward_pass(
     assert one.title == "experts run one at a time: 12 passes a step in step/forward"
     # the first pass of a layer begins with what the layer launches behind its product
     assert one.evidence[1].startswith(f"each pass launches {len(each)} kernels, and 5 in backward")
-    assert one.evidence[2].startswith("each pass waits for the number of rows: 84.0 us a step")
+    assert one.evidence[2].startswith("each pass waits for the number of rows, 84.0 us a step")
     assert one.method == "bound"
     assert [removal.kind for removal in changes_of(one).removed] == ["sync"]
     assert {*left_of(one)}.isdisjoint({*PRODUCTS, names.PRODUCT})
