@@ -225,8 +225,11 @@ def _check_options(settings: Settings, known: Mapping[str, click.Option]) -> Non
 
 
 def _wanted(option: click.Option, value: object) -> str | None:
-    """What the value must be instead, where it is of a type that the option does not take."""
+    """What the value must be instead, where it is of a type that the option does not take, or holds
+    what no path and no command line can."""
     types, expected = _types_of(option)
+    if any(isinstance(item, str) and "\0" in item for item in _listed(value)):
+        return "text without null bytes"
     if not option.multiple:
         return None if type(value) in types else expected  # exact: Python's bool is an int
     if all(type(item) in types for item in _listed(value)):

@@ -31,7 +31,7 @@ from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import Damaged
 from nsysflow.base.names import CONTROLS
 from tests.analysis.test_invariants import assert_invariants
-from tests.cli.running import run
+from tests.cli.running import refused, run
 from tests.exports import change, write_export
 from tests.fuzz.inputs import small_export
 from tests.fuzz.mutations import _as_bytes
@@ -340,3 +340,10 @@ def test_an_error_does_not_control_the_terminal_of_an_agent(tmp_path: Path) -> N
     answer = Tools(Reports(Folder(tmp_path), Options())).open_report("\x1b[2J.sqlite")
     assert answer.is_error
     assert not re.search(CONTROLS, answer.model_dump()["content"][0]["text"])
+
+
+def test_a_path_in_the_settings_with_a_null_byte_is_refused(here: Path) -> None:
+    (here / "nsysflow.toml").write_text('[check]\nbaseline = "\\u0000"\n')
+    said = refused("check", "report.json", code=1)
+    assert "nsysflow.toml: baseline" in said
+    assert "must be text without null bytes" in said
