@@ -89,7 +89,7 @@ def of_the_same_lines(subject: JudgedReport, members: pl.Series) -> pl.Series:
     """
     if subject.timeline.launch_stacks is None:
         return members
-    launched = _launched(subject.view, subject.kernels).with_columns(members.alias("member"))
+    launched = launched_by(subject.view, subject.kernels).with_columns(members.alias("member"))
     half = 2 * pl.col("ns").filter("member").sum() >= pl.col("ns").sum()
     known = pl.col("source").is_not_null() & ~pl.col("lent")
     beside = (half.over("source", "via") & known).fill_null(value=False)
@@ -100,7 +100,7 @@ def _lines(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
     """`source`, `via`, `lent` and `ns` of the lines that launched these kernels, most time first,
     with the file and `function` of each, null where these do not tell it; empty where there is no
     such line."""
-    by_line = _launched(view, kernels).drop_nulls().group_by("source", "via", "lent")
+    by_line = launched_by(view, kernels).drop_nulls().group_by("source", "via", "lent")
     lines = by_line.agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
     own = (pl.col("via") == "") & ~pl.col("source").str.contains(SHARED)
     function = pl.when(own).then(pl.col("source").str.replace(r":\d+ in ", " in "))
@@ -108,9 +108,10 @@ def _lines(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
     return lines.sort(-pl.col("ns"), "source", "via", "lent")
 
 
-def _launched(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Per kernel the `source` and `via` that launched it, null where no line did, `lent` and
-    `ns`."""
+def launched_by(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Per kernel the `source` and `via` that launched it, null where no line did, and `ns`. `lent`
+    says whether autograd's thread launched it for that line, and `backward` whether it is then
+    known to compute gradients of what the line did."""
     stacks, sources = view.timeline.launch_stacks, view.events.stack_sources
     assert stacks is not None
     known = stacks[view.events.ops["call"][kernels["op"]]]
@@ -118,4 +119,5 @@ def _launched(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
         sources["stack"], sources.with_row_index()["index"], default=None, return_dtype=pl.UInt32
     )
     lines = sources.select(pl.col("source", "via").cast(pl.String).fill_null(""))
-    return lines[row].hstack([known["lent"], kernels["ns"]])
+    flags = known.select(pl.col("lent", "backward").fill_null(value=False))
+    return lines[row].hstack([*flags, kernels["ns"]])

@@ -5,6 +5,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from nsysflow.analysis.findings.costly_order import (
+    GOOD_PART,
+    with_costly_line_early,
+    without_told_lines,
+)
 from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Ends, Finding, Valued, share_pct
 from nsysflow.analysis.findings.frameworks import advised
@@ -49,9 +54,8 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
         value(one, replays, replayed=index < replays.most)
         for index, one in enumerate(large[:MOST_REPLAYED])
     ]
-    worthy = [
-        one for one in _without_hidden(kept) if one.alone_ns >= max(worth_ns, one.finding.worth_ns)
-    ]
+    told = without_told_lines([*_without_hidden(kept)])
+    worthy = [one for one in told if one.alone_ns >= max(worth_ns, one.finding.worth_ns)]
     plan = _planned(worthy, replays, worth_ns)
     hidden = [one for one in kept if one.finding.shortens_compute and one.alone_ns < worth_ns]
     behind: tuple[Valued, ...] = ()
@@ -95,12 +99,12 @@ WORTH_FIRST_PCT: Final = 5
 """… if they save so much of the step, or more than a replay knows. Of others the finding of the
 graph says that they go first: copies of 1.4 % stood before a graph of 45 % (pytorch-cifar)."""
 
-FEWER_LAUNCHES: Final = ("loop-of-launches", "optimizer-not-fused", "small-copies", "weight-norm")
+FEWER_LAUNCHES: Final = (
+    *("loop-of-launches", "optimizer-not-fused", "small-copies", "weight-norm"),
+    "costly-line",
+)
 """With these changes the step launches less. They come before a CUDA graph, too, if they save at
 least `GOOD_PART` of what it saves."""
-
-GOOD_PART: Final = 1 / 3
-"""Below that the graph matters more."""
 
 COMPILED: Final = re.compile(r"(?:^|/)(?:forward|backward)(?:/|$)")
 """Phases of a model. torch.compile takes the loops in them, and leaves other code as it is."""
@@ -133,8 +137,8 @@ def _with_hidden(
 
 def _in_order(ranked: Iterable[Valued], step_ns: float) -> list[Valued]:
     """The findings by their worth; those of the host's launches and code behind what comes before
-    them in any case."""
-    found = list(ranked)
+    them in any case, those of all kernels behind a line that is worth a good part of them."""
+    found = with_costly_line_early([*ranked])
     plan = [one for one in found if one.finding.rule not in _LATE]
     late = [one for rule in _LATE for one in found if one.finding.rule == rule]
     for one in late:

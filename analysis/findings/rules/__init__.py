@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.rules.communication import (
 )
 from nsysflow.analysis.findings.rules.compilation import code_loading, recompile
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
+from nsysflow.analysis.findings.rules.costly_line import costly_line
 from nsysflow.analysis.findings.rules.cpu import cpu_wait
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
 from nsysflow.analysis.findings.rules.experts import expert_loop
@@ -96,6 +97,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     recomputation,
     backward_per_loss,
     streams_in_turn,
+    costly_line,
     tiny_kernels,
     idle_chip,
     low_mfu,

@@ -1,0 +1,138 @@
+"""`costly-line`: one line of the program that takes much of the kernel time, and is no layer.
+
+Most of the time of a model is products, convolutions and attention, which have to be. A line that
+takes a tenth of a step beside these is often work without need: norms of what does not change,
+masks, samplers, losses written by hand.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import polars as pl
+
+from nsysflow.analysis.events.source_lines import OWN, without_line
+from nsysflow.analysis.findings.finding import Finding, line
+from nsysflow.analysis.findings.host_functions import code_of, frames_of_code
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.kernel_findings import (
+    in_words,
+    phase_of,
+    scaled,
+    share_of_kernels,
+)
+from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
+from nsysflow.analysis.findings.launches import counting_launches
+from nsysflow.analysis.findings.launching_lines import SHARED, WHOLE, launched_by
+from nsysflow.analysis.findings.rules.last_resort import HELPS_OF_CLASS
+from nsysflow.analysis.replay.changes import Changes
+from nsysflow.base.units import duration, percent
+
+COSTLY_PCT: Final = 10.0
+"""A line with less of the kernel time is one of many."""
+
+OF_STEP_PCT: Final = 5.0
+"""Where the GPU mostly waits, the kernels of a line are no place to begin."""
+
+NEEDED: Final = (*MATRIX_CLASSES, "triton", "optimizer", "comm")
+"""Classes of kernels that a step needs, or that a compiler made."""
+
+BESIDE: Final = 3
+"""In a layer, other kernels take less than so many times the time of `NEEDED` ones. The nearer a
+function is to that, the less of its lines counts."""
+
+OF_ANY: Final = ("torch.compile the function: it fuses kernels that only pass tensors on",)
+ONCE: Final = "compute it once before the loop, if what it takes does not change from step to step"
+
+
+def costly_line(subject: JudgedReport) -> Iterator[Finding]:
+    """The line that launches most kernel time outside layers, where that is much of the step.
+
+    Of 56 programs with a planted fault, 14 have such a line: in all of them it is the fault's
+    (H100 and H200, 2026-11-30).
+    """
+    if not subject.of_steps or subject.timeline.launch_stacks is None:
+        return
+    launched = launched_by(subject.view, subject.kernels).drop("ns")
+    kernels = subject.kernels.hstack(launched)
+    lines = _lines(subject, kernels)
+    whole_ns = int(kernels["ns"].sum())
+    parts = lines.filter(pl.col("ns") <= WHOLE * whole_ns).sort(-pl.col("cost_ns"), "source", "via")
+    for first in parts.head(1).rows(named=True):
+        of_kernels = 100 * first["cost_ns"] >= COSTLY_PCT * whole_ns > 0
+        of_step = 100 * subject.per_step(first["cost_ns"]) >= OF_STEP_PCT * subject.step_ns
+        if of_kernels and of_step:
+            yield _finding(subject, kernels, lines, first)
+
+
+def _lines(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:
+    """The lines that launched kernels outside of backward passes: `source`, `via`, `function`, `ns`
+    of these kernels, and `cost_ns`, how much of it is no part of a layer."""
+    forward = kernels.filter(~pl.col("lent")).drop_nulls("source")
+    beside = pl.col("ns").filter(~pl.col("class").is_in(NEEDED)).sum()
+    lines = forward.group_by("source", "via").agg(pl.col("ns").sum(), beside.alias("beside_ns"))
+    lines = _with_functions(subject, lines)
+    beside_ns = pl.col("beside_ns").sum().over("function")
+    needed_ns = pl.col("ns").sum().over("function") - beside_ns
+    counts = (1 - BESIDE * needed_ns / beside_ns).fill_nan(0).clip(lower_bound=0)
+    cost = (pl.col("beside_ns") * counts).cast(pl.Int64)
+    return lines.select("source", "via", "function", "ns", cost.alias("cost_ns"))
+
+
+def _with_functions(subject: JudgedReport, lines: pl.DataFrame) -> pl.DataFrame:
+    """Lines with their `function`. Where its name does not tell it apart, as that of `forward`, it
+    is the one that the same lines call."""
+    own = frames_of_code(subject).filter(pl.col("kind") == OWN)
+    stacks = own.group_by("stack", maintain_order=True).agg(
+        pl.col("line").first().alias("source"), pl.col("line").slice(1, 1).first().alias("caller")
+    )
+    callers = stacks.group_by("source").agg(pl.col("caller").drop_nulls().unique().sort())
+    name = without_line(pl.when(pl.col("via") == "").then("source").otherwise("via"))
+    shared = pl.col("source").str.contains(SHARED) & (pl.col("via") == "")
+    called = pl.when(shared).then(pl.col("caller").list.join(", ")).fill_null("")
+    return lines.join(callers, on="source", how="left").with_columns(
+        pl.concat_str(name, called, separator=" by ").alias("function")
+    )
+
+
+def _finding(
+    subject: JudgedReport, kernels: pl.DataFrame, lines: pl.DataFrame, first: dict[str, Any]
+) -> Finding:
+    """The finding of a line, a row of `_lines`. All of its function may go, with its part of what
+    no line is known for in the backward pass."""
+    at = line(first["source"], first["via"])
+    forward = kernels.filter(~pl.col("lent"))
+    own = forward.filter(pl.col("source") == first["source"], pl.col("via") == first["via"])
+    of_function = lines.filter(pl.col("function") == first["function"])
+    known = kernels.filter(~pl.col("lent") | pl.col("backward")).join(
+        of_function.select("source", "via"), on=["source", "via"], how="semi"
+    )
+    part = int(of_function["ns"].sum()) / int(forward["ns"].sum())
+    unknown = kernels.filter(pl.col("lent") & ~pl.col("backward"))
+    backward = unknown.with_columns((part * pl.col("ns")).cast(pl.Int64).alias("gain_ns"))
+    rows = pl.concat([known.with_columns(pl.col("ns").alias("gain_ns")), backward])
+    sums = own.group_by("class").agg(pl.col("ns").sum()).sort("ns", "class", descending=True)
+    name = code_of(first["via"] or first["source"])
+    evidence = [
+        f"{at}: {in_words(subject, own)}",
+        f"most of that is of class {sums['class'][0]}",
+    ]
+    if len(known) > len(own):
+        evidence.append(f"all of {name}: {in_words(subject, known)}")
+    if len(backward):
+        gain = duration(subject.worst_ns(backward, "gain_ns"))
+        evidence.append(f"{gain} of the backward pass are counted as its share")
+    finding = Finding(
+        rule="costly-line",
+        title=f"one line takes {percent(share_of_kernels(subject, own))} of kernel time: {at}",
+        change=(ONCE, *HELPS_OF_CLASS.get(str(sums["class"][0]), OF_ANY)),
+        evidence=tuple(evidence),
+        table="code",
+        size_ns=subject.worst_ns(rows, "gain_ns"),
+        steps=min(subject.steps, subject.steps_with(own["start_ns"])),
+        changes=Changes(scaled=scaled(subject.kernels, rows)),
+        exact=False,
+        phase=phase_of(subject, own.with_columns(pl.col("ns").alias("gain_ns"))),
+        source=first["source"],
+        via=first["via"],
+    )
+    return counting_launches(subject, finding, known["op"], inside_calls=True)

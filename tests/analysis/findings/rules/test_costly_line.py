@@ -1,0 +1,127 @@
+"""One line that takes much of the kernel time, and where its finding stands in the plan."""
+
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from nsysflow.analysis.findings.costly_order import with_costly_line_early, without_told_lines
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.costly_line import costly_line
+from tests import tiny
+from tests.analysis.findings import test_kernels as names
+from tests.analysis.findings.subjects import Row, asked, found, left_of, loop, seen, valued_of
+from tests.oracle.model import Sample
+
+SUM: Final = "void at::native::reduce_kernel<(int)512, (int)1, ReduceOp<float, NormTwoOps>>(T3)"
+
+Launches = list[tuple[str, int, str]]
+
+LAYERS: Final[Launches] = [(names.PRODUCT, 300, "block:3"), (names.ADD, 60, "block:4")] * 2
+"""Two layers, each with a kernel beside its product."""
+
+NORMS: Final[Launches] = [(SUM, 80, "search:7"), (names.MUL, 60, "search:7")]
+
+
+def program(launches: Launches, callers: dict[str, str] | None = None) -> JudgedReport:
+    """Steps with these launches, as `seen` takes them, those of `backward` by autograd's thread;
+    some lines with the function that calls them."""
+    rows: list[Row] = []
+    for row in seen(*launches, threads={"backward": tiny.AUTOGRAD}):
+        if isinstance(row, Sample):
+            caller = (callers or {}).get(str(row.frames[0].line), "main")
+            outer = replace(row.frames[0], function=caller, line=1)
+            rows.append(replace(row, frames=(*row.frames, outer)))
+        else:
+            rows.append(row)
+    return loop(rows, every=1_100)
+
+
+def test_a_line_beside_the_layers_is_named_with_all_of_its_function() -> None:
+    one = asked(costly_line, program([*LAYERS, *NORMS, (names.UP, 20, "search:9")]))
+    assert one.title == "one line takes 16 % of kernel time: train.py:7 in search"
+    assert one.source == "train.py:7 in search"
+    assert left_of(one) == {SUM: 0.0, names.MUL: 0.0, names.UP: 0.0}
+    assert one.method == "bound"
+    assert (
+        one.evidence[2]
+        == "all of search (train.py:7): 3 kernels a step, 160 us, 18 % of kernel time"
+    )
+
+
+def test_the_function_has_its_part_of_the_backward_pass() -> None:
+    backward = (names.DOWN, 100, "backward")
+    one = asked(costly_line, program([*LAYERS, *NORMS, backward]))
+    part = 140 / (2 * 360 + 140)
+    assert left_of(one) == {SUM: 0.0, names.MUL: 0.0, names.DOWN: round(1 - part, 2)}
+    assert one.evidence[2] == "16.3 us of the backward pass are counted as its share"
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        [*LAYERS, (names.MUL, 140, "block:7")],
+        [*LAYERS, (names.PRODUCT, 140, "search:7")],
+        [*LAYERS, (names.MUL, 80, "search:7"), (names.MUL, 60, "rank:9")],
+        [(names.MUL, 140, "search:7")],
+    ],
+    ids=["of a layer", "a product", "two lines with less", "the only line"],
+)
+def test_no_costly_line_is(launches: Launches) -> None:
+    assert not found(costly_line, program(launches))
+
+
+def test_a_function_counts_less_the_nearer_it_is_to_a_layer() -> None:
+    def cost_of_line(product_us: int) -> bool:
+        line = [(names.PRODUCT, product_us, "search:7"), (names.MUL, 160, "search:7")]
+        return bool(found(costly_line, program([*LAYERS, *line])))
+
+    assert [cost_of_line(us) for us in (0, 10, 50)] == [True, True, False]
+
+
+@pytest.mark.parametrize(("callers", "named"), [({}, False), ({"7": "search"}, True)])
+def test_functions_of_one_name_are_told_apart_by_what_calls_them(
+    callers: dict[str, str], *, named: bool
+) -> None:
+    of_block = [(name, us, code.replace("block", "forward")) for name, us, code in LAYERS]
+    other = [(name, us, code.replace("search", "forward")) for name, us, code in NORMS]
+    assert bool(found(costly_line, program([*of_block, *other], callers))) == named
+
+
+def valued(rule: str, saved_ns: int, source: str = "") -> Valued:
+    """A finding of kernels that saves so much."""
+    one = valued_of("costly-line", program([*LAYERS, *NORMS]))
+    finding = replace(one.finding, rule=rule, source=source, table="kernels")
+    return replace(one, finding=finding, alone_ns=saved_ns, alone_low_ns=0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "saved_ns", "source", "first"),
+    [
+        ("unfused-elementwise", 200, "", True),
+        ("unfused-elementwise", 400, "", False),
+        ("unfused-elementwise", 200, "train.py:9 in rank", False),
+        ("unfused-loss", 200, "", False),
+        ("real-fft", 40, "", True),
+    ],
+)
+def test_a_costly_line_stands_before_what_names_no_place_and_behind_what_says_why(
+    rule: str, saved_ns: int, source: str, *, first: bool
+) -> None:
+    costly = valued("costly-line", 100, "train.py:7 in search")
+    other = valued(rule, saved_ns, source)
+    found = [other, costly] if saved_ns > 100 else [costly, other]
+    assert (with_costly_line_early(found)[0] is costly) == first
+
+
+@pytest.mark.parametrize(
+    ("rule", "saved_ns", "left"),
+    [("cast-storm", 49, True), ("cast-storm", 50, False), ("launch-bound", 9, False)],
+)
+def test_a_costly_line_goes_where_another_finding_says_why(
+    rule: str, saved_ns: int, *, left: bool
+) -> None:
+    costly = valued("costly-line", 100, "train.py:7 in search")
+    other = valued(rule, saved_ns, "train.py:9 in search")
+    assert (costly in without_told_lines([costly, other])) == left
