@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -105,7 +106,7 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     change, why = _of_order(subject, rows)
     if change in {CONVOLUTIONS, COMPILED_CONVOLUTIONS}:
         rows = rows.filter(matching(rows["name"], CONVERTS) | pl.col("beside"))
-    yield kernel_finding(
+    finding = kernel_finding(
         subject,
         rows,
         rule="layout-transpose",
@@ -115,6 +116,8 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
         evidence=(in_words(subject, rows), *why),
         saves_more=change is CONVOLUTIONS,
     )
+    in_a_line = change in {CONVOLUTIONS, CONVOLUTIONS_OF_MIOPEN}
+    yield replace(finding, takes="line" if in_a_line else None)
 
 
 def _of_order(subject: JudgedReport, rows: pl.DataFrame) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -137,7 +140,7 @@ def _of_order(subject: JudgedReport, rows: pl.DataFrame) -> tuple[tuple[str, ...
         return GROUP_NORMS, (COPIED_FOR_NORMS,)
     beside_ns = int(rows.filter("beside")["ns"].sum())
     if 2 * beside_ns > whole_ns and _convolves_nchw(subject.kernels):
-        return CONVOLUTIONS, (FASTER_TOO,)
+        return (COMPILED_CONVOLUTIONS, (COPIED_BACK,)) if normed else (CONVOLUTIONS, (FASTER_TOO,))
     return COPIES, ()
 
 

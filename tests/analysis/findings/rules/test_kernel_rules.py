@@ -362,6 +362,33 @@ def test_a_finding_says(rule: Rule, kernels: Kernels, says: str) -> None:
     assert says in " ".join((finding.title, *finding.evidence, *finding.change[:1]))
 
 
+LAYER_NORM_IN_NCHW: Final = [MOST, (NCHW_CONV, 20), (names.STRIDED, 20)]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "takes"),
+    [
+        (LAYER_NORM_IN_NCHW, ("least", "line")),
+        (
+            [
+                MOST,
+                (names.TO_NHWC, 20),
+                ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, int>(T1)", 5),
+            ],
+            ("least", "line"),
+        ),
+        ([MOST, (names.TO_NHWC, 20)], ("bound", "lines")),
+        ([MOST, (names.STRIDED, 20)], ("bound", "lines")),
+        ([*LAYER_NORM_IN_NCHW, (NCHW_CONV, 20), GROUP_NORM[1]], ("bound", "lines")),
+    ],
+)
+def test_channels_last_is_a_line_where_no_norm_reads_nchw_alone(
+    kernels: Kernels, takes: tuple[str, str]
+) -> None:
+    finding = asked(layout_transpose, subject_of(kernels))
+    assert (finding.method, finding.effort) == takes
+
+
 @pytest.mark.parametrize("gpu", ["Tesla T4", "Tesla V100-SXM2-32GB", "NVIDIA A30", "unknown"])
 def test_a_gpu_without_tf32_is_told_to_use_float16(gpu: str) -> None:
     (one,) = found(fp32_matmul, subject_of([(FP32, 100)], gpu=gpu))
