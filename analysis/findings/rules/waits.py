@@ -144,7 +144,9 @@ def _of_checks(finding: Finding) -> Finding:
 
 
 def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
-    """All waits at once, where each takes over when another one is removed."""
+    """All waits at once, where each takes over when another one is removed. They stand at several
+    places: a NeRF's seven stood before its TF32, one line, which a plain run showed to save 14.4 ms
+    of 44.9, and three of the seven 7.8 (H200, 2026-11-30)."""
     idle_ns = sum(stalls.idle_ns for stalls in every)
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
     places = sorted(every, key=lambda stalls: -stalls.blocked_ns)
@@ -166,6 +168,7 @@ def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
         worth_ns=sum(stalls.worth_ns(subject) for stalls in every),
         waits=True,
         joint=True,
+        takes="lines",
         phase=places[0].phase,
         source=places[0].source,
         via=places[0].via,

@@ -89,6 +89,7 @@ def test_waits_that_hide_each_other_are_one_finding_together() -> None:
     )
     first, *others = find(loop(both, steps=12, every=820)).valued
     assert first.finding.joint
+    assert first.finding.effort == "lines"  # one for each
     assert first.high_ns > 250 * US
     assert all(one.high_ns < 150 * US for one in others if one.finding.waits)
 
