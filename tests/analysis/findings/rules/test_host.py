@@ -137,6 +137,14 @@ def test_a_long_piece_of_python_in_each_step_is_an_upper_bound() -> None:
     assert 2 * MS < one.high_ns < 3.2 * MS
 
 
+@pytest.mark.parametrize("kernel_us", [780, 3_200])
+def test_the_gpu_s_work_hides_no_more_of_code_that_stays_than_it_takes(kernel_us: int) -> None:
+    rows = *logging(), *launched(3_990, kernel_us)
+    (one,) = found(host_code, loop(rows, every=4_000 + kernel_us))
+    hides = re.search(r"hides at most (\S+ ms) of it$", one.evidence[-1])
+    assert (hides and hides[1]) == ("1.66 ms" if kernel_us < 1_000 else None)
+
+
 def test_one_function_in_a_phase_and_between_the_steps_is_one_finding() -> None:
     look_up = (Frame("/me/t.py", 7, "look_up"),)
     times = *range(100, 3_100, 100), *range(4_000, 6_000, 100)
