@@ -227,6 +227,7 @@ def _in_runs(
         backward: what parts the instances of automatic ranges, too.
         line: of the processes.
     """
+    known = _not_trained(known, borders, backward, line)
     by_hand = line.count_before(borders, known, "begun_ns")
     by_itself = line.count_before(pl.concat([borders, backward]), known, "begun_ns")
     row = pl.when("automatic").then(by_itself).otherwise(by_hand).alias("row")
@@ -241,6 +242,26 @@ def _in_runs(
     places = pl.when(between).then("after").drop_nulls().n_unique().over(_PATH)
     is_part = (2 * places >= steps_before) & (steps_before > 0)
     return rows.filter(~is_part)[[*INSTANCES]]
+
+
+def _not_trained(known: Instances, borders: Spans, backward: Spans, line: HostLine) -> Instances:
+    """The instances without each automatic `forward` that a backward follows before another one or
+    a border: it is a step's, also right after an evaluation."""
+    is_forward = pl.col("automatic") & (pl.col("name") == FORWARD)
+    origins = line.processes.select("process", pl.lit(line.axis.origin_ns).alias("begun_ns"))
+    places = [
+        line.places(rows, "begun_ns").alias("place").to_frame().with_columns(backward=is_backward)
+        for rows, is_backward in (
+            (origins, False),
+            (borders, False),
+            (known.filter(is_forward), False),
+            (backward, True),
+        )
+    ]
+    begins = pl.concat(places).sort("place", "backward")
+    following = begins["place"].search_sorted(line.places(known, "begun_ns"), side="right")
+    trained = begins["backward"].gather(following, null_on_oob=True).fill_null(value=False)
+    return known.filter(~(is_forward & trained))
 
 
 def _in_steps(own: pl.Series) -> PlacedInLoops:

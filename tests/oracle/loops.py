@@ -199,7 +199,11 @@ def in_runs(
 ) -> set[Open]:
     """§8.22: the instances that follow each other in long rows, if that is no part of a step."""
     by_hand = [part.start_ns for part in parts]
-    by_itself = [*by_hand, *(one.start_ns for one in backward(report, process))]
+    passes = [one.start_ns for one in backward(report, process)]
+    by_itself = [*by_hand, *passes]
+    forwards = {one for one in instances if one.automatic and one.name == "forward"}
+    others = [*by_hand, *(one.start_ns for one in forwards)]
+    instances = instances - {one for one in forwards if is_trained(one.start_ns, others, passes)}
     rows: dict[int, set[Open]] = {}
     for one in instances:
         borders = by_itself if one.automatic and one.name in WHOLE_MODELS else by_hand
@@ -214,6 +218,12 @@ def in_runs(
     pairs = list(pairwise(begins))
     with_row = sum(any(a <= one.start_ns < b for one in inside) for a, b in pairs)
     return set() if pairs and 2 * with_row >= len(pairs) else inside
+
+
+def is_trained(begun_ns: int, others: list[int], passes: list[int]) -> bool:
+    """§8.22: whether a backward follows a `forward` before anything else does."""
+    later = min((at for at in passes if at > begun_ns), default=None)
+    return later is not None and not any(begun_ns < at <= later for at in others)
 
 
 def backward(report: Report, process: int) -> list[Open]:
