@@ -71,7 +71,7 @@ from nsysflow.analysis.steps.inferred import (
     infer_steps,
     inferred_paths,
 )
-from nsysflow.analysis.steps.kinds import STEPS, Steps, with_kinds
+from nsysflow.analysis.steps.kinds import STEPS, Steps, compiling_ranges, with_kinds
 from nsysflow.analysis.steps.loops import MAIN, Loops, find_loops
 from nsysflow.analysis.steps.ranges import (
     StepPaths,
@@ -393,7 +393,7 @@ class Timeline:
             self.instances.filter(pl.col("loop") == MAIN).drop("loop"),
             gaps=self.gap_causes.gaps,
             wrong=ops[["process", "device_no", "start_ns"]][wrong],
-            compiling=self.attribution.ranges.filter("compiling", pl.col("captured_ns") == 0),
+            compiling=compiling_ranges(self.attribution.ranges),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],
             engines=self.engine_steps,

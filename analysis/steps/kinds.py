@@ -145,6 +145,34 @@ def _ends_early(steps: StepTimes, communicating: pl.Series) -> pl.Series:
     return steps.select(pl.when(is_rank).then(on_one).otherwise("tail_missing")).to_series()
 
 
+def compiling_ranges(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Those of a trace's ranges around compiling: what a CUDA graph launches compiles nothing."""
+    return ranges.filter("compiling", pl.col("captured_ns") == 0)
+
+
+def starting_up(
+    instances: StepTimes, *, gaps: pl.DataFrame, compiling: pl.DataFrame, axis: Axis
+) -> pl.Series:
+    """Whether each instance of a loop loads or compiles code, as all before it in the loop do.
+
+    Args:
+        instances: of all loops, those of each in their order.
+        gaps: as of `with_kinds`, and so are the others.
+    """
+    timed = instances.select(
+        *_TRACK,
+        "loop",
+        (pl.col("end_ns") - pl.col("start_ns")).alias("duration_ns"),
+        idle_in(instances, gaps, axis, causes=["module_load"])["module_load_ns"].alias(
+            "loading_ns"
+        ),
+        _compiling_ns(instances, compiling, axis).alias("compiling_ns"),
+    )
+    begins = _much("loading_ns") | _much("compiling_ns")
+    leading = begins.cast(pl.UInt8).cum_min().over(*_TRACK, "loop") == 1
+    return timed.select(leading).to_series()
+
+
 def _much(part_ns: str) -> pl.Expr:
     """Whether a step that runs as the others do would spend less of its time on this."""
     return 100 * pl.col(part_ns) > LOADING_PCT * pl.col("duration_ns")

@@ -11,9 +11,16 @@ from nsysflow.analysis.frames.columns import scatter_table
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.schema import CAUSE, os_pid
 from nsysflow.analysis.selection.view import View
-from nsysflow.analysis.steps.kinds import NEVER_JUDGED, gaps_in, idle_in
+from nsysflow.analysis.steps.kinds import (
+    NEVER_JUDGED,
+    compiling_ranges,
+    gaps_in,
+    idle_in,
+    starting_up,
+)
 from nsysflow.analysis.steps.loops import MAIN
 from nsysflow.analysis.steps.pauses import recurring, size_classes
+from nsysflow.analysis.steps.ranges import StepTimes
 from nsysflow.analysis.tables.gaps import idle_rows, occurring, place_names
 from nsysflow.analysis.tables.table import Column, Table, TableSchema, shared
 
@@ -26,16 +33,16 @@ RUN_PART: Final = pl.Enum(["start-up", *PARTS_OF_STEPS, "loop", "between", "end"
 RUN: Final = TableSchema(
     """The ledger of the recording: the rows of a process and device add up to its recorded time,
     from its first event to its last. `start-up` is what precedes the steps, and the steps that load
-    and compile; `typical` are the steps that are judged; `recurring` and `longer` are those that
-    take much longer, with and without a rhythm; `loop` is another loop, such as validation;
-    `between` is what lies between loops, and steps that were not recorded whole; `end` is what
-    follows. `cause` has most of the row's idle time; `phase`, `source`, `via` and `culprit` say
-    where most of that is.""",
+    and compile, of other loops too; `typical` are the steps that are judged; `recurring` and
+    `longer` are those that take much longer, with and without a rhythm; `loop` is another loop,
+    such as validation; `between` is what lies between loops, and steps that were not recorded
+    whole; `end` is what follows. `cause` has most of the row's idle time; `phase`, `source`,
+    `via` and `culprit` say where most of that is.""",
     [
         *shared("report process device"),
         Column("part", RUN_PART, "start-up, typical, recurring, longer, loop, between or end"),
         Column("steps", pl.String(), "the steps' numbers; of another loop, which it is"),
-        Column("count", pl.Int64(), "how many steps"),
+        Column("count", pl.Int64(), "how many steps; of start-up those of the judged loop"),
         Column("start_ns", pl.Int64(), "when the first of them starts, on the report's clock"),
         Column("time_ns", pl.Int64(), "how long they last together"),
         Column("busy_ns", pl.Int64(), "the part of it in which the GPU runs something"),
@@ -151,13 +158,15 @@ def _pieces(view: View) -> pl.DataFrame:
     kinds = view.timeline.steps[[*_TRACK, "step", "kind", "excess_ns"]]
     key = [*_TRACK, "loop", "step"]
     main = kinds.with_columns(pl.lit(MAIN, pl.UInt32).alias("loop"))
-    instances = view.timeline.instances.join(main, on=key, how="left", maintain_order="left")
+    instances = view.timeline.instances
+    instances = instances.with_columns(_starting_up(view, instances).alias("starts"))
+    instances = instances.join(main, on=key, how="left", maintain_order="left")
     last = pl.int_range(pl.len(), 0, -1).over(_TRACK) == 1
     kind = pl.col("kind").cast(pl.String).replace({"steady": "typical", "one-off": "longer"})
     not_whole = pl.col("kind").cast(pl.String).is_in(NEVER_JUDGED)
     part = (
         pl.when(pl.col("loop") > MAIN)
-        .then(pl.lit("loop"))
+        .then(pl.when("starts").then(pl.lit("start-up")).otherwise(pl.lit("loop")))
         .when(not_whole & last)
         .then(pl.lit("end"))
         .when(not_whole)
@@ -173,10 +182,11 @@ def _pieces(view: View) -> pl.DataFrame:
         last.alias("last"),
     )
     first = pl.col("before_ns").is_null()
+    begins = first | ((pl.col("loop") == MAIN) & (pl.col("part") == "start-up"))
     ahead = inside.with_columns(
         pl.coalesce("before_ns", "first_ns").alias("start_ns"),
         pl.col("start_ns").alias("end_ns"),
-        pl.when(first).then(pl.lit("start-up")).otherwise(pl.lit("between")).alias("part"),
+        pl.when(begins).then(pl.lit("start-up")).otherwise(pl.lit("between")).alias("part"),
     )
     behind = inside.filter("last").with_columns(
         pl.col("end_ns").alias("start_ns"), pl.col("last_ns").alias("end_ns"), part=pl.lit("end")
@@ -186,10 +196,23 @@ def _pieces(view: View) -> pl.DataFrame:
         pl.lit(None, inside.schema[name]).alias(name) for name in ("loop", "step", "excess_ns")
     )
     pieces = pl.concat([inside.select(columns), around.select(columns)])
+    of_other_start = (pl.col("loop") > MAIN) & (pl.col("part") == "start-up")
     return pieces.filter(_length_ns() > 0).with_columns(
         pl.col("part").cast(RUN_PART),
         _length_ns().alias("length_ns"),
-        pl.when(pl.col("step").is_not_null()).then(pl.struct("loop", "step")).alias("instance"),
+        pl.when(pl.col("step").is_not_null() & ~of_other_start)
+        .then(pl.struct("loop", "step"))
+        .alias("instance"),
+    )
+
+
+def _starting_up(view: View, instances: StepTimes) -> pl.Series:
+    timeline = view.timeline
+    return starting_up(
+        instances,
+        gaps=timeline.gap_causes.gaps,
+        compiling=compiling_ranges(timeline.attribution.ranges),
+        axis=view.events.axis,
     )
 
 

@@ -13,7 +13,7 @@ from tests.oracle.loops import loops_of
 from tests.oracle.once import grouped_by
 from tests.oracle.phases import end_of_trace, lasting
 from tests.oracle.report import Path, Report, Row, joined
-from tests.oracle.steps import Step, instances_of, kinds_of, track_of
+from tests.oracle.steps import Step, compiles_much, instances_of, kinds_of, loads_much, track_of
 
 PARTS = ("start-up", "typical", "recurring", "longer", "loop", "between", "end")
 
@@ -75,14 +75,22 @@ def _pieces(
     kinds = kinds_of(report, name)
     first_ns, last_ns = recorded(report, instances[0].process)
     spans: list[tuple[str, Step | None, int, int]] = []
+    starting: set[tuple[int, int]] = set()
     before = first_ns
     for at, one in enumerate(instances):
-        spans.append(("between" if at else "start-up", None, before, one.start_ns))
         kind = "loop" if one.loop else kinds[one].name
+        begins = not at or kind == "start-up"
+        spans.append(("start-up" if begins else "between", None, before, one.start_ns))
+        if one.loop:
+            leads = not one.index or (one.loop, one.index - 1) in starting
+            if leads and (loads_much(report, one) or compiles_much(report, one)):
+                starting.add((one.loop, one.index))
+                kind = "start-up"
         if kind in ("cut-off", "incomplete"):
             kind = "end" if at == len(instances) - 1 else "between"
         part = {"steady": "typical", "one-off": "longer"}.get(kind, kind)
-        spans.append((part, one, one.start_ns, one.end_ns))
+        counts = part == "loop" or not one.loop
+        spans.append((part, one if counts else None, one.start_ns, one.end_ns))
         before = one.end_ns
     spans.append(("end", None, before, last_ns))
     pieces = []

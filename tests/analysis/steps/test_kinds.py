@@ -106,7 +106,7 @@ def lost_launches(at: int) -> list[Row]:
 LONG = kernel(3_010, 4_110, 4)
 """Runs into the kernel of the next step, on the same stream."""
 WITH_LONG = *regular(3), *step(4, at=3_000)[:2], *regular(4, first=4)
-MODELS = ("forward", "eval")
+MODELS = ("forward", "eval", "backward")
 """The ranges that are automatic."""
 TRAIN = ["train"] * 8
 
@@ -129,6 +129,13 @@ def program(*names: str) -> list[Row]:
     ]
 
 
+EVALUATED = program(*["forward"] * 12, "backward", *TRAIN)
+"""The last `forward` is the first of the training."""
+VALIDATED_FIRST = [
+    *program(*["validate"] * 6, *TRAIN),
+    *(loading(at) for at in (30, 130, 330)),
+]
+"""Of the six, the first two load code, and the fourth."""
 VALIDATED = program(*TRAIN, *["validate"] * 4, *TRAIN)
 
 
@@ -173,6 +180,16 @@ PICTURES: dict[str, Picture] = {
         replace(row, domain=AUTO_DOMAIN) if row == opened(800, 890, "validate") else row
         for row in VALIDATED
     ],
+    "a forward that a backward follows": EVALUATED,
+    "two evaluations, each before training": program(*[*["forward"] * 12, "backward", *TRAIN] * 2),
+    "ten forwards, of which a backward follows the last": program(
+        *TRAIN, *["forward"] * 10, "backward", *TRAIN
+    ),
+    "a loop of which the first steps load code": VALIDATED_FIRST,
+    "a loop of which each step loads code": [
+        *program(*["validate"] * 3, *TRAIN),
+        *(loading(at) for at in (30, 130, 230)),
+    ],
     "twelve loops": program(*(name for name in "abcdefghijkl" for _ in range(5))),
     "two in a row, which are no loop": program(*TRAIN, *["log"] * 2, *TRAIN),
     # too few calls of a model in training are a part of the step before
@@ -194,6 +211,23 @@ PICTURES: dict[str, Picture] = {
 
 def test_pictures_of_steps_and_loops_agree_with_the_oracle() -> None:
     assert_pictures_agree(PICTURES)
+
+
+def parts_of(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+    found = analysis_of(*rows).run
+    return found.select(pl.col("part").cast(pl.String), "count", "time_ns").rows()
+
+
+def test_the_first_steps_of_another_loop_that_load_code_are_start_up() -> None:
+    """So is the pause between that loop and the first step."""
+    start_up, typical, loop, end = parts_of(VALIDATED_FIRST)
+    assert start_up == ("start-up", 2, 610 - 400 + 90 + 200)
+    assert (typical[:2], loop) == (("typical", 5), ("loop", 4, 310))
+    assert end[:2] == ("end", 1)
+
+
+def test_a_forward_that_a_backward_follows_is_of_no_evaluation() -> None:
+    assert ("loop", 11) in [row[:2] for row in parts_of(EVALUATED)]
 
 
 @given(model=several(traces()))
