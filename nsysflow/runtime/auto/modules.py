@@ -32,7 +32,7 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     """Put a range around calls of modules that are in no other call of a module."""
     call = torch.nn.Module.__call__
     is_compiling, here, apart, steps = ranges.is_compiling, ranges.here, ranges.apart, ranges.steps
-    names = Names(ranges)
+    names = Names(ranges, torch.is_grad_enabled)
 
     # every call of every module comes through here: what it does first has to be quick
     @wraps(call)
@@ -69,8 +69,8 @@ def notice_evaluation(torch: ModuleType, ranges: Ranges) -> None:
 class Names:
     """The range of each module."""
 
-    def __init__(self, ranges: Ranges) -> None:
-        self._ranges = ranges
+    def __init__(self, ranges: Ranges, is_grad_enabled: Callable[[], bool]) -> None:
+        self._ranges, self._is_grad_enabled = ranges, is_grad_enabled
         self._own: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
     def open(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, Any]:
@@ -86,8 +86,14 @@ class Names:
         if ranges.here.tokens is not None:
             _next_token(ranges, ranges.here.tokens, _batch(args, kwargs))
         ranges.steps.training = module.training
-        judged = ranges.steps.learns and not module.training
+        judged = not module.training and self._learns()
         return not judged, ranges.open(EVAL if judged else FORWARD)
+
+    def _learns(self) -> bool:
+        """Whether the program has learned, or has an optimizer and now runs without gradients: it
+        evaluates before its first step."""
+        steps = self._ranges.steps
+        return steps.learns or (steps.trains and not self._is_grad_enabled())
 
 
 def _next_token(ranges: Ranges, tokens: list[Any], batch: tuple[int, int] | None) -> None:

@@ -134,6 +134,10 @@ for last in (
         f"{SGD}net.eval()(x)\nopt.step()\nnet(x)\nnet.train()(x)",
         "step forward optimizer step eval forward",
     ),
+    "a model that is judged before training, without gradients, is in eval": (
+        f"{SGD}with torch.no_grad(): net(x); net.eval()(x); net.train()\nopt.step()",
+        "step forward eval optimizer step",
+    ),
     "modules called for a batch are data": (ROWS.format(top="[]", workers=0), "data data"),
     "workers of a loader record nothing": (ROWS.format(top="tree.top", workers=1), "data data"),
     "each way to run the engine is a backward": (
