@@ -24,6 +24,7 @@ from nsysflow.analysis.findings.host_functions import (
     known_code,
     lines_of,
     spot_of,
+    stacks_with,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
@@ -116,6 +117,9 @@ STALLED: Final = ("copies", "sync", "alloc")
 RETRIED: Final = ("alloc", "sync")
 """Parts that are longer where an allocator finds no memory and tries again."""
 
+WAITS_FOR_BATCH: Final = r"torch/utils/data/dataloader\.py _get_data$"
+"""Where the loop waits for workers that have started."""
+
 BESIDE: Final = 3
 """A second part is named beside the largest one if it is at least a third of that."""
 
@@ -144,6 +148,7 @@ class Excess:
         known: which of `KNOWN_CODE` ran there; empty if none did.
         copies: `to the host` or `to the GPU`, where most copies went; empty without any.
         stall: the line of the call that held up most; both empty where none is known.
+        batch_ns: how long each step waits for the first batch of workers that it starts.
     """
 
     parts: Mapping[str, int]
@@ -153,6 +158,7 @@ class Excess:
     known: str
     copies: str
     stall: tuple[str, str]
+    batch_ns: int = 0
 
     @property
     def most(self) -> str:
@@ -304,10 +310,10 @@ def _with_those_behind(long: list[LongSteps]) -> list[LongSteps]:
 
 def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> Finding:
     row = long.row
-    spread_ns = round(long.excess_ns / row["all_steps"])
     count = len(long.steps)
     mean_ns = (long.excess_ns - long.behind_ns) // count
     excess = _excess(subject, long.steps)
+    spread_ns = round(max(0, long.excess_ns - count * excess.batch_ns) / row["all_steps"])
     source, via = excess.source
     known = excess.most == row["cause"]
     culprit = (row["culprit"] or "") if known else ""
@@ -326,6 +332,14 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
             f"steps {_numbers(long.steps)} take {duration(mean_ns)} longer than those around them",
             f"more than in a typical step: {_more(excess)}",
             *_places(excess),
+            *(
+                [
+                    f"{duration(excess.batch_ns)} of that stay: workers that live on load the first"
+                    " batch of an epoch only when it begins"
+                ]
+                if excess.batch_ns
+                else []
+            ),
             *([] if retries.is_empty() else in_words(subject, view, retries)),
             *([f"{behind} a step of it is in the steps behind them"] if long.behind_ns else []),
         ),
@@ -390,15 +404,32 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
     if view.host_stacks is not None:
         stacks = view.host_stacks.select("stack", ns="idle_ns")
     copies, stall = _stalls(view)
+    known = known_code(subject, stacks)
+    first_batch_ns = 0
+    if known == STARTING_WORKERS:
+        waiting = stacks_with(subject, WAITS_FOR_BATCH)
+        waited = stacks.filter(pl.col("stack").is_in(waiting.implode()))["ns"].sum()
+        first_batch_ns = min(int(waited) // len(steps), _batch_ns(subject, process))
     return Excess(
         parts=dict(sorted(more.items(), key=lambda part: -part[1])),
         spot=spot_of(subject, stacks),
         lines=lines_of(subject, stacks, LEAST_PCT)[:FEW],
         sampled=view.host_stacks is not None,
-        known=known_code(subject, stacks),
+        known=known,
         copies=copies,
         stall=stall,
+        batch_ns=first_batch_ns,
     )
+
+
+def _batch_ns(subject: JudgedReport, process: int) -> int:
+    """What workers of a process usually take for a batch, of several loaders the quickest; 0 where
+    none was recorded. Workers that start take longer until the first one is there."""
+    loaders = subject.whole.loader_workers.filter(
+        pl.col("worker").is_null(), pl.col("process") == os_pid(pl.lit(process, pl.Int64))
+    )
+    quickest = loaders["fetch_median_ns"].min()
+    return 0 if quickest is None else round(float(quickest))  # type: ignore[arg-type]
 
 
 def _parts(view: View, device: int) -> dict[str, int]:

@@ -37,6 +37,7 @@ from tests.analysis.findings.subjects import (
 from tests.in_us import call, copy, launch, opened
 from tests.oracle.model import (
     Frame,
+    LoaderTime,
     Overhead,
     Sample,
     Thread,
@@ -197,7 +198,11 @@ def test_what_the_profiler_takes_is_a_replay_without_it() -> None:
 
 
 def pausing(
-    every: int, pause: tuple[Row, ...] = (), *, until: int = 40, behind_us: int = 0
+    every: int,
+    pause: tuple[Row, ...] = (),
+    *times: LoaderTime,
+    until: int = 40,
+    behind_us: int = 0,
 ) -> JudgedReport:
     """41 steps of 1 ms; each so many of the first takes 5 ms longer, in a range that saves, with
     the rows of `pause` from 500 us of the step on; the step behind it takes so much longer."""
@@ -214,7 +219,7 @@ def pausing(
         )
         rows += later(step, start)
         start += 1_000 + more
-    return judged(*rows)
+    return judged(*rows, loader_times=times)
 
 
 @pytest.mark.parametrize(("every", "until", "least_ms"), [(8, 40, 0.5), (6, 30, 0.55)])
@@ -306,6 +311,24 @@ def test_the_advice_on_a_pause_is_about_the_largest_part_of_it(
     assert change in one.change[0]
     assert ("gc." in " ".join(one.change)) == ("garbage" in what)
     assert ("--sample-python 1000" in " ".join(one.change)) == (pause in ((), COPYING))
+
+
+@pytest.mark.parametrize(("fetch_ms", "stays_ms"), [(None, 0), (1, 1), (9, 1.9)])
+def test_workers_that_live_save_no_wait_for_their_first_batch(
+    fetch_ms: int | None, stays_ms: float
+) -> None:
+    """It stays as long as a batch usually takes, at most as long as a pause waits for it."""
+    starting = standing(f"{LOADER}:2 _get_iterator", "/me/t.py:7 endless")
+    waiting = standing(f"{LOADER}:9 _get_data", f"{LOADER}:2 __next__", "/me/t.py:7 endless")
+    pause = (*starting[:30], *waiting[30:])
+    times = [] if fetch_ms is None else [LoaderTime(
+        process=tiny.PROCESS, loader=0, worker=0, workers=1,
+        start_ns=MS, fetched_ns=(1 + fetch_ms) * MS, end_ns=20 * MS, cores=8,
+    )]  # fmt: skip
+    (whole,), (one,) = (found(periodic_pause, pausing(8, pause, *some)) for some in ([], times))
+    less_ns = (whole.at_most_ns - one.at_most_ns) * 40 / 5
+    assert less_ns == pytest.approx(stays_ms * MS, rel=0.1)
+    assert any("the first batch" in words for words in one.evidence) == bool(stays_ms)
 
 
 def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() -> None:
