@@ -29,6 +29,13 @@ SHARED: Final = r" in (?:forward|__call__|<\w+>)$"
 """Functions whose name does not tell them apart: each class of a file may have one."""
 
 
+CLOSE: Final = 4
+"""Lines of one function that are no further apart are neighbours: a statement may take several."""
+
+PART: Final = 12
+"""Neighbours that span more lines are no place."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchingLines:
     """The lines that launched some kernels.
@@ -76,7 +83,46 @@ def launching_lines(subject: JudgedReport, rows: pl.DataFrame) -> LaunchingLines
             source, via = main.select("source", "via").row(0)
             place = f"in {code_of(source)}" if alike == ["function"] else f"at {line(source, via)}"
             return LaunchingLines(evidence=evidence, source=source, via=via, place=place)
+    near = _neighbours(own).filter(pl.col("ns").sum().over("part") >= MAIN * whole_ns)
+    all_ns = int(every.join(near, on=["source", "via"], how="semi")["ns"].sum())
+    if len(near) and all_ns <= WHOLE * int(kernels["ns"].sum()):
+        file, function, first, last = near.select(
+            *(pl.col(name).first() for name in ("file", "of")),
+            pl.col("line").min().alias("first"),
+            pl.col("line").max().alias("last"),
+        ).row(0)
+        place = f"at {file}:{first}-{last} in {function}"
+        return LaunchingLines(evidence=evidence, source=near["source"][0], place=place)
     return LaunchingLines(evidence=evidence)
+
+
+def _neighbours(lines: pl.DataFrame) -> pl.DataFrame:
+    """The program's lines in the order of `lines`, with `file`, `line`, the function they are `of`,
+    and `part`, a number for neighbours that span no more than `PART` lines."""
+    code = pl.col("source").str.extract_groups(r"^(?<file>.+):(?<line>\d+) in (?<of>.+)$")
+    rows = lines.filter(pl.col("via") == "").with_row_index("rank")
+    rows = rows.with_columns(code.alias("code")).unnest("code").drop_nulls("line")
+    rows = rows.with_columns(pl.col("line").cast(pl.Int64)).sort("file", "of", "line")
+    apart = (pl.col("line") - pl.col("line").shift(1) > CLOSE).fill_null(value=False)
+    rows = rows.with_columns(pl.struct("file", "of", apart.cum_sum()).rle_id().alias("part"))
+    span = pl.col("line").max() - pl.col("line").min()
+    return rows.filter(span.over("part") < PART).sort("rank")
+
+
+def calling_line(subject: JudgedReport, rows: pl.DataFrame) -> tuple[str, str]:
+    """The program's line and the framework's that call the backward pass in which most of these
+    kernels are launched; both empty where none is known.
+
+    Args:
+        subject: the judged part.
+        rows: rows of its kernels.
+    """
+    if subject.timeline.launch_stacks is None:
+        return "", ""
+    lent = launched_by(subject.view, rows).filter(pl.col("lent")).drop_nulls("source")
+    lines = lent.group_by("source", "via").agg(pl.len().alias("count"))
+    most = lines.sort("count", "source", "via", descending=[True, False, False]).head(1)
+    return most.select("source", "via").row(0) if len(most) else ("", "")
 
 
 def of_the_same_lines(subject: JudgedReport, members: pl.Series) -> pl.Series:

@@ -47,6 +47,7 @@ from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.matrices import lu_factorization, small_matrices
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth
+from nsysflow.analysis.findings.rules.norms import unfused_norm
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.offloading import offloaded_activations
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
@@ -79,6 +80,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unfused_attention,
     causal_mask,
     unfused_loss,
+    unfused_norm,
     fft_length,
     real_fft,
     small_matrices,
