@@ -93,6 +93,7 @@ _NO_ATTENTION: Final = (
     r"(?i)log_?softmax|cross_entropy|nll_loss"
     r"|softmax_warp_\w+<[^>]*, (?:\(bool\)1|true), (?:\(bool\)[01]|true|false)>"
 )
+_EVERY: Final = r"\breduce_kernel<.*\band_kernel_cuda\("
 _DOUBLE: Final = r"(?i)\bdouble\b|(?:\b|_)f64|dgemm|_d(?:884|16816)"
 _NOT_DOUBLE: Final = r"(?i)\b(?:float|half|bfloat16|__half|__nv_bfloat16)\b"
 _UPDATE: Final = r"addcdiv_cuda_kernel"
@@ -106,7 +107,8 @@ def with_traits(names: pl.DataFrame, more_classes: Rules) -> pl.DataFrame:
     Added are `class`; `simt` (float32 matrix work off the tensor cores); `aligned_to` (elements, of
     tensor-core kernels that say it); `generation` (75 for a kernel of sm_75); `unit` (of `peaks`);
     `cast`, `from_integers` (a cast to 16 bits that is not of float32, which has a kernel of its
-    own), `layout`, `softmax` (of attention, not of a loss), `double` (computes on float64 tensors),
+    own), `layout`, `softmax` (of attention, not of a loss), `every` (PyTorch's `all`, by which its
+    own attention finds rows that are masked whole), `double` (computes on float64 tensors),
     `update` (an optimizer's arithmetic, a tensor a kernel), `complex` (PyTorch's of complex
     numbers).
     """
@@ -132,6 +134,7 @@ def _traits(names: pl.DataFrame) -> pl.DataFrame:
         name.str.contains(_FROM_INTEGERS).alias("from_integers"),
         name.str.contains(_LAYOUT).alias("layout"),
         (name.str.contains(_SOFTMAX) & ~name.str.contains(_NO_ATTENTION)).alias("softmax"),
+        name.str.contains(_EVERY).alias("every"),
         (name.str.contains(_DOUBLE) & ~name.str.contains(_NOT_DOUBLE)).alias("double"),
         name.str.contains(_UPDATE).alias("update"),
         name.str.contains(_COMPLEX).alias("complex"),
@@ -150,6 +153,7 @@ _TRAITS: Final = DescribedRows(
             "from_integers": pl.Boolean(),
             "layout": pl.Boolean(),
             "softmax": pl.Boolean(),
+            "every": pl.Boolean(),
             "double": pl.Boolean(),
             "update": pl.Boolean(),
             "complex": pl.Boolean(),
@@ -291,7 +295,7 @@ def covered(kernels: pl.DataFrame, runs: pl.DataFrame) -> pl.Series:
 def is_glue() -> pl.Expr:
     """Whether a kernel may stand between two matmuls of an attention."""
     triton = (pl.col("class") == "triton").fill_null(value=False)
-    return pl.col("class").is_in(CHAIN_CLASSES) | triton
+    return pl.col("class").is_in(CHAIN_CLASSES) | triton | pl.col("every")
 
 
 def _attention(kernels: pl.DataFrame) -> pl.Series:

@@ -105,6 +105,15 @@ TO_NHWC: Final = (
 SOFTMAX: Final = (
     "void <unnamed>::softmax_warp_forward<float, float, float, (int)10, (bool)0, (bool)0>(T2 *)"
 )
+INFINITE: Final = (
+    f"void {NATIVE}vectorized_elementwise_kernel<(int)4, {NATIVE}isneginf_kernel_impl("
+    "at::TensorIteratorBase &)::[lambda() (instance 1)]>(int, T2, T3)"
+)
+EVERY_ROW: Final = (
+    f"void {NATIVE}reduce_kernel<(int)512, (int)1, {NATIVE}ReduceOp<bool, {NATIVE}func_wrapper_t<"
+    f"bool, {NATIVE}and_kernel_cuda(at::TensorIterator &)::[lambda() (instance 1)]>>>(T3)"
+)
+"""PyTorch's own attention looks with these for rows that are masked whole."""
 LOG_SOFTMAX: Final = (
     "void <unnamed>::softmax_warp_forward<float, float, float, (int)10, (bool)1, (bool)0>(T2 *)"
 )

@@ -8,7 +8,7 @@ from nsysflow.analysis.findings.rules.fusion import optimizer_not_fused, unfused
 from nsysflow.analysis.findings.rules.occupancy import small_grid
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import asked, found, subject_of
+from tests.analysis.findings.subjects import asked, found, left_of, loop, seen, subject_of
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,27 @@ def test_attention_over_sums_of_two_vectors_is_told_to_go_over_the_edges(
     layer = [(before, product_us), (names.ADD, 60), (names.SOFTMAX, 40), (names.PRODUCT, 8)]
     (one,) = found(unfused_attention, subject_of(layer * 3))
     assert any("those of the edges" in text for text in one.change) is sums
+
+
+def test_pytorchs_own_attention_is_told_by_its_softmax_to_switch_the_fused_ones_on() -> None:
+    safe = [(names.SOFTMAX, 40), (names.INFINITE, 10), (names.EVERY_ROW, 10), (names.DOWN, 10)]
+    own = [(names.UP, 20), (names.PRODUCT, 30), *safe, (names.PRODUCT, 30)]
+    other = [(names.UP, 20), (names.FLASH, 90)]
+    rows = seen(
+        *((name, us, "attend") for name, us in own), *((name, us, "project") for name, us in other)
+    )
+    one = asked(unfused_attention, loop(rows, every=1_000))
+    assert one.title.startswith("scaled_dot_product_attention is not fused: 58 % of kernel time")
+    assert "enable_flash_sdp" in one.change[0]
+    assert one.source == "train.py:1 in attend"
+    assert one.effort == "argument"
+    # its line casts, too; another line's cast stays
+    assert left_of(one) == {**{name: 0.0 for name, _ in own}, names.UP: 0.5}
+    assert "the code between them take the host" in one.evidence[-1]
+
+
+def test_attention_by_hand_is_told_to_call_pytorchs() -> None:
+    layer = [(names.PRODUCT, 30), (names.SOFTMAX, 40), (names.PRODUCT, 30)]
+    one = asked(unfused_attention, subject_of(layer))
+    assert one.title.startswith("attention is not fused: ")
+    assert one.effort == "lines"

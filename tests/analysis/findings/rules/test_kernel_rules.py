@@ -234,6 +234,7 @@ def test_weights_are_dequantized_by_a_cast_and_what_scales_it(
 ATTENTION: Final = {
     names.PRODUCT: Plain("matmul"),
     names.MUL: Plain("glue"),
+    names.EVERY_ROW: Plain("glue"),
     names.SOFTMAX: Plain("glue", softmax=True),
     names.SOFTMAX.replace("forward", "backward"): Plain("glue", softmax=True, backward=True),
     "topk_kernel": Plain("other"),
