@@ -3,15 +3,16 @@ walked backwards once for each.
 
 The later passes end with the kernels of the first one, and add their gradients to those that are
 there. So networks that are merely built alike are told apart, and losses whose gradients are
-wanted one by one.
+wanted one by one. Those of torch.autograd.grad, which adds nothing, are told in `input_gradients`.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.finding import Finding, line
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
     in_words,
@@ -21,7 +22,9 @@ from nsysflow.analysis.findings.kernel_findings import (
 )
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
 from nsysflow.analysis.findings.launches import counting_launches
-from nsysflow.base.units import percent
+from nsysflow.analysis.findings.launching_lines import calling_line
+from nsysflow.analysis.findings.rules.input_gradients import SamePasses, same_passes
+from nsysflow.base.units import number, percent
 
 REPEATED_PCT: Final = 3.0
 """A smaller share of the kernel time is a layer or two."""
@@ -44,6 +47,13 @@ CHANGE: Final = (
     "losses that become known one after another: call backward once, after the last one",
 )
 
+CHANGE_OF_GRADIENTS: Final = (
+    "one call for all inputs of an output: torch.autograd.grad(u, (x, y, t), ...)",
+    "many outputs: torch.autograd.grad(..., is_grads_batched=True), or torch.func.jacrev: all at"
+    " once",
+    "few inputs of many outputs: forward mode, torch.func.jvp or jacfwd",
+)
+
 
 def backward_per_loss(subject: JudgedReport) -> Iterator[Finding]:
     """Backward passes in a row that end with the same kernels, and the host's time to launch these
@@ -53,6 +63,9 @@ def backward_per_loss(subject: JudgedReport) -> Iterator[Finding]:
     2026-11-29).
     """
     kernels = kernels_by_pass(subject)
+    if same := same_passes(kernels):
+        yield from _same_gradients(subject, kernels, same)
+        return
     rows = kernels.hstack(repeated_parts(kernels)).drop_nulls("pass")
     share = share_of_kernels(subject, rows)
     if rows.is_empty() or share < REPEATED_PCT:
@@ -71,6 +84,47 @@ def backward_per_loss(subject: JudgedReport) -> Iterator[Finding]:
         ),
     )
     yield counting_launches(subject, finding, rows["op"])
+
+
+def _same_gradients(
+    subject: JudgedReport, kernels: pl.DataFrame, same: list[SamePasses]
+) -> Iterator[Finding]:
+    """All but the first of passes that are the same, and what differentiates these: a network of
+    Navier-Stokes took 41.9 ms with a call for each of eight derivatives, and 32.0 with three calls
+    (H200, 2026-11-30)."""
+    again = [row for one in same for row in one.differentiated_again]
+    rows = kernels[sorted([*again, *(row for one in same for row in one.repeated)])]
+    share = share_of_kernels(subject, rows)
+    if share < REPEATED_PCT:
+        return
+    passes = round(sum(len(one.passes) for one in same) / len(same))
+    finding = kernel_finding(
+        subject,
+        rows,
+        rule="backward-per-loss",
+        title=f"{passes} backward passes in a row are the same: {percent(share)} of kernel time",
+        change=CHANGE_OF_GRADIENTS,
+        evidence=(
+            "with more products than one pass has for the forward pass before them, as in calls of"
+            f" torch.autograd.grad; all but the first: {in_words(subject, rows)}",
+            "no report tells which are of one output: those of others stay",
+            *_differentiated(subject, len(again)),
+        ),
+    )
+    repeated = kernels[sorted(row for one in same for row in one.repeated)]
+    source, via = calling_line(subject, repeated)
+    called = f"{finding.title}, called at {line(source, via)}" if source else finding.title
+    finding = replace(finding, title=called, source=source, via=via)
+    yield counting_launches(subject, finding, rows["op"])
+
+
+def _differentiated(subject: JudgedReport, count: int) -> Iterator[str]:
+    """How many kernels differentiate such passes, if some do."""
+    if count:
+        yield (
+            f"{number(subject.per_step(count))} of these differentiate such passes again"
+            " (create_graph=True), by their share of all that is differentiated"
+        )
 
 
 def repeated_parts(kernels: pl.DataFrame) -> pl.DataFrame:
