@@ -43,12 +43,20 @@ def host_of_launches(
         inside_calls: whether the program calls what launches them in any case: the code before the
             first of neighbours stays.
     """
-    own, before = pl.col("op").is_in(ops.implode()).alias("own"), pl.col("own").shift(1)
+    before = pl.col("own").shift(1).over("thread_no").fill_null(value=False)
+    code = pl.when(before if inside_calls else pl.lit(value=True)).then("code_ns").otherwise(0)
+    return _host(subject, ops, code + pl.col("cost_ns"))
+
+
+def code_before(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
+    """The same, with `own_ns` only of the code before each launch."""
+    return _host(subject, ops, pl.col("code_ns"))
+
+
+def _host(subject: JudgedReport, ops: pl.Series, own_ns: pl.Expr) -> pl.DataFrame:
+    own = pl.col("op").is_in(ops.implode()).alias("own")
     launches = launches_with_code(subject).with_columns(own)
-    goes = before.over("thread_no").fill_null(value=False) if inside_calls else pl.lit(value=True)
-    launches = launches.with_columns(
-        (pl.when(goes).then("code_ns").otherwise(0) + pl.col("cost_ns")).alias("own_ns")
-    )
+    launches = launches.with_columns(own_ns.alias("own_ns"))
     same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
     begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
     begun_ns = begun_ns.unique().sort()

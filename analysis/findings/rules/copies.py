@@ -18,6 +18,8 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.gpus import LARGE_BYTES, link_bytes_per_s
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.host_indices import CHANGE as OF_INDEX
+from nsysflow.analysis.findings.rules.host_indices import copies_of_index, sent_once
 from nsysflow.analysis.findings.stall_findings import stalls_of
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.names import OUTSIDE
@@ -81,6 +83,14 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
         many = stalls.many(subject)
         what = f"copy {'to' if fetches else 'of'} pageable memory{many}"
         small = many and _are_small(subject, stalls.phase)
+        indices = copies_of_index(subject, stalls)
+        if not fetches and len(indices):
+            what = f"an index is copied from the host at each use{many}"
+            of_index = stalls.finding(subject, rule="pageable-copy", what=what, change=OF_INDEX)
+            if stalls.phase not in phases:
+                yield sent_once(subject, of_index, indices)
+                waited.add(stalls.phase)
+            continue
         change = TO_THE_HOST if fetches else (AS_ONE, *PAGEABLE) if small else PAGEABLE
         if change is PAGEABLE and stalls.largest_bytes < SMALL_BYTES:
             change = (MADE_THERE, *PAGEABLE)
