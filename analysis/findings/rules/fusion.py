@@ -84,7 +84,7 @@ def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
     matmuls = rows.filter(pl.col("class") == "matmul")
     count = subject.per_step(between["run"].n_unique())
     if math:
-        change = CHANGE_OF_MATH
+        change: tuple[str, ...] = CHANGE_OF_MATH
         what, share = "scaled_dot_product_attention is not fused", share_of_kernels(subject, rows)
     else:
         change = CHANGE_OF_SUMS if _adds_scores(rows) else CHANGE_OF_ATTENTION
