@@ -5,17 +5,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from nsysflow.analysis.findings.costly_order import (
-    GOOD_PART,
-    with_costly_line_early,
-    without_told_lines,
-)
 from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Ends, Finding, Valued, share_pct
 from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.loaders import more_workers
 from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE, WITHOUT_TIME
+from nsysflow.analysis.findings.rules.costly_line import (
+    GOOD_PART,
+    with_costly_line_early,
+    without_told_lines,
+)
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.stall_findings import (
     TAKES_TURNS,

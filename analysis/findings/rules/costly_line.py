@@ -5,13 +5,13 @@ takes a tenth of a step beside these is often work without need: norms of what d
 masks, samplers, losses written by hand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from nsysflow.analysis.events.source_lines import OWN, without_line
-from nsysflow.analysis.findings.finding import Finding, line
+from nsysflow.analysis.findings.finding import Finding, Valued, in_function, line
 from nsysflow.analysis.findings.host_functions import code_of, frames_of_code
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
@@ -122,7 +122,7 @@ def _finding(
         gain = duration(subject.worst_ns(backward, "gain_ns"))
         evidence.append(f"{gain} of the backward pass are counted as its share")
     finding = Finding(
-        rule="costly-line",
+        rule=COSTLY,
         title=f"one line takes {percent(share_of_kernels(subject, own))} of kernel time: {at}",
         change=(ONCE, *HELPS_OF_CLASS.get(str(sums["class"][0]), OF_ANY)),
         evidence=tuple(evidence),
@@ -136,3 +136,54 @@ def _finding(
         via=first["via"],
     )
     return counting_launches(subject, finding, known["op"], inside_calls=True)
+
+
+COSTLY: Final = "costly-line"
+
+OF_ALL_KERNELS: Final = ("unfused-elementwise", "layout-transpose", "fp32-matmul", "tiny-kernels")
+"""These may be about kernels of the whole program. A line is a place to begin."""
+
+GOOD_PART: Final = 1 / 3
+"""What saves this part of another finding may stand before it: below, the other matters more."""
+
+TOLD: Final = 0.5
+"""A finding that saves this part of what a costly line takes says why it is costly."""
+
+
+def without_told_lines(valued: Sequence[Valued]) -> Iterator[Valued]:
+    """The findings without a costly line in a function of which another one says why. Where most
+    launches are at that line, their number is why."""
+    for one in valued:
+        function = in_function(one.finding.source)
+        told = (
+            other.finding.rule == "launch-bound" or other.alone_ns >= TOLD * one.alone_ns
+            for other in valued
+            if other.finding.rule != COSTLY and in_function(other.finding.source) == function
+        )
+        if one.finding.rule != COSTLY or not any(told):
+            yield one
+
+
+def with_costly_line_early(found: Sequence[Valued]) -> list[Valued]:
+    """The findings; a costly line stands before those of all kernels that name no place, unless
+    they save far more. It stands behind those of some kernels that save half as much."""
+    costly = next((one for one in found if one.finding.rule == COSTLY), None)
+    if costly is None:
+        return [*found]
+    others = [one for one in found if one is not costly]
+    early = (
+        at
+        for at, one in enumerate(others)
+        if one.finding.rule in OF_ALL_KERNELS
+        and not one.finding.source
+        and costly.alone_ns >= GOOD_PART * one.alone_ns
+    )
+    told = (at for at, one in enumerate(others, start=1) if _tells(one, costly))
+    at = max(min(next(early, len(others)), found.index(costly)), *told, 0)
+    return [*others[:at], costly, *others[at:]]
+
+
+def _tells(one: Valued, costly: Valued) -> bool:
+    """Whether a finding may say why the line is costly."""
+    of_some = one.finding.makes_kernels_faster and one.finding.rule not in OF_ALL_KERNELS
+    return of_some and one.alone_ns >= TOLD * costly.alone_ns

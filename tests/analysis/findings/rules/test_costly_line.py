@@ -5,10 +5,13 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.findings.costly_order import with_costly_line_early, without_told_lines
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.costly_line import costly_line
+from nsysflow.analysis.findings.rules.costly_line import (
+    costly_line,
+    with_costly_line_early,
+    without_told_lines,
+)
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Row, asked, found, left_of, loop, seen, valued_of
