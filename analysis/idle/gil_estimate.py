@@ -33,6 +33,12 @@ _ENGINE_FILE_BEFORE: Final = r"(?:^|/)torch/autograd/__init__\.py$"
 """Where a thread waits for autograd's engine: up to PyTorch 2.2 in the function that is called."""
 
 
+_THREADING: Final = r"(?:^|/)lib(?:64)?/python3[^/]*/threading\.py$"
+_OWN_READER: Final = r"(?:^|/)nsysflow/runtime/"
+"""The threads of the recording itself begin there. They call drivers, which give the lock away:
+one that reads a GPU's counters seemed to hold it for 4 % of the time."""
+
+
 TOGETHER_NS: Final = 1_000_000_000
 """The kernel counts what runs at its ticks, up to 10 ms apart, so that between two readings a
 thread seems to sleep by that much more or less. In stretches of 10 ms, a thread that waited for
@@ -75,9 +81,9 @@ def _estimated_waits(events: Events, framework_gap_ns: int) -> LockWaits | None:
 
 
 def _read_threads(events: Events) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The stretches of threads that launch, and of others: the parts in the trace, with `row` (of
-    `stretches`), `thread_no`, `process_no`, and `ran_ns`, `counted_ns`, `length_ns` of all of the
-    stretch."""
+    """The stretches of threads that launch, and of others but the recording's own: the parts in
+    the trace, with `row` (of `stretches`), `thread_no`, `process_no`, and `ran_ns`, `counted_ns`,
+    `length_ns` of all of the stretch."""
     length = pl.col("end_ns").cast(pl.Int128) - pl.col("start_ns")
     inside = pl.col("start_ns", "end_ns").clip(events.axis.origin_ns, events.last_ns)
     known = stretches(events.trace).drop("waited_ns").with_row_index("row")
@@ -85,7 +91,18 @@ def _read_threads(events: Events) -> tuple[pl.DataFrame, pl.DataFrame]:
     known = known.filter(pl.col("end_ns") > pl.col("start_ns"))
     known = known.join(events.threads[["thread", "thread_no", "process_no"]], on="thread")
     launches = known["thread_no"].is_in(launching(events).implode())
-    return known.filter(launches), known.filter(~launches)
+    reads = known["thread"].is_in(_own_readers(events).implode())
+    return known.filter(launches), known.filter(~launches & ~reads)
+
+
+def _own_readers(events: Events) -> pl.Series:
+    """The threads of the recording itself, as far as they were sampled."""
+    file = pl.col("file").cast(pl.String).fill_null("")
+    frames = events.trace.frames.filter(~file.str.contains(_THREADING)).sort("stack", "depth")
+    outermost = frames.unique("stack", keep="last", maintain_order=True)
+    stacks = outermost.filter(file.str.contains(_OWN_READER))["stack"]
+    samples = events.trace.samples
+    return samples.filter(pl.col("stack").is_in(stacks.implode()))["thread"].unique()
 
 
 def _ran_meanwhile(events: Events, rows: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:

@@ -132,6 +132,16 @@ class EstimatedWaits(GilWaits):
             or (autograd and function in ("backward", "grad"))
         )
 
+    def own_readers(self) -> set[int]:
+        """§28.9: the threads of the recording itself."""
+        found = set()
+        for (thread, _), frames in self.sampled.stacks.items():
+            files = [frame.file or "" for frame in frames]
+            begun = [name for name in files if not re.search(r"/python3[^/]*/threading\.py$", name)]
+            if begun and re.search("(^|/)nsysflow/runtime/", begun[-1]):
+                found.add(thread)
+        return found
+
     def at_work(self, thread: int, start: int, end: int) -> Times:
         """§28.8: the instants of a thread that are sampled at work."""
         found, at = [], max(start, self.first_ns)
@@ -170,7 +180,8 @@ class EstimatedWaits(GilWaits):
                     since_ns = max(stretch[0].time_ns - self.first_ns, 0)
                     groups[thread, since_ns // 1_000_000_000].append(stretch)
         for (thread, _), group in groups.items():
-            others = {of for of in known if of & PROCESS_MASK == thread & PROCESS_MASK} - launch
+            others = {of for of in known if of & PROCESS_MASK == thread & PROCESS_MASK}
+            others -= launch | self.own_readers()
             met = {of: ns for of in others if (ns := self.ran(of, group)) is not None}
             if met:
                 yield self._estimate(thread, group, met)

@@ -24,6 +24,7 @@ AUDIT: Final = ("/home/me/audit.py", "redact")
 QUEUE: Final = ("/usr/lib/python3.12/queue.py", "get")
 NUMPY: Final = ("/usr/lib/python3.12/site-packages/numpy/linalg.py", "svd")
 ZMQ: Final = ("/usr/lib/python3.12/site-packages/zmq/sugar/poll.py", "poll")
+READER: Final = ("/opt/nsysflow/runtime/gpu_states.py", "counters")
 ENGINE: Final = ("/opt/torch/autograd/graph.py", "_engine_run_backward")
 ENGINE_BEFORE: Final = ("/opt/torch/autograd/__init__.py", "backward")
 OWN_QUEUE: Final = ("/home/me/queue.py", "get")
@@ -40,6 +41,12 @@ def sampled(
         for at in range(until)
         for file, function in [first if first and at < 20 else code[at % len(code)]]
     ]
+
+
+def of_thread(*code: Code) -> list[Sample]:
+    """What another thread ran, from Python's threading.py on."""
+    begun = Frame("/usr/lib/python3.12/threading.py", 1010, "run")
+    return [replace(one, frames=(one.frames[0], begun)) for one in sampled(*code, thread=WORKER)]
 
 
 def read(*readings: tuple[float, float, float], thread: int = MAIN) -> list[ThreadCpu]:
@@ -105,6 +112,9 @@ GAPS: Final[dict[str, PlainTrace]] = {
         more=read((0, 0, 0), (40, 5, 0), thread=OTHER),
     ),
     "only one thread was read": beside([]),
+    "only the recording's own thread ran": lock(
+        20, 20, samples=[*sampled(PROGRAM), *of_thread(READER)]
+    ),
 }
 
 
