@@ -318,9 +318,9 @@ def launch_share(subject: JudgedReport, function: str, calls: pl.Series) -> floa
     return int(stacks.is_in(inside.implode()).sum()) / max(1, len(stacks))
 
 
-def launched_in(subject: JudgedReport, ops: pl.Series) -> str:
-    """The code of the program that launches most of these operations, as far as samples tell:
-    `correlate (stereo.py:33)`; empty where none does.
+def launched_in(subject: JudgedReport, ops: pl.Series) -> Spot:
+    """Where the program launches most of these operations, as far as samples tell; a spot without a
+    line where none does.
 
     Args:
         subject: the report.
@@ -329,7 +329,7 @@ def launched_in(subject: JudgedReport, ops: pl.Series) -> str:
     launches = subject.view.launches
     calls = launches.filter(pl.col("op").is_in(ops.implode()))["call"]
     spot = spot_of(subject, _stacks_at(subject, calls).to_frame("stack").with_columns(ns=1))
-    return spot.code if spot else ""
+    return spot or Spot(source="", waits_in="")
 
 
 def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:

@@ -45,11 +45,15 @@ def expert_loop(subject: JudgedReport) -> Iterator[Finding]:
     removed = Changes(removed=tuple(removal for one in waits for removal in one.removals))
     changes = [removed, without_launches(subject, host)]
     source, via = _line_of(waits)
-    ran = launched_in(subject, loop.kernels["op"])
+    spot = launched_in(subject, loop.kernels["op"])
     phase = phase_of(subject, loop.kernels.with_columns(gain_ns="ns"))
     passes, a_step = number(subject.per_step(loop.passes)), subject.a_step
     forward, backward = (len(rows) / loop.passes for rows in (loop.kernels, loop.backward))
-    at = place(phase, line(source, via)) if phase or source or via else f" in {ran}" * bool(ran)
+    at = (
+        place(phase, line(source, via))
+        if phase or source or via
+        else f" in {spot.code}" * bool(spot.source)
+    )
     counted = f"{forward:.0f} kernels" + (f", and {backward:.0f} in backward" if backward else "")
     yield Finding(
         rule="expert-loop",

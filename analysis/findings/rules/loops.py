@@ -101,7 +101,8 @@ def _finding(subject: JudgedReport, phase: str, loop: Loop) -> Finding:
     )
     ran = running(subject, phase)
     outside = phase == OUTSIDE
-    mostly = ran.mostly if loop.whole else launched_in(subject, kernels["op"])
+    spot = launched_in(subject, kernels["op"])
+    mostly, source = (ran.mostly, ran.source) if loop.whole else (spot.code, spot.source)
     code = f": {mostly}" if mostly else f", most in {ran.most}" if ran.most else ""
     where = "" if mostly and outside else place(phase)
     repeats = f", {more} more in backward" if len(backward) else ""
@@ -126,6 +127,7 @@ def _finding(subject: JudgedReport, phase: str, loop: Loop) -> Finding:
         exact=False,
         process=subject.process_of(pauses),
         phase="" if outside else phase,
+        source=source,
     )
 
 
