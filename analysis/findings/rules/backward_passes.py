@@ -170,9 +170,9 @@ def _same_gradients(
         title=f"{passes} backward passes in a row are the same: {percent(share)} of kernel time",
         change=CHANGE_OF_GRADIENTS,
         evidence=(
-            "with more products than one pass has for the forward pass before them, as in calls of"
-            f" torch.autograd.grad; all but the first: {in_words(subject, rows)}",
-            "no report tells which are of one output: those of others stay",
+            "together they have more products than one backward pass has, as calls of"
+            f" torch.autograd.grad do; all but the first take {in_words(subject, rows)}",
+            "one call replaces those of the same output only; no report tells which these are",
             *_differentiated(subject, len(again)),
         ),
     )
@@ -187,8 +187,8 @@ def _differentiated(subject: JudgedReport, count: int) -> Iterator[str]:
     """How many kernels differentiate such passes, if some do."""
     if count:
         yield (
-            f"{number(subject.per_step(count))} of these differentiate such passes again"
-            " (create_graph=True), by their share of all that is differentiated"
+            f"{number(subject.per_step(count))} of these kernels differentiate the passes again"
+            " (create_graph=True): their share of all that do"
         )
 
 

@@ -1,8 +1,8 @@
 """`costly-line`: one line of the program that takes much of the kernel time, and is no layer.
 
-Most of the time of a model is products, convolutions and attention, which have to be. A line that
-takes a tenth of a step beside these is often work without need: norms of what does not change,
-masks, samplers, losses written by hand.
+A step needs its products, convolutions and attention. Other work of one line that takes a tenth of
+the kernel time is often not needed in each step, or not in that form: norms of what does not
+change, masks, samplers, losses written by hand.
 """
 
 from collections.abc import Iterator, Sequence
@@ -120,7 +120,7 @@ def _finding(
         evidence.append(f"all of {name}: {in_words(subject, known)}")
     if len(backward):
         gain = duration(subject.worst_ns(backward, "gain_ns"))
-        evidence.append(f"{gain} of the backward pass are counted as its share")
+        evidence.append(f"{gain} of the backward pass count as its part")
     finding = Finding(
         rule=COSTLY,
         title=f"one line takes {percent(share_of_kernels(subject, own))} of kernel time: {at}",

@@ -105,10 +105,10 @@ def unfused_norm(subject: JudgedReport) -> Iterator[Finding]:
         f" {percent(share)} of kernel time",
         change=CHANGE_OF_LAYER_NORM if centred else CHANGE_OF_RMS_NORM,
         evidence=(
-            "a mean or variance, its root and what that scales, one behind the other:"
+            "a mean or variance, a root and a product or quotient follow each other:"
             f" {in_words(subject, by_hand)}",
             *_of_gradients(subject, gradients),
-            "fused, each takes as long as the longest of its kernels, a gradient twice as long",
+            "a fused norm is taken to last as long as its longest kernel, a gradient twice that",
         ),
         at=by_hand,
     )
@@ -124,7 +124,7 @@ def _are_centred(by_hand: pl.DataFrame) -> bool:
 def _of_gradients(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[str]:
     """What the gradients take, if there are some."""
     if not rows.is_empty():
-        yield f"around the gradients of such roots: {in_words(subject, rows)}"
+        yield f"their gradients, told by that of the root: {in_words(subject, rows)}"
 
 
 def _in_letters(subject: JudgedReport) -> pl.DataFrame:

@@ -24,7 +24,7 @@ def test_calls_for_one_gradient_each_are_found() -> None:
     (one,) = found(backward_per_loss, passes((FORWARD, False), *CALLS * 5))
     assert one.title.startswith("5 backward passes in a row are the same: ")
     assert "torch.autograd.grad(u, (x, y, t), ...)" in one.change[0]
-    assert "all but the first: 12 kernels a step" in one.evidence[0]
+    assert "all but the first take 12 kernels a step" in one.evidence[0]
     assert "the code before each take the host" in one.evidence[-1]
     assert [phase for phase, _ in changes_of(one).faster_host] == ["step/backward"]
     assert one.rule in FEWER_LAUNCHES
@@ -36,8 +36,8 @@ def test_what_differentiates_such_passes_again_counts_by_their_share() -> None:
         backward_per_loss, passes((FORWARD, False), *CALLS * 5, (FORWARD, False), (again, True))
     )
     # 12 of the 19 kernels of the forward pass, a loss and the gradients: 13 of 22
-    assert one.evidence[2].startswith("13 of these differentiate such passes again")
-    assert "all but the first: 25 kernels a step" in one.evidence[0]
+    assert one.evidence[2].startswith("13 of these kernels differentiate the passes again")
+    assert "all but the first take 25 kernels a step" in one.evidence[0]
 
 
 @pytest.mark.parametrize(
