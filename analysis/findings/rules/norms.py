@@ -85,7 +85,10 @@ def unfused_norm(subject: JudgedReport) -> Iterator[Finding]:
     A U-Net with 24 layer norms over channels took 85.0 ms a step, and 55.6 with F.layer_norm (H200,
     2026-11-30).
     """
-    kernels = _in_letters(subject)
+    letters = _letters(subject)
+    if "E" not in letters["letter"]:  # each norm adds a number
+        return
+    kernels = _in_letters(subject, letters)
     by_hand = _found(kernels, FORWARD, backward=False)
     centred = _are_centred(by_hand)
     norms = subject.per_step(by_hand["norm"].n_unique())
@@ -127,18 +130,20 @@ def _of_gradients(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[str]:
         yield f"their gradients, told by that of the root: {in_words(subject, rows)}"
 
 
-def _in_letters(subject: JudgedReport) -> pl.DataFrame:
-    """The judged kernels with the `letter` of each, and the `columns` and `blocks` of its grid."""
-    kernels = kernels_by_pass(subject)
-    names = kernels[["name"]].unique()
+def _letters(subject: JudgedReport) -> pl.DataFrame:
+    """The `letter` of each `name` of a judged kernel."""
     text, letter = pl.col("name").cast(pl.String), pl.lit(OTHER)
     for operation, pattern in reversed([*OPERATIONS.items()]):
         letter = pl.when(text.str.contains(pattern)).then(pl.lit(operation)).otherwise(letter)
+    return subject.kernels[["name"]].unique().with_columns(letter.alias("letter"))
+
+
+def _in_letters(subject: JudgedReport, letters: pl.DataFrame) -> pl.DataFrame:
+    """The judged kernels with the letter of each, and the `columns` and `blocks` of its grid."""
+    kernels = kernels_by_pass(subject)
     x, y, z = (pl.col(name) for name in GRID)
     grids = subject.grids.select(x.alias("columns"), (x * y * z).alias("blocks"))
-    kernels = kernels.join(
-        names.with_columns(letter.alias("letter")), on="name", how="left", maintain_order="left"
-    )
+    kernels = kernels.join(letters, on="name", how="left", maintain_order="left")
     tuned = (pl.col("job") == "optimizer").fill_null(value=False)
     return kernels.with_columns(
         pl.when(tuned).then(pl.lit(OTHER)).otherwise("letter").alias("letter"),
