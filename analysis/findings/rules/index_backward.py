@@ -58,6 +58,11 @@ CHANGE_OF_DETERMINISTIC: Final = (
     "if it has to be on: torch.utils.deterministic.fill_uninitialized_memory = False, at least",
     INDEX_SELECT,
 )
+MEASURE_BOTH: Final = (
+    "measure both: where a number comes some 8 times, index_select took 59.5 ms instead of 53.8"
+)
+"""A graph transformer with 1.36 M edges between 160,000 nodes (H200, 2026-11-30)."""
+
 NOT_THE_SAME_SUM: Final = "floats added in another order: the last digits differ from run to run"
 
 
@@ -99,6 +104,7 @@ def index_backward(subject: JudgedReport) -> Iterator[Finding]:
         evidence=(
             f"{in_words(subject, added)} add rows; {counts[0]} prepare their index{filled}",
             NOT_THE_SAME_SUM,
+            *([] if deterministic else [MEASURE_BOTH]),
         ),
     )
     yield counting_launches(subject, finding, rows["op"], inside_calls=True)
