@@ -222,9 +222,9 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
     rate = f"{size(round(row['bytes_per_s']))}/s"
     at = row["phase"] or OUTSIDE
     source, via = _line_of(subject, row)
-    where, to = place(row["phase"], line(source, via)), "to" if row["direction"] == "DtoH" else "of"
+    where = place(row["phase"], line(source, via))
     rows = pl.DataFrame([row])
-    title, moved = f"{row['direction']} copy {to} pageable memory, {rate}{where}", row["bytes"]
+    title, moved = f"pageable {row['direction']} copy{where}", row["bytes"]
     change = TO_THE_HOST if row["direction"] == "DtoH" else PAGEABLE
     returns = _return_each_step(subject, row)
     left_ns = 0 if returns else _left_ns(subject, rows)

@@ -257,7 +257,7 @@ def test_what_a_function_copies_and_computes_on_the_host_is_one_finding() -> Non
     ("copied_bytes", "title"),
     [
         (2_000_000, "copy to pageable memory: cudaMemcpy outside any range, t.py:7 in train"),
-        (8_000_000, "DtoH copy to pageable memory, 8.16 GB/s outside any range, t.py:7 in train"),
+        (8_000_000, "pageable DtoH copy outside any range, t.py:7 in train"),
     ],
 )
 def test_a_loop_that_copies_and_computes_is_no_round_trip(copied_bytes: int, title: str) -> None:

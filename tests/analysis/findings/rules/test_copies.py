@@ -60,7 +60,7 @@ def test_of_copies_is_left_what_the_link_takes_and_kernels_cannot_hide(
     gpu: str, link_us: int
 ) -> None:
     (up,) = (one for one in findings(gpu, GRID_BYTES // 2) if one.culprit == "memcpy HtoD")
-    assert up.title.startswith("HtoD copy of pageable memory")
+    assert up.title.startswith("pageable HtoD copy ")
     left_us = link_us - 2_000
     assert up.size_ns - up.at_most_ns == left_us * US
     ((_, left),) = changes_of(up).scaled

@@ -303,7 +303,7 @@ def test_a_copy_to_the_host_takes_no_copies_to_the_gpu_with_it() -> None:
     results = batches("pageable", 300_000)
     fetch, batch = found(blocking_copies, loop(results, every=1_440))
     assert fetch.title.startswith("copy to pageable memory")
-    assert batch.title.startswith("HtoD copy of pageable memory")
+    assert batch.title.startswith("pageable HtoD copy ")
     assert (fetch.exact, changes_of(fetch).scaled) == (True, ())
 
 
