@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.source_lines import without_line
 from nsysflow.analysis.findings.finding import line
 from nsysflow.analysis.findings.host_functions import code_of
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -149,7 +150,7 @@ def _lines(view: View, kernels: pl.DataFrame) -> pl.DataFrame:
     by_line = launched_by(view, kernels).drop_nulls().group_by("source", "via", "lent")
     lines = by_line.agg(pl.col("ns").sum()).filter(pl.col("ns") > 0)
     own = (pl.col("via") == "") & ~pl.col("source").str.contains(SHARED)
-    function = pl.when(own).then(pl.col("source").str.replace(r":\d+ in ", " in "))
+    function = pl.when(own).then(without_line(pl.col("source")))
     lines = lines.with_columns(function.alias("function"))
     return lines.sort(-pl.col("ns"), "source", "via", "lent")
 

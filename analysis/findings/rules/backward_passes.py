@@ -170,9 +170,9 @@ def _same_gradients(
         title=f"{passes} backward passes in a row are the same: {percent(share)} of kernel time",
         change=CHANGE_OF_GRADIENTS,
         evidence=(
-            "together they have more products than one backward pass has, as calls of"
-            f" torch.autograd.grad do; all but the first take {in_words(subject, rows)}",
-            "one call replaces those of the same output only; no report tells which these are",
+            "together they have more products than one backward pass, so they are several calls of"
+            f" torch.autograd.grad; all but the first take {in_words(subject, rows)}",
+            "one call can replace only those of the same output; the report does not show which",
             *_differentiated(subject, len(again)),
         ),
     )
@@ -187,8 +187,8 @@ def _differentiated(subject: JudgedReport, count: int) -> Iterator[str]:
     """How many kernels differentiate such passes, if some do."""
     if count:
         yield (
-            f"{number(subject.per_step(count))} of these kernels differentiate the passes again"
-            " (create_graph=True): their share of all that do"
+            f"{number(subject.per_step(count))} of these kernels differentiate the repeated passes"
+            " (create_graph=True), by estimate"
         )
 
 

@@ -63,10 +63,10 @@ OF_ONE_SIZE: Final = 0.9
 """So many of the copies are of one size, as copies of the same index are."""
 
 OF_INDEX: Final = (
-    "send the index once: index = torch.as_tensor(index, device='cuda'), before it indexes several"
-    " tensors: an array, a list or a tensor on the CPU is copied at each use",
-    "make it there: torch.randperm(count, device='cuda'); slices of it are views",
-    "tensors of which the same rows are taken: index them as one",
+    "send the index once, before it indexes several tensors: index = torch.as_tensor(index,"
+    " device='cuda')",
+    "or create it on the GPU: torch.randperm(count, device='cuda'); its slices are views",
+    "or stack the tensors of which the same rows are taken, and index them once",
 )
 
 ROUND_TRIPS: Final = 3

@@ -114,13 +114,13 @@ def _finding(
     name = code_of(first["via"] or first["source"])
     evidence = [
         f"{at}: {in_words(subject, own)}",
-        f"most of that is of class {sums['class'][0]}",
+        f"most of this time is in kernels of class {sums['class'][0]}",
     ]
     if len(known) > len(own):
         evidence.append(f"all of {name}: {in_words(subject, known)}")
     if len(backward):
         gain = duration(subject.worst_ns(backward, "gain_ns"))
-        evidence.append(f"{gain} of the backward pass count as its part")
+        evidence.append(f"its part of the backward pass is estimated as {gain}")
     finding = Finding(
         rule=COSTLY,
         title=f"one line takes {percent(share_of_kernels(subject, own))} of kernel time: {at}",

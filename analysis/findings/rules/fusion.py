@@ -42,10 +42,10 @@ become 0 (since 2.5)."""
 CHANGE_OF_MATH: Final = (
     "switch the fused ones on: torch.backends.cuda.enable_flash_sdp, enable_mem_efficient_sdp and"
     " enable_cudnn_sdp(True); no sdpa_kernel(SDPBackend.MATH)",
-    "if they are on, sdpa_kernel([SDPBackend.FLASH_ATTENTION]) warns why it is not taken: tensors"
-    " without four dimensions, float64 or float32, heads of odd sizes or above 256",
-    "a mask that rules them out: one that needs a gradient, or beside enable_gqa=True; flash takes"
-    " none but is_causal=True",
+    "if they are on, call it within sdpa_kernel([SDPBackend.FLASH_ATTENTION]): a warning says why"
+    " it cannot run. It needs 16 bits, four dimensions, and heads of at most 256",
+    "avoid masks that rule fused kernels out: a mask that needs a gradient, or one beside"
+    " enable_gqa=True. Flash attention takes only is_causal=True",
 )
 """For scaled_dot_product_attention that runs PyTorch's own products and softmax. With the fused
 ones switched off, 12 layers took 49.0 ms a step, and 39.1 with them (H200, 2026-11-30)."""

@@ -130,7 +130,7 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
             f" {duration(int(rows['ns'].sum()) // len(rows))}",
             *ran.evidence,
             *_waits_for_lock(subject, phases),
-            "the saving is that of no host time there at all" + _hidden(subject, size_ns),
+            "the saving assumes that no host time is left there" + _hidden(subject, size_ns),
         ),
         table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
@@ -153,8 +153,7 @@ def _hidden(subject: JudgedReport, size_ns: int) -> str:
     busy_ns = subject.worst_ns(subject.tables.accounting.with_columns(parts), "ns")
     if not subject.of_steps or busy_ns > MUCH_LESS * size_ns:
         return ""
-    launched = "if it stays on this thread, the GPU's work, launched before it,"
-    return f"; {launched} hides at most {duration(busy_ns)} of it"
+    return f"; if the code stays, the GPU's work can hide at most {duration(busy_ns)} of it"
 
 
 def _waits_for_lock(subject: JudgedReport, phases: Pauses) -> Iterator[str]:

@@ -111,7 +111,8 @@ def unfused_norm(subject: JudgedReport) -> Iterator[Finding]:
             "a mean or variance, a root and a product or quotient follow each other:"
             f" {in_words(subject, by_hand)}",
             *_of_gradients(subject, gradients),
-            "a fused norm is taken to last as long as its longest kernel, a gradient twice that",
+            "the saving assumes that a fused norm takes as long as its longest kernel now, and its"
+            " gradient twice that",
         ),
         at=by_hand,
     )
@@ -127,7 +128,7 @@ def _are_centred(by_hand: pl.DataFrame) -> bool:
 def _of_gradients(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[str]:
     """What the gradients take, if there are some."""
     if not rows.is_empty():
-        yield f"their gradients, told by that of the root: {in_words(subject, rows)}"
+        yield f"their gradients, found by the gradient of the root: {in_words(subject, rows)}"
 
 
 def _letters(subject: JudgedReport) -> pl.DataFrame:

@@ -58,7 +58,7 @@ def test_the_function_has_its_part_of_the_backward_pass() -> None:
     one = asked(costly_line, program([*LAYERS, *NORMS, backward]))
     part = 140 / (2 * 360 + 140)
     assert left_of(one) == {SUM: 0.0, names.MUL: 0.0, names.DOWN: round(1 - part, 2)}
-    assert one.evidence[2] == "16.3 us of the backward pass count as its part"
+    assert one.evidence[2] == "its part of the backward pass is estimated as 16.3 us"
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_an_index_on_the_host_is_sent_once() -> None:
     subject = using(INDEX, GATHER)
     one = asked(blocking_copies, subject)
     assert one.title.startswith("an index is copied from the host at each use")
-    assert one.change[0].startswith("send the index once: index = torch.as_tensor(")
+    assert one.change[0].startswith("send the index once, before it indexes several tensors: ")
     assert one.source == "train.py:1 in epoch"
     assert one.sure is not None
     assert not one.sure.faster_host

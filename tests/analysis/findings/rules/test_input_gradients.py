@@ -36,7 +36,7 @@ def test_what_differentiates_such_passes_again_counts_by_their_share() -> None:
         backward_per_loss, passes((FORWARD, False), *CALLS * 5, (FORWARD, False), (again, True))
     )
     # 12 of the 19 kernels of the forward pass, a loss and the gradients: 13 of 22
-    assert one.evidence[2].startswith("13 of these kernels differentiate the passes again")
+    assert one.evidence[2].startswith("13 of these kernels differentiate the repeated passes")
     assert "all but the first take 25 kernels a step" in one.evidence[0]
 
 

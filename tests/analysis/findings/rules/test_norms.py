@@ -141,7 +141,7 @@ def test_gradients_of_norms_count_by_that_of_the_root_and_what_is_beside_it() ->
     assert one.evidence[0].split(": ")[1].startswith("40 kernels")
     # a root's gradient has two kernels, ten before and eleven behind
     assert one.evidence[1].startswith(
-        f"their gradients, told by that of the root: {4 * len(GRADIENT)} kernels"
+        f"their gradients, found by the gradient of the root: {4 * len(GRADIENT)} kernels"
     )
 
 
