@@ -149,6 +149,7 @@ class Excess:
         copies: `to the host` or `to the GPU`, where most copies went; empty without any.
         stall: the line of the call that held up most; both empty where none is known.
         batch_ns: how long each step waits for the first batch of workers that it starts.
+        profiler_ns: how long each step is held up by the profiler itself; no part of `parts`.
     """
 
     parts: Mapping[str, int]
@@ -159,6 +160,7 @@ class Excess:
     copies: str
     stall: tuple[str, str]
     batch_ns: int = 0
+    profiler_ns: int = 0
 
     @property
     def most(self) -> str:
@@ -313,7 +315,8 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
     count = len(long.steps)
     mean_ns = (long.excess_ns - long.behind_ns) // count
     excess = _excess(subject, long.steps)
-    spread_ns = round(max(0, long.excess_ns - count * excess.batch_ns) / row["all_steps"])
+    stays_ns = count * (excess.batch_ns + excess.profiler_ns)
+    spread_ns = round(max(0, long.excess_ns - stays_ns) / row["all_steps"])
     source, via = excess.source
     known = excess.most == row["cause"]
     culprit = (row["culprit"] or "") if known else ""
@@ -338,6 +341,11 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
                     " batch of an epoch only when it begins"
                 ]
                 if excess.batch_ns
+                else []
+            ),
+            *(
+                [f"the profiler itself holds up each of them for {duration(excess.profiler_ns)}"]
+                if excess.profiler_ns
                 else []
             ),
             *([] if retries.is_empty() else in_words(subject, view, retries)),
@@ -400,6 +408,7 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
     usual = subject.view if judged else JudgedView(subject.timeline, steps=typical)
     parts, usually = _parts(view, device), _parts(usual, device)
     more = {part: ns - usually[part] for part, ns in parts.items() if ns > usually[part]}
+    profiler_ns = more.pop("profiler", 0)
     stacks = pl.DataFrame(schema={"stack": pl.UInt32, "ns": pl.Int64})
     if view.host_stacks is not None:
         stacks = view.host_stacks.select("stack", ns="idle_ns")
@@ -419,6 +428,7 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
         copies=copies,
         stall=stall,
         batch_ns=first_batch_ns,
+        profiler_ns=profiler_ns,
     )
 
 

@@ -331,6 +331,16 @@ def test_workers_that_live_save_no_wait_for_their_first_batch(
     assert any("the first batch" in words for words in one.evidence) == bool(stays_ms)
 
 
+def test_a_pause_saves_nothing_of_what_the_profiler_itself_takes() -> None:
+    """Its buffers are emptied now and then, which no change of the program avoids."""
+    flush = Overhead(0, 3 * MS, tiny.PROCESS, tiny.MAIN, "Buffer flush")
+    (whole,), (one,) = (found(periodic_pause, pausing(8, pause)) for pause in ((), (flush,)))
+    less_ns = (whole.at_most_ns - one.at_most_ns) * 40 / 5
+    assert less_ns == pytest.approx(3 * MS, rel=0.1)
+    assert "the profiler itself holds up each of them for 3.00 ms" in one.evidence
+    assert one.title.startswith("every 8 steps one takes longer: host code")
+
+
 def test_a_line_without_half_of_the_samples_is_advised_on_before_garbage_is() -> None:
     excess = Excess(
         parts={"host": 1},
