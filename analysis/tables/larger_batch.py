@@ -104,11 +104,14 @@ def _of_process(view: View, use: MemoryUse, usable_bytes: int) -> pl.DataFrame:
 
 
 def _held_sizes(changes: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """The distinct sizes of what is allocated when the first step begins."""
-    first_ns = steps["start_ns"].min()  # None without steps
-    before = changes.filter(pl.col("start_ns") < pl.lit(first_ns, pl.Int64))
-    last = before.drop_nulls("address").unique("address", keep="last")
-    return last.filter(pl.col("bytes") > 0)["bytes"].unique()
+    """The distinct sizes of what is allocated before the first step and lives through it. What the
+    step before left in its variables is given back as soon as they have new values."""
+    first = steps.sort("start_ns").head(1)
+    begin_ns, end_ns = (pl.lit(first[name].max(), pl.Int64) for name in ("start_ns", "end_ns"))
+    made = pl.col("address").is_not_null() & (pl.col("bytes") > 0)
+    before = changes.filter(made, pl.col("start_ns") < begin_ns)
+    given_back_ns = changes["start_ns"].gather(before["freed_at"])
+    return before.filter((given_back_ns >= end_ns).fill_null(value=True))["bytes"].unique()
 
 
 def _live(made: pl.DataFrame, count: int) -> pl.Series:

@@ -355,8 +355,10 @@ def larger_batch(report: Report, judged: list[Step] | None = None) -> list[Row]:
 def _larger_batch(use: Use, spans: list[Span], usable: int) -> list[Row]:
     levels = use.levels[1:]
     changes = [level.change for level in levels if level.change is not None]
-    held = {c.address: c for c in changes if c.time_ns < spans[0][0] and c.address is not None}
-    sizes = {change.bytes for change in held.values() if change.bytes > 0}
+    begin, end = min(spans)
+    held = {c.address: c for c in changes if c.time_ns < begin and c.address is not None}
+    given_back = {c.address for c in changes if begin <= c.time_ns < end}
+    sizes = {c.bytes for c in held.values() if c.bytes > 0 and c.address not in given_back}
     step_of = [-1 if (step := _within(c.time_ns, spans)) is None else step for c in changes]
     made = [
         at

@@ -67,22 +67,23 @@ def test_only_memory_that_a_line_keeps_in_each_step_is_a_leak(
     assert rows.select("title", "phase", "source", "saving_high_ns").rows() == found
 
 
-def of_training(weight: int, activation: int) -> tuple[MemoryChange, ...]:
+def of_training(weight: int, activation: int, freed_at: int) -> tuple[MemoryChange, ...]:
     """Two weights of a size; each step makes two activations, then gradients as it frees these,
-    and one that is as large as a weight, before the largest of the others."""
+    one of them so late, and one that is as large as a weight, before the largest of the others."""
     steps = [
         change
         for at in range(0, 600, 100)
         for change in (
             *((at + 20, 3, weight), (at + 30, 4, activation), (at + 40, 5, activation)),
-            *((at + 50, 6, weight), (at + 55, 5, -activation), (at + 60, 4, -activation)),
+            *((at + 50, 6, weight), (at + freed_at, 5, -activation), (at + 60, 4, -activation)),
             *((at + 62, 3, -weight), (at + 65, 7, weight), (at + 90, 6, -weight)),
             (at + 91, 7, -weight),
         )
     ]
-    return changes((-9, 1, weight), (-8, 2, weight), *steps)
+    return changes((-9, 1, weight), (-8, 2, weight), *sorted(steps))
 
 
+@pytest.mark.parametrize("freed_at", [55, 135])  # as a variable's value goes with its next one
 @pytest.mark.parametrize(
     ("usable", "times", "title"),
     [
@@ -93,11 +94,11 @@ def of_training(weight: int, activation: int) -> tuple[MemoryChange, ...]:
     ],
 )
 def test_what_is_no_gradient_grows_with_the_batch(
-    usable: int, times: float, title: str | None
+    usable: int, times: float, title: str | None, freed_at: int
 ) -> None:
     """Spec §26.15."""
     limit = (GpuMemory(PROCESS, 0, usable),)
-    model = replace(SOME_STEPS, memory=of_training(GB, 3 * GB), gpu_memory=limit)
+    model = replace(SOME_STEPS, memory=of_training(GB, 3 * GB, freed_at), gpu_memory=limit)
     analysis = nsysflow.analyze(to_trace(model)).judged
     (row,) = analysis.larger_batch.rows(named=True)
     assert (row["peak_bytes"], row["growing_bytes"]) == (10 * GB, 7 * GB)
