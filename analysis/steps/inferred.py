@@ -9,8 +9,9 @@ import polars as pl
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.phases.stacks import PHASE_RANGES, PhaseRanges
 from nsysflow.analysis.steps.launched import Launched, launches_in_order
+from nsysflow.analysis.steps.marks import LEAST_TIME
 from nsysflow.analysis.steps.ranges import StepPaths
-from nsysflow.analysis.steps.repetition import LEAST_TIME, Repetition, find_repetition
+from nsysflow.analysis.steps.repetition import Repetition, find_repetition
 from nsysflow.base.errors import SelectionError
 from nsysflow.runtime.protocol import STEP
 
