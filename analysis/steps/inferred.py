@@ -9,15 +9,14 @@ import polars as pl
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.phases.stacks import PHASE_RANGES, PhaseRanges
 from nsysflow.analysis.steps.launched import Launched, launches_in_order
-from nsysflow.analysis.steps.marks import LEAST_TIME
 from nsysflow.analysis.steps.ranges import StepPaths
-from nsysflow.analysis.steps.repetition import Repetition, find_repetition
+from nsysflow.analysis.steps.repetition import (
+    Repetition,
+    find_repetition,
+    lasts,
+)
 from nsysflow.base.errors import SelectionError
 from nsysflow.runtime.protocol import STEP
-
-LEAST_PASSES: Final = 5
-"""Three passes warm a graph up before it is captured. So few passes beside the steps are no
-loop."""
 
 INFERRED_STEPS: Final = pl.Schema(
     {
@@ -125,14 +124,9 @@ def _other_loops(
         found = find_repetition(launched.slice(first, end - first))
         if found is None:
             continue
-        loop = Repetition(begins=found.begins + first, end=found.end + first, cut=found.cut)
+        loop = found.moved(first)
         left += [(first, _begin(loop)), (loop.end, end)]
-        gpu_ns = launched["gpu_ns"].slice(_begin(loop), loop.end - _begin(loop)).sum()
-        if (
-            len(loop.begins) >= LEAST_PASSES
-            and LEAST_TIME * gpu_ns >= launched["gpu_ns"].sum()
-            and not _tunes(_times(launched, loop), loading_ns)
-        ):
+        if lasts(launched, loop) and not _tunes(_times(launched, loop), loading_ns):
             yield loop
 
 

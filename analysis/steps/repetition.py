@@ -1,14 +1,16 @@
 """What repeats in the launches of a program that marks no steps (spec §8.25 to §8.28)."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.steps.launched import Launched
-from nsysflow.analysis.steps.marks import Marks, good_marks, in_most, places_of
+from nsysflow.analysis.steps.marks import LEAST_TIME, Marks, good_marks, in_most, places_of
 from nsysflow.analysis.steps.passes import PASSES, are_passes, ends_in_itself
 from nsysflow.analysis.steps.ranges import MIN_REPEATS
+from nsysflow.analysis.steps.switches import are_related, rounds_of, switches
 
 MOST_LAUNCHES: Final = 1 << 16
 """Of more launches, so many in the middle decide. They take 0.1 s (one core, 2026-11-25)."""
@@ -19,6 +21,10 @@ NAMES_OF_STEP: Final = 3
 NAMES_ALONE: Final = 5
 """Without a copy, a wait or a graph in them, steps have so many names. The layers of a plain
 network repeat three or four, and so do the updates of its tensors."""
+
+LEAST_PASSES: Final = 5
+"""Three passes warm a graph up before it is captured. So few passes beside the steps are no
+loop."""
 
 WARM_UP: Final = 3
 """Fewer passes than these, apart from the loop, warm up for it or follow it."""
@@ -38,27 +44,111 @@ class Repetition:
     end: int
     cut: bool
 
+    def gpu_ns(self, launched: Launched) -> int:
+        """The time of all that these steps launched."""
+        first = int(self.begins[0])
+        return int(launched["gpu_ns"].slice(first, self.end - first).sum())
+
+    def moved(self, rows: int) -> "Repetition":
+        """The same where so many launches precede."""
+        return Repetition(begins=self.begins + rows, end=self.end + rows, cut=self.cut)
+
 
 def find_repetition(launched: Launched) -> Repetition | None:
-    """What repeats in these launches; None if nothing that can be steps does.
+    """What repeats in these launches, of loops in turn the one with most GPU time; None if nothing
+    that can be steps does.
 
     Args:
         launched: in order.
     """
+    loops = _loops_in_turn(launched)
+    return max(loops, key=lambda loop: loop.gpu_ns(launched), default=None)
+
+
+def lasts(launched: Launched, loop: Repetition) -> bool:
+    """Whether a loop beside others is none of a few passes, or of hardly any time.
+
+    Args:
+        launched: in order.
+        loop: in these.
+    """
+    enough = len(loop.begins) >= LEAST_PASSES
+    return enough and LEAST_TIME * loop.gpu_ns(launched) >= launched["gpu_ns"].sum()
+
+
+def _loops_in_turn(launched: Launched) -> list[Repetition]:
+    """What repeats, as one loop or as several that follow each other."""
     if len(launched) < MIN_REPEATS:
-        return None
+        return []
     first = max(0, (len(launched) - MOST_LAUNCHES) // 2)
     deciding = launched.slice(first, MOST_LAUNCHES)
     marks = good_marks(deciding)
-    if _updating(marks).is_empty() and (passes := _passes(deciding, marks)):
-        return _repetition(launched, passes)
-    while not (known := _evident(marks, deciding)).is_empty():
+    passes = _passes(deciding, marks) if _updating(marks).is_empty() else None
+    mark = passes or _evident_mark(deciding, marks)
+    found = _repetition(launched, mark) if mark else None
+    if mark is None or found is None:
+        return []
+    if _optimizes(mark):
+        return [found]
+    borders = pl.concat([found.begins, pl.Series([found.end])])
+    borders = borders.filter(borders.is_between(first - mark["length"], first + len(deciding)))
+    rounds = rounds_of(launched, borders)
+    if not are_related(rounds, len(borders) - 1):
+        return []
+    followed = not passes and not _ends_soon(deciding, mark)
+    behind = _loops_between(launched, found.end, len(launched)) if followed else []
+    if followed and not (lasts(launched, found) and _begin_soon(behind, found, mark["length"])):
+        return []
+    others = borders.gather(switches(rounds, len(borders) - 1)).to_list()
+    others += _longer_stretch(launched, found, mark["length"])
+    parts = pairwise([0, *sorted({*others}), found.end if behind else len(launched)])
+    loops = [loop for part in parts for loop in _loops_between(launched, *part)] if others else []
+    return [*(loops if len(loops) > 1 else [found]), *behind]
+
+
+def _loops_between(launched: Launched, first: int, end: int) -> list[Repetition]:
+    """The loops that last from one row to another, looked at as if that were all."""
+    loops = [loop.moved(first) for loop in _loops_in_turn(launched.slice(first, end - first))]
+    return [loop for loop in loops if lasts(launched, loop)]
+
+
+def _begin_soon(loops: list[Repetition], found: Repetition, length: int) -> bool:
+    """Whether there are loops, and no more launches before them than a step has of that length, or
+    the first of theirs: else what follows a loop is the rest of the step that it is in."""
+    if not loops:
+        return False
+    begins = loops[0].begins
+    return int(begins[0]) - found.end <= max(length, int(begins[1]) - int(begins[0]))
+
+
+def _longer_stretch(launched: Launched, found: Repetition, length: int) -> list[int]:
+    """Where the one stretch begins and ends in which another loop follows a step; nothing if there
+    are none, or several."""
+    long = (found.begins.diff(null_behavior="drop") > 2 * length).arg_true()
+    if long.is_empty():
+        return []
+    first, end = found.begins.gather(long) + length, found.begins.gather(long + 1)
+    spent_ns = launched["gpu_ns"].cum_sum()
+    inside_ns = spent_ns.gather(end - 1) - spent_ns.gather(first - 1)
+    enough = LEAST_TIME * inside_ns >= spent_ns[-1]
+    stretches = zip(first.filter(enough), end.filter(enough), strict=True)
+    known = [one for one in stretches if _loops_between(launched, *one)]
+    return [*known[0]] if len(known) == 1 else []
+
+
+def _evident_mark(launched: Launched, marks: Marks) -> dict[str, int] | None:
+    """The mark where the steps begin, of the shortest repetition that is rich enough."""
+    while not (known := _evident(marks, launched)).is_empty():
         level = _innermost(known)
         mark = _border(level)
-        if _is_rich(deciding, mark):
-            return _repetition(launched, mark) if _ends_soon(deciding, mark) else None
+        if _is_rich(launched, mark):
+            return mark
         marks = _longer(marks, level)
     return None
+
+
+def _optimizes(mark: dict[str, int]) -> bool:
+    return 5 * mark["optimizers"] >= 4 * mark["regular"]
 
 
 def _ends_soon(launched: Launched, mark: dict[str, int]) -> bool:
@@ -167,7 +257,7 @@ def _is_rich(launched: Launched, mark: dict[str, int]) -> bool:
 def _repetition(launched: Launched, mark: dict[str, int]) -> Repetition | None:
     """The steps that begin at a mark; None where fewer than three are left."""
     begins, end = places_of(launched, mark), len(launched)
-    optimizing = 5 * mark["optimizers"] >= 4 * mark["regular"]
+    optimizing = _optimizes(mark)
     if optimizing:
         begins, end = _around_updates(begins, launched["optimizer"], end)
     else:

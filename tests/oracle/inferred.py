@@ -7,7 +7,7 @@ from collections import Counter
 from tests.oracle.comm import started_order
 from tests.oracle.once import once
 from tests.oracle.phases import Open
-from tests.oracle.repetition import Launch, Repetition, repetition
+from tests.oracle.repetition import Launch, Repetition, lasts, moved, repetition
 from tests.oracle.report import Report
 
 OPTIMIZERS = ("multi_tensor_apply", "adam", "addcdiv", "adagrad", "rmsprop")
@@ -66,18 +66,16 @@ def other_loops(
         for call, class_ in zip(report.calls.calls, report.calls.classes, strict=True)
         if call.process == process and class_ == "module_load"
     ]
-    total_ns = sum(one.gpu_ns for one in launches)
     rests = [(0, begins[0]), (end, len(launches))]
     for first, past in rests:
-        places, until, cut = repetition(launches[first:past])
-        if not places:
+        within = repetition(launches[first:past])
+        if not within[0]:
             continue
-        loop = [first + place for place in places], first + until, cut
+        loop = moved(within, first)
         rests += [(first, loop[0][0]), (loop[1], past)]
-        gpu_ns = sum(one.gpu_ns for one in launches[loop[0][0] : loop[1]])
         steps = opened_steps(report, process, launches, *loop)
         load = sum(any(one.start_ns <= at < one.end_ns for at in loading) for one in steps)
-        if len(places) >= 5 and 12 * gpu_ns >= total_ns and 2 * load < len(steps):
+        if lasts(launches, loop) and 2 * load < len(steps):
             found.append(loop)
     return found
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import pairwise
 
 DECIDING = 1 << 16
+LASTING = 5
 
 Code = tuple[object, ...]
 
@@ -239,6 +240,8 @@ def lower_median(values: list[int]) -> int:
 Repetition = tuple[list[int], int, bool]
 """Where each step begins, where the last one ends, and whether that is cut off."""
 
+NOTHING: Repetition = ([], 0, False)
+
 
 def codes(launches: list[Launch]) -> list[list[Code | None]]:
     """§8.25: what each launch has in common with others."""
@@ -275,8 +278,9 @@ def good_marks(launches: list[Launch]) -> list[Mark]:
     return found
 
 
-def decided(launches: list[Launch]) -> Mark | None:
-    """§8.26, §8.27: the mark where the steps begin."""
+def decided(launches: list[Launch]) -> tuple[Mark, bool] | None:
+    """§8.26, §8.27: the mark where the steps begin, and whether much follows it that tells that
+    these may be no steps."""
     marks = good_marks(launches)
     passes = [] if updating(marks) else [mark for mark in marks if len(mark.places) >= 20]
     passes = [mark for mark in passes if not mark.within_step]
@@ -284,7 +288,7 @@ def decided(launches: list[Launch]) -> Mark | None:
         level = shortest_of(passes)
         mark = border(level)
         if mark.rich and mark.of_passes:
-            return mark
+            return mark, False
         passes = longer_than(level, passes)
     while True:
         count = (
@@ -304,8 +308,8 @@ def decided(launches: list[Launch]) -> Mark | None:
         level = shortest_of(count)
         mark = border(level)
         if mark.rich:
-            ends_soon = mark.left <= 2 * mark.length
-            return mark if mark.optimizes or mark.replays or ends_soon else None
+            told = mark.optimizes or mark.replays
+            return mark, not told and mark.left > 2 * mark.length
         marks = longer_than(level, marks)
 
 
@@ -359,17 +363,106 @@ def without_warm_up(places: list[int], length: int, end: int) -> tuple[list[int]
 
 def repetition(launches: list[Launch]) -> Repetition:
     """§8.28: the steps of these launches."""
+    return max(in_turn(launches), key=lambda loop: loop_ns(launches, loop), default=NOTHING)
+
+
+def in_turn(launches: list[Launch]) -> list[Repetition]:
+    """§8.28: their loops, one behind the other."""
     first = max(0, (len(launches) - DECIDING) // 2)
-    mark = decided(launches[first : first + DECIDING])
-    none: tuple[list[int], int, bool] = ([], 0, False)
-    if mark is None:
-        return none
+    deciding = launches[first : first + DECIDING]
+    chosen = decided(deciding)
+    if chosen is None:
+        return []
+    mark, followed = chosen
+    found = steps_of(launches, mark)
+    begins, end, _ = found
+    if not begins:
+        return []
+    if mark.optimizes:
+        return [found]
+    borders = [at for at in [*begins, end] if at >= first - mark.length]
+    borders = [at for at in borders if at <= first + len(deciding)]
+    rounds = [running(launches[a:b]) for a, b in pairwise(borders)]
+    related = sum(bool(one & other) for one, other in pairwise(map(set, rounds)))
+    if 2 * related < len(rounds) - 1:
+        return []
+    last, behind = len(launches), []
+    if followed:
+        last, behind = end, lasting(launches, end, len(launches))
+        if not behind or not lasts(launches, found):
+            return []
+        one, other, *_ = behind[0][0]
+        if one - end > max(mark.length, other - one):
+            return []
+    others = {borders[at] for at in switches(rounds)}
+    inside = [
+        (a + mark.length, b)
+        for a, b in pairwise(begins)
+        if b - a > 2 * mark.length and lasting(launches, a + mark.length, b)
+    ]
+    others |= set(inside[0]) if len(inside) == 1 else set()
+    parts = [lasting(launches, a, b) for a, b in pairwise([0, *sorted(others), last]) if others]
+    known = [loop for part in parts for loop in part]
+    return [*(known if len(known) > 1 else [found]), *behind]
+
+
+def running(launches: list[Launch]) -> Counter[object]:
+    """§8.28: the time of each kernel and graph of a round, by name."""
+    spent: Counter[object] = Counter()
+    for one in launches:
+        if not one.copies:
+            spent[one.name] += one.gpu_ns
+    return spent
+
+
+def switches(rounds: list[Counter[object]]) -> list[int]:
+    """§8.28: the rounds with which another loop begins."""
+    found, begun = [], Counter[object]()
+    for at in range(LASTING, len(rounds) - LASTING + 1):
+        before, now = rounds[at - 1], rounds[at]
+        earlier, later = set().union(*rounds[at - 5 : at]), set().union(*rounds[at : at + 5])
+        new = {name for name in now if name in rounds[at + 1] and name not in earlier}
+        gone = {name for name in before if name in rounds[at - 2] and name not in later}
+        differing_ns = sum(now[name] for name in new) + sum(before[name] for name in gone)
+        other = 2 * len(new | gone) >= len({*before, *now})
+        if other and 2 * differing_ns > before.total() + now.total():
+            found.append(at)
+            begun.update(new)
+    return found if all(count == 1 for count in begun.values()) else []
+
+
+def loop_ns(launches: list[Launch], loop: Repetition) -> int:
+    """The time of all that its steps launched."""
+    begins, end, _ = loop
+    return sum(one.gpu_ns for one in launches[begins[0] : end])
+
+
+def lasts(launches: list[Launch], loop: Repetition) -> bool:
+    """§8.28, §8.30: whether it is none of a few passes, or of hardly any time."""
+    total_ns = sum(one.gpu_ns for one in launches)
+    return len(loop[0]) >= LASTING and 12 * loop_ns(launches, loop) >= total_ns
+
+
+def moved(loop: Repetition, rows: int) -> Repetition:
+    """The same where so many launches precede."""
+    begins, end, cut = loop
+    return [at + rows for at in begins], end + rows, cut
+
+
+def lasting(launches: list[Launch], first: int, past: int) -> list[Repetition]:
+    """§8.28: the loops that last from one row to another, as if that were all."""
+    found = [moved(loop, first) for loop in in_turn(launches[first:past])]
+    return [loop for loop in found if lasts(launches, loop)]
+
+
+def steps_of(launches: list[Launch], mark: Mark) -> Repetition:
+    """§8.28: the steps that begin at a mark."""
     places = [at for at, code in enumerate(codes(launches)[mark.family]) if code == mark.code]
     end = len(launches)
     if mark.optimizes:
         holds = [any(one.optimizer for one in launches[a:b]) for a, b in pairwise(places)]
         if True not in holds:
-            return none
+            return NOTHING
         last = max(at for at, one in enumerate(holds) if one)
         if last < len(holds) - 1:
             places, end = places[: last + 1], places[last + 1]
@@ -377,7 +470,7 @@ def repetition(launches: list[Launch]) -> Repetition:
     else:
         places, end = without_warm_up(places, mark.length, end)
     if len(places) < 3:
-        return none
+        return NOTHING
     middle, back = places[len(places) // 2], 0
     while back < min(places[0], mark.length - 1):
         before = launches[places[0] - back - 1]
@@ -395,5 +488,5 @@ def repetition(launches: list[Launch]) -> Repetition:
         end = min(begins[-1], begins[-2] + mark.length)
         begins, cut, left = begins[:-1], False, end - begins[-2]
     if len(begins) < 3:
-        return none
+        return NOTHING
     return begins, begins[-1] + left, cut

@@ -18,6 +18,7 @@ from nsysflow.analysis.steps.inferred import INFERRED_STEPS, infer_steps
 from nsysflow.base.errors import SelectionError
 from tests.analyses import EXAMPLES, analysed, loaded, rows_of
 from tests.analysis.steps.programs import (
+    INPUT,
     LEAST_STEPS,
     LOAD,
     LOOPING,
@@ -273,6 +274,41 @@ def test_a_second_loop_that_no_range_names_is_another_loop() -> None:
     assert names_of(*SMOOTH * 8, *SOLVE * 20) == [("step", 20), ("loop 1", 8)]
     trained = names_of(*SMOOTH * 15, *training_step() * 9, *kernels("swap"), *SOLVE * 30)
     assert trained == [("step", 9), ("loop 1", 15), ("loop 2", 30)]
+
+
+def variant(name: str) -> list[Launched]:
+    """A round of a benchmark of several ways to search, all of which sort alike."""
+    return [
+        INPUT,
+        *kernels(*(f"{name}_{part}" for part in ("norm", "distance", "sum")), "sort"),
+        READ,
+    ]
+
+
+def test_loops_in_turn_that_share_a_kernel_are_loops_of_their_own() -> None:
+    """Seen in a benchmark of nearest neighbours: 209 steps, one of them of 707 launches."""
+    rounds = [*variant("global") * 20, *variant("texture") * 30, *variant("blas") * 12]
+    assert names_of(*rounds) == [("step", 30), ("loop 1", 20), ("loop 2", 12)]
+    shared = [INPUT, *kernels("norm", "distance", "sum", "sort", "root"), READ]
+    blas = [*variant("blas"), *kernels("blas_scale", "blas_root")]
+    assert names_of(*shared * 20, *blas * 12, *shared * 10) == [
+        *(("step", 20), ("loop 1", 12), ("loop 2", 10))
+    ]
+
+
+def test_a_loop_that_another_one_follows_is_no_part_of_a_step() -> None:
+    assert names_of(*SOLVE * 20, *SMOOTH * 8) == [("step", 20), ("loop 1", 8)]
+    assert names_of(*SOLVE * 20, *kernels("head", "mean") * 5, *SMOOTH * 8) == []
+
+
+def test_loops_that_alternate_are_not_parted() -> None:
+    assert names_of(*[*variant("global") * 6, *variant("texture") * 6] * 2) == [("step", 24)]
+
+
+def test_rounds_that_have_no_kernel_in_common_are_no_steps() -> None:
+    """Seen in a course program: five ways to transpose, each run a hundred times."""
+    each = [[INPUT, *kernels(f"transpose_{way}") * 30, READ] for way in range(5)]
+    assert names_of(*(one for way in each for one in way)) == []
 
 
 def test_few_passes_hardly_any_time_or_the_trials_of_a_tuner_are_no_other_loop() -> None:
