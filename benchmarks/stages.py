@@ -28,7 +28,7 @@ import polars as pl
 from adbc_driver_sqlite import dbapi
 
 import nsysflow
-from nsysflow.analysis.load.kineto.pieces import pieces_of
+from nsysflow.analysis.load.kineto.document import pieces_of
 from nsysflow.analysis.tables.index import ABOUT, declarations
 
 os.environ["NSYSFLOW_CACHE"] = "off"  # the report itself is read, each time

@@ -8,9 +8,15 @@ import polars as pl
 
 from nsysflow.analysis.steps.launched import Launched
 from nsysflow.analysis.steps.marks import LEAST_TIME, Marks, good_marks, in_most, places_of
-from nsysflow.analysis.steps.passes import PASSES, are_passes, ends_in_itself
+from nsysflow.analysis.steps.passes import (
+    PASSES,
+    are_passes,
+    are_related,
+    ends_in_itself,
+    rounds_of,
+    switches,
+)
 from nsysflow.analysis.steps.ranges import MIN_REPEATS
-from nsysflow.analysis.steps.switches import are_related, rounds_of, switches
 
 MOST_LAUNCHES: Final = 1 << 16
 """Of more launches, so many in the middle decide. They take 0.1 s (one core, 2026-11-25)."""

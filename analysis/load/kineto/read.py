@@ -31,6 +31,7 @@ from nsysflow.analysis.load.kineto.document import (
     ON_GPU,
     Document,
     Event,
+    NoPieces,
     OddEvent,
     args_of,
     as_odd_events,
@@ -38,6 +39,7 @@ from nsysflow.analysis.load.kineto.document import (
     frame_of,
     gpus_of,
     int_of,
+    pieces_of,
     rank_of,
     wait_args_of,
 )
@@ -47,7 +49,6 @@ from nsysflow.analysis.load.kineto.gradients import BACKWARD_LINK, gradients
 from nsysflow.analysis.load.kineto.graph_annotations import graph_annotations
 from nsysflow.analysis.load.kineto.memory import memory_changes, out_of_memory
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
-from nsysflow.analysis.load.kineto.pieces import NoPieces, pieces_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
     on_thread,

@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 
 import nsysflow
 from nsysflow.analysis.load import load
-from nsysflow.analysis.load.kineto import events, pieces
+from nsysflow.analysis.load.kineto import document, events
 from nsysflow.base.errors import NsysflowError
 from tests.analysis.load.kineto.traces import REAL, call, event, function, kernel
 from tests.fuzz.inputs import kineto
@@ -40,11 +40,11 @@ def read_both(monkeypatch: pytest.MonkeyPatch, path: Path) -> int:
     it can only be read as a whole."""
     whole = read(path)
     with monkeypatch.context() as patched:
-        patched.setattr(pieces, "PIECE_BYTES", SIZE)
+        patched.setattr(document, "PIECE_BYTES", SIZE)
         patched.setattr(events, "_MOST", 7)
         found, in_pieces = 0, read(path)
-        with suppress(pieces.NoPieces):
-            found = len([*pieces.pieces_of(path)])
+        with suppress(document.NoPieces):
+            found = len([*document.pieces_of(path)])
     if isinstance(whole, str) or isinstance(in_pieces, str):
         assert in_pieces == whole
         return found
