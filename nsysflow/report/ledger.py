@@ -153,7 +153,8 @@ def other_loops(results: Results) -> tuple[str, ...]:
     loops = loop_rows(results)
     named = [_other_loop(results, row) for row in loops[:MOST_LOOPS]]
     more = len(loops) - len(named)
-    return (*named, *([f"{number(more)} more loops: --table run"] if more else []))
+    loops_in_words = "1 more loop" if more == 1 else f"{number(more)} more loops"
+    return (*named, *([f"{loops_in_words}: --table run"] if more else []))
 
 
 def _other_loop(results: Results, row: Row) -> str:
