@@ -2,11 +2,13 @@
 
     python -m benchmarks.option_costs --rounds 5
 
-Trains a small network for 3 s with each option in turn, round after round. The program times its
-own steps and prints their median. So this is what the recorded program feels: starting nsys and
-writing the report do not count.
+Trains a small network for 3 s with each option, in another order each round: what one recording
+leaves behind must not always slow the same next one. The program times its own steps and prints
+their median. So this is what the recorded program feels: starting nsys and writing the report do
+not count.
 """
 
+import random
 import statistics
 import subprocess
 import sys
@@ -85,11 +87,10 @@ def main(rounds: int, seconds: float) -> None:
         for number in range(rounds):
             if time.monotonic() - begun > seconds:
                 break
-            order = list(OPTIONS) if number % 2 == 0 else list(reversed(OPTIONS))
-            for name in order:
+            for name in random.Random(number).sample(list(OPTIONS), len(OPTIONS)):
                 took[name].append(step_ms(program, OPTIONS[name], Path(folder, "run")))
             click.echo(
-                f"round {number + 1}: " + ", ".join(f"{n} {t[-1]:.2f}" for n, t in took.items())
+                f"round {number + 1}: " + ", ".join(f"{n} {took[n][-1]:.2f}" for n in OPTIONS)
             )
     for name, steps in took.items():
         longer = [100 * (step / bare - 1) for step, bare in zip(steps, took["bare"], strict=True)]
