@@ -51,6 +51,11 @@ def number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
+def cpus(count: int) -> str:
+    """`1 CPU`, `64 CPUs`."""
+    return f"{number(count)} CPU{'' if count == 1 else 's'}"
+
+
 def percent(value: float | None) -> str:
     """0..100 with one decimal below 10: `4.4 %`, `34 %`; `<0.1 %` and `>99 %` where rounding would
     say none or all."""

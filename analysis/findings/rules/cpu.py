@@ -10,7 +10,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.gaps import descheduled
-from nsysflow.base.units import duration, percent
+from nsysflow.base.units import cpus, duration, percent
 
 LEAST_PCT: Final = 2
 """Of a step. Less comes and goes with what else a machine does now and then: without a neighbour,
@@ -46,6 +46,13 @@ LIMIT: Final = _Reason(
 TOO_FEW: Final = _Reason(
     "its own program takes all CPUs",
     (_THREADS, "give it more CPUs: --cpus-per-task of Slurm, taskset, a larger machine"),
+)
+ONE: Final = _Reason(
+    "its program may use only one",
+    (
+        "let it use more: no taskset or os.sched_setaffinity to one, more --cpus-per-task of Slurm",
+        _THREADS,
+    ),
 )
 NEIGHBOUR: Final = _Reason(
     "others take the CPUs",
@@ -106,7 +113,7 @@ def _reason(thread: Mapping[str, Any]) -> _Reason:
     own = (thread["used_cores"] or 0) + (thread["started_cores"] or 0)
     others = thread["others_cores"] or 0
     if cores and own >= FULL * cores:
-        return TOO_FEW
+        return ONE if cores == 1 else TOO_FEW
     if cores and own + others >= FULL * cores and others >= OTHERS * cores:
         return NEIGHBOUR
     return UNKNOWN
@@ -115,7 +122,7 @@ def _reason(thread: Mapping[str, Any]) -> _Reason:
 def _used(thread: Mapping[str, Any]) -> Iterator[str]:
     """`of 4 CPUs it used 3.9, processes that it started 0.1, others 0.0`; what limits it."""
     if thread["used_cores"] is not None:
-        used = f"of {thread['cores']} CPUs its process used {thread['used_cores']:.1f}"
+        used = f"of {cpus(thread['cores'])} its process used {thread['used_cores']:.1f}"
         started, others = thread["started_cores"], thread["others_cores"]
         more = [f"those that it started {started:.1f}"] if started else []
         more += [] if others is None else [f"others {others:.1f}"]

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.base.units import duration, number, percent
+from nsysflow.base.units import cpus, duration, number, percent
 from nsysflow.report.fields import BlockDeclaration, Limits, Row, Rows, measure
 from nsysflow.report.layout import figure, words
 from nsysflow.report.results import RunTables
@@ -32,15 +32,11 @@ def _in_words(results: RunTables) -> str:
         f" ({percent(most['waited_pct'])}) for a CPU"
     ]
     if most["used_cores"] is not None:
-        parts.append(f"of {_cpus(most['cores'])} its process used {most['used_cores']:.1f}")
+        parts.append(f"of {cpus(most['cores'])} its process used {most['used_cores']:.1f}")
     if most["throttled_ns"]:
         limit = f"{most['limit_cores']:g}"
         parts.append(f"held up for {_throttled(most)} by a limit of {limit} CPUs")
     return "; ".join(parts)
-
-
-def _cpus(count: int) -> str:
-    return f"{number(count)} CPU{'' if count == 1 else 's'}"
 
 
 def _throttled(row: Row) -> str:

@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.cpu import (
     LIMIT,
     NEIGHBOUR,
+    ONE,
     TOO_FEW,
     UNKNOWN,
     _Reason,
@@ -71,6 +72,7 @@ def cpu_waits(trace: PlainTrace) -> list[Finding]:
     [
         ((4, 3.7, 0, 3.8, None, None), TOO_FEW),
         ((4, 1, 2.7, 3.8, None, None), TOO_FEW),
+        ((1, 0.9, 0.1, 1, None, None), ONE),
         ((4, 1, 0, 3.7, None, None), NEIGHBOUR),
         ((4, 1, 0, 3.0, None, None), UNKNOWN),
         ((4, 3.5, 0, 3.7, None, None), UNKNOWN),
