@@ -1,12 +1,19 @@
 """Kernels that are launched in turn again and again: the passes of a loop."""
 
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.base.names import OUTSIDE
+
+Kind = Literal["simple", "cells"]
+"""What a loop launches: simple kernels alone, or also the products of recurrent cells."""
+
+KINDS: Final[tuple[Kind, ...]] = ("simple", "cells")
+"""A kernel in loops of several kinds is of the first."""
 
 PASSES: Final = 10
 """So many passes, or more, are a loop."""
@@ -17,6 +24,10 @@ LONGEST_PASS: Final = 60
 ALIKE: Final = 0.9
 """So many kernels of a loop are like those of the pass before: the first pass of each step is not,
 and a pass may do a little more or less, such as the gradient of a table with few rows."""
+
+CELL: Final = r"\b(?:lstm|gru)_cell_(?:forward|backward)"
+"""PyTorch's kernels of nn.LSTMCell and nn.GRUCell: a pass of each step in time. A whole sequence
+runs in cuDNN's kernels."""
 
 SIMPLE: Final = (
     "elementwise",
@@ -29,8 +40,8 @@ SIMPLE: Final = (
     "embedding",
     "other",
 )
-"""Classes of kernels that one call over many tensors can do. A loop with matmuls is a model, which
-needs other remedies."""
+"""Classes of kernels that one call over many tensors can do. Other loops with matmuls are models,
+which need other remedies."""
 
 BACKWARD: Final = r"(?i)backward"
 """Autograd repeats there what the forward pass did: the loop to change is not in it."""
@@ -49,8 +60,8 @@ def _is_simple() -> pl.Expr:
 def with_passes(subject: JudgedReport) -> pl.DataFrame:
     """The judged kernels, with `phase` (`OUTSIDE` for no range), `simple`, and of those in a loop
     `pass_kernels`, how many a pass of it launches: the fewest in a row that run, in the same
-    order but for a tenth, `PASSES` times or more without another kernel between them, all simple
-    and in one phase."""
+    order but for a tenth, `PASSES` times or more without another kernel between them, all of the
+    loop's `kind` and in one phase."""
     return kept_with(subject, "passes of loops", lambda: _with_passes(subject))
 
 
@@ -58,32 +69,58 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     phase = subject.view.attribution.name_of(subject.kernels["node"])
     kernels = subject.kernels.with_columns(phase.alias("phase"), _is_simple().alias("simple"))
     order = kernels.select(pl.arg_sort_by("lane", "start_ns").alias("kernel")).to_series()
-    parts = ("lane", "phase", "simple")
-    rows = kernels.select(pl.col("name").to_physical(), *parts)[order].with_columns(order)
+    ordered = kernels["name", "class", "lane", "phase", "simple"][order].with_columns(order)
+    cell, every = pl.lit(matching(ordered["name"], CELL)), pl.lit(value=True)
+    kinds: dict[Kind, tuple[pl.Expr, pl.Expr]] = {
+        "simple": (pl.col("simple"), every),
+        "cells": (pl.col("simple") | (pl.col("class") == "matmul"), cell),
+    }
+    found = []
+    for kind, (member, holds) in kinds.items():
+        rows = ordered.select(
+            *("kernel", pl.col("name").to_physical(), "lane", "phase"),
+            *(member.alias("member"), holds.alias("holds")),
+        )
+        found.append(_passes(rows).with_columns(pl.lit(kind).alias("kind")))
+    first = pl.concat(found).unique("kernel", keep="first", maintain_order=True)
+    numbers = pl.int_range(len(kernels), dtype=pl.UInt32, eager=True).alias("kernel").to_frame()
+    text = pl.col("phase").cast(pl.String).fill_null("").replace("", OUTSIDE)
+    passes = numbers.join(first, on="kernel", how="left", maintain_order="left")
+    return kernels.with_columns(text).hstack(passes.drop("kernel"))
+
+
+def _passes(kernels: pl.DataFrame) -> pl.DataFrame:
+    """`kernel`, `pass_kernels` and `row` of those that are in loops; a number for the kernels in a
+    row of which each is.
+
+    Args:
+        kernels: in order: `kernel`, `name`, `lane`, `phase`; whether a loop may launch it
+            (`member`), and each pass has one of these (`holds`).
+    """
+    parts = ("lane", "phase", "member")
     same = pl.all_horizontal(pl.col(part).eq_missing(pl.col(part).shift(1)) for part in parts)
-    rows = rows.select("kernel", "simple", "name", (~same).cum_sum().alias("run"))
-    rows = rows.filter("simple").with_columns(pl.len().over("run").alias("length"))
-    rows = rows.with_columns(pl.lit(None, pl.UInt32).alias("pass_kernels"))
+    rows = kernels.with_columns((~same).cum_sum().alias("row")).filter("member")
+    rows = rows.select(
+        *("kernel", "name", "row", "holds", pl.lit(None, pl.UInt32).alias("pass_kernels")),
+        pl.len().over("row").alias("length"),
+    )
+    rows = rows.filter(pl.col("holds").any().over("row"))
     found = [rows.head(0)]
     for count in range(1, LONGEST_PASS + 1):
         rows = rows.filter(pl.col("length") >= PASSES * count)
         if rows.is_empty():
             break
-        again = [pl.col(name) == pl.col(name).shift(count) for name in ("name", "run")]
-        flags = rows.select(pl.all_horizontal(again).fill_null(value=False)).to_series()
-        spans = _spans(flags, (PASSES - 1) * count)
+        again = [pl.col(name) == pl.col(name).shift(count) for name in ("name", "row")]
+        held = pl.col("holds").cast(pl.Int32).rolling_sum(count) > 0
+        flags = rows.select(pl.all_horizontal(*again, held).fill_null(value=False))
+        spans = _spans(flags.to_series(), (PASSES - 1) * count)
         if not spans.is_empty():
             inside = _covered(spans.with_columns(pl.col("first") - count), len(rows))
             length = pl.when(inside).then(pl.lit(count, pl.UInt32))
             rows = rows.with_columns(pl.coalesce("pass_kernels", length).alias("pass_kernels"))
             found.append(rows.filter(inside))
-            rows = rows.filter(pl.col("pass_kernels").is_null().any().over("run"))
-    passes = pl.concat(found).unique("kernel", keep="first")[["kernel", "pass_kernels"]]
-    every = pl.int_range(len(kernels), dtype=pl.UInt32, eager=True).alias("kernel").to_frame()
-    text = pl.col("phase").cast(pl.String).fill_null("").replace("", OUTSIDE)
-    return kernels.with_columns(
-        text, every.join(passes, on="kernel", how="left", maintain_order="left")["pass_kernels"]
-    )
+            rows = rows.filter(pl.col("pass_kernels").is_null().any().over("row"))
+    return pl.concat(found).unique("kernel", keep="first").select("kernel", "pass_kernels", "row")
 
 
 def _spans(flags: pl.Series, length: int) -> pl.DataFrame:
@@ -113,11 +150,11 @@ def passes_of(subject: JudgedReport, kernels: pl.DataFrame) -> float:
     return float((1 / kernels["pass_kernels"]).sum()) / subject.steps
 
 
-def backward_of(subject: JudgedReport, passes: float) -> pl.DataFrame:
+def backward_of(subject: JudgedReport, passes: float, kind: Kind = "simple") -> pl.DataFrame:
     """The kernels of loops in backward passes that make as many passes a step, rows of
     `with_passes`."""
     kernels = with_passes(subject).filter(
-        pl.col("pass_kernels").is_not_null(), pl.col("phase").str.contains(BACKWARD)
+        pl.col("kind") == kind, pl.col("phase").str.contains(BACKWARD)
     )
     loops = [
         rows

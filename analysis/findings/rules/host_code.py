@@ -196,7 +196,7 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     in a phase.
     """
     between = between_steps(subject)
-    if runs_between_steps(subject) or OUTSIDE in loops(subject):
+    if runs_between_steps(subject) or any(one.phase == OUTSIDE for one in loops(subject)):
         between = between.clear()
     pauses = pl.concat([subject.pauses.filter("data"), between])
     for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
