@@ -229,12 +229,12 @@ def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
     frames = frames_of_code(subject).filter(program).join(spent, on="stack")
     function = without_line(pl.col("line")).alias("called")
     frames = frames.with_columns(function)
-    outer = _mostly(frames, "line", known_ns)
+    outer = _mostly(frames, "line", known_ns / 2)
     if outer is None:
         return None
     at = frames.filter(pl.col("line") == outer).group_by("stack").agg(until=pl.col("depth").min())
     inside = frames.join(at, on="stack").filter(pl.col("depth") < pl.col("until"))
-    inner = _mostly(inside, "called", known_ns)
+    inner = _mostly(inside, "called", known_ns / 2)
     source = outer
     if inner is not None:
         lines = inside.filter(pl.col("called") == inner).unique(["stack", "line"])
@@ -332,6 +332,20 @@ def launched_in(subject: JudgedReport, ops: pl.Series) -> Spot:
     return spot or Spot(source="", waits_in="")
 
 
+def called_from(subject: JudgedReport, ops: pl.Series) -> Spot:
+    """The innermost line of the program through which nearly all of these operations are launched,
+    such as that of a loop which calls a module; a spot without a line where there is none.
+
+    Args:
+        subject: the report.
+        ops: rows of the trace's operations.
+    """
+    calls = subject.view.launches.filter(pl.col("op").is_in(ops.implode()))["call"]
+    stacks = _stacks_at(subject, calls).alias("stack").drop_nulls().value_counts(name="ns")
+    frames = frames_of_code(subject).filter(pl.col("kind") == OWN).join(stacks, on="stack")
+    return Spot(source=_mostly(frames, "line", LOOP_SHARE * len(calls)) or "", waits_in="")
+
+
 def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
     """The stack that made each launch, a row of the trace's calls; null where none is known."""
     known = subject.timeline.launch_stacks
@@ -345,11 +359,11 @@ def _calls(subject: JudgedReport, spot: Spot) -> bool:
     return bool(frames.select(calling.any()).item())
 
 
-def _mostly(frames: pl.DataFrame, name: str, known_ns: int) -> str | None:
-    """The innermost line or function with at least half of the time."""
+def _mostly(frames: pl.DataFrame, name: str, least_ns: float) -> str | None:
+    """The innermost line or function with so much of the time."""
     once = frames.sort("depth").unique(["stack", name], keep="first", maintain_order=True)
     sums = once.group_by(name).agg(pl.col("ns").sum(), pl.col("depth").min())
-    most = sums.filter(2 * pl.col("ns") >= known_ns).sort("ns", "depth", name)
+    most = sums.filter(pl.col("ns") >= least_ns).sort("ns", "depth", name)
     return None if most.is_empty() else str(most[name][0])
 
 

@@ -9,14 +9,22 @@ from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.base.names import OUTSIDE
 
-Kind = Literal["simple", "cells"]
-"""What a loop launches: simple kernels alone, or also the products of recurrent cells."""
+Kind = Literal["simple", "cells", "attention"]
+"""What a loop launches: simple kernels alone, or also the products of recurrent cells, or calls of
+attention, such as one for each head."""
 
-KINDS: Final[tuple[Kind, ...]] = ("simple", "cells")
+KINDS: Final[tuple[Kind, ...]] = ("simple", "cells", "attention")
 """A kernel in loops of several kinds is of the first."""
 
 PASSES: Final = 10
-"""So many passes, or more, are a loop."""
+"""So many passes, or more, are a loop …"""
+
+CALLS: Final = 4
+"""… and so many calls of attention with nothing but their own products between them."""
+
+OWN_PRODUCTS: Final = 3
+"""A call of attention has no more products of its own: query, key and value. From one layer to the
+next there are four or more: the output, two of an MLP, and those three as one."""
 
 LONGEST_PASS: Final = 60
 """A pass of a loop launches no more kernels."""
@@ -28,6 +36,9 @@ and a pass may do a little more or less, such as the gradient of a table with fe
 CELL: Final = r"\b(?:lstm|gru)_cell_(?:forward|backward)"
 """PyTorch's kernels of nn.LSTMCell and nn.GRUCell: a pass of each step in time. A whole sequence
 runs in cuDNN's kernels."""
+
+OF_ATTENTION: Final = ("elementwise", "copy/cast", "reduction", "matmul", "attention")
+"""Classes of kernels from one head to the next. Between layers there is a norm."""
 
 SIMPLE: Final = (
     "elementwise",
@@ -48,7 +59,10 @@ BACKWARD: Final = r"(?i)backward"
 
 SAME_PASSES: Final = 0.1
 """Loop and backward pass may differ by this share of their passes: the first or last one may launch
-less."""
+less …"""
+
+SAME_CALLS: Final = 0.25
+"""… of the few passes in a row of calls of attention by more."""
 
 
 def _is_simple() -> pl.Expr:
@@ -70,18 +84,23 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     kernels = subject.kernels.with_columns(phase.alias("phase"), _is_simple().alias("simple"))
     order = kernels.select(pl.arg_sort_by("lane", "start_ns").alias("kernel")).to_series()
     ordered = kernels["name", "class", "lane", "phase", "simple"][order].with_columns(order)
-    cell, every = pl.lit(matching(ordered["name"], CELL)), pl.lit(value=True)
-    kinds: dict[Kind, tuple[pl.Expr, pl.Expr]] = {
-        "simple": (pl.col("simple"), every),
-        "cells": (pl.col("simple") | (pl.col("class") == "matmul"), cell),
+    cell, call = pl.lit(matching(ordered["name"], CELL)), is_call_of_attention()
+    product = pl.col("class") == "matmul"
+    backward = pl.col("phase").cast(pl.String).str.contains(BACKWARD).fill_null(value=False)
+    left = pl.when(call).then(OWN_PRODUCTS).otherwise(0) - (product & ~backward).cast(pl.Int32)
+    every, no_limit = pl.lit(value=True), pl.lit(0)
+    kinds: dict[Kind, tuple[int, pl.Expr, pl.Expr, pl.Expr]] = {
+        "simple": (PASSES, pl.col("simple"), every, no_limit),
+        "cells": (PASSES, pl.col("simple") | product, cell, no_limit),
+        "attention": (CALLS, pl.col("class").is_in(OF_ATTENTION), call, left),
     }
     found = []
-    for kind, (member, holds) in kinds.items():
+    for kind, (least, member, holds, products) in kinds.items():
         rows = ordered.select(
             *("kernel", pl.col("name").to_physical(), "lane", "phase"),
-            *(member.alias("member"), holds.alias("holds")),
+            *(member.alias("member"), holds.alias("holds"), products.alias("left")),
         )
-        found.append(_passes(rows).with_columns(pl.lit(kind).alias("kind")))
+        found.append(_passes(rows, least).with_columns(pl.lit(kind).alias("kind")))
     first = pl.concat(found).unique("kernel", keep="first", maintain_order=True)
     numbers = pl.int_range(len(kernels), dtype=pl.UInt32, eager=True).alias("kernel").to_frame()
     text = pl.col("phase").cast(pl.String).fill_null("").replace("", OUTSIDE)
@@ -89,31 +108,42 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     return kernels.with_columns(text).hstack(passes.drop("kernel"))
 
 
-def _passes(kernels: pl.DataFrame) -> pl.DataFrame:
+def is_call_of_attention() -> pl.Expr:
+    """Whether a kernel, of some in order, is the first of a call of attention, which may launch
+    several different ones."""
+    attention, name = pl.col("class") == "attention", pl.col("name")
+    again = (name == name.shift(1)).fill_null(value=True)
+    return attention & (~attention.shift(1, fill_value=False) | again)
+
+
+def _passes(kernels: pl.DataFrame, least: int) -> pl.DataFrame:
     """`kernel`, `pass_kernels` and `row` of those that are in loops; a number for the kernels in a
     row of which each is.
 
     Args:
         kernels: in order: `kernel`, `name`, `lane`, `phase`; whether a loop may launch it
-            (`member`), and each pass has one of these (`holds`).
+            (`member`), and each pass has one of these (`holds`); and `left`, of which the sum in a
+            pass is not negative.
+        least: so many passes are a loop.
     """
     parts = ("lane", "phase", "member")
     same = pl.all_horizontal(pl.col(part).eq_missing(pl.col(part).shift(1)) for part in parts)
     rows = kernels.with_columns((~same).cum_sum().alias("row")).filter("member")
     rows = rows.select(
-        *("kernel", "name", "row", "holds", pl.lit(None, pl.UInt32).alias("pass_kernels")),
+        *("kernel", "name", "row", "holds", "left", pl.lit(None, pl.UInt32).alias("pass_kernels")),
         pl.len().over("row").alias("length"),
     )
     rows = rows.filter(pl.col("holds").any().over("row"))
     found = [rows.head(0)]
     for count in range(1, LONGEST_PASS + 1):
-        rows = rows.filter(pl.col("length") >= PASSES * count)
+        rows = rows.filter(pl.col("length") >= least * count)
         if rows.is_empty():
             break
         again = [pl.col(name) == pl.col(name).shift(count) for name in ("name", "row")]
         held = pl.col("holds").cast(pl.Int32).rolling_sum(count) > 0
-        flags = rows.select(pl.all_horizontal(*again, held).fill_null(value=False))
-        spans = _spans(flags.to_series(), (PASSES - 1) * count)
+        enough = pl.col("left").rolling_sum(count) >= 0
+        flags = rows.select(pl.all_horizontal(*again, held, enough).fill_null(value=False))
+        spans = _spans(flags.to_series(), (least - 1) * count)
         if not spans.is_empty():
             inside = _covered(spans.with_columns(pl.col("first") - count), len(rows))
             length = pl.when(inside).then(pl.lit(count, pl.UInt32))
@@ -156,9 +186,10 @@ def backward_of(subject: JudgedReport, passes: float, kind: Kind = "simple") -> 
     kernels = with_passes(subject).filter(
         pl.col("kind") == kind, pl.col("phase").str.contains(BACKWARD)
     )
+    apart = SAME_CALLS if kind == "attention" else SAME_PASSES
     loops = [
         rows
         for _, rows in sorted(kernels.group_by("phase"))
-        if abs(passes_of(subject, rows) - passes) <= SAME_PASSES * passes
+        if abs(passes_of(subject, rows) - passes) <= apart * passes
     ]
     return pl.concat(loops) if loops else kernels.clear()

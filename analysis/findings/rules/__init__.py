@@ -41,7 +41,7 @@ from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.layout import layout_transpose
-from nsysflow.analysis.findings.rules.loops import loop_of_launches
+from nsysflow.analysis.findings.rules.loops import attention_in_turn, loop_of_launches
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask
@@ -116,6 +116,7 @@ RULES: Final[tuple[Rule, ...]] = (
     allocations,
     launch_bound,
     loop_of_launches,
+    attention_in_turn,
     expert_loop,
     weight_norm,
     small_copies,
