@@ -86,21 +86,24 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
     ordered = kernels["name", "class", "lane", "phase", "simple"][order].with_columns(order)
     cell, call = pl.lit(matching(ordered["name"], CELL)), is_call_of_attention()
     product = pl.col("class") == "matmul"
-    backward = pl.col("phase").cast(pl.String).str.contains(BACKWARD).fill_null(value=False)
+    backward = pl.lit(matching(ordered["phase"], BACKWARD)).fill_null(value=False)
     left = pl.when(call).then(OWN_PRODUCTS).otherwise(0) - (product & ~backward).cast(pl.Int32)
-    every, no_limit = pl.lit(value=True), pl.lit(0)
-    kinds: dict[Kind, tuple[int, pl.Expr, pl.Expr, pl.Expr]] = {
-        "simple": (PASSES, pl.col("simple"), every, no_limit),
-        "cells": (PASSES, pl.col("simple") | product, cell, no_limit),
-        "attention": (CALLS, pl.col("class").is_in(OF_ATTENTION), call, left),
+    kinds: dict[Kind, tuple[int, pl.Expr, list[pl.Expr]]] = {
+        "simple": (PASSES, pl.col("simple"), []),
+        "cells": (PASSES, pl.col("simple") | product, [cell.alias("holds")]),
+        "attention": (
+            *(CALLS, pl.col("class").is_in(OF_ATTENTION)),
+            [call.alias("holds"), left.alias("left")],
+        ),
     }
     found = []
-    for kind, (least, member, holds, products) in kinds.items():
-        rows = ordered.select(
-            *("kernel", pl.col("name").to_physical(), "lane", "phase"),
-            *(member.alias("member"), holds.alias("holds"), products.alias("left")),
-        )
-        found.append(_passes(rows, least).with_columns(pl.lit(kind).alias("kind")))
+    for kind, (least, member, limits) in kinds.items():
+        parts = "kernel", pl.col("name").to_physical(), "lane", "phase"
+        rows = ordered.select(*parts, member.alias("member"), *limits)
+        if not limits or rows["holds"].any():
+            found.append(
+                _passes(rows, least).with_columns(pl.lit(kind, pl.Enum(KINDS)).alias("kind"))
+            )
     first = pl.concat(found).unique("kernel", keep="first", maintain_order=True)
     numbers = pl.int_range(len(kernels), dtype=pl.UInt32, eager=True).alias("kernel").to_frame()
     text = pl.col("phase").cast(pl.String).fill_null("").replace("", OUTSIDE)
@@ -122,27 +125,29 @@ def _passes(kernels: pl.DataFrame, least: int) -> pl.DataFrame:
 
     Args:
         kernels: in order: `kernel`, `name`, `lane`, `phase`; whether a loop may launch it
-            (`member`), and each pass has one of these (`holds`); and `left`, of which the sum in a
-            pass is not negative.
+            (`member`). Where these columns are there, a pass has a kernel that `holds` it together,
+            and its sum of `left` is not negative.
         least: so many passes are a loop.
     """
     parts = ("lane", "phase", "member")
     same = pl.all_horizontal(pl.col(part).eq_missing(pl.col(part).shift(1)) for part in parts)
     rows = kernels.with_columns((~same).cum_sum().alias("row")).filter("member")
-    rows = rows.select(
-        *("kernel", "name", "row", "holds", "left", pl.lit(None, pl.UInt32).alias("pass_kernels")),
-        pl.len().over("row").alias("length"),
+    rows = rows.drop("lane", "phase", "member").with_columns(
+        pl.lit(None, pl.UInt32).alias("pass_kernels"), pl.len().over("row").alias("length")
     )
-    rows = rows.filter(pl.col("holds").any().over("row"))
+    if "holds" in rows.columns:
+        rows = rows.filter(pl.col("holds").any().over("row"))
     found = [rows.head(0)]
     for count in range(1, LONGEST_PASS + 1):
         rows = rows.filter(pl.col("length") >= least * count)
         if rows.is_empty():
             break
         again = [pl.col(name) == pl.col(name).shift(count) for name in ("name", "row")]
-        held = pl.col("holds").cast(pl.Int32).rolling_sum(count) > 0
-        enough = pl.col("left").rolling_sum(count) >= 0
-        flags = rows.select(pl.all_horizontal(*again, held, enough).fill_null(value=False))
+        if "holds" in rows.columns:
+            again.append(pl.col("holds").cast(pl.Int32).rolling_sum(count) > 0)
+        if "left" in rows.columns:
+            again.append(pl.col("left").rolling_sum(count) >= 0)
+        flags = rows.select(pl.all_horizontal(again).fill_null(value=False))
         spans = _spans(flags.to_series(), (least - 1) * count)
         if not spans.is_empty():
             inside = _covered(spans.with_columns(pl.col("first") - count), len(rows))

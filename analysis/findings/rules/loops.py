@@ -195,7 +195,8 @@ def _loops(subject: JudgedReport) -> Iterator[Loop]:
         same = rows["name"].n_unique() * PASSES <= subject.per_step(len(rows))
         simple = 100 * int(rows["simple"].sum()) >= SIMPLE_PCT * len(rows)
         whole = same and simple
-        for kind in KINDS[:1] if whole else KINDS:
+        known = rows["kind"].unique()
+        for kind in KINDS[:1] if whole else (kind for kind in KINDS if kind in known):
             looped = rows if whole else rows.filter(pl.col("kind") == kind)
             passes = passes_of(subject, looped)
             backward = backward_of(subject, passes, kind)
