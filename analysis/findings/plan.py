@@ -329,8 +329,15 @@ def _without_hidden(valued: list[Valued]) -> Iterator[Valued]:
     each = [one for one in valued if one.finding.waits and not one.finding.joint]
     alone_ns = sum(one.alone_low_ns for one in each)
     for one in valued:
-        if not one.finding.joint or one.alone_ns > TAKES_TURNS * alone_ns:
+        more = one.alone_ns > TAKES_TURNS * alone_ns
+        if not one.finding.joint or (more and not any(_has_all(other, one) for other in each)):
             yield one
+
+
+def _has_all(other: Valued, joint: Valued) -> bool:
+    """Whether a finding removes all waits of another one: those of neighbouring lines."""
+    removed, all_of = (one.finding.changes or Changes() for one in (other, joint))
+    return {*all_of.removed} <= {*removed.removed}
 
 
 def value(finding: Finding, replays: Replays, *, replayed: bool = True) -> Valued:

@@ -109,10 +109,11 @@ class Stalls:
     Attributes:
         what: what most of them do.
         phase: a path; empty outside all ranges.
-        source: the line; empty where none is known.
+        source: the line, of several that which loses most; empty where none is known.
         via: the framework's line, if `source` only calls that framework; else empty.
+        line: its lines in words; empty where none is known.
         api: the call that loses most.
-        kinds: of `replay.changes.KINDS`: what is to be removed.
+        removals: what makes them vanish.
         calls: how many there are.
         copies: how many of them copy.
         largest_bytes: the most that one of them copies, or waits to be copied.
@@ -130,8 +131,9 @@ class Stalls:
     phase: str
     source: str
     via: str
+    line: str
     api: str
-    kinds: tuple[str, ...]
+    removals: tuple[Removal, ...]
     calls: int
     copies: int
     largest_bytes: int
@@ -144,11 +146,6 @@ class Stalls:
     repeats: bool
 
     @property
-    def line(self) -> str:
-        """Its lines in words; empty where none is known."""
-        return line(self.source, self.via)
-
-    @property
     def size_ns(self) -> int:
         """What may be lost there: decides what is replayed."""
         return max(self.idle_ns, round(HIDDEN * self.blocked_ns))
@@ -157,11 +154,6 @@ class Stalls:
         """What removing them must save to be worth a line."""
         resumed_ns = RESUMED_NS * self.calls / subject.steps
         return round(min(HARMLESS * self.blocked_ns, resumed_ns))
-
-    @property
-    def removals(self) -> tuple[Removal, ...]:
-        """What makes them vanish."""
-        return tuple(Removal(kind=kind, at=self.at) for kind in self.kinds)
 
     def finding(
         self, subject: JudgedReport, *, rule: str, what: str, change: tuple[str, ...]
@@ -243,19 +235,24 @@ def places_of(subject: JudgedReport, rows: pl.DataFrame) -> tuple[Stalls, ...]:
     return tuple(places)
 
 
+_KINDS: Final = {"sync": "sync", "blocking_copy": "copy", "alloc": "alloc"}
+"""Classes of calls, as a replay removes them."""
+
+
 def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[str]) -> Stalls:
     first: dict[str, Any] = (
         rows.group_by("phase", "api").agg(_loss().sum()).sort("loss", "phase", "api")
     ).row(-1, named=True)
     source, via, phase = str(rows["source"][0]), str(rows["via"][0]), str(first["phase"])
-    kinds = {"sync": "sync", "blocking_copy": "copy", "alloc": "alloc"}
+    at = without_function(line(source, via)) or _alone(phase, phases)
     return Stalls(
         what=what,
         phase=phase,
         source=source,
         via=via,
+        line=line(source, via),
         api=first["api"],
-        kinds=tuple(kinds[kind] for kind in sorted(rows["kind"].unique())),
+        removals=tuple(Removal(kind=_KINDS[kind], at=at) for kind in sorted(rows["kind"].unique())),
         calls=len(rows),
         copies=int((rows["kind"] == "blocking_copy").sum()),
         largest_bytes=greatest(rows["bytes"]),
@@ -263,7 +260,7 @@ def _stalls(subject: JudgedReport, rows: pl.DataFrame, what: What, phases: list[
         blocked_ns=subject.per_step(int(rows["blocked_ns"].sum())),
         idle_ns=subject.per_step(int(rows["idle_ns"].sum())),
         process=subject.process_of(rows),
-        at=without_function(line(source, via)) or _alone(phase, phases),
+        at=at,
         loop_kernels=_loop_kernels(subject, rows) if what in ("read", "sync") else None,
         repeats=what == "read" and _repeats(subject, rows["call"]),
     )

@@ -19,8 +19,16 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.gpus import LARGE_BYTES, link_bytes_per_s
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.launches import code_before, with_less_code
+from nsysflow.analysis.findings.neighbouring_stalls import neighbours, together
 from nsysflow.analysis.findings.stall_findings import Stalls, stalls_of
+from nsysflow.analysis.findings.unchanged_copies import (
+    copies_at,
+    copies_of_index,
+    kept_there,
+    may_stay,
+    sent_once,
+    with_lines,
+)
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import number, size
@@ -49,18 +57,13 @@ KEEP_ON_GPU: Final = (
     "keep it on the GPU from step to step: a tensor, or cudaMalloc's memory, that stays there",
     "where the host needs some of it in each step, copy that part, or only every so many steps",
 )
+OF_MODEL: Final = (
+    "keep on the GPU what does not change: register_buffer in the module, or .to(device) once"
+    " before the loop",
+    *PAGEABLE,
+)
 OF_DATA_REGIONS: Final = ("openacc", "openmp")
 """Programs that keep data on the GPU by a region, as their own advice says."""
-
-INDEXES: Final = "index_elementwise_kernel"
-GATHERS: Final = "vectorized_gather_kernel"
-"""PyTorch's kernels of tensor[index]; the second is that of embeddings, too."""
-
-FEWEST_USES: Final = 4
-"""So many copies a step at one place are of an index that is used for several tensors."""
-
-OF_ONE_SIZE: Final = 0.9
-"""So many of the copies are of one size, as copies of the same index are."""
 
 OF_INDEX: Final = (
     "send the index once, before it indexes several tensors: index = torch.as_tensor(index,"
@@ -91,34 +94,33 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     phase whose copies are slow because their memory is pageable."""
     copies = _exposed_copies(subject)
     slow = (pl.col("bytes_per_s") < SLOW_BYTES_PER_S) & _at_least(LARGE_BYTES)
-    found = [_copied_ahead(subject, row) for row in copies.filter(slow).iter_rows(named=True)]
+    found = [
+        _copied_ahead(subject, row)
+        for row in copies.filter(slow).iter_rows(named=True)
+        if row["direction"] != "HtoD" or not may_stay(subject, _copies_of(subject, row))
+    ]
     yield from found
     phases = {finding.phase for finding in found}
     waited = set()
-    for stalls in stalls_of(subject, "fetch", "pageable"):
-        fetches = stalls.what == "fetch"
-        many = stalls.many(subject)
-        what = f"copy {'to' if fetches else 'of'} pageable memory{many}"
-        small = many and _are_small(subject, stalls.phase)
+    copied = []
+    for stalls in stalls_of(subject, "pageable"):
         indices = copies_of_index(subject, stalls)
-        if not fetches and len(indices):
-            what = f"an index is copied from the host at each use{many}"
+        if indices.is_empty():
+            copied.append(stalls)
+        elif stalls.phase not in phases:
+            what = f"an index is copied from the host at each use{stalls.many(subject)}"
             of_index = stalls.finding(subject, rule="pageable-copy", what=what, change=OF_INDEX)
-            if stalls.phase not in phases:
-                yield sent_once(subject, of_index, indices)
-                waited.add(stalls.phase)
-            continue
-        change = TO_THE_HOST if fetches else (AS_ONE, *PAGEABLE) if small else PAGEABLE
-        if change is PAGEABLE and stalls.largest_bytes < SMALL_BYTES:
-            change = (MADE_THERE, *PAGEABLE)
-        finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)
-        if finding.phase in phases:
-            continue
-        if fetches:
-            yield finding
-        else:
-            yield _or_copied_ahead(subject, finding, stalls.idle_ns)
-            waited.add(finding.phase)
+            yield sent_once(subject, of_index, indices)
+            waited.add(stalls.phase)
+    for places in neighbours(copied):
+        stalls = together(places)
+        if stalls.phase not in phases:
+            yield _of_pageable(subject, stalls, places)
+            waited.add(stalls.phase)
+    for stalls in stalls_of(subject, "fetch"):
+        what = f"copy to pageable memory{stalls.many(subject)}"
+        if stalls.phase not in phases:
+            yield stalls.finding(subject, rule="pageable-copy", what=what, change=TO_THE_HOST)
     # where no lines are known, the waits of a phase may mostly be for something else
     batches = copies.filter(_at_least(BATCH_BYTES), pl.col("direction") == "HtoD")
     for row in batches.iter_rows(named=True):
@@ -127,6 +129,23 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
     for stalls in stalls_of(subject, "pinned"):
         what = "copy of pinned memory that the host waits for"
         yield stalls.finding(subject, rule="blocking-pinned-copy", what=what, change=PINNED)
+
+
+def _of_pageable(subject: JudgedReport, stalls: Stalls, places: list[Stalls]) -> Finding:
+    """What to do about the copies from pageable memory at a place, or at neighbouring ones."""
+    many = stalls.many(subject)
+    copies = pl.concat(copies_at(subject, one) for one in places)
+    if stalls.largest_bytes >= SMALL_BYTES and may_stay(subject, copies):
+        what = f"the same sizes are copied to the GPU in each step{many}"
+        finding = stalls.finding(subject, rule="pageable-copy", what=what, change=OF_MODEL)
+        return kept_there(subject, finding, copies)
+    small = many and _are_small(subject, stalls.phase)
+    change = (AS_ONE, *PAGEABLE) if small else PAGEABLE
+    if stalls.largest_bytes < SMALL_BYTES and not small:
+        change = (MADE_THERE, *PAGEABLE)
+    what = f"copy of pageable memory{many}"
+    finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)
+    return _or_copied_ahead(subject, finding, stalls.idle_ns)
 
 
 def _or_copied_ahead(subject: JudgedReport, finding: Finding, idle_ns: int) -> Finding:
@@ -263,18 +282,22 @@ def _copied_ahead(subject: JudgedReport, row: dict[str, Any]) -> Finding:
 def _line_of(subject: JudgedReport, row: dict[str, Any]) -> tuple[str, str]:
     """The program's line and the framework's that have most of these copies' time; both empty where
     no line has half of it."""
+    copies = _copies_of(subject, row)
+    ns = (pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns")
+    sums = copies.group_by("source", "via").agg(ns)
+    most = sums.sort("ns", "source", "via").row(-1, named=True)
+    return (most["source"], most["via"]) if 2 * most["ns"] >= sums["ns"].sum() else ("", "")
+
+
+def _copies_of(subject: JudgedReport, row: dict[str, Any]) -> pl.DataFrame:
+    """The pageable copies of a row of COPIES, with their lines."""
     copies = subject.view.copies.filter(
         pl.col("device") == row["device"],
         pl.col("direction") == row["direction"],
         pl.col("phase").cast(pl.String).eq_missing(pl.lit(row["phase"], pl.String)),
         pl.col("copy_label").cast(pl.String).str.starts_with("pageable"),
     )
-    lines = subject.view.events.calls[["source", "via"]][copies["call"]]
-    written = pl.col("source", "via").cast(pl.String).fill_null("")
-    ns = (copies["end_ns"] - copies["start_ns"]).alias("ns")
-    sums = lines.select(written, ns).group_by("source", "via").agg(pl.col("ns").sum())
-    most = sums.sort("ns", "source", "via").row(-1, named=True)
-    return (most["source"], most["via"]) if 2 * most["ns"] >= ns.sum() else ("", "")
+    return with_lines(subject, copies)
 
 
 EXPOSED_PCT: Final = 12.5
@@ -379,53 +402,3 @@ def _have_own_stream(subject: JudgedReport, direction: str) -> bool:
     alone = copies.join(kernels, on=["process", "device", "stream"], how="anti")
     length_ns = (pl.col("end_ns") - pl.col("start_ns")).sum()
     return 2 * int(alone.select(length_ns).item()) > int(copies.select(length_ns).item())
-
-
-def copies_of_index(subject: JudgedReport, stalls: Stalls) -> pl.DataFrame:
-    """The copies to the GPU at a place where most are of one size, and a kernel that indexes comes
-    right behind them; no rows elsewhere.
-
-    Args:
-        subject: the judged part.
-        stalls: a line's; where no line is known, nothing is said.
-    """
-    view = subject.view
-    up = view.copies.filter(pl.col("direction") == "HtoD", pl.col("call").is_not_null())
-    here = view.events.calls.select(pl.col("source", "via").cast(pl.String).fill_null(""))[
-        up["call"]
-    ]
-    at = (here["source"] == stalls.source) & (here["via"] == stalls.via)
-    copies = up.filter(at) if stalls.source else up.clear()
-    if subject.per_step(len(copies)) < FEWEST_USES:
-        return copies.clear()
-    stream = ["device_no", "process", "stream"]
-    behind = pl.col("short_name").cast(pl.String).shift(-1).over(stream, order_by="start_ns")
-    kernels = view.ops.select("op", behind.alias("behind")).join(copies, on="op", how="semi")
-    indexed = int(kernels["behind"].is_in([INDEXES, GATHERS]).sum())
-    of_one_size = len(copies.filter(pl.col("bytes") == pl.col("bytes").mode().first()))
-    alike = of_one_size >= OF_ONE_SIZE * len(copies) and 2 * indexed >= len(copies)
-    return copies if alike and INDEXES in kernels["behind"] else copies.clear()
-
-
-def sent_once(subject: JudgedReport, finding: Finding, copies: pl.DataFrame) -> Finding:
-    """The finding on these copies; besides their waits, what the host does before all but one of
-    them may go.
-
-    PPO with 11 tensors took 48.7 ms for 8 minibatches, and 45.6 with the index on the GPU (H200,
-    2026-11-30).
-    """
-    if finding.changes is None or finding.sure is not None:
-        return finding
-    count = subject.per_step(len(copies))
-    host = code_before(subject, copies["op"])
-    host = host.with_columns((pl.col("own_ns") * (count - 1) // count).alias("own_ns"))
-    own_ns = subject.per_step(int(host["own_ns"].sum()))
-    spent = f"the code before them takes the host {subject.spent(own_ns)}"
-    return replace(
-        finding,
-        evidence=(*finding.evidence, spent),
-        size_ns=finding.size_ns + own_ns,
-        changes=Changes.together([finding.changes, with_less_code(subject, host)]),
-        sure=finding.changes,
-        ends=("only the waits go", "the code before them goes, too"),
-    )
