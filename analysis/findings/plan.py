@@ -89,6 +89,7 @@ BEFORE_GRAPHS: Final = (
     "checkpoint-in-loop",
     "allocator-retry",
     "allocator-churn",
+    "memory-growth",
     "pinned-allocation",
     "host-round-trip",
     "expert-loop",

@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.memory import (
@@ -70,6 +71,8 @@ def _kept(view: View, use: MemoryUse, instances: Instances) -> pl.DataFrame:
         .alias("freed_by_ns")
     )
     followed = steps.drop_nulls("freed_by_ns")
+    if use.said_by == "allocator":  # its history may end before the recording does
+        followed = followed.filter(pl.col("end_ns") <= greatest(use.levels["time_ns"]))
     number = use.levels["change"].drop_nulls()
     next_ns = pl.col("time_ns").shift(-1).over("address")
     changes = view.trace.memory[number].select(

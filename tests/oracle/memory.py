@@ -270,6 +270,8 @@ def kept_memory(report: Report, judged: list[Step] | None = None) -> list[Row]:
         taken = {s.index: span for s, span in steps.items() if judged is None or s in judged}
         followed = [index for index in taken if index + 1 in taken]
         rows = [level.change for level in use.levels if level.change is not None]
+        if use.said_by == "allocator":
+            followed = [i for i in followed if taken[i][1] <= max(row.time_ns for row in rows)]
         for at, row in enumerate(rows):
             step = next((i for i in followed if _within(row.time_ns, [taken[i]]) is not None), None)
             if step is None or row.address is None or row.bytes <= 0:

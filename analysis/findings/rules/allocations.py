@@ -15,8 +15,9 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.memory_growth import costs_calls, removal_of_calls
 from nsysflow.analysis.findings.stall_findings import stalls_of
-from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number, whole_percent
 
 CHANGE: Final = (
@@ -44,9 +45,10 @@ MOST_PCT: Final = 50
 
 
 def allocations(subject: JudgedReport) -> Iterator[Finding]:
-    """All calls that allocate or free memory, but for retries (`allocator-retry`)."""
+    """All calls that allocate or free memory, but for retries (`allocator-retry`), and where they
+    are what growing memory costs (`memory-growth`)."""
     rows = subject.stalls.filter(pl.col("what") == "alloc")
-    if rows.is_empty():
+    if rows.is_empty() or costs_calls(subject):
         return
     idle_ns = int(rows["idle_ns"].sum())
     first = _first_calls(subject, rows)
@@ -108,7 +110,6 @@ def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Findin
     calls = ", ".join(f"{number(count)} {api}" for api, count in counted)
     idle_ns = sum(stalls.idle_ns for stalls in every)
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
-    kind = "alloc" if subject.timeline.events.retries.is_empty() else "churn"
     what = "pinned memory" if pinned else "memory"
     return Finding(
         rule="pinned-allocation" if pinned else "allocator-churn",
@@ -124,7 +125,7 @@ def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Findin
         table="syncs",
         size_ns=idle_ns,
         steps=max(stalls.steps for stalls in every),
-        changes=Changes(removed=(Removal(kind=kind),)),
+        changes=Changes(removed=(removal_of_calls(subject),)),
         waits=True,
         phase=most.phase,
         source=most.source,

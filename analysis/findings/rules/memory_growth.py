@@ -1,17 +1,22 @@
 """Memory that grows from step to step.
 
 * `memory-growth`: each step keeps GPU memory that no later one frees, until the GPU is full. The
-  caching allocator grows in the first steps too, but what those allocate is freed again.
+  caching allocator grows in the first steps too, but what those allocate is freed again. Where it
+  keeps asking CUDA for more, these calls are what the growth costs.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.causes import FREES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.base.units import size
+from nsysflow.analysis.frames.parallel import kept_with
+from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.base.units import number, size
 
 LEAST_STEPS: Final = 5
 """Fewer judged steps in a row may be those in which a cache or a list of metrics fills."""
@@ -30,8 +35,62 @@ CHANGE: Final = (
 def memory_growth(subject: JudgedReport) -> Iterator[Finding]:
     """Each process and GPU whose memory grows in all judged steps, with the place that keeps most.
 
-    It costs no time until memory runs out: what it would save is 0.
+    It costs no time until memory runs out: what it would save is 0. `memory_growth_with_calls` has
+    those that do.
     """
+    if not costs_calls(subject):
+        yield from _growth(subject)
+
+
+def memory_growth_with_calls(subject: JudgedReport) -> Iterator[Finding]:
+    """The first of them, with the calls by which the allocator grows: without the growth it would
+    use the same memory again."""
+    if not costs_calls(subject):
+        return
+    rows = _calls(subject)
+    idle_ns, blocked_ns = (
+        subject.per_step(int(rows[ns].sum())) for ns in ("idle_ns", "blocked_ns")
+    )
+    first, *others = _growth(subject)
+    counted = f"the allocator asks CUDA for more, in {number(len(rows))} calls"
+    yield replace(
+        first,
+        evidence=(
+            *first.evidence,
+            f"{counted}, which block the host for {subject.spent(blocked_ns)} and cost"
+            f" {subject.idle(idle_ns)}",
+        ),
+        size_ns=idle_ns,
+        changes=Changes(removed=(removal_of_calls(subject),)),
+        waits=True,
+    )
+    yield from others
+
+
+def costs_calls(subject: JudgedReport) -> bool:
+    """Whether memory grows, and most of what calls for memory cost is of those that take some."""
+    rows = _calls(subject)
+    whole_ns = int(rows["idle_ns"].sum())
+    gives = pl.col("api").str.contains(f"^(?:{FREES})$")
+    back_ns = int(rows.filter(gives)["idle_ns"].sum())
+    return 2 * back_ns < whole_ns and bool(_growth(subject))
+
+
+def removal_of_calls(subject: JudgedReport) -> Removal:
+    """All calls for memory that are in no retry."""
+    return Removal(kind="alloc" if subject.timeline.events.retries.is_empty() else "churn")
+
+
+def _calls(subject: JudgedReport) -> pl.DataFrame:
+    """The judged calls that take GPU memory or give it back, and are in no retry."""
+    return subject.stalls.filter(pl.col("what") == "alloc")
+
+
+def _growth(subject: JudgedReport) -> list[Finding]:
+    return kept_with(subject, "growth of memory", lambda: [*_found(subject)])
+
+
+def _found(subject: JudgedReport) -> Iterator[Finding]:
     if not subject.of_steps:
         return
     whole = subject.tables.memory.filter(

@@ -197,3 +197,10 @@ def test_what_outlives_the_next_step_is_kept_and_has_a_place() -> None:
         ("step/backward", None, None, 5, 5, 5, 25),
         ("step/forward", "model.py:88 in forward", "aten::empty", 5, 5, 5, 20),
     ]
+
+
+def test_steps_behind_the_end_of_a_history_keep_nothing_that_counts() -> None:
+    """`nsysflow profile --memory` ends the history before nsys ends the recording."""
+    changes = tuple(_at(at + 20, 4, 100 + at) for at in range(0, 400, 100))
+    analysis = nsysflow.analyze(to_trace(replace(STEPS, memory=changes)))
+    assert analysis.kept_memory.select("steps", "of_steps").rows() == [(3, 3)]

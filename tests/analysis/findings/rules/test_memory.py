@@ -6,6 +6,10 @@ from typing import Final
 import pytest
 
 import nsysflow
+from nsysflow.analysis.findings.finding import Valued
+from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from tests import in_us
 from tests.analysis.findings.subjects import MS, launched, repeated
 from tests.analysis.tables.test_memory import STEPS as SOME_STEPS
 from tests.in_us import opened
@@ -65,6 +69,34 @@ def test_only_memory_that_a_line_keeps_in_each_step_is_a_leak(
 ) -> None:
     rows = nsysflow.analyze(to_trace(program(kept, lines))).findings.filter(rule="memory-growth")
     assert rows.select("title", "phase", "source", "saving_high_ns").rows() == found
+
+
+def growing(*apis: str) -> list[Valued]:
+    """A leak whose steps also make these calls for memory, with an idle GPU behind each."""
+    plain = program([3 * MB] * STEPS, 1)
+    calls = (
+        in_us.call(1_000 * step + 200 + 100 * at, 1_000 * step + 290 + 100 * at, api)
+        for step in range(STEPS)
+        for at, api in enumerate(apis)
+    )
+    kernel = launched(1, 150, took=1, queued=1), launched(600, 350)
+    rows = (opened(0, 999, "step"), opened(10, 90, "metrics"), *kernel[0], *kernel[1])
+    whole = plain_of(*repeated(rows, 1_000, STEPS), *calls)
+    trace = replace(whole, memory=plain.memory, running=plain.running)
+    return [*find(JudgedReport(nsysflow.analyze(to_trace(trace)))).valued]
+
+
+def test_what_growing_memory_asks_of_cuda_is_what_it_costs() -> None:
+    first = growing("cudaMalloc", "cudaMalloc")[0]
+    assert first.finding.rule == "memory-growth"
+    assert first.finding.title == LEAK[0]
+    assert 140_000 < first.high_ns <= 180_000  # less what recording takes of two calls of 90 us
+
+
+def test_memory_that_is_given_back_is_no_cost_of_a_leak() -> None:
+    rules = [one.finding.rule for one in growing("cudaFree", "cudaFree", "cudaMalloc")]
+    assert rules[0] == "allocator-churn"
+    assert rules.count("memory-growth") == 1
 
 
 def of_training(weight: int, activation: int, freed_at: int) -> tuple[MemoryChange, ...]:
