@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.causes import FREES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
+from nsysflow.analysis.findings.host_functions import stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.memory_growth import costs_calls, removal_of_calls
 from nsysflow.analysis.findings.stall_findings import stalls_of
@@ -25,6 +27,19 @@ CHANGE: Final = (
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where shapes change from step to step",
     "allocate buffers once, before the loop, and write into them (out=, copy_)",
 )
+GROWING: Final = (
+    "let segments grow: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and no max_split_size_mb"
+)
+FEW_SIZES: Final = "keep to few shapes: pad or bucket lengths, so that blocks are used again"
+OF_ALLOCATOR: Final = (
+    GROWING,
+    FEW_SIZES,
+    "leave the allocator more room: a higher torch.cuda.set_per_process_memory_fraction, or a"
+    " smaller batch",
+)
+EMPTIES: Final = r"torch/cuda/memory\.py empty_cache$"
+"""Who gives back all that PyTorch keeps."""
+
 PINNED: Final = "pin once, before the loop, and copy into that buffer again"
 PINNED_BY_PYTORCH: Final = (
     "a DataLoader with pin_memory=True and tensor.pin_memory() keep what they have pinned:"
@@ -110,12 +125,13 @@ def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Findin
     calls = ", ".join(f"{number(count)} {api}" for api, count in counted)
     idle_ns = sum(stalls.idle_ns for stalls in every)
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
-    what = "pinned memory" if pinned else "memory"
+    own = not pinned and gives_back_itself(subject)
+    what = f"{'pinned ' * pinned}memory allocated and freed{' in the loop' * subject.of_steps}"
+    what = "PyTorch's allocator gives blocks back to make room" if own else what
     return Finding(
         rule="pinned-allocation" if pinned else "allocator-churn",
-        title=f"{what} allocated and freed{' in the loop' if subject.of_steps else ''}"
-        f"{most.many(subject)}: {most.api}{place(most.phase, most.line)}",
-        change=_change_of_pinned(subject) if pinned else CHANGE,
+        title=f"{what}{most.many(subject)}: {most.api}{place(most.phase, most.line)}",
+        change=_change_of_pinned(subject) if pinned else OF_ALLOCATOR if own else CHANGE,
         fits=pinned,
         evidence=(
             f"{calls} in {subject.steps} steps" if subject.of_steps else calls,
@@ -132,3 +148,26 @@ def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Findin
         via=most.via,
         culprit=most.api,
     )
+
+
+def gives_back_itself(subject: JudgedReport) -> bool:
+    """Whether PyTorch's allocator gives segments back while it allocates, and nobody empties its
+    cache: its history has the same stack there as for the segment that it asks for next."""
+    trace = subject.timeline.trace
+    segments = trace.memory.filter(pl.col("source") == "allocator", pl.col("address").is_null())
+    change, stack = pl.col("reserved_bytes").diff(), pl.col("stack").cast(pl.Int64).fill_null(-1)
+    asked = pl.when(change > 0).then(stack).backward_fill()
+    of_gpu = segments.sort("time_ns", "row").select(
+        pl.col("stack").over("process", "device"),
+        (change < 0).over("process", "device").alias("back"),
+        (asked == pl.col("stack")).over("process", "device").alias("asked"),
+    )
+    back = of_gpu.filter("back").drop_nulls("stack")
+    frees = subject.stalls.filter(pl.col("api").str.contains(f"^(?:{FREES})$"))
+    called = trace.backtraces["stack"].filter(
+        trace.backtraces["start_ns"].is_in(frees["start_ns"].implode())
+    )
+    if called.is_empty() or 2 * int(back["asked"].sum()) <= len(back):
+        return False
+    emptied = called.is_in(stacks_with(subject, EMPTIES).implode())
+    return 2 * int(emptied.sum()) < len(called)
