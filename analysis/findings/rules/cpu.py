@@ -8,8 +8,11 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.launches import itself
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.tables.gaps import descheduled
+from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import cpus, duration, percent
 
 LEAST_PCT: Final = 2
@@ -73,12 +76,13 @@ UNKNOWN: Final = _Reason(
 def cpu_wait(subject: JudgedReport) -> Iterator[Finding]:
     """The wait for a CPU in idle time of the judged part, of the process with most of it."""
     gaps = subject.view.gaps
-    rows = gaps.select(
+    every = gaps.select(
         os_pid(pl.col("process")).alias("process"),
         subject.timeline.events.ops["device"][gaps["next_op"]].alias("device"),
-        "start_ns",
+        *("start_ns", "host_ns", "host_node"),
         descheduled(subject.view, gaps),
-    ).filter(pl.col("descheduled_ns") > 0)
+    )
+    rows = every.filter(pl.col("descheduled_ns") > 0)
     threads = subject.tables.cpu.drop_nulls("descheduled_ns")
     size_ns = subject.worst_ns(rows, "descheduled_ns")
     if rows.is_empty() or 100 * size_ns < LEAST_PCT * subject.step_ns:
@@ -97,11 +101,24 @@ def cpu_wait(subject: JudgedReport) -> Iterator[Finding]:
         ),
         table="cpu",
         size_ns=size_ns,
+        changes=_without_waits(subject, every),
+        exact=False,
         at_most_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
         process=thread["process"] if subject.timeline.events.users.height > 1 else None,
         fits=True,
     )
+
+
+def _without_waits(subject: JudgedReport, gaps: pl.DataFrame) -> Changes:
+    """The host's code of each phase less the share of it that is a wait for a CPU while a GPU
+    idles: what other findings say of this code is then what is left."""
+    phase = subject.view.attribution.name_of(gaps["host_node"]).cast(pl.String).fill_null("")
+    phase = phase.replace("", OUTSIDE).alias("phase")
+    sums = gaps.group_by(phase).agg(pl.col("descheduled_ns", "host_ns").sum())
+    left = (1 - pl.col("descheduled_ns") / pl.col("host_ns")).clip(lower_bound=0)
+    waits = sums.filter(pl.col("descheduled_ns") > 0).sort("phase").select("phase", left)
+    return Changes(faster_host=tuple((itself(subject, name), left) for name, left in waits.rows()))
 
 
 def _reason(thread: Mapping[str, Any]) -> _Reason:

@@ -102,6 +102,17 @@ def test_a_wait_for_a_cpu_is_valued_by_what_the_gpu_waits() -> None:
     assert valued.low_ns == 0
 
 
+def test_host_code_behind_a_wait_for_a_cpu_saves_what_is_left_of_it() -> None:
+    analysis = nsysflow.analyze(to_trace(run(0.9)), tiny.AS_RECORDED)
+    cpu = found(analysis, "cpu-wait")
+    first, *others = analysis.found.valued
+    assert first == cpu
+    assert cpu.high_ns == pytest.approx(9 * MS, rel=0.1)
+    assert others[0].finding.rule in ("host-code", "data-loading")
+    assert others[0].alone_ns > 9 * MS
+    assert sum(one.high_ns for one in others) <= 1.2 * MS
+
+
 @cache
 def steps(waits_ms: float, *, sampled: bool = False, held: bool = True) -> nsysflow.Analysis:
     """Steps of 10 ms, of which the GPU computes 2 and the host needs 8 until the next launch, which
