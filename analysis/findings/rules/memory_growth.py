@@ -12,10 +12,13 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.causes import FREES
+from nsysflow.analysis.events.source_lines import OWN
 from nsysflow.analysis.findings.finding import Finding, line, place
+from nsysflow.analysis.findings.host_functions import frames_of_code
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.changes import Changes, Removal
+from nsysflow.analysis.schema import os_pid
 from nsysflow.base.units import number, size
 
 LEAST_STEPS: Final = 5
@@ -102,11 +105,49 @@ def _found(subject: JudgedReport) -> Iterator[Finding]:
         mine = [pl.col(name) == growing[name] for name in ("process", "device")]
         places = kept.filter(*mine).sort("bytes", descending=True, maintain_order=True)
         if not places.is_empty():
-            yield _finding(growing, places.row(0, named=True))
+            most = places.row(0, named=True)
+            yield _finding(growing, most, _caller(subject, most))
 
 
-def _finding(growing: dict[str, Any], most: dict[str, Any]) -> Finding:
+MOSTLY: Final = 0.9
+"""A line whose calls allocate so much of what is kept at a place, and not so much of all that is
+allocated there, is where to look for who keeps it."""
+
+
+def _caller(subject: JudgedReport, most: dict[str, Any]) -> str:
+    """The line of the program whose calls allocate what is kept at a place, where other calls
+    allocate there, too, and keep nothing; empty where no line tells them apart.
+
+    Args:
+        subject: the judged part.
+        most: the place, a row of KEPT_MEMORY.
+    """
+    mine = os_pid(pl.col("process")) == most["process"], pl.col("device") == most["device"]
+    changes = subject.timeline.trace.memory.filter(*mine).drop_nulls("address")
+    freed = pl.col("time_ns").shift(-1).over("address", order_by=["time_ns", "row"]).is_not_null()
+    made = changes.with_columns(freed.alias("freed")).filter(pl.col("bytes") > 0)
+    made = made.group_by("stack").agg(
+        pl.col("bytes").filter(~pl.col("freed")).sum().alias("kept"), pl.col("bytes").sum()
+    )
+    frames = frames_of_code(subject).filter(pl.col("kind") == OWN).sort("stack", "depth")
+    innermost = pl.col("line").first().over("stack") == most["source"]
+    lines = frames.filter(innermost).unique(["stack", "line"], keep="first", maintain_order=True)
+    sums = (
+        lines.join(made, on="stack")
+        .group_by("line")
+        .agg(pl.col("depth").min(), pl.col("kept", "bytes").sum())
+    )
+    keeps, whole = pl.col("kept") >= MOSTLY * pl.col("kept").max(), pl.col("bytes").max()
+    callers = sums.filter(keeps, pl.col("bytes") < MOSTLY * whole).sort("depth", "line")
+    return str(callers["line"][0]) if len(callers) else ""
+
+
+def _finding(growing: dict[str, Any], most: dict[str, Any], caller: str) -> Finding:
+    """The finding of a row of MEMORY, with the place that keeps most, a row of KEPT_MEMORY, and the
+    line that calls it."""
     source, via = most["source"] or "", most["via"] or ""
+    where = f"by its calls of {line(source, via)}" if caller else "there"
+    source, via = (caller, "") if caller else (source, via)
     operator = most["operator"] or ""
     kept = f"{size(round(most['bytes'] / most['of_steps']))} a step"
     begin, end = (size(growing[name]) for name in ("begin_bytes", "end_bytes"))
@@ -117,8 +158,9 @@ def _finding(growing: dict[str, Any], most: dict[str, Any]) -> Finding:
         change=CHANGE,
         evidence=(
             f"{begin} before the judged steps, {end} after them",
-            f"{kept} are allocated there{f' by {operator}' if operator else ''} in each of"
+            f"{kept} are allocated {where}{f' by {operator}' if operator else ''} in each of"
             f" {most['of_steps']} steps, and still there at the end of the next one",
+            *(("other calls of that line keep nothing",) if caller else ()),
         ),
         table="kept_memory",
         size_ns=0,

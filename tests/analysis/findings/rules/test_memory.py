@@ -99,6 +99,38 @@ def test_memory_that_is_given_back_is_no_cost_of_a_leak() -> None:
     assert rules.count("memory-growth") == 1
 
 
+def called(*lines: tuple[int, str]) -> tuple[Frame, ...]:
+    """A stack of the program, innermost first."""
+    return tuple(Frame("/home/me/train.py", number, function) for number, function in lines)
+
+
+FORWARD: Final = (29, "forward")
+LOOK: Final = called(FORWARD, (52, "look"), (72, "step"))
+STEP: Final = called(FORWARD, (68, "step"))
+
+
+@pytest.mark.parametrize(
+    ("others", "at"), [(True, "train.py:52 in look"), (False, "train.py:29 in forward")]
+)
+def test_a_leak_is_named_by_the_call_that_keeps_what_other_calls_free(
+    others: bool, at: str
+) -> None:
+    plain = program([3 * MB] * STEPS, 1)
+    kept = [replace(row, frames=LOOK) for row in plain.memory]
+    freed = [
+        replace(row, time_ns=row.time_ns + us * 1_000, bytes=size, address=99, frames=STEP)
+        for row in plain.memory
+        for us, size in ((100, 9 * MB), (200, -9 * MB))
+    ]
+    rows = sorted([*kept, *(freed if others else ())], key=lambda row: row.time_ns)
+    memory = tuple(replace(row, row=number) for number, row in enumerate(rows))
+    analysis = nsysflow.analyze(to_trace(replace(plain, memory=memory)))
+    (leak,) = analysis.findings.filter(rule="memory-growth").rows(named=True)
+    assert leak["source"] == at
+    assert leak["title"].endswith(at)
+    assert ("by its calls of train.py:29 in forward" in leak["evidence"]) is others
+
+
 def of_training(weight: int, activation: int, freed_at: int) -> tuple[MemoryChange, ...]:
     """Two weights of a size; each step makes two activations, then gradients as it frees these,
     one of them so late, and one that is as large as a weight, before the largest of the others."""
