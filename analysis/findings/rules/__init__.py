@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.rules.communication import (
     straggler,
 )
 from nsysflow.analysis.findings.rules.compilation import code_loading, recompile
-from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
+from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy, small_copies
 from nsysflow.analysis.findings.rules.costly_line import costly_line
 from nsysflow.analysis.findings.rules.cpu import cpu_wait
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
@@ -56,7 +56,6 @@ from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.products import product_order, summed_product
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
-from nsysflow.analysis.findings.rules.small_copies import small_copies
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,

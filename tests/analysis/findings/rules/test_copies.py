@@ -7,8 +7,14 @@ import pytest
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import value
-from nsysflow.analysis.findings.rules.copies import KEEP_ON_GPU, blocking_copies
-from nsysflow.analysis.findings.rules.small_copies import LEFT, MANY, SMALL_BYTES, small_copies
+from nsysflow.analysis.findings.rules.copies import (
+    COPIES_LEFT,
+    KEEP_ON_GPU,
+    MANY_COPIES,
+    SMALL_COPY_BYTES,
+    blocking_copies,
+    small_copies,
+)
 from nsysflow.analysis.findings.saving import Replays
 from tests.analysis.findings.subjects import (
     US,
@@ -76,7 +82,7 @@ def test_what_comes_back_in_each_step_can_stay_on_the_gpu() -> None:
 
 
 def copying(
-    count: int = MANY, *, bytes_each: int = 1_000, way: str = "HtoD", memory: str = "pinned"
+    count: int = MANY_COPIES, *, bytes_each: int = 1_000, way: str = "HtoD", memory: str = "pinned"
 ) -> JudgedReport:
     """Steps of so many copies, each behind 15 us of Python and with a launch of 5 us, and of a
     kernel."""
@@ -94,8 +100,10 @@ def test_many_small_copies_are_named_with_what_one_would_save() -> None:
     assert one.title == "32 small copies to the GPU a step in step"
     assert one.evidence[0] == "32.0 kB a step in all, 1.00 kB each"
     assert one.change[0].startswith("stack them on the CPU")
-    # the first copy's code may be of the loop, and LEFT copies stay
-    assert one.size_ns == pytest.approx((MANY - 1) * 20 * US * (1 - LEFT / MANY), rel=0.01)
+    # the first copy's code may be of the loop, and COPIES_LEFT copies stay
+    assert one.size_ns == pytest.approx(
+        (MANY_COPIES - 1) * 20 * US * (1 - COPIES_LEFT / MANY_COPIES), rel=0.01
+    )
     assert one.method == "bound"
     assert 0.9 * one.size_ns < value(one, Replays(subject)).high_ns <= one.size_ns
 
@@ -103,8 +111,8 @@ def test_many_small_copies_are_named_with_what_one_would_save() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param({"count": MANY - 1}, id="few"),
-        pytest.param({"bytes_each": SMALL_BYTES}, id="large"),
+        pytest.param({"count": MANY_COPIES - 1}, id="few"),
+        pytest.param({"bytes_each": SMALL_COPY_BYTES}, id="large"),
         pytest.param({"way": "DtoH"}, id="to the host"),
         pytest.param({"memory": "pageable"}, id="the host waits for them"),
     ],

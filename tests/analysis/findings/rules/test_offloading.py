@@ -9,9 +9,8 @@ import pytest
 import nsysflow
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
+from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy, small_copies
 from nsysflow.analysis.findings.rules.offloading import NOT_KNOWN, PIN, offloaded_activations
-from nsysflow.analysis.findings.rules.small_copies import small_copies
 from nsysflow.analysis.findings.rules.waits import waits
 from tests import tiny
 from tests.analysis.findings.rules.test_memory import GB, changes
