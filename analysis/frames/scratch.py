@@ -25,9 +25,7 @@ _BITS: Final = 8
 
 _TYPES: Final[dict[Any, tuple[bytes, int]]] = {
     pl.Boolean: (b"b", 1),
-    pl.Int8: (b"c", 8),
     pl.UInt8: (b"C", 8),
-    pl.Int16: (b"s", 16),
     pl.UInt16: (b"S", 16),
     pl.Int32: (b"i", 32),
     pl.UInt32: (b"I", 32),

@@ -98,7 +98,6 @@ def find_gaps(events: Events, lacking: LackingLaunches) -> BareGaps:
         prev_call.alias("prev_call"),
         pl.select(pl.when(next_call.eq_missing(prev_call)).then(inside).otherwise(behind))
         .to_series()
-        .fill_null(value=False)
         .alias("lacking"),
     )
 

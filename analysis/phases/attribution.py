@@ -142,9 +142,8 @@ class Attribution:
         """
         for ancestor in self.ancestors:
             path = ancestor[rows["path"]]
-            if path.null_count() < len(path):
-                level = rows.with_columns(path)
-                yield level.drop_nulls("path") if path.null_count() else level
+            level = rows.with_columns(path)
+            yield level.drop_nulls("path") if path.null_count() else level
 
 
 def attribute(

@@ -169,7 +169,7 @@ def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) ->
 
 def _nearer(name: str, less_ns: int) -> pl.Expr:
     """A time between two operations, so much less of what is more than `LEAST_GAP_NS`."""
-    spare = (pl.col(name) - LEAST_GAP_NS).clip(0, less_ns).fill_null(0)
+    spare = (pl.col(name) - LEAST_GAP_NS).clip(0, less_ns)
     return pl.col(name) - spare
 
 

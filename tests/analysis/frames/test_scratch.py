@@ -18,9 +18,11 @@ from nsysflow.analysis.frames import scratch as module
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices, mapped, own_bytes
 from nsysflow.base.errors import OutputError
 from tests.analyses import EXAMPLES, OF_REPORT, analysed, loaded
+from tests.analysis.idle.test_idle import CAUSES
 from tests.disks import full_disk
 from tests.oracle.model import PlainTrace, side_by_side, to_trace
 from tests.oracle.strategies import traces
+from tests.tiny import trace_of
 
 NUMBERS = pl.int_range(1003, eager=True)
 WORDS = [f"word {number % 7}" for number in range(1003)]
@@ -169,3 +171,21 @@ def test_random_traces_are_equal(fast_disk: Path, plain: PlainTrace, parts: int)
     trace, slice_rows = to_trace(plain), 1 + len(plain.ops) // parts
     scratch = Scratch(fast_disk, least_bytes=0, slice_rows=slice_rows)
     assert_same(trace, nsysflow.analyze(trace), scratch)
+
+
+CARRIED = (
+    "a new stall drops the rest of the one before",
+    "two waits that several gaps share",
+    "a wait long before the first gap",
+    "a wait in a gap behind another process's operation",
+)
+"""Pictures of what step 3 hands on from one slice of the gaps to the next."""
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_gaps_in_slices_have_the_causes_of_the_whole(name: str, fast_disk: Path) -> None:
+    trace = trace_of(*CAUSES[name])
+    scratch = Scratch(fast_disk, least_bytes=0, slice_rows=1)
+    sliced, whole = (nsysflow.analyze(each) for each in (replace(trace, scratch=scratch), trace))
+    assert_frame_equal(sliced.gap_summary, whole.gap_summary)
+    assert_frame_equal(sliced.syncs, whole.syncs)

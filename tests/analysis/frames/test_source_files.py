@@ -110,6 +110,7 @@ NOT_NAMED = ("lib", "my_li", "train", "loop", "/opt/w/my_lib", "/v/lib", "./rain
         *((file, name, True) for file in (PACKAGED, PACKED, ON_WINDOWS) for name in PACKAGE),
         *((file, name, True) for file in (PACKAGED, PACKED) for name in NAMED),
         *((file, name, False) for file in (PACKAGED, PACKED) for name in NOT_NAMED),
+        ("lib/python3.12/threading.py", "/usr/lib/python3.12", True),
         ("lib/python3.12/threading.py", "/home/me/lib", False),  # a packed standard library
     ],
 )

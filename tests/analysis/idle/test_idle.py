@@ -57,7 +57,7 @@ def gaps_from(*starts_us: int, before: tuple[Row, ...] = ()) -> list[Row]:
     return [*rows, kernel(since, since + US, len(starts_us) + 1)]
 
 
-CAUSES: dict[str, Picture] = {
+CAUSES: dict[str, list[Row]] = {
     "a call of no length that ends launching inside one that outlasts it": [
         *(launch(0, 5, 1), call(0, MS, QUERY), launch(10, 10, 3, name="cudaMemcpyAsync")),
         *(launch(MS, MS + 5, 5), kernel(6, 11, 1), kernel(MS + 6, MS + 11, 5)),
@@ -88,6 +88,23 @@ CAUSES: dict[str, Picture] = {
     ),
     "a wait that begins before the first operation": [
         *(launch(0, 5, 1), wait(5, 300), kernel(200 * US, 290 * US, 1)),
+        *(launch(900 * US, 901 * US, 2), kernel(902 * US, 905 * US, 2)),
+    ],
+    "two waits that several gaps share": gaps_from(
+        1_000, 1_100, 1_200, before=(wait(800, 900), wait(920, 990))
+    ),
+    "a wait in a gap behind another process's operation": [
+        *(launch(0, 5, 1), kernel(10 * US, 100 * US, 1), wait(250, 350)),
+        replace(kernel(110 * US, 200 * US, None), process=PROCESS << 1),
+        *(launch(395 * US, 396 * US, 2), kernel(400 * US, 500 * US, 2)),
+        *(launch(525 * US, 526 * US, 3), kernel(530 * US, 560 * US, 3)),
+    ],
+    "another thread goes on soon behind the first launch": [
+        *(launch(0, 5 * US, 1), call(8 * US, 9 * US, QUERY), kernel(10 * US, 20 * US, 1)),
+        *(launch(22 * US, 24 * US, 2, thread=AUTOGRAD), kernel(26 * US, 30 * US, 2)),
+    ],
+    "a wait long before the first gap": [
+        *(launch(0, 5, 1), wait(20, 60), kernel(10 * US, 400 * US, 1)),
         *(launch(900 * US, 901 * US, 2), kernel(902 * US, 905 * US, 2)),
     ],
     "a wait before a process's first operation, behind another's": [
@@ -127,6 +144,9 @@ PLACES: dict[str, Picture] = {
         end=200,
     ),
     "a phase that launched what waited in the queue": gap(within(970, 990, "send"), launched=992),
+    "equal waits in no phase and in the first": gap(
+        wait(110, 410), wait(450, 750), within(430, 800, "a")
+    ),
     "two phases with equal waits in one gap": gap(
         wait(110, 410), wait(450, 750), within(100, 420, "z"), within(430, 800, "a")
     ),
@@ -157,6 +177,15 @@ SAMPLES: dict[str, Picture] = {
         *(sampled(us, "backward") for us in (200, 800)),
         sampled(200, "node", thread=AUTOGRAD),
         thread=AUTOGRAD,
+    ),
+    "the next thread's call ends where the gap begins": host_gap(
+        call(90 * US, 100 * US, QUERY, thread=AUTOGRAD),
+        *(sampled(us, "backward") for us in (200, 800)),
+        *(sampled(us, "node", thread=AUTOGRAD) for us in (200, 800)),
+        thread=AUTOGRAD,
+    ),
+    "a wait takes an odd time from two samples with as much": host_gap(
+        sample(349_999, "f"), sample(750_000, "g"), call(20 * US, 50 * US + 1, SYNC)
     ),
     "time inside a launch call": [
         *(launch(0, 10 * US, 1), launch(110 * US, 130 * US, 2, name="cudaMemsetAsync")),

@@ -28,6 +28,7 @@ from tests.tiny import (
     kernel,
     launch,
     made,
+    on_stream,
     opened,
     plain_of,
     timeline_of,
@@ -67,6 +68,9 @@ INHERITANCE: dict[str, Picture] = {
         WORKER, opened(0, 500, "MulBackward", thread=AUTOGRAD)
     ),
     "the latest span of the process": on_thread(WORKER, *SPANS),
+    "a span of the process that ends when the call begins": on_thread(
+        WORKER, opened(10, 100, "span", kind="start_end")
+    ),
     "a stack before spans of the process": on_thread(WORKER, *SPANS, STEP),
 }
 
@@ -247,6 +251,10 @@ OF_COMPILING: dict[str, Picture] = {
     "what a compiler does on another thread": compiled(
         opened(0, 50, COMPILING), *(opened(at, at + 8, n, thread=WORKER) for at, n in HELPING)
     ),
+    "a program that runs while another thread compiles": compiled(
+        opened(0, 50, COMPILING, thread=WORKER),
+        *(opened(10, 40, "XlaModule:#hlo_module=jit_f,program_id=3#"), opened(12, 20, "f")),
+    ),
     "a module where nothing compiles": compiled(opened(0, 9, COMPILING), opened(9, 20, TUNING)),
     "a step that compiles": compile_for((5_300_000, 5_400_000), thread=WORKER),
     "first steps that compile": compile_for(
@@ -318,6 +326,25 @@ def test_everything_nested_in_an_instance_is_within_it() -> None:
     step = found.paths.filter(joined="a/b").select(pl.lit(process).alias("process"), "path")
     assert found.within(step)["range"].n_unique() == 1
     assert len(found.within(step)) == 2
+
+
+def test_everything_nested_in_an_instance_belongs_to_each_that_contains_it() -> None:
+    found = timeline_of(*launched(*NESTED, at=(5, 15, 25))).attribution
+    named = found.paths.filter(pl.col("depth") <= 2)
+    paths = named.select(pl.lit(found.nodes["process"][0]).alias("process"), "path")
+    depths = found.projected(paths).join(found.nodes, on="node")["depth"]
+    assert sorted(depths) == [1, 2, 2, 3, 3]
+
+
+def test_what_two_windows_cut_is_busy_once_beside_what_runs_in_them() -> None:
+    rows = (
+        *(opened(0, 60, "model"), opened(10, 20, "layer"), opened(30, 40, "layer")),
+        *(launch(5, 6, 1), on_stream(kernel(100, 400, 1), 13)),
+        *(launch(12, 13, 2), kernel(110, 150, 2), launch(32, 33, 3), kernel(300, 350, 3)),
+    )
+    phases = analysis_of(*rows, options=Options(range="layer")).phases
+    busy = dict(phases.select("path", "busy_ns").rows())
+    assert busy == {"model": 40 + 50, "model/layer": 40 + 50}
 
 
 def test_automatic_steps_can_be_named() -> None:

@@ -15,7 +15,7 @@ from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.errors import UnknownName
 from nsysflow.base.names import OUTSIDE
 from tests.analyses import CAUSE_COLUMNS, analysed, any_trace, loaded, sums
-from tests.analysis.replay.replays import Row, replayed, timeline_of, without
+from tests.analysis.replay.replays import AUTOGRAD, Row, replayed, timeline_of, without
 from tests.in_us import call, kernel, launch, opened
 from tests.oracle.model import PlainTrace, to_trace
 from tests.tiny import AS_RECORDED
@@ -142,6 +142,7 @@ def test_what_goes_with_a_loop(calls: str, going: str) -> None:
     marks = "".join(letter.upper() if place in gone else "." for place, letter in enumerate(calls))
     assert marks == going
     assert loops["kernels"].sum() == marks.count("K")
+    assert loops["kernel_ns"].sum() == 8_000 * marks.count("K")
 
 
 EVERYTHING = Changes(removed=without("all").removed, async_copies=True, no_profiler=True)
@@ -162,6 +163,31 @@ def test_steps_and_idle_time_are_those_of_the_replay() -> None:
     of_step = (found.step_idle_before or {}, found.step_idle_after or {})
     assert [sum(idle.values()) for idle in of_step] == [100_000, 1_000]
     assert found.idle_after == dict.fromkeys(found.idle_after, 0) | {"queue_delay": 4_000}
+
+
+def test_all_idle_time_of_a_longer_replay_on_two_gpus_has_a_cause() -> None:
+    rows: list[Row] = []
+    for at in (0, 200):
+        rows += [launch(at, at + 5, at + 1), launch(at + 10, at + 15, at + 2)]
+        rows += [kernel(at + 10, at + 110, at + 1), call(at + 20, at + 115, WAIT)]
+        rows.append(replace(kernel(at + 20, at + 60, at + 2, name="other"), device=1))
+    found = whatif(timeline_of(*rows), Changes(scaled=(("k", 50.0),)))
+    # both GPUs wait from one round to the next, behind 5 ms on the first one
+    assert sum(found.idle_before.values()) == 100_000 + 160_000
+    assert sum(found.idle_after.values()) == 100_000 + 5_060_000
+
+
+def test_the_gap_behind_a_graph_looks_at_the_thread_that_launches_it() -> None:
+    """The first of two launches is autograd's, which later allocates memory."""
+    found = whatif(
+        timeline_of(
+            *(opened(0, 100, "step"), launch(5, 10, 1, thread=AUTOGRAD), launch(20, 25, 2)),
+            *(call(150, 250, "cudaMalloc", thread=AUTOGRAD), launch(300, 305, 3)),
+            *(kernel(15, 20, 1), kernel(30, 35, 2), kernel(310, 320, 3)),
+        ),
+        Changes(graphs=("step",)),
+    )
+    assert found.idle_after["alloc"] == 100_000
 
 
 def test_an_operation_without_length_makes_no_window_longer() -> None:

@@ -80,11 +80,13 @@ def test_a_batch_comes_when_it_came(
         assert after_ns == pytest.approx(without_ms * MS, rel=0.001)
 
 
-@pytest.mark.parametrize(("busy_ms", "plain_ms"), [(9, 18.267), (11, 20)])
+@pytest.mark.parametrize(
+    ("busy_ms", "most", "plain_ms"), [(9, 1, 18.267), (11, 1, 20), (11, 2, 18.267)]
+)
 def test_a_batch_of_workers_that_are_idle_comes_when_it_is_asked_for(
-    busy_ms: int, plain_ms: float
+    busy_ms: int, most: int, plain_ms: float
 ) -> None:
-    """One worker, which makes a batch in each step of 20 ms."""
+    """One worker, which makes a batch in each step of 20 ms; behind 100 ms there are `most`."""
     model = plain_of(*loop("acquire"))
     batches = tuple(
         LoaderTime(
@@ -94,7 +96,7 @@ def test_a_batch_of_workers_that_are_idle_comes_when_it_is_asked_for(
             start_ns=end_ns - busy_ms * MS,
             fetched_ns=None,
             end_ns=end_ns,
-            workers=1,
+            workers=most if end_ns > 100 * MS else 1,
         )
         for end_ns in range(11 * MS, STEPS * PERIOD, PERIOD)
     )

@@ -120,6 +120,19 @@ def test_asking_takes_the_host_s_time() -> None:
     assert ran[-2] == ("k", 312 + 5, 417)  # launched 300 us later, and 5 us from launch to start
 
 
+def test_a_graph_asks_for_all_that_is_in_it() -> None:
+    """Two all-reduces in a graph, which takes 8 us to launch."""
+    first = data_parallel()
+    again = replace(first.messages[0], start_ns=21 * US)
+    ranges = asked_for(21, 22, 2), replace(asked_for(0, 30, 3), domain=None, name="step")
+    plain = replace(first, ranges=first.ranges + ranges, messages=(*first.messages, again))
+    collectives = Collectives(curve=curve_of(0, host_us=300))
+    trace = with_collectives(to_trace(plain), collectives.curve, AS_RECORDED)
+    changes = Changes(collectives=collectives, graphs=("step",))
+    ran = in_time(Timeline(trace, AS_RECORDED), changes)
+    assert ran.calls["end_ns"].max() == (8 + 2 * 300) * US
+
+
 def in_turn(moved: Op | None = None) -> PlainTrace:
     """An all-reduce on the stream of the work itself, between two kernels."""
     rows = (

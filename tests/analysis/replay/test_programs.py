@@ -145,6 +145,15 @@ def forward(first: int, last: int) -> Row:
 GRAPHS: Final = {
     # 10 us of work lie between the phase and the launch behind it
     "launches are one call": end([8, 8, 8, 23], GRAPH, forward(0, 50), *three(), launch(60, 65, 9)),
+    "a call between two launches is in their graph": end(
+        [8, 8, 8, 8, 23], GRAPH, forward(0, 50), *three(), launch(28, 33, 98), launch(60, 65, 9)
+    ),
+    "a stream follows another one at a graph's distance": start(
+        [10, 15.5],
+        GRAPH,
+        *(forward(0, 50), ONE, kernel(10, 15, 1)),
+        *(launch(20, 25, 2), kernel(40, 45, 2, stream=13)),
+    ),
     "operations follow each other": start([10, 15.5, 21], GRAPH, forward(0, 50), *three()),
     "a kernel that came late behind its launch follows in the graph": start(
         [10, 15.5],
@@ -334,11 +343,16 @@ def test_a_wait_and_the_drivers_call_inside_it_are_one_wait(named: bool, missing
 
 
 IN_TURNS: Final = [launch(20 * i, 20 * i + 5, i, thread=(MAIN, WORKER)[i % 2]) for i in range(10)]
-FEW_TURNS: Final = [
-    launch(at + 20 * i, at + 20 * i + 5, at + i, thread=thread)
-    for at, thread in ((0, MAIN), (300, WORKER))
-    for i in range(10)
-]
+
+
+def by_turns(calls: int, *starts: int) -> list[Row]:
+    """The main thread and another one take turns, of so many calls each, from these us on."""
+    return [
+        launch(at + 20 * i, at + 20 * i + 5, at + i, thread=(MAIN, WORKER)[turn % 2])
+        for turn, at in enumerate(starts)
+        for i in range(calls)
+    ]
+
 
 PREDECESSORS: Final[dict[str, tuple[list[Row], list[int | None]]]] = {
     "the one before it": ([launch(0, 5, 1), launch(10, 15, 2), launch(20, 25, 3)], [None, 0, 1]),
@@ -356,7 +370,12 @@ PREDECESSORS: Final[dict[str, tuple[list[Row], list[int | None]]]] = {
         [None, 3, 0, 2],
     ),
     "threads that take turns often do not": ([*IN_TURNS], [None, 0, 1, 2, 3, None, 5, 6, 7, 8]),
-    "threads with few turns do": ([*FEW_TURNS], [None, *range(19)]),
+    "threads with few turns do": (by_turns(10, 0, 300), [None, *range(19)]),
+    "threads with a turn for five calls do": (by_turns(5, 0, 300), [None, *range(9)]),
+    "threads with three turns for ten calls do not": (
+        by_turns(5, 0, 200, 400, 600),
+        [None, *range(9), None, *range(10, 19)],
+    ),
 }
 
 

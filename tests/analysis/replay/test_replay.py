@@ -19,9 +19,12 @@ from nsysflow.analysis.replay.changes import IN_RETRIES, KINDS, LOOP, Changes
 from nsysflow.analysis.replay.disturbance import (
     LEAST_COST,
     MOST_COST,
+    USUAL_PCT,
     RecordingCost,
     behind_backtraces,
+    cost_between,
     cost_in_proportion,
+    recorded_pct,
     without_cost,
 )
 from nsysflow.analysis.replay.replay import recorded, replay
@@ -299,6 +302,21 @@ def test_a_plain_step_is_no_longer_than_one_before_the_window(
 def test_a_timed_step_shows_what_recording_took_of_the_host(share_us: int, pct: int | None) -> None:
     replays = replays_of(loop(share_us=share_us, kernel_us=2), unrecorded_step_ns=100 * US)
     assert replays.recorded_pct == (None if pct is None else pytest.approx(pct, abs=1))
+
+
+@pytest.mark.parametrize(("host_ns", "plain_ns"), [(20, 196), (100, 116)])
+def test_a_step_that_a_faster_host_shortens_too_little_shows_nothing(
+    host_ns: int, plain_ns: int
+) -> None:
+    """Of 200 ns, so many are the host's: at most a tenth of the step, or less than it lost."""
+    assert recorded_pct(plain_ns, lambda cost: 200 - host_ns * cost.permille // 1_000) is None
+
+
+def test_all_costs_are_in_proportion() -> None:
+    usual = cost_between(USUAL_PCT)
+    assert cost_in_proportion(usual.permille) == usual
+    twice = cost_in_proportion(2 * usual.permille)
+    assert (twice.backtrace_ns, twice.gap_ns) == (2 * usual.backtrace_ns, 2 * usual.gap_ns)
 
 
 def test_what_the_gpu_takes_is_left() -> None:

@@ -96,6 +96,9 @@ PICTURES: dict[str, Picture] = {
     "the call begins where gradients do, and where they end": with_gradients(
         (100, 101, "forward"), (150, 200, "loss")
     ),
+    "a function that ended when the call began": replace(
+        plain_of(*step(0)), running=(model.Running(50 * US, 100 * US, MAIN, code_of("train")),)
+    ),
     "gradients inside others": with_gradients((90, 290, "outer"), (150, 220, "inner")),
     "inner gradients of no line": with_gradients((90, 290, "outer"), (150, 220, "aten::mm")),
     "nothing else was seen of the process": of_another_process(
