@@ -104,7 +104,7 @@ def tests_of(path: str) -> Iterator[tuple[int, list[str]]]:
     own = [file.name for file in (ROOT / folder).glob("test_*.py") if file.name not in late]
     own.sort(key=lambda each: (each != name, each))
     yield 150, [f"{folder}/{each}" for each in own]
-    yield 450, [ORACLE, SLICED, "-k", "random or graph-level"]
+    yield 450, [ORACLE, SLICED, "-k", "random or graph-level or slices"]
     yield 900, [ORACLE, "-k", "real_report"]
     yield 1800, ["tests/analysis", "tests/oracle", f"--ignore={ORACLE}"]
 
