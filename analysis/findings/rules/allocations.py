@@ -126,7 +126,8 @@ def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Findin
     idle_ns = sum(stalls.idle_ns for stalls in every)
     blocked_ns = sum(stalls.blocked_ns for stalls in every)
     own = not pinned and gives_back_itself(subject)
-    what = f"{'pinned ' * pinned}memory allocated and freed{' in the loop' * subject.of_steps}"
+    what = "pinned memory" if pinned else "memory"
+    what = f"{what} allocated and freed{' in the loop' if subject.of_steps else ''}"
     what = "PyTorch's allocator gives blocks back to make room" if own else what
     return Finding(
         rule="pinned-allocation" if pinned else "allocator-churn",

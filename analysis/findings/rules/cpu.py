@@ -53,7 +53,8 @@ TOO_FEW: Final = _Reason(
 ONE: Final = _Reason(
     "its program may use only one",
     (
-        "let it use more: no taskset or os.sched_setaffinity to one, more --cpus-per-task of Slurm",
+        "let it use more: do not bind it to one (taskset, os.sched_setaffinity), and ask Slurm for"
+        " more (--cpus-per-task)",
         _THREADS,
     ),
 )
