@@ -53,6 +53,16 @@ def test_a_line_beside_the_layers_is_named_with_all_of_its_function() -> None:
     )
 
 
+@pytest.mark.parametrize("second", [NORMS, NORMS[:1]], ids=["the same calls", "calls that differ"])
+def test_it_says_how_often_a_step_calls_the_line_with_the_same_sizes(second: Launches) -> None:
+    one = asked(costly_line, program([*LAYERS[:2], *NORMS, *LAYERS[:2], *second]))
+    same = second == NORMS
+    assert (
+        "kernel time, called 2 times a step with the same sizes: train.py:7" in one.title
+    ) == same
+    assert one.change[0].startswith("compute it once and pass it on") == same
+
+
 def test_the_function_has_its_part_of_the_backward_pass() -> None:
     backward = (names.DOWN, 100, "backward")
     one = asked(costly_line, program([*LAYERS, *NORMS, backward]))
