@@ -26,6 +26,7 @@ from tests.report.handmade import (
     captured,
     device,
     found_of,
+    frame,
     handmade,
     renamed,
     results,
@@ -143,7 +144,8 @@ def slowed(recorded_ms: float) -> Handmade:
         (Origin(plain_step_ns=18 * MS, record_later="record"), None),
         (Origin(later_step_ns=18 * MS), None),
         (Origin(later_step_ns=17 * MS, record_later="record"), None),
-        (Origin(later_step_ns=18 * MS, record_later="record"), "a loader whose queue runs empty"),
+        (Origin(later_step_ns=18 * MS, record_later="record"), None),  # no loader: it is noise
+        (Origin(later_step_ns=19 * MS, record_later="record"), "slows later steps. Record later"),
         (Origin(later_step_ns=7 * MS, record_later="record"), "those after the recording 7.00 ms."),
         (Origin(later_step_ns=8 * MS, record_later="record"), "100 % slower than those after the"),
         (Origin(later_step_ns=7 * MS), "129 % slower than those after the"),  # no command is known
@@ -155,6 +157,18 @@ def test_plain_steps_count_before_those_after_the_recording(
 ) -> None:
     remarks = judge(Results([slowed(16)], origin=origin)).remarks
     assert [str(said) in remark for remark in remarks] == [True] * bool(said)
+
+
+@pytest.mark.parametrize(("later_ms", "lacks"), [(17, False), (18, True)])
+def test_steps_of_a_loader_that_get_longer_lack_an_empty_queue(
+    later_ms: int, *, lacks: bool
+) -> None:
+    origin = Origin(later_step_ns=later_ms * MS, record_later="record")
+    loader = frame("loader_workers", {"process": 7, "worker": None})
+    run = slowed(16)
+    run = replace(run, tables={**run.tables, "loader_workers": loader})
+    remarks = judge(Results([run], origin=origin)).remarks
+    assert ["a loader whose queue runs empty" in remark for remark in remarks] == [True] * lacks
 
 
 @pytest.mark.parametrize(
