@@ -41,6 +41,8 @@ class StepPart:
         past = begin + 1 if not colon else int(end) if end else None
         if past is not None and past <= begin:
             raise SelectionError(f"{typed!r} selects no step: B must be greater than A")
+        if max(begin, past or 0) >= 2**63:
+            raise SelectionError(f"{typed!r}: no program has so many steps")
         return cls(begin, past, typed.startswith("!"))
 
     def __str__(self) -> str:
@@ -165,6 +167,8 @@ def _problems(options: Options) -> Iterator[tuple[str, str]]:
             yield "steps", f"{part}: steps are counted from 0"
         if part.end is not None and part.end <= part.first:
             yield "steps", f"{part}: selects no step"
+        if max(part.first, part.end or 0) >= 2**63:
+            yield "steps", f"{part}: no program has so many steps"
     flops = options.flops_per_step
     if flops is not None and not (math.isfinite(flops) and 0 < flops < 2**63):
         yield "flops_per_step", f"{flops} is not a number of operations"

@@ -18,6 +18,8 @@ from nsysflow.base.errors import SelectionError
         ("steps", 3, "got `int`"),
         ("steps", (StepPart(3, 3),), "selects no step"),
         ("steps", (StepPart(-1),), "steps are counted from 0"),
+        ("steps", (StepPart(10**31),), "no program has so many steps"),
+        ("steps", (StepPart(0, 2**63),), "no program has so many steps"),
         ("skip", -1, "-1 is negative"),
         ("framework_gap_ns", -5, "-5 is negative"),
         ("domains_added", "NCCL", "expected `array`, got `str`"),
@@ -90,4 +92,11 @@ def test_an_open_start_is_the_first_step() -> None:
 @pytest.mark.parametrize("typed", ["", "!", "x", "!x", "1.5", "-1", "1:2:3", "!!3", "3:3", "5:2"])
 def test_what_selects_nothing_is_no_part(typed: str) -> None:
     with pytest.raises(SelectionError, match=r"e\.g\. 2:5|B must be greater than A"):
+        StepPart.parse(typed)
+
+
+@pytest.mark.parametrize("typed", [f"1{31 * '0'}", f"0:{2**63}"])
+def test_numbers_that_no_step_has_are_no_part(typed: str) -> None:
+    """Fuzzing found it (seed 20261214, case 3315): a report without steps gave a traceback."""
+    with pytest.raises(SelectionError, match="no program has so many steps"):
         StepPart.parse(typed)
