@@ -326,24 +326,30 @@ def launched_in(subject: JudgedReport, ops: pl.Series) -> Spot:
         subject: the report.
         ops: rows of the trace's operations.
     """
-    launches = subject.view.launches
-    calls = launches.filter(pl.col("op").is_in(ops.implode()))["call"]
-    spot = spot_of(subject, _stacks_at(subject, calls).to_frame("stack").with_columns(ns=1))
+    spot = spot_of(subject, _launching_stacks(subject, ops))
     return spot or Spot(source="", waits_in="")
 
 
 def called_from(subject: JudgedReport, ops: pl.Series) -> Spot:
-    """The innermost line of the program through which nearly all of these operations are launched,
-    such as that of a loop which calls a module; a spot without a line where there is none.
+    """The innermost line of the program from which nearly all of these operations are launched, at
+    any depth. If a loop calls a module, this is the loop's line. The spot is empty where there is
+    no such line.
 
     Args:
         subject: the report.
         ops: rows of the trace's operations.
     """
+    stacks = _launching_stacks(subject, ops)
+    sums = stacks.group_by("stack").agg(pl.col("ns").sum())
+    frames = frames_of_code(subject).filter(pl.col("kind") == OWN).join(sums, on="stack")
+    return Spot(source=_mostly(frames, "line", LOOP_SHARE * len(stacks)) or "", waits_in="")
+
+
+def _launching_stacks(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
+    """`stack`, the one that launched each of these operations, null where none is known. Each
+    launch counts as 1 `ns`."""
     calls = subject.view.launches.filter(pl.col("op").is_in(ops.implode()))["call"]
-    stacks = _stacks_at(subject, calls).alias("stack").drop_nulls().value_counts(name="ns")
-    frames = frames_of_code(subject).filter(pl.col("kind") == OWN).join(stacks, on="stack")
-    return Spot(source=_mostly(frames, "line", LOOP_SHARE * len(calls)) or "", waits_in="")
+    return _stacks_at(subject, calls).to_frame("stack").with_columns(ns=1)
 
 
 def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
@@ -360,7 +366,7 @@ def _calls(subject: JudgedReport, spot: Spot) -> bool:
 
 
 def _mostly(frames: pl.DataFrame, name: str, least_ns: float) -> str | None:
-    """The innermost line or function with so much of the time."""
+    """The innermost line or function that has at least so much of the time."""
     once = frames.sort("depth").unique(["stack", name], keep="first", maintain_order=True)
     sums = once.group_by(name).agg(pl.col("ns").sum(), pl.col("depth").min())
     most = sums.filter(pl.col("ns") >= least_ns).sort("ns", "depth", name)

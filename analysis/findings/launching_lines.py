@@ -34,7 +34,7 @@ CLOSE: Final = 4
 """Lines of one function that are no further apart are neighbours: a statement may take several."""
 
 PART: Final = 12
-"""Neighbours that span more lines are no place."""
+"""Neighbours span no more lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def launching_lines(subject: JudgedReport, rows: pl.DataFrame) -> LaunchingLines
             source, via = main.select("source", "via").row(0)
             place = f"in {code_of(source)}" if alike == ["function"] else f"at {line(source, via)}"
             return LaunchingLines(evidence=evidence, source=source, via=via, place=place)
-    near = _neighbours(own).filter(pl.col("ns").sum().over("part") >= MAIN * whole_ns)
+    near = neighbours(own).filter(pl.col("ns").sum().over("part") >= MAIN * whole_ns)
     all_ns = int(every.join(near, on=["source", "via"], how="semi")["ns"].sum())
     if len(near) and all_ns <= WHOLE * int(kernels["ns"].sum()):
         file, function, first, last = near.select(
@@ -97,17 +97,25 @@ def launching_lines(subject: JudgedReport, rows: pl.DataFrame) -> LaunchingLines
     return LaunchingLines(evidence=evidence)
 
 
-def _neighbours(lines: pl.DataFrame) -> pl.DataFrame:
-    """The program's lines in the order of `lines`, with `file`, `line`, the function they are `of`,
-    and `part`, a number for neighbours that span no more than `PART` lines."""
+def neighbours(lines: pl.DataFrame) -> pl.DataFrame:
+    """The program's lines in the order of `lines`. Each has its `rank` there, its `file` and
+    `line`, the function it is `of`, and `part`, a number that neighbours share.
+
+    Args:
+        lines: `source` and `via`.
+    """
     code = pl.col("source").str.extract_groups(r"^(?<file>.+):(?<line>\d+) in (?<of>.+)$")
     rows = lines.filter(pl.col("via") == "").with_row_index("rank")
     rows = rows.with_columns(code.alias("code")).unnest("code").drop_nulls("line")
     rows = rows.with_columns(pl.col("line").cast(pl.Int64)).sort("file", "of", "line")
-    apart = (pl.col("line") - pl.col("line").shift(1) > CLOSE).fill_null(value=False)
-    rows = rows.with_columns(pl.struct("file", "of", apart.cum_sum()).rle_id().alias("part"))
-    span = pl.col("line").max() - pl.col("line").min()
-    return rows.filter(span.over("part") < PART).sort("rank")
+    parts: list[int] = []
+    part, function, first, last = 0, ("", ""), 0, 0
+    for file, of, number in rows.select("file", "of", "line").iter_rows():
+        if (file, of) != function or number - last > CLOSE or number - first >= PART:
+            part, function, first = part + 1, (file, of), number
+        last = number
+        parts.append(part)
+    return rows.with_columns(pl.Series("part", parts, pl.Int64)).sort("rank")
 
 
 def calling_line(subject: JudgedReport, rows: pl.DataFrame) -> tuple[str, str]:

@@ -14,7 +14,7 @@ Kind = Literal["simple", "cells", "attention"]
 attention, such as one for each head."""
 
 KINDS: Final[tuple[Kind, ...]] = ("simple", "cells", "attention")
-"""A kernel in loops of several kinds is of the first."""
+"""A kernel that is in loops of several kinds counts for the first of these."""
 
 PASSES: Final = 10
 """So many passes, or more, are a loop …"""
@@ -34,11 +34,11 @@ ALIKE: Final = 0.9
 and a pass may do a little more or less, such as the gradient of a table with few rows."""
 
 CELL: Final = r"\b(?:lstm|gru)_cell_(?:forward|backward)"
-"""PyTorch's kernels of nn.LSTMCell and nn.GRUCell: a pass of each step in time. A whole sequence
-runs in cuDNN's kernels."""
+"""PyTorch's kernels of nn.LSTMCell and nn.GRUCell, one for each step in time. nn.LSTM and nn.GRU
+run cuDNN's kernels."""
 
 OF_ATTENTION: Final = ("elementwise", "copy/cast", "reduction", "matmul", "attention")
-"""Classes of kernels from one head to the next. Between layers there is a norm."""
+"""Classes of kernels between the calls for two heads. Between two layers there is a norm, too."""
 
 SIMPLE: Final = (
     "elementwise",
@@ -112,16 +112,15 @@ def _with_passes(subject: JudgedReport) -> pl.DataFrame:
 
 
 def is_call_of_attention() -> pl.Expr:
-    """Whether a kernel, of some in order, is the first of a call of attention, which may launch
-    several different ones."""
+    """Whether a kernel is the first of a call of attention. A call may launch several different
+    kernels. The kernels are in order."""
     attention, name = pl.col("class") == "attention", pl.col("name")
     again = (name == name.shift(1)).fill_null(value=True)
     return attention & (~attention.shift(1, fill_value=False) | again)
 
 
 def _passes(kernels: pl.DataFrame, least: int) -> pl.DataFrame:
-    """`kernel`, `pass_kernels` and `row` of those that are in loops; a number for the kernels in a
-    row of which each is.
+    """`kernel`, `pass_kernels` and `row` of the kernels in loops. Kernels in a row share a number.
 
     Args:
         kernels: in order: `kernel`, `name`, `lane`, `phase`; whether a loop may launch it

@@ -7,7 +7,6 @@ and the code apart. Who moves the function's work to the GPU is rid of all of th
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -21,7 +20,7 @@ from nsysflow.analysis.findings.host_functions import (
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
-from nsysflow.analysis.findings.launching_lines import CLOSE, PART
+from nsysflow.analysis.findings.launching_lines import neighbours
 from nsysflow.analysis.findings.repeated import backward_of
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.frames.parallel import kept_with
@@ -431,40 +430,19 @@ def _change(parts: Sequence[Finding]) -> tuple[str, ...]:
     return (*largest.change, RARELY) if largest else (RARELY, ON_THE_GPU)
 
 
-Placed = tuple[Stalls, SourceLine]
-"""Stalls and their line."""
-
-
-def neighbours(places: Sequence[Stalls]) -> Iterator[list[Stalls]]:
-    """The places, those of neighbouring lines of a function together, in order."""
-    placed: list[Placed] = []
-    for one in places:
-        at = SourceLine.of(one.source)
-        if at is None or not at.function or one.via:
-            yield [one]
-        else:
-            placed.append((one, at))
-    ordered = sorted(placed, key=lambda pair: (_function(pair), pair[1].number))
-    for _, lines in groupby(ordered, key=_function):
-        yield from _parts([*lines])
-
-
-def _function(placed: Placed) -> tuple[str, str, str]:
-    """The function around the line, and the phase in which it is called."""
-    stalls, at = placed
-    return at.file, at.function, stalls.phase
-
-
-def _parts(lines: Sequence[Placed]) -> Iterator[list[Stalls]]:
-    """The lines of a function, in order, in parts that span no more than `PART`."""
-    part = [lines[0]]
-    for one in lines[1:]:
-        number, first, last = one[1].number, part[0][1].number, part[-1][1].number
-        if number - last > CLOSE or number - first >= PART:
-            yield [stalls for stalls, _ in part]
-            part = []
-        part.append(one)
-    yield [stalls for stalls, _ in part]
+def with_neighbours(places: Sequence[Stalls]) -> list[list[Stalls]]:
+    """The places, in order. Those of neighbouring lines of a function that are called in one phase
+    are one item."""
+    lines = pl.DataFrame(
+        {"source": [one.source for one in places], "via": [one.via for one in places]},
+        schema={"source": pl.String, "via": pl.String},
+    )
+    parts = dict(neighbours(lines).select("rank", "part").iter_rows())
+    items: dict[tuple[str, int | None, int | None], list[Stalls]] = {}
+    for rank, one in enumerate(places):
+        part = parts.get(rank)
+        items.setdefault((one.phase, part, rank if part is None else None), []).append(one)
+    return [*items.values()]
 
 
 def together(places: Sequence[Stalls]) -> Stalls:
@@ -473,10 +451,10 @@ def together(places: Sequence[Stalls]) -> Stalls:
         return places[0]
     most = max(places, key=lambda one: one.size_ns)
     lines = [at for at in map(SourceLine.of, (one.source for one in places)) if at]
-    first, last = lines[0], lines[-1]
+    first, last = (of(at.number for at in lines) for of in (min, max))
     return replace(
         most,
-        line=f"{first.file}:{first.number}-{last.number} in {first.function}",
+        line=f"{lines[0].file}:{first}-{last} in {lines[0].function}",
         removals=tuple(removal for one in places for removal in one.removals),
         calls=sum(one.calls for one in places),
         copies=sum(one.copies for one in places),

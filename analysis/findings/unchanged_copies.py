@@ -53,8 +53,8 @@ def with_lines(subject: JudgedReport, copies: pl.DataFrame) -> pl.DataFrame:
 
 
 def may_stay(subject: JudgedReport, copies: pl.DataFrame) -> bool:
-    """Whether a model copies the same sizes to the GPU in each step: most of these bytes go in a
-    forward, and not where data is loaded.
+    """Whether a model copies the same sizes to the GPU in each step. Most of these bytes are then
+    copied in a forward, and not where data is loaded.
 
     Args:
         subject: the judged part.
@@ -75,7 +75,7 @@ def may_stay(subject: JudgedReport, copies: pl.DataFrame) -> bool:
 
 
 def kept_there(subject: JudgedReport, finding: Finding, copies: pl.DataFrame) -> Finding:
-    """The finding of such copies. All of it may go: waits, copies and the code before them."""
+    """The finding on such copies. Their waits, the copies and the code before them may all go."""
     assert finding.changes is not None
     every = subject.view.copies.filter(pl.col("direction") == "HtoD")
     copied_ns, all_ns = (
@@ -89,7 +89,7 @@ def kept_there(subject: JudgedReport, finding: Finding, copies: pl.DataFrame) ->
         finding,
         evidence=(
             *finding.evidence,
-            f"{size(subject.per_step(int(copies['bytes'].sum())))} a step take the GPU"
+            f"{size(subject.per_step(int(copies['bytes'].sum())))} take the GPU"
             f" {subject.spent(subject.per_step(copied_ns))}",
             f"the code before them takes the host {subject.spent(own_ns)}",
         ),

@@ -12,12 +12,15 @@ from typing import Any, Final
 
 import polars as pl
 
-from nsysflow.analysis.causes import FREES
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.host_functions import stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.memory_growth import costs_calls, removal_of_calls
+from nsysflow.analysis.findings.rules.memory_growth import (
+    GIVES_BACK,
+    costs_calls,
+    removal_of_calls,
+)
 from nsysflow.analysis.findings.stall_findings import stalls_of
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, number, whole_percent
@@ -60,8 +63,8 @@ MOST_PCT: Final = 50
 
 
 def allocations(subject: JudgedReport) -> Iterator[Finding]:
-    """All calls that allocate or free memory, but for retries (`allocator-retry`), and where they
-    are what growing memory costs (`memory-growth`)."""
+    """All calls that allocate or free memory. Retries have a finding of their own
+    (`allocator-retry`), and so has memory that grows (`memory-growth`)."""
     rows = subject.stalls.filter(pl.col("what") == "alloc")
     if rows.is_empty() or costs_calls(subject):
         return
@@ -153,7 +156,8 @@ def _churn(subject: JudgedReport, rows: pl.DataFrame, *, pinned: bool) -> Findin
 
 def gives_back_itself(subject: JudgedReport) -> bool:
     """Whether PyTorch's allocator gives segments back while it allocates, and nobody empties its
-    cache: its history has the same stack there as for the segment that it asks for next."""
+    cache. Its history then has one stack for a segment that goes back and for the next one that it
+    asks for."""
     trace = subject.timeline.trace
     segments = trace.memory.filter(pl.col("source") == "allocator", pl.col("address").is_null())
     change, stack = pl.col("reserved_bytes").diff(), pl.col("stack").cast(pl.Int64).fill_null(-1)
@@ -164,7 +168,7 @@ def gives_back_itself(subject: JudgedReport) -> bool:
         (asked == pl.col("stack")).over("process", "device").alias("asked"),
     )
     back = of_gpu.filter("back").drop_nulls("stack")
-    frees = subject.stalls.filter(pl.col("api").str.contains(f"^(?:{FREES})$"))
+    frees = subject.stalls.filter(pl.col("api").str.contains(GIVES_BACK))
     called = trace.backtraces["stack"].filter(
         trace.backtraces["start_ns"].is_in(frees["start_ns"].implode())
     )

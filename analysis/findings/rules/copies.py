@@ -21,7 +21,7 @@ from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.gpus import LARGE_BYTES, link_bytes_per_s
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.launches import host_of_launches, without_launches
-from nsysflow.analysis.findings.stall_findings import Stalls, neighbours, stalls_of, together
+from nsysflow.analysis.findings.stall_findings import Stalls, stalls_of, together, with_neighbours
 from nsysflow.analysis.findings.unchanged_copies import (
     copies_at,
     copies_of_index,
@@ -128,7 +128,7 @@ def blocking_copies(subject: JudgedReport) -> Iterator[Finding]:
             of_index = stalls.finding(subject, rule="pageable-copy", what=what, change=OF_INDEX)
             yield sent_once(subject, of_index, indices)
             waited.add(stalls.phase)
-    for places in neighbours(copied):
+    for places in with_neighbours(copied):
         stalls = together(places)
         if stalls.phase not in phases:
             yield _of_pageable(subject, stalls, places)
@@ -155,9 +155,10 @@ def _of_pageable(subject: JudgedReport, stalls: Stalls, places: list[Stalls]) ->
         what = f"the same sizes are copied to the GPU in each step{many}"
         finding = stalls.finding(subject, rule="pageable-copy", what=what, change=OF_MODEL)
         return kept_there(subject, finding, copies)
-    small = many and _are_small(subject, stalls.phase)
-    change = (AS_ONE, *PAGEABLE) if small else PAGEABLE
-    if stalls.largest_bytes < SMALL_BYTES and not small:
+    change: tuple[str, ...] = PAGEABLE
+    if many and _are_small(subject, stalls.phase):
+        change = (AS_ONE, *PAGEABLE)
+    elif stalls.largest_bytes < SMALL_BYTES:
         change = (MADE_THERE, *PAGEABLE)
     what = f"copy of pageable memory{many}"
     finding = stalls.finding(subject, rule="pageable-copy", what=what, change=change)

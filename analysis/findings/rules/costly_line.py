@@ -43,7 +43,7 @@ function is to that, the less of its lines counts."""
 OF_ANY: Final = ("torch.compile the function: it fuses kernels that only pass tensors on",)
 ONCE: Final = "compute it once before the loop, if what it takes does not change from step to step"
 ONCE_OF_CALLS: Final = (
-    "compute it once and pass it on, if its calls in a step, or those of all steps, take the same"
+    "if its calls take the same values: compute it once a step, or once before the loop"
 )
 
 SAME: Final = 0.9
@@ -152,7 +152,7 @@ def _finding(
 
 def _same_calls(subject: JudgedReport, forward: pl.DataFrame, first: dict[str, Any]) -> int:
     """How often a step calls a line with the same kernels and sizes; 0 where its calls differ. A
-    call is what it launches without a kernel of another line between.
+    call ends where a kernel of another line follows.
 
     Four searches for the same neighbours took 30.0 ms a step, and one 21.7 (H200, 2026-11-30).
     """

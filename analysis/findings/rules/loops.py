@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -63,7 +63,7 @@ CHANGE_OF_CELLS: Final = (
     "where a cell needs what the one before put out, as in sampling: torch.compile the loop",
 )
 CHANGE_OF_HEADS: Final = (
-    "one product for query, key and value of all heads, and one call: heads are a dimension of it",
+    "one product makes query, key and value of all heads, and one call takes them as a dimension",
     "stack the tensors of all calls into one batch",
 )
 CHANGE_OF_SEQUENCES: Final = (
@@ -102,7 +102,7 @@ def loop_of_launches(subject: JudgedReport) -> Iterator[Finding]:
     Two LSTMCells for each of 64 tokens took 70.5 ms a step, and 37.8 with one nn.LSTM of two layers
     (H200, 2026-11-30).
     """
-    yield from _findings(subject, ("simple", "cells"))
+    yield from _findings(subject, ("simple", "cells"), rule="loop-of-launches")
 
 
 def attention_in_turn(subject: JudgedReport) -> Iterator[Finding]:
@@ -112,17 +112,16 @@ def attention_in_turn(subject: JudgedReport) -> Iterator[Finding]:
     Six heads, each with three products and a call, took 61.2 ms a step in eight layers, and 17.0
     with one product and one call a layer (H200, 2026-11-30).
     """
-    for one in _findings(subject, ("attention",)):
-        yield replace(one, rule="attention-in-turn")
+    yield from _findings(subject, ("attention",), rule="attention-in-turn")
 
 
-def _findings(subject: JudgedReport, kinds: tuple[Kind, ...]) -> Iterator[Finding]:
+def _findings(subject: JudgedReport, kinds: tuple[Kind, ...], *, rule: str) -> Iterator[Finding]:
     """The findings of loops of these kinds, where the GPU waits for launches."""
     if subject.of_steps and launches_cost(subject):
-        yield from (_finding(subject, loop) for loop in loops(subject) if loop.kind in kinds)
+        yield from (_finding(subject, loop, rule) for loop in loops(subject) if loop.kind in kinds)
 
 
-def _finding(subject: JudgedReport, loop: Loop) -> Finding:
+def _finding(subject: JudgedReport, loop: Loop, rule: str) -> Finding:
     phase, kernels, backward = loop.phase, loop.kernels, loop.backward
     count, more = (number(subject.per_step(len(rows))) for rows in (kernels, backward))
     phases = [phase, *backward["phase"].unique()]
@@ -150,7 +149,7 @@ def _finding(subject: JudgedReport, loop: Loop) -> Finding:
     if not loop.whole:
         size_ns = min(size_ns, subject.per_step(int(host["own_ns"].sum())))
     return Finding(
-        rule="loop-of-launches",
+        rule=rule,
         title=f"{_what(subject, loop)}{where}{repeats}{code}",
         change=_change(subject, loop),
         evidence=(

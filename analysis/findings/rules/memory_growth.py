@@ -34,20 +34,23 @@ CHANGE: Final = (
     "if nothing is kept on purpose: torch.cuda.memory._record_memory_history() names who holds it",
 )
 
+GIVES_BACK: Final = f"^(?:{FREES})$"
+"""Names of calls that give memory back."""
+
 
 def memory_growth(subject: JudgedReport) -> Iterator[Finding]:
     """Each process and GPU whose memory grows in all judged steps, with the place that keeps most.
 
-    It costs no time until memory runs out: what it would save is 0. `memory_growth_with_calls` has
-    those that do.
+    It costs no time until memory runs out, so it saves 0. Where calls for memory cost time, the
+    finding is that of `memory_growth_with_calls`.
     """
     if not costs_calls(subject):
         yield from _growth(subject)
 
 
 def memory_growth_with_calls(subject: JudgedReport) -> Iterator[Finding]:
-    """The first of them, with the calls by which the allocator grows: without the growth it would
-    use the same memory again."""
+    """Memory that grows, with what the allocator's calls for more cost. Without the growth it would
+    use the same memory again. The first finding has all of these calls."""
     if not costs_calls(subject):
         return
     rows = _calls(subject)
@@ -71,11 +74,10 @@ def memory_growth_with_calls(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def costs_calls(subject: JudgedReport) -> bool:
-    """Whether memory grows, and most of what calls for memory cost is of those that take some."""
+    """Whether memory grows, and calls that take memory cost more than those that give it back."""
     rows = _calls(subject)
     whole_ns = int(rows["idle_ns"].sum())
-    gives = pl.col("api").str.contains(f"^(?:{FREES})$")
-    back_ns = int(rows.filter(gives)["idle_ns"].sum())
+    back_ns = int(rows.filter(pl.col("api").str.contains(GIVES_BACK))["idle_ns"].sum())
     return 2 * back_ns < whole_ns and bool(_growth(subject))
 
 
@@ -90,6 +92,7 @@ def _calls(subject: JudgedReport) -> pl.DataFrame:
 
 
 def _growth(subject: JudgedReport) -> list[Finding]:
+    """The findings on memory that grows, without what its calls cost."""
     return kept_with(subject, "growth of memory", lambda: [*_found(subject)])
 
 
@@ -110,13 +113,13 @@ def _found(subject: JudgedReport) -> Iterator[Finding]:
 
 
 MOSTLY: Final = 0.9
-"""A line whose calls allocate so much of what is kept at a place, and not so much of all that is
-allocated there, is where to look for who keeps it."""
+"""Look for who keeps memory at a line whose calls allocate so much of what a place keeps, but less
+than so much of all that is allocated there."""
 
 
 def _caller(subject: JudgedReport, most: dict[str, Any]) -> str:
-    """The line of the program whose calls allocate what is kept at a place, where other calls
-    allocate there, too, and keep nothing; empty where no line tells them apart.
+    """The line of the program whose calls allocate what a place keeps, while other calls allocate
+    there and keep nothing. Empty where no line tells these calls apart.
 
     Args:
         subject: the judged part.

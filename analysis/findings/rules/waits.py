@@ -190,7 +190,7 @@ CHANGE_OF_UNKNOWN_WAIT: Final = (
 )
 CHANGE_OF_LATE_START: Final = (
     "see what else uses this GPU: other processes (nvidia-smi), ranks that are not in this report",
-    "on Windows and WSL2 the driver starts launches later, several at once: fewer, larger launches",
+    "on Windows and WSL2 the driver collects launches before it starts them: make fewer of them",
     "launch the next kernel before this one has ended: pauses that stay are the driver's or the"
     " GPU's, and no launch's",
 )

@@ -60,7 +60,7 @@ def test_it_says_how_often_a_step_calls_the_line_with_the_same_sizes(second: Lau
     assert (
         "kernel time, called 2 times a step with the same sizes: train.py:7" in one.title
     ) == same
-    assert one.change[0].startswith("compute it once and pass it on") == same
+    assert one.change[0].startswith("if its calls take the same values") == same
 
 
 def test_the_function_has_its_part_of_the_backward_pass() -> None:
