@@ -148,3 +148,17 @@ def test_folders_say_which_calls_found_no_memory(tmp_path: Path, kind: str) -> N
     assert_frame_equal(one.failed_calls, other.failed_calls)
     change(database, "ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN returnValue")
     assert load(as_folder(database, tmp_path / "without", kind)).failed_calls.is_empty()
+
+
+def test_a_parquet_page_of_less_than_no_values_is_refused(tmp_path: Path) -> None:
+    # polars takes that number for one without a sign, and its process ends
+    folder = parquetdir_report(tmp_path)
+    file = folder / "StringIds.parquet"
+    names = pl.DataFrame({"id": range(72), "value": ["a", None] * 36})
+    names.write_parquet(file, compression="uncompressed", statistics=False)
+    values_72, values_minus_73 = b",\x15\x90\x01", b",\x15\x91\x01"  # in the header of a page
+    whole = file.read_bytes()
+    assert values_72 in whole
+    file.write_bytes(whole.replace(values_72, values_minus_73))
+    with pytest.raises(Damaged, match=r"corrupt: StringIds\.parquet cannot be read \(memory"):
+        load(folder)
