@@ -49,6 +49,7 @@ class NoteKind(StrEnum):
     CAPTURED_OPERATORS = "captured-operators"
     ENGINE_FRAMES = "engine-frames"
     SNAPSHOT = "snapshot"
+    GAVE_UP_COMPILING = "gave-up-compiling"
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
     flops_rows,
+    gave_up_of_mark,
     graph_range_rows,
     loader_times,
     process_cpu,
@@ -34,7 +35,7 @@ from nsysflow.analysis.load.marks import (
     with_auto_domain,
 )
 from nsysflow.analysis.load.messages import messages
-from nsysflow.analysis.load.notes import nameless_calls, notes_on
+from nsysflow.analysis.load.notes import given_up, nameless_calls, notes_on
 from nsysflow.analysis.load.sampled import (
     GIL_DOMAIN,
     gpu_samples,
@@ -121,7 +122,12 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
         flops=flops_rows(captures),
         messages=messages(raw),
         source=source_of(raw.export_info),
-        notes=(*notes_on(raw), *_nameless(calls), *allocator.notes),
+        notes=(
+            *notes_on(raw),
+            *_nameless(calls),
+            *allocator.notes,
+            *given_up(map(gave_up_of_mark, marks["text"])),
+        ),
     )
 
 

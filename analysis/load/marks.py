@@ -210,6 +210,19 @@ class TimedLoaders(msgspec.Struct):
     loaders: list[tuple[_TimeNs, LoaderTimes]]
 
 
+_Text = Annotated[str, msgspec.Meta(max_length=300)]
+
+
+class GaveUp(msgspec.Struct):
+    """What torch.compile gave up on.
+
+    Attributes:
+        gave_up: of each the function, its place, and the guard that no longer held.
+    """
+
+    gave_up: list[tuple[_Text, _Text, _Text]]
+
+
 class UnixTime(msgspec.Struct):
     """The time of the system when the mark was made."""
 
@@ -231,6 +244,7 @@ _TIMED_PROCESS_CPU: Final = msgspec.json.Decoder(TimedProcessCpu)
 _UNIX_TIME: Final = msgspec.json.Decoder(UnixTime)
 _LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
 _TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
+_GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -279,6 +293,21 @@ def process_cpu_of_mark(text: str) -> ProcessCpu | None:
     return _of_mark(_PROCESS_CPU, text)
 
 
+def gave_up_in(json: bytes | msgspec.Raw) -> GaveUp | None:
+    """The `GaveUp` in the JSON under our key; None if it has none."""
+    return decoded_or_none(_GAVE_UP, json)
+
+
+def gave_up_of_mark(text: str) -> GaveUp | None:
+    """The `GaveUp` in the text of a mark; None if it has none."""
+    return _of_mark(_GAVE_UP, text)
+
+
+def _gave_up_without_guards(text: str) -> GaveUp | None:  # guards have values of the program
+    mark = gave_up_of_mark(text)
+    return mark and GaveUp([(function, place, "") for function, place, _ in mark.gave_up])
+
+
 def unix_time_of_mark(text: str) -> UnixTime | None:
     """The `UnixTime` in the text of a mark; None if it has none."""
     return _of_mark(_UNIX_TIME, text)
@@ -296,7 +325,7 @@ def loader_times_of_mark(text: str) -> LoaderTimes | None:
 
 
 def slim_mark(text: str) -> str | None:
-    """A mark with only the parts that we read; None if it is not ours."""
+    """A mark with only the parts that may be shared; None if it is not ours."""
     kinds = (
         capture_of_mark,
         graph_ranges_of_mark,
@@ -306,6 +335,7 @@ def slim_mark(text: str) -> str | None:
         process_cpu_of_mark,
         loader_times_of_mark,
         unix_time_of_mark,
+        _gave_up_without_guards,
     )
     mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()

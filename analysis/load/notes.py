@@ -1,17 +1,19 @@
 """What the reader should know about an nsys export."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.load.export_tables import Raw
 from nsysflow.analysis.load.labels import direction, nvtx_event_types
+from nsysflow.analysis.load.marks import GaveUp
 from nsysflow.analysis.load.sampled import GIL_DOMAIN, domains_called, wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
 from nsysflow.analysis.trace import Note, NoteKind
+from nsysflow.base.names import one_line
 
 _KNOWN_SCHEMA: Final = 3
 _MAJOR: Final = re.compile(r"[0-9]{1,9}(?=\.|\Z)")
@@ -40,6 +42,19 @@ def nameless_calls(count: int, total: int) -> Note:
         NoteKind.NAMELESS_CALLS,
         f"{count} of {total} API calls have no name in StringIds, so they count as other API calls",
     )
+
+
+GUARD: Final = ": it compiled it anew each time that "
+"""Where a note of what torch.compile gave up on goes on with the program's own code."""
+
+
+def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
+    """A note for each function that torch.compile gave up on, in the order of the marks."""
+    listed = (row for mark in marks if mark is not None for row in mark.gave_up)
+    for function, place, guard in dict.fromkeys(listed):
+        why = f"{GUARD}{one_line(guard)} no longer held" if guard else ""
+        text = f"torch.compile gave up on {one_line(function)} ({one_line(place)}){why}"
+        yield Note(NoteKind.GAVE_UP_COMPILING, text)
 
 
 def _version(raw: Raw) -> Iterator[Note]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from nsysflow.analysis.analyze import analyze
 from nsysflow.analysis.load.dispatch import load
+from nsysflow.analysis.load.notes import GUARD
 from nsysflow.analysis.load.pack import write_copy
 from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.unpacking import PERFETTO_SUFFIXES, Export
@@ -58,7 +59,10 @@ def _without_private(trace: Trace, report: str) -> Trace:
         ranges=_shared(trace.ranges, "name"),
         graph_ranges=_shared(trace.graph_ranges, "name"),
         frames=_shared(trace.frames, "function"),
-        notes=tuple(replace(note, text=without_private(note.text)) for note in trace.notes),
+        notes=tuple(
+            replace(note, text=without_private(note.text.partition(GUARD)[0]))
+            for note in trace.notes
+        ),
     )
 
 

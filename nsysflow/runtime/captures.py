@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nsysflow.runtime.cpu import READER
+from nsysflow.runtime.given_up import GAVE_UP, list_given_up
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.loaders import LOADERS
 from nsysflow.runtime.loaders import mark_of as mark_of_loader
@@ -115,6 +116,7 @@ class CudaProfilerCapture:
         if about is not None:
             mark(json.dumps({KEY: about}))
         list_noted(mark)
+        list_given_up(mark)
         SAMPLER.begin(mark_readings)
         READER.begin(mark_reading)
         LOADERS.begin(mark_loaders)
@@ -217,7 +219,7 @@ class KinetoCapture:
             synchronize()
         finally:
             if self._still_records():
-                beside = {**self._readings, "loaders": self._loaders}
+                beside = {**self._readings, "loaders": self._loaders, "gave_up": GAVE_UP}
                 if any(beside.values()):
                     about = {**self._about, **{key: kept for key, kept in beside.items() if kept}}
                     self._profile.add_metadata_json(KEY, json.dumps(about))

@@ -25,7 +25,9 @@ from nsysflow.analysis.findings.kernels import MOST_GLUE, TINY_NS, covered, is_g
 from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.findings.launching_lines import of_the_same_lines
 from nsysflow.analysis.frames.columns import matching
+from nsysflow.analysis.load.notes import GUARD
 from nsysflow.analysis.replay.changes import Changes
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.units import duration, number, percent
 
 CHANGE_OF_ATTENTION: Final = (
@@ -208,6 +210,14 @@ CHANGE_OF_CHAINS: Final = (
     "a fused kernel of your own in Triton",
 )
 
+GAVE_UP: Final = NoteKind.GAVE_UP_COMPILING
+
+CHANGE_OF_GIVEN_UP: Final = (
+    "keep what changes out of the guards: a number that counts up as a tensor, dynamic=True for"
+    " shapes",
+    "TORCH_LOGS=recompiles says what changed each time; after 8 times the function runs uncompiled",
+)
+
 
 def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
     """Elementwise, norm, softmax and copy kernels that follow one another.
@@ -222,7 +232,8 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
     pieces = chains["piece"].n_unique()
     share = percent(share_of_kernels(subject, chains))
     per_step, a_step = subject.per_step, " a step" if subject.of_steps else ""
-    yield kernel_finding(
+    notes = [note.text for note in subject.timeline.trace.notes if note.kind is GAVE_UP]
+    finding = kernel_finding(
         subject,
         chains,
         rule="unfused-elementwise",
@@ -233,8 +244,13 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
             f"they are {per_step(pieces):,} chains{a_step}; fused, each takes as long as its"
             " longest kernel",
             LAUNCHES_TOO,
+            *notes,
         ),
     )
+    if notes:
+        title = f"{finding.title}; {notes[0].partition(GUARD)[0]}"
+        finding = replace(finding, title=title, change=CHANGE_OF_GIVEN_UP, fits=True)
+    yield finding
 
 
 def _chain_pieces(kernels: pl.DataFrame) -> pl.DataFrame:

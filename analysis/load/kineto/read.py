@@ -62,9 +62,11 @@ from nsysflow.analysis.load.marks import (
     capture_in,
     capture_rows,
     flops_rows,
+    gave_up_in,
     on_known_threads,
     with_auto_domain,
 )
+from nsysflow.analysis.load.notes import given_up
 from nsysflow.analysis.load.other_formats import another_json, not_a_trace
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Note, NoteKind, Trace
@@ -213,6 +215,7 @@ def _trace_of(document: Document, events: Events, report: str, folder: Path) -> 
         notes=(
             *_notes(events.kept("counter"), ops, ranges),
             *from_captures,
+            *given_up([gave_up_in(document.ours)]),
             *on_functions,
             *threadless,
         ),

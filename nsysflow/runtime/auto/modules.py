@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from functools import partial, wraps
@@ -10,6 +11,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.given_up import note_given_up
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.process import THIS_PROCESS
 
@@ -234,8 +236,9 @@ _RECORDING: Final = "CUDAGRAPH_RECORDING"
 
 
 def annotate_compiling(_torch: ModuleType, ranges: Ranges) -> None:
-    """Open a range whenever torch starts to compile."""
+    """Open a range whenever torch starts to compile, and note what it gives up on."""
     when_imported("torch._dynamo.callback", lambda callback: _listen(callback, ranges))
+    logging.getLogger("torch._dynamo.convert_frame").addFilter(note_given_up)
 
 
 def _listen(callback: ModuleType, ranges: Ranges) -> None:

@@ -446,3 +446,22 @@ for _ in range(2): model(torch.randn(2, 4)).sum().backward()
         ("forward", set()),
         ("backward", set()),
     ]
+
+
+@pytest.mark.long
+def test_what_torch_gives_up_on_is_noted(folder: Path) -> None:
+    program = """
+from nsysflow.runtime.given_up import GAVE_UP
+class Clock(torch.nn.Module):
+    time = 0
+    def forward(self, x):
+        return x * self.time
+net = Clock()
+model = torch.compile(net, backend="eager")
+for net.time in range(1, 12): model(torch.randn(2, 4))
+print(json.dumps(GAVE_UP))
+"""
+    said = run_file(ANNOTATED + program, folder).partition("RANGES ")[0]
+    ((function, place, guard),) = json.loads(said)
+    assert (function, place.partition(":")[0]) == ("forward", "program.py")
+    assert "time" in guard

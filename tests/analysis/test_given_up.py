@@ -1,0 +1,82 @@
+"""Functions that torch.compile gave up on: from torch's log to a note and a finding."""
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.fusion import unfused_elementwise
+from nsysflow.analysis.load.pack import pack
+from nsysflow.analysis.trace import Note, NoteKind
+from nsysflow.runtime import given_up
+from tests.analysis.findings.subjects import asked, real
+from tests.analysis.load.kineto.traces import kernel, write
+from tests.exports import write_export
+from tests.reports import PACKED
+
+LOGGED = """torch._dynamo hit config.recompile_limit (8)
+   function: 'forward' (/home/me/shrink.py:54)
+   last reason: 0/7: self.clock == 7                            # tau = rate ** self.clock (HINT: a)
+To log all recompilation reasons, use TORCH_LOGS="recompiles".
+To diagnose recompilation issues, see https://pytorch.org"""
+"""What torch 2.11 logged, and nearly what 2.6 does."""
+
+FORWARD = ("forward", "shrink.py:54", "self.clock == 7")
+NAMED = "torch.compile gave up on forward (shrink.py:54)"
+WHOLE = f"{NAMED}: it compiled it anew each time that self.clock == 7 no longer held"
+
+
+@pytest.mark.parametrize(("text", "noted"), [(LOGGED, [FORWARD]), ("Using a GPU", [])])
+def test_what_torch_logs_is_noted_and_passes(
+    text: str, noted: list[given_up.GaveUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(given_up, "GAVE_UP", [])
+    record = logging.makeLogRecord({"msg": "%s", "args": (text,)})
+    assert given_up.note_given_up(record)
+    assert noted == given_up.GAVE_UP
+    marks: list[str] = []
+    given_up.list_given_up(marks.append)
+    assert [json.loads(mark)["nsysflow"]["gave_up"] for mark in marks] == (
+        [[[*row] for row in noted]] if noted else []
+    )
+
+
+def mark(*rows: tuple[str, str, str]) -> dict[str, object]:
+    return {"eventType": 34, "text": json.dumps({"nsysflow": {"gave_up": rows}})}
+
+
+def notes_of(report: Path) -> list[str]:
+    notes = nsysflow.load(report).notes
+    return [note.text for note in notes if note.kind is NoteKind.GAVE_UP_COMPILING]
+
+
+def test_each_is_a_note_once_and_packed_without_its_guard(tmp_path: Path) -> None:
+    report = write_export(
+        tmp_path / "r.sqlite",
+        kernels=[{}],
+        calls=[{}],
+        nvtx=[mark(FORWARD), mark(FORWARD, ("loss", "a.py:1", "")), mark(("x" * 301, "a", ""))],
+    )
+    assert notes_of(report) == [WHOLE, "torch.compile gave up on loss (a.py:1)"]
+    pack(report, tmp_path / "packed.sqlite")
+    assert notes_of(tmp_path / "packed.sqlite") == [NAMED, "torch.compile gave up on loss (a.py:1)"]
+
+
+def test_torch_profilers_traces_have_the_same_note(tmp_path: Path) -> None:
+    about = {"capture": "0:0:5", "gave_up": [FORWARD]}
+    assert notes_of(write(tmp_path, kernel(), nsysflow=about)) == [WHOLE]
+
+
+def test_kernels_that_are_not_fused_say_what_was_given_up() -> None:
+    usual = asked(unfused_elementwise, real("fusion-eager"))
+    trace = nsysflow.load(PACKED["fusion-eager"])
+    note = Note(NoteKind.GAVE_UP_COMPILING, WHOLE)
+    subject = JudgedReport(nsysflow.analyze(replace(trace, notes=(*trace.notes, note))))
+    finding = asked(unfused_elementwise, subject)
+    assert finding.title == f"{usual.title}; {NAMED}"
+    assert "TORCH_LOGS=recompiles" in finding.change[1]
+    assert WHOLE in finding.evidence
