@@ -81,7 +81,7 @@ def kernel_finding(
         phase=phase_of(subject, rows),
         source=lines.source,
         via=lines.via,
-        culprit=str(_by_name(rows)["short_name"].cast(pl.String)[0]),
+        culprit=str(by_name(rows)["short_name"].cast(pl.String)[0]),
     )
 
 
@@ -153,14 +153,15 @@ def phase_of(subject: JudgedReport, rows: pl.DataFrame) -> str:
     return str(subject.view.attribution.paths["joined"][most["path"]])
 
 
-def _by_name(rows: pl.DataFrame) -> pl.DataFrame:
+def by_name(rows: pl.DataFrame) -> pl.DataFrame:
+    """The time of these kernels by name, most first: `name`, `short_name`, `ns`."""
     sums = rows.group_by("name", "short_name").agg(pl.col("ns").sum())
     return sums.sort("ns", pl.col("name").cast(pl.String), descending=[True, False])
 
 
 def _largest(subject: JudgedReport, rows: pl.DataFrame) -> str:
     """The two names with most time."""
-    named = _by_name(rows).select(pl.col("short_name").cast(pl.String), "ns").head(2).rows()
+    named = by_name(rows).select(pl.col("short_name").cast(pl.String), "ns").head(2).rows()
     parts = [f"{name[:_NAME_LETTERS]} {duration(subject.per_step(ns))}" for name, ns in named]
     return f"most time: {', '.join(parts)}"
 

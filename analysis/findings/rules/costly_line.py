@@ -15,6 +15,7 @@ from nsysflow.analysis.findings.finding import Finding, Valued, in_function, lin
 from nsysflow.analysis.findings.host_functions import code_of, frames_of_code
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
+    by_name,
     in_words,
     phase_of,
     scaled,
@@ -146,6 +147,7 @@ def _finding(
         phase=phase_of(subject, own.with_columns(pl.col("ns").alias("gain_ns"))),
         source=first["source"],
         via=first["via"],
+        culprit=str(by_name(own)["short_name"].cast(pl.String)[0]),
     )
     return counting_launches(subject, finding, known["op"], inside_calls=True)
 
@@ -180,12 +182,18 @@ TOLD: Final = 0.5
 
 
 def without_told_lines(valued: Sequence[Valued]) -> Iterator[Valued]:
-    """The findings without a costly line in a function of which another one says why. Where most
-    launches are at that line, their number is why."""
+    """The findings without a costly line in a function of which another one says why: it saves a
+    good part of it, or says what the line's largest kernel is for. Where most launches are at that
+    line, their number is why."""
     for one in valued:
         function = in_function(one.finding.source)
         told = (
-            other.finding.rule == "launch-bound" or other.alone_ns >= TOLD * one.alone_ns
+            other.finding.rule == "launch-bound"
+            or other.alone_ns >= TOLD * one.alone_ns
+            or (
+                other.finding.rule not in OF_ALL_KERNELS
+                and other.finding.culprit == one.finding.culprit
+            )
             for other in valued
             if other.finding.rule != COSTLY and in_function(other.finding.source) == function
         )

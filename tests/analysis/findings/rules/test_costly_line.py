@@ -102,10 +102,10 @@ def test_functions_of_one_name_are_told_apart_by_what_calls_them(
     assert bool(found(costly_line, program([*of_block, *other], callers))) == named
 
 
-def valued(rule: str, saved_ns: int, source: str = "") -> Valued:
+def valued(rule: str, saved_ns: int, source: str = "", culprit: str = "") -> Valued:
     """A finding of kernels that saves so much."""
     one = valued_of("costly-line", program([*LAYERS, *NORMS]))
-    finding = replace(one.finding, rule=rule, source=source, table="kernels")
+    finding = replace(one.finding, rule=rule, source=source, culprit=culprit, table="kernels")
     return replace(one, finding=finding, alone_ns=saved_ns, alone_low_ns=0)
 
 
@@ -129,12 +129,18 @@ def test_a_costly_line_stands_before_what_names_no_place_and_behind_what_says_wh
 
 
 @pytest.mark.parametrize(
-    ("rule", "saved_ns", "left"),
-    [("cast-storm", 49, True), ("cast-storm", 50, False), ("launch-bound", 9, False)],
+    ("rule", "saved_ns", "culprit", "left"),
+    [
+        ("cast-storm", 49, "cast", True),
+        ("cast-storm", 50, "cast", False),
+        ("full-sort", 9, "sort", False),
+        ("unfused-elementwise", 9, "sort", True),
+        ("launch-bound", 9, "", False),
+    ],
 )
 def test_a_costly_line_goes_where_another_finding_says_why(
-    rule: str, saved_ns: int, *, left: bool
+    rule: str, saved_ns: int, culprit: str, *, left: bool
 ) -> None:
-    costly = valued("costly-line", 100, "train.py:7 in search")
-    other = valued(rule, saved_ns, "train.py:9 in search")
+    costly = valued("costly-line", 100, "train.py:7 in search", "sort")
+    other = valued(rule, saved_ns, "train.py:9 in search", culprit)
     assert (costly in without_told_lines([costly, other])) == left
