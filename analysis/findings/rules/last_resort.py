@@ -17,7 +17,12 @@ from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.host_functions import Running, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, share_of_kernels
-from nsysflow.analysis.findings.own_kernels import helps_of_own, own_kernels
+from nsysflow.analysis.findings.own_kernels import (
+    helps_of_own,
+    is_triton,
+    own_in_words,
+    own_kernels,
+)
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING
 from nsysflow.analysis.findings.rules.host_code import CHANGE_OF_HOST_CODE
 from nsysflow.analysis.findings.rules.launch_bound import CHANGE as CHANGE_OF_LAUNCHES
@@ -102,12 +107,8 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
 
     What it would save is not known: 0.
     """
-    accounting = subject.tables.accounting
-    compute_ns, window_ns = accounting.select(pl.col("compute_ns", "window_ns").sum()).row(0)
     kernels = subject.kernels.filter(pl.col("class") != "comm")
-    if kernels.is_empty() or 100 * compute_ns < GPU_BOUND_PCT * window_ns or kernels_wait(subject):
-        return
-    if subject.mostly_captures:
+    if kernels.is_empty() or not _limits(subject):
         return
     own = own_kernels(subject, kernels)
     of_program = 2 * int(own["ns"].sum()) > int(kernels["ns"].sum())
@@ -115,9 +116,8 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     sums = kernels.group_by("class").agg(pl.col("ns").sum()).sort("ns", "class", descending=True)
     largest = str(sums["class"][0])
     rows = kernels if of_program else kernels.filter(pl.col("class") == largest)
-    by_name = rows.group_by("short_name").agg(pl.col("ns").sum())
-    names = by_name.sort("ns", pl.col("short_name").cast(pl.String), descending=[True, False])
-    first = [str(name) for name in names["short_name"].cast(pl.String).head(_NAMED_KERNELS)]
+    names = _by_time(rows)
+    first = names[:_NAMED_KERNELS]
     if of_engine := [*engine_kernels(subject, rows, largest, first)]:
         yield from of_engine
         return
@@ -128,9 +128,10 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
     helps, of_any = on_rocm if frameworks.rocm else (HELPS_OF_CLASS, OF_ANY)
     title, change = largest, (*(TF32 if tf32 else ()), *helps.get(largest, of_any))
     if of_program:
-        title = "a kernel of your own" if len(names) == 1 else "kernels of your own"
+        triton = is_triton(subject, rows, first[0])
+        title = own_in_words(triton=triton, several=len(names) > 1)
         title = f"{title}, {', '.join(map(one_line, first))}"
-        change = helps_of_own(subject, largest, first[0])
+        change = helps_of_own(subject, largest, first[0], triton=triton)
     yield Finding(
         rule="largest-kernels",
         title=f"most kernel time is {title}: {share}",
@@ -142,6 +143,21 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
         culprit=first[0],
     )
+
+
+def _limits(subject: JudgedReport) -> bool:
+    """Whether the GPU computes most of the time, and what it computes is worth a word."""
+    accounting = subject.tables.accounting
+    compute_ns, window_ns = accounting.select(pl.col("compute_ns", "window_ns").sum()).row(0)
+    bound = 100 * compute_ns >= GPU_BOUND_PCT * window_ns
+    return bound and not kernels_wait(subject) and not subject.mostly_captures
+
+
+def _by_time(kernels: pl.DataFrame) -> list[str]:
+    """The short names of kernels, those with most time first."""
+    sums = kernels.group_by("short_name").agg(pl.col("ns").sum())
+    name = pl.col("short_name").cast(pl.String)
+    return sums.sort("ns", name, descending=[True, False])["short_name"].cast(pl.String).to_list()
 
 
 IDLE_PCT: Final = 20

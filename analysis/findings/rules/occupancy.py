@@ -1,6 +1,6 @@
 """Kernels that leave much of the chip idle.
 
-* `small-grid`: kernels with too few blocks for the chip.
+* `small-grid`: kernels with too few blocks for the chip, or too few threads.
 * `idle-chip`: kernels run, and the counters say that the chip does little.
 """
 
@@ -14,8 +14,10 @@ import polars as pl
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
-from nsysflow.analysis.findings.kernels import TINY_NS
+from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, TINY_NS, capability
+from nsysflow.analysis.findings.own_kernels import is_triton, own_kernels
 from nsysflow.analysis.findings.rules.managed_memory import pages_move
+from nsysflow.analysis.frames.intervals import Axis, on_axis
 from nsysflow.analysis.schema import BLOCK, blocks_of_grid
 from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT
 from nsysflow.base.units import number, percent
@@ -27,6 +29,23 @@ FEW_WAVES: Final = 0.05
 FEW_NS: Final = 1_000_000
 """A kernel of a millisecond on so few blocks is a program's own that was not made parallel: one
 thread took 6.25 s for what 262,144 blocks did in 109 ms (A100, public reports of a CUDA course)."""
+
+FEW_THREADS: Final = 0.1
+THIN_NS: Final = 100_000
+"""An own kernel of 100 us with a tenth of the threads that the GPU holds is too small, however many
+SMs have a block of it. One that had 6 % of them took 15.9 of 53 ms a step; with its rows split over
+the grid the step took 14.9 ms less (an H200, 2026-11-30). Tiles of tensor cores need no more
+threads: cuBLAS's and cuDNN's own have 6 to 19 %."""
+
+ALONE: Final = 1.5
+"""With so many kernels at once in the mean, others fill the chip meanwhile."""
+
+THREADS_OF_SM: Final[Mapping[int, int]] = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
+MOST_THREADS: Final = 2048
+"""The threads that an SM holds, by compute capability: CUDA's programming guide. All others hold
+2,048."""
+
+_NO_KERNELS: Final = pl.Series(dtype=pl.Int64)
 
 SMALL_PCT: Final = 5.0
 """Kernels with less of the kernel time are not worth it (verdict §4)."""
@@ -43,37 +62,57 @@ CHANGE_OF_FEW: Final = (
     "where threads depend on each other: blocks that each reduce or scan a part, as CUB's do",
 )
 
+CHANGE_OF_TRITON: Final = (
+    "more programs: split the rows, or the reduction, over the grid, and add up the parts"
+    " (tl.atomic_add, or a second kernel)",
+    "tiles that read whole lines of memory: neighbouring columns in one program, not one in each",
+    "a recurrence: in chunks, whose states a second kernel combines",
+)
+
 CHANGE_OF_FEW_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "openacc": (
         "acc parallel loop on the loop itself: acc parallel alone, and acc serial, run it on one"
         " thread",
         "independent, or reduction(+:sum), where -Minfo=accel says that the loop is sequential",
+        "collapse(2) on nested loops, of which one alone has few passes",
     ),
     "openmp": (
         "target teams distribute parallel for on the loop itself: target alone runs it on one"
         " thread",
         "reduction(+:sum) where passes add to one value; -Minfo=mp says what became of each loop",
+        "collapse(2) on nested loops, of which one alone has few passes",
     ),
 }
 """The compiler makes the kernels of these programs, from directives."""
 
 
 def small_grid(subject: JudgedReport) -> Iterator[Finding]:
-    """Kernels of 5 us or more whose blocks leave more than half of the SMs empty.
+    """Kernels of 5 us or more whose blocks leave more than half of the SMs empty; and kernels of
+    the program's own, of 100 us or more, with a tenth of the threads that the GPU holds, or fewer.
 
     Twice the blocks would take half the time; a block on each SM, where a long kernel has hardly
-    any, as much less. Where grids were not loaded it stays quiet.
+    any, as much less, and so would all threads of one's own. Where grids were not loaded it stays
+    quiet.
     """
-    small = subject.kernels.filter(too_small(subject))
+    kernels = subject.kernels.with_row_index("row")
+    kernels = kernels.with_columns(threads_held(subject, kernels), too_small(subject))
+    thin = pl.col("row").is_in(_thin(subject, kernels)["row"].implode()).alias("thin")
+    small = kernels.with_columns(thin).filter(pl.col("thin") | pl.col("small"))
     small = small.with_columns(waves(subject, small).alias("waves"), *_launched(subject, small))
     few = (pl.col("waves") <= FEW_WAVES) & (pl.col("ns") >= FEW_NS)
-    filled_ns = (pl.col("ns") * (1 - pl.col("waves"))).cast(pl.Int64)
-    gain_ns = pl.when(few).then(filled_ns).otherwise(pl.col("ns") // 2).alias("gain_ns")
-    rows = small.with_columns(gain_ns, few.alias("few"))
+    left = pl.when(few).then("waves").when("thin").then("held").otherwise(0.5)
+    gain_ns = (pl.col("ns") * (1 - left)).cast(pl.Int64).alias("gain_ns")
+    rows = small.with_columns(gain_ns, (few | pl.col("thin")).alias("few"))
+    for own in (True, False):  # each has a mend of its own
+        yield from _small(subject, rows.filter(pl.col("thin") == own))
+
+
+def _small(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[Finding]:
+    """The finding that these kernels are too small."""
     share = share_of_kernels(subject, rows)
     if share < SMALL_PCT:
         return
-    launch = ["name", "short_name", "waves", "blocks", "threads", "few"]
+    launch = ["name", "short_name", "waves", "blocks", "threads", "few", "thin", "held"]
     launches = rows.group_by(launch).agg(pl.col("ns").sum()).sort("ns", "waves", "threads")
     most = launches.row(-1, named=True)
     title = f"kernels too small for the chip: {percent(share)} of kernel time"
@@ -82,6 +121,9 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
         title = _title_of_few(launches, most, int(subject.kernels["ns"].sum()))
         directives = (CHANGE_OF_FEW_BY.get(name) for name in subject.frameworks.names)
         change = next((each for each in directives if each), CHANGE_OF_FEW)
+        if most["thin"] and is_triton(subject, rows, str(most["short_name"])):
+            change = CHANGE_OF_TRITON
+    held = f", {percent(100 * most['held'])} of the threads that the GPU holds"
     finding = kernel_finding(
         subject,
         rows,
@@ -90,13 +132,60 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
         change=change,
         evidence=(
             in_words(subject, rows),
-            f"the one with most time has {most['waves']:.2f} blocks per SM",
+            f"the one with most time has {most['waves']:.2f} blocks per SM"
+            f"{held if most['thin'] else ''}",
         ),
     )
     if pages_move(subject):  # they do so at fixed times of a replay
         most_ns = min(finding.size_ns, subject.step_ns)
         finding = replace(finding, changes=None, at_most_ns=most_ns)
-    yield replace(finding, fits=most["few"])
+    yield replace(finding, fits=most["few"], takes="lines" if most["thin"] else None)
+
+
+def _thin(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:
+    """The kernels of the program's own that last, have few of the threads that are `held`, and run
+    without others beside them. Products, convolutions and attention are not asked for threads."""
+    few = (pl.col("held") <= FEW_THREADS) & (pl.col("ns") >= THIN_NS)
+    lasting = kernels.filter(few & ~pl.col("class").is_in([*MATRIX_CLASSES, "comm"]))
+    own = own_kernels(subject, lasting)
+    return own if own.is_empty() else own.filter(_at_once(kernels, own) < ALONE)
+
+
+def _at_once(kernels: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    """How many kernels of its GPU run at once during each of these rows, in the mean. Those of
+    communication take few SMs, and do not count."""
+    every, own = (
+        frame.select("device", "start_ns", (pl.col("start_ns") + pl.col("ns")).alias("end_ns"))
+        for frame in (kernels.filter(pl.col("class") != "comm"), rows)
+    )
+    first_ns, last_ns = every.select(pl.col("start_ns").min(), pl.col("end_ns").max()).row(0)
+    axis = Axis.over(first_ns, last_ns, margin_ns=0)
+    begun, mine = on_axis(every, axis, "device"), on_axis(own, axis, "device")
+    until, since = (
+        _passed(begun["start"], places) - _passed(begun["end"], places)
+        for places in (mine["end"], mine["start"])
+    )
+    return (until - since) / (mine["end"] - mine["start"])
+
+
+def _passed(places: pl.Series, until: pl.Series) -> pl.Series:
+    """The time since each of `places` that lies before, summed up for each of `until`."""
+    places = places.sort()
+    before = places.search_sorted(until)
+    sums = pl.concat([pl.Series([0]), places.cum_sum()])
+    return until * before.cast(pl.Int64) - sums[before]
+
+
+def threads_held(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
+    """The share of the threads that its GPU holds at once which each kernel has, 1 or more where
+    they are all; null where its grid, its threads or the GPU's SMs are not known."""
+    gpus = subject.tables.accounting[["device", "name"]].unique("device").rows()
+    known = {device: capability(gpu or "", _NO_KERNELS) for device, gpu in gpus}
+    most = {device: THREADS_OF_SM.get(own or 0, MOST_THREADS) for device, own in known.items()}
+    of_sm = kernels["device"].replace_strict(most, default=MOST_THREADS, return_dtype=pl.Int64)
+    threads = subject.grids.select(pl.all().gather(kernels["detail"]))
+    count = pl.reduce(mul, [pl.col(axis).cast(pl.Int64) for axis in BLOCK])
+    return (waves(subject, kernels) * threads.select(count).to_series() / of_sm).alias("held")
 
 
 def _title_of_few(launches: pl.DataFrame, most: dict[str, Any], whole_ns: int) -> str:
