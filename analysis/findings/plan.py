@@ -10,7 +10,12 @@ from nsysflow.analysis.findings.finding import Ends, Finding, Valued, share_pct
 from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.loaders import more_workers
-from nsysflow.analysis.findings.rules import LAST_RESORT, LAST_RESORT_OF_IDLE, WITHOUT_TIME
+from nsysflow.analysis.findings.rules import (
+    LAST_RESORT,
+    LAST_RESORT_OF_IDLE,
+    LAST_RESORT_OF_OWN,
+    WITHOUT_TIME,
+)
 from nsysflow.analysis.findings.rules.costly_line import (
     GOOD_PART,
     with_costly_line_early,
@@ -72,7 +77,16 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     last = plan[-1].step_after_ns if plan else replays.step_ns
     if not any(one.finding.makes_kernels_faster for one in (*plan, *behind)):
         behind += tuple(value(one, replays) for one in LAST_RESORT(subject))
+    named = {*_kernels_of(one.finding for one in (*plan, *behind))}
+    behind += tuple(value(one, replays) for one in LAST_RESORT_OF_OWN(subject, named))
     return (*plan, *(replace(one, step_after_ns=last) for one in behind))
+
+
+def _kernels_of(found: Iterable[Finding]) -> Iterator[str]:
+    """The names of the kernels that findings are about."""
+    for one in found:
+        yield one.culprit
+        yield from (name for name, _ in one.changes.scaled) if one.changes else ()
 
 
 _LATE: Final = ("data-loading", "host-code", "launch-bound")

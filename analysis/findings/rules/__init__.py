@@ -38,7 +38,7 @@ from nsysflow.analysis.findings.rules.gil import gil_contention
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.index_backward import index_backward
 from nsysflow.analysis.findings.rules.larger_batch import larger_batch
-from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels
+from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels, largest_of_own
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.layout import layout_transpose
 from nsysflow.analysis.findings.rules.loops import attention_in_turn, loop_of_launches
@@ -146,6 +146,9 @@ WITHOUT_TIME: Final[tuple[Rule, ...]] = (out_of_memory, memory_growth, larger_ba
 
 LAST_RESORT: Final[Rule] = largest_kernels
 """Asked where no rule makes kernels faster."""
+
+LAST_RESORT_OF_OWN: Final = largest_of_own
+"""Asked with the kernels that all other findings are about."""
 
 LAST_RESORT_OF_IDLE: Final = idle_gpu
 """Asked with the idle time that all other findings explain."""

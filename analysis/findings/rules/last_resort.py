@@ -1,11 +1,11 @@
 """What is said where no other rule explains the time.
 
 * `largest-kernels`: of a GPU-bound report, when nothing is wrong by name; of a serving engine's
-  steps it is `engine-kernels`.
+  steps it is `engine-kernels`. Beside other findings it is about a large kernel of one's own.
 * `idle-gpu`: of a GPU that idles, where other rules explain little of that.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,6 +37,10 @@ GPU_BOUND_PCT: Final = 50.0
 """Where the GPU computes for less of the time, the kernels are not what to look at first."""
 
 _NAMED_KERNELS: Final = 3
+
+OWN_PCT: Final = 20.0
+"""A kernel of one's own with a fifth of the kernel time is named. In a program whose slowest kernel
+took 31 % of it, three findings were about others."""
 
 TF32: Final = (
     "torch.autocast('cuda', torch.bfloat16): 16-bit tensor cores do twice what TF32 does",
@@ -142,6 +146,38 @@ def largest_kernels(subject: JudgedReport) -> Iterator[Finding]:
         size_ns=subject.worst_ns(rows, "ns"),
         steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
         culprit=first[0],
+    )
+
+
+def largest_of_own(subject: JudgedReport, named: Collection[str]) -> Iterator[Finding]:
+    """The program's own kernel with most time, if that is much and no finding is about it.
+
+    Args:
+        subject: the judged part of a report.
+        named: the full and short names of the kernels that findings are about.
+    """
+    if not _limits(subject) or "engine" in subject.frameworks.names:
+        return
+    own = own_kernels(subject, subject.kernels)
+    if own.is_empty():
+        return
+    name = _by_time(own)[0]
+    rows = own.filter(pl.col("short_name").cast(pl.String) == name)
+    share = share_of_kernels(subject, rows)
+    if share < OWN_PCT or any(each in named for each in (name, *rows["name"].cast(pl.String))):
+        return
+    triton = is_triton(subject, rows, name)
+    yield Finding(
+        rule="largest-kernels",
+        title=f"{own_in_words(triton=triton, several=False)}, {one_line(name)}, takes"
+        f" {percent(share)} of kernel time",
+        change=helps_of_own(subject, str(rows["class"][0]), name, triton=triton),
+        fits=True,
+        evidence=(in_words(subject, rows),),
+        table="kernels",
+        size_ns=subject.worst_ns(rows, "ns"),
+        steps=min(subject.steps, subject.steps_with(rows["start_ns"])),
+        culprit=name,
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.last_resort import largest_of_own
 from nsysflow.analysis.findings.rules.occupancy import small_grid
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
@@ -83,6 +84,7 @@ def test_a_function_of_cuda_c_is_told_of_blocks_and_not_of_triton() -> None:
 def test_kernels_of_libraries_are_not_asked_for_threads(name: str) -> None:
     assert not found(small_grid, program(name))
     assert not found(small_grid, program(name, blocks=264, threads=32))
+    assert not [*largest_of_own(program(name), ())]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,21 @@ def test_small_kernels_of_a_library_stay_a_finding_of_their_own() -> None:
     assert others.title.startswith("kernels too small for the chip: 40 %")
     assert left_of(others) == {names.PRODUCT: 0.5}
     assert (others.effort, others.fits) == ("restructure", False)
+
+
+def test_a_large_kernel_of_one_s_own_is_named_last_where_findings_are_about_others() -> None:
+    fp32 = names.FP32[0]
+    of_product = program("norm_grad_w", blocks=9_000, beside=(fp32, 3_000))
+    *_, last = find(of_product).valued
+    assert (last.finding.rule, last.low_ns, last.high_ns) == ("largest-kernels", 0, 0)
+    assert last.finding.title == "a kernel of your own, norm_grad_w, takes 25 % of kernel time"
+    assert last.finding.change[1].endswith("ncu --set full -k regex:norm_grad_w")
+    for quiet in (
+        program("norm_grad_w", beside=(fp32, 3_000)),  # a finding is about it
+        program("norm_grad_w", us=600, blocks=9_000, beside=(fp32, 3_000)),  # 17 %
+    ):
+        assert "fp32-matmul" in {one.finding.rule for one in find(quiet).valued}
+        assert "largest-kernels" not in {one.finding.rule for one in find(quiet).valued}
 
 
 def test_most_kernel_time_may_be_a_triton_kernel() -> None:
