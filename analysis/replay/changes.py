@@ -286,8 +286,9 @@ def blocking_copies(program: Program) -> pl.Series:
 def with_less_work(
     program: Program, where: Cover, axis: Axis, *, factor: float, kept_ns: pl.Series | None = None
 ) -> Program:
-    """`program` with the host's time between its calls times `factor` in the intervals `where`. A
-    wait for a batch in them is the host's time as any other, and no longer ends as recorded.
+    """`program` with the host's time between its calls times `factor` in the intervals `where`. Of
+    what was recorded there, as much counts as earlier changes left. A wait for a batch in them is
+    the host's time as any other, and no longer ends as recorded.
 
     Args:
         program: what to change.
@@ -298,12 +299,14 @@ def with_less_work(
     """
     calls = program.calls
     inside = _inside(calls, calls["start_ns"] - calls["span_ns"], calls["start_ns"], where, axis)
-    less = (inside * (1 - factor)).round().cast(pl.Int64)
-    if kept_ns is not None:
-        less = (less - kept_ns).clip(lower_bound=0)
     batch_ns = calls["batch_ns"].set(inside > 0, None)
     no_longer_ns = (calls["batch_ns"] - batch_ns.fill_null(0)).fill_null(0)
-    work = (calls["work_ns"] + no_longer_ns - less).clip(lower_bound=0)
+    work_ns = calls["work_ns"] + no_longer_ns
+    if kept_ns is not None:
+        inside = (inside - kept_ns).clip(lower_bound=0)
+    there = pl.DataFrame({"inside": inside, "work": work_ns.clip(lower_bound=0)})
+    less = there.select((pl.min_horizontal("inside", "work") * (1 - factor)).round()).to_series()
+    work = (work_ns - less.cast(pl.Int64)).clip(lower_bound=0)
     return replace(program, calls=calls.with_columns(work.alias("work_ns"), batch_ns))
 
 

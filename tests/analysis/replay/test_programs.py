@@ -227,6 +227,12 @@ HOST: Final = {
             )
         ),
     ),
+    "a factor is of what other changes leave": end(
+        [5, 85, 92.5],
+        replace(faster("step", 0.5), no_gil=True),
+        *(ONE, launch(100, 145, 2), launch(150, 155, 3), opened(0, 200, "step")),
+        *(Gil(35 * US, 60 * US, *of) for of in ((MAIN, "waiting"), (AUTOGRAD, "holding"))),
+    ),
     **{f"time in {at}": start([7, us], faster(at), *PLACES) for at, us in FASTER_AT.items()},
 }
 

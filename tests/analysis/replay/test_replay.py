@@ -220,6 +220,13 @@ def test_a_host_bound_step_and_its_savings_are_the_plain_ones() -> None:
     assert step_of(rows, 100, wholly) == near(step_of(plain_rows, changes=wholly))
 
 
+def test_a_factor_on_the_host_s_time_is_of_what_recording_leaves() -> None:
+    rows = loop(share_us=7, kernel_us=2)
+    changes = (Changes(faster_host=(("step", factor),)) for factor in (1.0, 0.5, 0.0))
+    before_ns, half_ns, none_ns = (step_of(rows, 100, each) for each in changes)
+    assert before_ns - half_ns == near((before_ns - none_ns) / 2)
+
+
 def test_a_step_that_recording_does_not_explain_is_taken_without_almost_the_most() -> None:
     replays = replays_of(loop(share_us=7, kernel_us=2), unrecorded_step_ns=20 * US)
     most = replays.at(cost_in_proportion(800)).before_ns
