@@ -1,7 +1,7 @@
 """What the host ran while the GPU waited, in words."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import polars as pl
@@ -85,10 +85,12 @@ class Spot:
         source: the line, e.g. `speech.py:22 in log_mel`.
         waits_in: the library's function in which it waits there for another thread or process;
             empty where it computes.
+        stacks: those of its function or line, with all that this calls.
     """
 
     source: str
     waits_in: str
+    stacks: frozenset[int] = field(default=frozenset(), repr=False)
 
     @property
     def code(self) -> str:
@@ -109,6 +111,8 @@ class Running:
         waits_in: the library's function in which it waits there for another thread or process;
             empty where it computes.
         evidence: what ran, as a sentence; no sentence where no sample says.
+        shares: of the host's time in each of the phases the part that `mostly` takes; no phase
+            where it is not one piece of code: none is known, or it waits for others.
     """
 
     mostly: str = ""
@@ -117,6 +121,12 @@ class Running:
     via: str = ""
     waits_in: str = ""
     evidence: tuple[str, ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    def part(self, phase: str) -> float:
+        """What part of the host's time in a phase goes if `mostly` takes none, in hundredths; all
+        of it where no code is named."""
+        return round(self.shares.get(phase, 1.0), 2)
 
     @property
     def change(self) -> tuple[str, ...]:
@@ -152,13 +162,18 @@ def code(row: Mapping[str, Any]) -> str:
             the function itself, the line that called it says more.
     """
     function: str = row["function"]
-    source, via = row["source"] or "", row["via"] or ""
-    itself = via.endswith(f" in {function}") and source
-    place, _, caller = (source if itself else via or source).rpartition(" in ")
+    place, _, caller = _line_of(row).rpartition(" in ")
     if not place:
         return function
     line = f"{caller} ({place})"
     return line if caller == function else f"{function} in {line}"
+
+
+def _line_of(row: Mapping[str, Any]) -> str:
+    """Where the code of a row was called."""
+    source, via = row["source"] or "", row["via"] or ""
+    itself = via.endswith(f" in {row['function']}") and source
+    return source if itself else via or source
 
 
 def lock_share(subject: JudgedReport, *phases: str) -> float:
@@ -195,6 +210,12 @@ def running(subject: JudgedReport, *phases: str) -> Running:
     mostly = first if alone and not waits else spot.code if spot else ""
     line = worth.row(0, named=True) if alone and not waits else {}
     between_calls = spot is not None and mostly == first == spot.code and _calls(subject, spot)
+    shares = {}
+    if line:
+        shares = _shares(stacks, _goes_with(subject, line))
+    elif spot is not None and not waits:
+        goes = pl.col("stack").is_in(spot.stacks).fill_null(value=False)
+        shares = _shares(subject.view.host_stacks.filter(here), goes)
     return Running(
         mostly=mostly,
         most=first,
@@ -205,7 +226,39 @@ def running(subject: JudgedReport, *phases: str) -> Running:
             f"while the GPU waited for the host there, it ran {first} {share} of the time{rest}",
             *([AT_THE_LINE] if between_calls else []),
         ),
+        shares=shares,
     )
+
+
+def _goes_with(subject: JudgedReport, row: Mapping[str, Any]) -> pl.Expr:
+    """Which rows of HOST_STACKS go if the code of a row of `functions` takes no time: those of this
+    function and caller; of a function of the program also what it calls of libraries, and of a
+    library's function what else its line calls. The program's other functions have names of their
+    own, and so have the parts of the loop itself."""
+    line, function = _line_of(row), row["function"]
+    called = without_line(pl.coalesce("via", "source"))
+    caller = without_line(pl.lit(row["via"] or row["source"], pl.String))
+    alone: pl.Expr = (pl.col("function") == function) & called.eq_missing(caller)
+    if not line or is_loop(subject, in_function(line)):
+        return alone
+    at, place = pl.col("source", "via"), pl.lit(line)
+    if line.endswith(f" in {function}"):
+        at, place = without_line(at), without_line(place)
+    there: pl.Expr = pl.any_horizontal(at.eq_missing(place))
+    return alone | there
+
+
+def _shares(ran: pl.DataFrame, goes: pl.Expr) -> dict[str, float]:
+    """Of each phase (`OUTSIDE` for no range) the share of the rows that go.
+
+    Args:
+        ran: `phase` and `idle_ns`.
+        goes: which rows go.
+    """
+    goes_ns = pl.col("idle_ns").filter(goes).sum()
+    share = (goes_ns / pl.col("idle_ns").sum()).fill_nan(0).alias("share")
+    phase = pl.col("phase").replace("", OUTSIDE)
+    return dict(ran.group_by(phase).agg(share).sort("phase").rows())
 
 
 def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
@@ -245,7 +298,8 @@ def spot_of(subject: JudgedReport, stacks: pl.DataFrame) -> Spot | None:
             return None
     chosen = pl.col("line") == outer if inner is None else pl.col("called") == inner
     here = frames.filter(chosen).group_by("stack").agg(pl.col("ns").first(), pl.col("depth").min())
-    return Spot(source=source, waits_in=_waits_in(subject, here))
+    inside_it = frozenset(here["stack"].to_list())
+    return Spot(source=source, waits_in=_waits_in(subject, here), stacks=inside_it)
 
 
 def lines_of(

@@ -6,6 +6,10 @@
 * `data-loading`: the GPU waits while the host gets the next batch ready. A loader in the training
   process does its work between two steps. With worker processes it does it during the steps, and
   the step only takes a finished batch.
+
+Where samples name the code, the saving is that of this code alone. Without a function that ran for
+65 % of such a pause, steps of 66.4 ms took 32.4 ms. Its share of the replayed time is 34.0 ms, that
+of all host code 49.4 ms (pixel_cql on an H200, 2026-11-30).
 """
 
 from collections.abc import Iterator
@@ -116,26 +120,28 @@ def _phases(subject: JudgedReport) -> Iterator[tuple[str, pl.DataFrame]]:
 
 def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
     rows = pl.concat(phases.values())
-    size_ns = subject.worst_ns(rows, "ns")
-    changes = Changes(faster_host=tuple((itself(subject, phase), 0.0) for phase in phases))
-    first, *others = phases
     ran = running(subject, *phases)
+    whole_ns, size_ns = _waited(subject, ran, phases)
+    left = tuple((itself(subject, phase), _left(ran, phase)) for phase in phases)
+    first, *others = phases
     where = f" {_in_turn(phases)}" if others else place(first)
+    part = _part(ran, size_ns, whole_ns)
     return Finding(
         rule="host-code",
         title=f"{ran.mostly or 'one piece of host code'} holds the GPU up{where}",
         change=ran.change or (*CHANGE_OF_HOST_CODE, *(() if ran.evidence else (SAMPLE_CODE,))),
         evidence=(
-            f"the GPU waits {subject.spent(size_ns)} for it, in {number(len(rows))} pauses of"
-            f" {duration(int(rows['ns'].sum()) // len(rows))}",
+            f"the GPU waits {subject.spent(whole_ns)} for {'host code there' if part else 'it'}, in"
+            f" {number(len(rows))} pauses of {duration(int(rows['ns'].sum()) // len(rows))}{part}",
             *ran.evidence,
             *_waits_for_lock(subject, phases),
-            "the saving assumes that no host time is left there" + _hidden(subject, size_ns),
+            (_only(ran) if part else "the saving assumes that no host time is left there")
+            + _hidden(subject, size_ns),
         ),
         table="host_stacks" if ran.evidence else "gap_summary",
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
-        changes=changes if others or first != OUTSIDE else None,
+        changes=Changes(faster_host=left) if others or first != OUTSIDE else None,
         exact=False,
         at_most_ns=size_ns,
         process=subject.process_of(rows),
@@ -143,6 +149,34 @@ def _finding(subject: JudgedReport, phases: Pauses) -> Finding:
         source=ran.source,
         via=ran.via,
     )
+
+
+def _waited(subject: JudgedReport, ran: Running, phases: Pauses) -> tuple[int, int]:
+    """For how long a step the GPU waits: for all host code of these pauses, and for the code that
+    is named."""
+    share = (
+        rows.with_columns((pl.col("ns") * ran.part(phase)).round().cast(pl.Int64))
+        for phase, rows in phases.items()
+    )
+    parts = (phases.values(), share)
+    whole_ns, size_ns = (subject.worst_ns(pl.concat(rows), "ns") for rows in parts)
+    return whole_ns, size_ns
+
+
+def _left(ran: Running, phase: str) -> float:
+    """The factor on the host's time in a phase in which the named code takes none, as `nsysflow
+    whatif` prints it."""
+    return round(1 - ran.part(phase), 2)
+
+
+def _part(ran: Running, size_ns: int, whole_ns: int) -> str:
+    """`; for pack (train.py:92) 38.1 ms of it`; empty where that is all."""
+    return f"; for {ran.mostly} {duration(size_ns)} of it" if size_ns < whole_ns else ""
+
+
+def _only(ran: Running) -> str:
+    """What is saved where the named code is a part of it."""
+    return f"the saving assumes that {ran.mostly} takes no time, and that the rest there stays"
 
 
 def _hidden(subject: JudgedReport, size_ns: int) -> str:
@@ -204,8 +238,9 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
 
 
 def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
-    size_ns = subject.worst_ns(rows, "ns")
     known, ran = phase != OUTSIDE, running(subject, phase)
+    whole_ns, size_ns = _waited(subject, Running() if known else ran, {phase: rows})
+    part = _part(ran, size_ns, whole_ns)
     batches = _batches_on_gpu(subject, phase) if known else None
     loads = known and batches is None
     advice = loader_advice(subject, subject.process_of(rows)) if loads else None
@@ -215,7 +250,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
     if not known:
         change = _change_between(subject, ran)
         stays = "" if ran.waits_in else _hidden(subject, size_ns)
-        reason = f"no range says what it does{stays}"
+        reason = (_only(ran) if part else "no range says what it does") + stays
     elif batches is not None:
         change, reason = batches
     elif advice is not None:
@@ -233,7 +268,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         title=f"the GPU waits for data{place(phase)}" if known else between,
         change=change,
         evidence=(
-            f"the GPU waits {subject.spent(size_ns)} for host code{place(phase)}",
+            f"the GPU waits {subject.spent(whole_ns)} for host code{place(phase)}{part}",
             *recorded,
             *ran.evidence,
             reason,
@@ -241,7 +276,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         table="host_stacks" if ran.evidence else table,
         size_ns=size_ns,
         steps=subject.steps_with(rows["start_ns"]),
-        changes=Changes(faster_host=((phase, 0.0),)),
+        changes=Changes(faster_host=((phase, 0.0 if known else _left(ran, phase)),)),
         exact=known and (advice is None or advice.counted),
         floor_ns=0 if advice is None else advice.floor_ns,
         process=subject.process_of(rows),

@@ -15,6 +15,8 @@ from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.compilation import code_loading
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
+from nsysflow.analysis.findings.saving import Replays
+from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import OUTSIDE
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
@@ -27,7 +29,9 @@ from tests.analysis.findings.subjects import (
     later,
     launched,
     loop,
+    options_of,
     real,
+    valued_of,
 )
 from tests.in_us import call, copy, launch, opened, sample
 from tests.oracle.model import Frame, Sample
@@ -302,3 +306,71 @@ def test_values_read_back_one_by_one_in_a_function_are_counted() -> None:
     assert finding.change[0].startswith("one call for all")
     assert finding.change[1].startswith("read it some steps later")
     assert finding.change[-1].startswith("do it less often")
+
+
+def pausing(*stacks: Stack) -> JudgedReport:
+    """Eight steps of 1 ms whose two kernels `main` launches; after each 3 ms of Python, 150 us with
+    each of these 20 stacks; the GPU waits 90 us longer, for the first of them."""
+    each_for = (*[stacks[0]] * 9, *(each for each in stacks for _ in range(15)))
+    code = sampled_at(range(915, 4_000, 10), *each_for)
+    launching = sampled_at((10, 460), at("main a.py:99"))
+    rows = [*launched(10, 450), *launched(460, 450), *launching, *code]
+    return loop(rows, every=4_000, within=(0, 1_000))
+
+
+PACK, UPLOAD = at("pack a.py:3", "main a.py:9"), at("upload a.py:6", "main a.py:8")
+STACKED = at("stack functional.py:7", "pack a.py:4", "main a.py:9")
+MOVED = at("upload a.py:6", "pack a.py:5", "main a.py:9")
+READ, PARSED = (at(f"{name} functional.py:1", "fetch a.py:3", "main a.py:9") for name in ("r", "p"))
+LOOPED, CALLED = at("main a.py:7"), at("stack functional.py:7", "main a.py:7")
+GOT = at("wait threading.py:3", "get queue.py:4", "fetch a.py:5", "main a.py:9")
+DEEP = tuple(at(f"f{n} a.py:{n}", "log_mel a.py:22", "main a.py:9") for n in range(3))
+
+
+@pytest.mark.parametrize(
+    ("stacks", "named", "part"),
+    [
+        ([PACK] * 13 + [UPLOAD] * 7, "pack (a.py:3)", 0.65),
+        # a function with what it calls of libraries, but for other functions of the program
+        ([PACK] * 11 + [STACKED] * 4 + [UPLOAD] * 5, "pack (a.py:3)", 0.75),
+        ([PACK] * 13 + [MOVED] * 7, "pack (a.py:3)", 0.65),
+        # a library's function with all that its line calls
+        ([READ] * 11 + [PARSED] * 5 + [UPLOAD] * 4, "r in fetch (a.py:3)", 0.8),
+        # of the loop only what is named
+        ([LOOPED] * 12 + [CALLED] * 8, "main (a.py:7)", 0.6),
+        # a function that no sample shows alone, with all that it calls
+        ([*DEEP * 5, *[UPLOAD] * 5], "log_mel (a.py:22)", 0.75),
+        # others finish what the host waits for
+        ([GOT] * 13 + [UPLOAD] * 7, "get in fetch (a.py:5)", 1.0),
+        # what no sample shows may be anything
+        ([PACK] * 13 + [()] * 7, "pack (a.py:3)", 0.65),
+    ],
+)
+def test_the_saving_is_that_of_the_code_that_is_named(
+    stacks: list[Stack], named: str, part: float
+) -> None:
+    subject = pausing(*stacks)
+    one = valued_of("data-loading", subject)
+    whole_ns = Replays(subject).saving_ns(Changes(faster_host=((OUTSIDE, 0.0),))) or 0
+    assert whole_ns == pytest.approx(3 * MS, rel=0.01)
+    assert one.finding.title.endswith(f"between the steps: {named}")
+    assert one.high_ns == pytest.approx(part * whole_ns, rel=0.03)
+    assert one.finding.size_ns == pytest.approx(part * 3.09 * MS, rel=0.03)
+    ((_, factor),) = changes_of(one.finding).faster_host
+    assert factor == pytest.approx(1 - part, abs=0.021)
+    assert options_of(one.finding) == f"--faster-host {OUTSIDE}={factor:g}"
+    stays = [said for said in one.finding.evidence if "the rest there stays" in said]
+    assert len(stays) == (part < 1)
+
+
+def test_each_phase_has_its_own_share_of_the_code_that_is_named() -> None:
+    rows = [*busy("log", ONE, ONE, OTHER), *later(busy("save", ONE), 3_500)]
+    (one,) = (each for each in found(host_code, loop(rows, every=7_000)) if "log" in each.title)
+    assert one.title == "tokenize (train.py:1) holds the GPU up in step/log and in step/save"
+    factors = dict(changes_of(one).faster_host)
+    assert factors == {"step/log": pytest.approx(0.34, abs=0.01), "step/save": 0.0}
+
+
+def test_workers_take_all_that_a_phase_which_loads_data_runs() -> None:
+    (one,) = found(data_loading, sampled("data", ONE, ONE, OTHER))
+    assert options_of(one) == "--faster-host step/data=0"
