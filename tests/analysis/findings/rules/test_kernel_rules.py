@@ -159,7 +159,7 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
             {},
             {BROADCAST: 0.25, SUMMED: 0.5},
         ),
-        (full_sort, [MOST, (SORTED, 20), (SORTED_SMALL, 5)], {}, {SORTED: 0.5, SORTED_SMALL: 0.5}),
+        (full_sort, [MOST, (SORTED, 20), (SORTED_SMALL, 5)], {}, {SORTED: 0.2, SORTED_SMALL: 0.5}),
         # twice the blocks take half the time, and each launch counts by its own grid
         (small_grid, [PRODUCT], {"blocks": (49,)}, {names.PRODUCT: 0.5}),
         (small_grid, [(names.ADD, 90), ADD] * 2, {"blocks": (1, 1_000)}, {names.ADD: 0.95}),
