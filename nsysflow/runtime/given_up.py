@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import logging
     from collections.abc import Callable
 
+_BEGIN: Final = "torch._dynamo hit config."
 _LOGGED: Final = re.compile(
-    r"hit config\.\w+ \(\d+\)"
+    rf"{re.escape(_BEGIN)}\w+ \(\d+\)"
     r"\s+function: '(?P<function>.{1,200}?)' \((?P<file>.+):(?P<line>\d+)\)"
     r"\s+last reason: (?:\d+/\d+: )?(?P<reason>[^\n]{1,200})"
 )
@@ -31,7 +32,8 @@ GAVE_UP: Final[list[GaveUp]] = []
 
 def note_given_up(record: logging.LogRecord) -> bool:
     """A filter for Dynamo's logger: notes what it gave up on, and lets every record pass."""
-    logged = _LOGGED.search(record.getMessage())
+    named = _BEGIN in str(record.msg)  # without formatting all that Dynamo may log
+    logged = _LOGGED.search(record.getMessage()) if named else None
     if logged is not None:
         place = f"{Path(logged['file']).name}:{logged['line']}"
         guard = _BESIDE.split(logged["reason"])[0].strip()
