@@ -226,6 +226,10 @@ TABLES: Final = handmade(
         {"name": "softmax<2>", "short_name": "softmax", "class": "softmax", "total_ns": 3000},
         {"name": "hgemm<3>", "short_name": "hgemm", "class": "matmul", "total_ns": 2000},
     ],
+    larger_batch=[
+        {"times": 2.1, "peak_bytes": 4},
+        {"times": 2.5, "peak_bytes": 5},
+    ],
 )
 SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
 
@@ -248,6 +252,11 @@ SCALED: Final = Changes(scaled=(("sgemm", 0.5),))
 def test_the_largest_rows_are_behind_it(fields: dict[str, Any], shown: list[str]) -> None:
     blocks = [*rows_behind(finding(**fields), TABLES, ("host",), 200)]
     assert [row[0] for block in blocks for row in block.rows] == shown
+
+
+def test_a_table_without_times_shows_the_largest_sizes() -> None:
+    (block,) = rows_behind(finding(table="larger_batch"), TABLES, (), 200)
+    assert [row[-1] for row in block.rows] == ["2.50", "2.10"]
 
 
 @pytest.mark.parametrize(("phase", "idle"), [("step", "2.00 us"), ("", "1.00 us")])

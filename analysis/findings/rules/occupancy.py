@@ -123,7 +123,6 @@ def _small(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[Finding]:
         change = next((each for each in directives if each), CHANGE_OF_FEW)
         if most["thin"] and is_triton(subject, rows, str(most["short_name"])):
             change = CHANGE_OF_TRITON
-    held = f", {percent(100 * most['held'])} of the threads that the GPU holds"
     finding = kernel_finding(
         subject,
         rows,
@@ -132,14 +131,19 @@ def _small(subject: JudgedReport, rows: pl.DataFrame) -> Iterator[Finding]:
         change=change,
         evidence=(
             in_words(subject, rows),
-            f"the one with most time has {most['waves']:.2f} blocks per SM"
-            f"{held if most['thin'] else ''}",
+            f"the one with most time has {most['waves']:.2f} blocks per SM{_held(most)}",
         ),
     )
     if pages_move(subject):  # they do so at fixed times of a replay
         most_ns = min(finding.size_ns, subject.step_ns)
         finding = replace(finding, changes=None, at_most_ns=most_ns)
     yield replace(finding, fits=most["few"], takes="lines" if most["thin"] else None)
+
+
+def _held(launch: dict[str, Any]) -> str:
+    """`, 6.1 % of the threads that the GPU holds`, where that is why the kernel is too small."""
+    share = percent(100 * launch["held"]) if launch["thin"] else ""
+    return f", {share} of the threads that the GPU holds" if share else ""
 
 
 def _thin(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:

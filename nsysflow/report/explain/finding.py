@@ -1,5 +1,6 @@
 """One finding in full: what it saves, where it is, what it rests on, what to change."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from shlex import join, quote, split
 from typing import Final
@@ -72,6 +73,10 @@ def gaps_behind(
     return blocks
 
 
+_WEIGHTS: Final = re.compile(r"(?:^|_)(?:ns|pct|bytes)$")
+"""Columns by which the largest rows of a table are found: times, shares and sizes."""
+
+
 def rows_behind(
     finding: Finding,
     tables: TableHolder,
@@ -91,7 +96,7 @@ def rows_behind(
         return
     table = tables.table(finding.table)
     shown = declared.shown.split() or table.columns
-    weight = declared.ranked_by or next(name for name in shown if name.endswith(("_ns", "_pct")))
+    weight = declared.ranked_by or next(filter(_WEIGHTS.search, shown))
     rows = _about(finding, at_its_place(finding, table)).filter(pl.col(weight) > 0)
     if causes and "cause" in rows.columns:
         rows = rows.filter(pl.col("cause").is_in([*causes]))

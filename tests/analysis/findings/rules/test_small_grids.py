@@ -105,6 +105,11 @@ def test_other_kernels_are_large_enough(options: dict[str, Any]) -> None:
     assert not found(small_grid, program("norm_grad_w", **options))
 
 
+def test_few_blocks_of_unknown_size_are_told_without_threads() -> None:
+    one = asked(small_grid, program("norm_grad_w", blocks=12, threads=None))
+    assert "the one with most time has 0.09 blocks per SM" in one.evidence
+
+
 def test_kernels_of_other_streams_fill_the_chip() -> None:
     def also(start: int, us: int, name: str) -> tuple[Row, ...]:
         call, op = shaped(launched(20, us, queued=start - 25, name=name), 10_000, 128)
