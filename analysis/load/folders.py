@@ -4,7 +4,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.load import folder_trial
 from nsysflow.analysis.load.export_tables import (
     SAMPLED,
     TABLES,
@@ -41,14 +42,12 @@ class FolderExport:
         ending: of the files.
         columns: the names of the columns of a file.
         rows: those columns of a file.
-        ends_process: whether a damaged file can end the process that reads it.
     """
 
     kind: str
     ending: str
     columns: Callable[[Path], list[str]]
     rows: Callable[[Path, list[str]], pl.LazyFrame]
-    ends_process: bool
 
 
 def _arrow_columns(file: Path) -> list[str]:
@@ -65,28 +64,18 @@ EXPORTS: Final = (
         ".parquet",
         lambda file: [*pl.read_parquet_schema(file)],
         lambda file, names: pl.scan_parquet(file).select(names),
-        ends_process=True,  # a page of less than no values: polars ends without an exception
     ),
     FolderExport(
         "arrowdir",
         ".arrow",
         _arrow_columns,
         lambda file, names: pl.read_ipc_stream(file, columns=names).lazy(),
-        ends_process=False,
     ),
 )
 """The first that a folder holds a table of is read."""
 
-_TRIAL: Final = """
-import json, sys, polars
-for file, names in json.load(sys.stdin):
-    print(file, flush=True)
-    polars.scan_parquet(file).select(names).collect()
-"""
-"""Reads Parquet files as we do, in a process that may end."""
-
-_NO_FAULT_OF_A_FILE: Final = (0, 1, -9)
-"""How that process ends after all files, after an exception, and for want of memory."""
+_OUT_OF_MEMORY: Final = -9
+"""How a process ends where the machine has too little memory."""
 
 
 def folder_export(folder: Path) -> FolderExport | None:
@@ -111,21 +100,15 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
         Incomplete: it lacks a table or column without which idle time would be wrong.
     """
     again = export_of(shown, kind=export.kind)
-
-    def table_file(name: str) -> Path:
-        return folder / f"{name}{export.ending}"
-
+    _try(folder, export, shown)
     present = {file.stem: _columns(file, export, shown) for file in table_files(folder)}
     unread = unusable_tables(shown, present, again)
-    if export.ends_process:
-        files = {table_file(name): names for name, names in _columns_read(present, unread).items()}
-        _try_parquet(files, shown, again)
 
     def read(table: Table, where: Where = MappingProxyType({})) -> pl.DataFrame:
         if table.name not in present or table.name in unread:
             return table.columns.to_frame()
         names = [name for name in present[table.name] if name in table.columns]
-        file = table_file(table.name)
+        file = folder / f"{table.name}{export.ending}"
         wanted = [pl.col(name).is_in(values) for name, values in where.items() if name in names]
         try:
             rows = export.rows(file, names).filter(*wanted).collect()
@@ -142,36 +125,29 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
     return assemble(shown, present, unread, frames | read_sampled(frames, read))
 
 
-def _columns_read(
-    present: Mapping[str, Sequence[str]], unread: Collection[str]
-) -> dict[str, list[str]]:
-    """The columns that we read of each table of an export."""
-    names: dict[str, list[str]] = {}
-    for table in (*TABLES.values(), *SAMPLED.values()):
-        if table.name in present and table.name not in unread:
-            names.setdefault(table.name, []).extend(table.columns)
-    return {
-        name: [each for each in present[name] if each in known] for name, known in names.items()
-    }
-
-
-def _try_parquet(files: Mapping[Path, list[str]], shown: str, again: Remedy) -> None:
-    """Read these columns of each file in a process of its own, to see whether it survives.
+def _try(folder: Path, export: FolderExport, shown: str) -> None:
+    """Read our columns of the files in another process, to see whether it survives.
 
     Raises:
-        Damaged: a file ended that process. One that raised an exception there is left to the
-            reader, who raises it again.
+        Damaged: a file ended it.
     """
+    wanted: dict[Path, list[str]] = {}
+    for table in (*TABLES.values(), *SAMPLED.values()):
+        file = folder / f"{table.name}{export.ending}"
+        if file.is_file():
+            wanted.setdefault(file, []).extend(table.columns)
     trial = subprocess.run(
-        [sys.executable, "-P", "-c", _TRIAL],
-        input=json.dumps([(str(file), names) for file, names in files.items()]),
+        [sys.executable, "-P", folder_trial.__file__],
+        input=json.dumps([(str(file), names) for file, names in wanted.items()]),
         capture_output=True,
         text=True,
         check=False,
     )
-    if trial.returncode not in _NO_FAULT_OF_A_FILE and trial.stdout:
+    if trial.returncode not in (0, _OUT_OF_MEMORY) and trial.stdout:
+        said = (line for line in trial.stderr.splitlines() if "memory allocation" in line)
+        why = next(said, f"a process that read it ended with {trial.returncode}")
         file = Path(trial.stdout.splitlines()[-1])
-        raise _damaged(file, shown, trial.stderr, again)
+        raise _damaged(file, shown, why, export_of(shown, kind=export.kind))
 
 
 def _columns(file: Path, export: FolderExport, shown: str) -> tuple[str, ...]:

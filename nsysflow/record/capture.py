@@ -174,11 +174,12 @@ def capture(plan: Plan, gpus: Gpus, *, force: bool) -> tuple[Manifest, ChildFail
     if not_exported is not None:
         raise export_failed(plan, end, not_exported) if failed_itself else not_exported
     if not manifest.reports:
+        why = no_report_error(plan, end, children, annotation)
         if plan.request.on == "cpu" and not end.exit_code:  # a trial that recorded nothing
             for file in _files_of_a_run(folder):
                 file.unlink()
             folder.rmdir()
-        raise no_report_error(plan, end, children, annotation)
+        raise why
     failed = program_failed(plan, end, manifest.reports) if failed_itself else None
     return manifest, failed
 

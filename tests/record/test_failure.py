@@ -71,6 +71,14 @@ WELL: Final = ProgramEnd(exit_code=0, interrupted=False, wall_ns=1, last_lines=(
 KILLED: Final = replace(WELL, exit_code=137)
 
 
+@pytest.mark.usefixtures("machine_with_gpu")
+def test_a_trial_on_the_cpu_without_a_report_leaves_no_folder(tmp_path: Path) -> None:
+    fake_nsys(tmp_path, "echo Connection to Agent lost; exit 0")
+    said = refused("profile", "--on", "cpu", "-o", "out", *command(), code=1)
+    assert "nsys crashed" in said
+    assert not Path("out").exists()
+
+
 def plan(folder: Path, collector: str = "nsys", on: str = "cpu", version: str = "2023.4.4") -> Plan:
     """A run of `python x.py` with --capture 1:1:3."""
     window = Window(wait=1, warmup=1, active=3)

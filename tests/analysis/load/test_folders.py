@@ -162,3 +162,17 @@ def test_a_parquet_page_of_less_than_no_values_is_refused(tmp_path: Path) -> Non
     file.write_bytes(whole.replace(values_72, values_minus_73))
     with pytest.raises(Damaged, match=r"corrupt: StringIds\.parquet cannot be read \(memory"):
         load(folder)
+
+
+def test_an_arrow_batch_of_exabytes_is_refused(tmp_path: Path) -> None:
+    report = sqlite_report(tmp_path, "fusion-eager")
+    folder = as_folder(report, tmp_path / "folder", "arrowdir")
+    file = folder / "StringIds.arrow"
+    names = pl.read_ipc_stream(file)
+    whole, text_bytes = file.read_bytes(), names["value"].str.len_bytes()
+    long = int(text_bytes.filter(text_bytes > 12).sum())  # shorter ones stand in the views
+    length = long.to_bytes(8, "little")
+    assert length in whole
+    file.write_bytes(whole.replace(length, (1 << 62).to_bytes(8, "little")))
+    with pytest.raises(Damaged, match=r"corrupt: StringIds\.arrow cannot be read \(memory"):
+        load(folder)
