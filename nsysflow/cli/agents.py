@@ -51,6 +51,11 @@ def skill() -> None:
         mkdir -p .claude/skills/nsysflow
         nsysflow skill > .claude/skills/nsysflow/SKILL.md
     """
-    from nsysflow.agents.skill import skill as text
+    click.echo(guide(), nl=False)
 
-    click.echo(text(), nl=False)
+
+def guide() -> str:
+    """The guide, as Markdown with the front matter that skill files have."""
+    from importlib.resources import files  # takes 10 ms, which -h has not
+
+    return files("nsysflow.agents").joinpath("skill.md").read_text(encoding="utf-8")

@@ -19,7 +19,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nsysflow.runtime.cpu import READER
-from nsysflow.runtime.given_up import GAVE_UP, list_given_up
 from nsysflow.runtime.gpu_states import SAMPLER
 from nsysflow.runtime.loaders import LOADERS
 from nsysflow.runtime.loaders import mark_of as mark_of_loader
@@ -37,7 +36,7 @@ from nsysflow.runtime.protocol import (
     Collector,
     rank,
 )
-from nsysflow.runtime.regions import list_noted, mark, warn_nothing_recorded
+from nsysflow.runtime.regions import GAVE_UP, list_noted, mark, warn_nothing_recorded
 
 if TYPE_CHECKING:
     from nsysflow.runtime.cpu import Values
@@ -116,7 +115,6 @@ class CudaProfilerCapture:
         if about is not None:
             mark(json.dumps({KEY: about}))
         list_noted(mark)
-        list_given_up(mark)
         SAMPLER.begin(mark_readings)
         READER.begin(mark_reading)
         LOADERS.begin(mark_loaders)

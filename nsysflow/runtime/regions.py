@@ -1,22 +1,26 @@
-"""NVTX ranges of a profiled program, also those in which CUDA graphs are captured."""
+"""NVTX ranges and marks of a profiled program, also ranges in which CUDA graphs are captured."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 import time
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from nsysflow.runtime import protocol, recorders
 from nsysflow.runtime.process import THIS_PROCESS, save_status_at_exit
 from nsysflow.runtime.protocol import CAPTURE, KEY, Collector
 from nsysflow.runtime.recorders import Recorder, nothing
 from nsysflow.runtime.wrapping import require_function, wrapped
+
+if TYPE_CHECKING:
+    import logging
 
 _NOTED: Final[list[tuple[str, str | None, int, int, int]]] = []
 """Name, domain, start, end and thread id, on the clock of `time.monotonic_ns`."""
@@ -54,8 +58,42 @@ def captures_graph() -> bool:
     return capturing
 
 
+_BEGIN: Final = "torch._dynamo hit config."
+_LOGGED: Final = re.compile(
+    rf"{re.escape(_BEGIN)}\w+ \(\d+\)"
+    r"\s+function: '(?P<function>.{1,200}?)' \((?:.*[/\\])?(?P<file>.+):(?P<line>\d+)\)"
+    r"\s+last reason: (?:\d+/\d+: )?(?P<reason>[^\n]{1,200})"
+)
+_BESIDE: Final = re.compile(r"\s{2,}# | \(HINT: ")
+"""What follows a guard: the line of the program that it is for, and advice."""
+
+GaveUp = tuple[str, str, str]
+"""The function, its file's name and line, and the guard that no longer held."""
+
+GAVE_UP: Final[list[GaveUp]] = []
+"""What this process was told so far."""
+
+
+def note_given_up(record: logging.LogRecord) -> bool:
+    """A filter for Dynamo's logger: notes what it gave up on, and lets every record pass."""
+    named = _BEGIN in str(record.msg)  # without formatting all that Dynamo may log
+    logged = _LOGGED.search(record.getMessage()) if named else None
+    if logged is not None:
+        place = f"{logged['file']}:{logged['line']}"
+        guard = _BESIDE.split(logged["reason"])[0].strip()
+        GAVE_UP.append((logged["function"], place, guard))
+        mark(_gave_up(GAVE_UP[-1:]))
+    return True
+
+
+def _gave_up(rows: list[GaveUp]) -> str:
+    return json.dumps({KEY: {"gave_up": rows}})
+
+
 def list_noted(mark: Callable[[str], None]) -> None:
-    """Record marks that list the noted ranges, if there are any."""
+    """Record marks that list what was noted so far: ranges, and what torch.compile gave up on."""
+    if GAVE_UP:
+        mark(_gave_up(GAVE_UP))
     if _NOTED:
         firsts = range(0, len(_NOTED), _IN_A_MARK)
         lists = [json.dumps(_NOTED[first : first + _IN_A_MARK]) for first in firsts]

@@ -8,14 +8,14 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
-from nsysflow.agents.skill import skill
+from nsysflow.cli.agents import guide
 from nsysflow.cli.main import main
 from tests.cli.running import parsed
 from tests.reports import SAMPLES
 from tests.sharing import shared_analyses
 
 SYNC, ASYNC = "nan_check-sync.sqlite.xz", "nan_check-async.sqlite.xz"
-BLOCKS: Final = re.findall(r"^```sh\n(.*?)^```", skill(), re.MULTILINE | re.DOTALL)
+BLOCKS: Final = re.findall(r"^```sh\n(.*?)^```", guide(), re.MULTILINE | re.DOTALL)
 COMMANDS: Final = [line for block in BLOCKS for line in block.splitlines()]
 
 ELSEWHERE: Final = ("profile", "doctor", "diff")
@@ -42,7 +42,7 @@ def words(command: str) -> list[str]:
 
 
 def test_the_guide_is_short_and_shows_how_to_record_read_check_and_verify() -> None:
-    assert len(skill().splitlines()) <= 100
+    assert len(guide().splitlines()) <= 100
     shown = {words(each)[0] for each in COMMANDS}
     assert shown >= {"profile", "analyze", "explain", "whatif", "diff", "check"}
 
@@ -61,9 +61,9 @@ def test_a_command_works(command: str) -> None:
 
 def test_its_exit_codes_are_those_of_the_documentation() -> None:
     usage = (SAMPLES.parent / "docs" / "usage.md").read_text(encoding="utf-8")
-    codes = re.findall(r"^\| (\d) \|", skill(), re.MULTILINE)
+    codes = re.findall(r"^\| (\d) \|", guide(), re.MULTILINE)
     assert codes == re.findall(r"^\| (\d) \|", usage.partition("## Exit codes")[2], re.MULTILINE)
 
 
 def test_the_command_prints_it() -> None:
-    assert CliRunner().invoke(main, ["skill"]).stdout == skill()
+    assert CliRunner().invoke(main, ["skill"]).stdout == guide()

@@ -12,7 +12,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.fusion import unfused_elementwise
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import Note, NoteKind
-from nsysflow.runtime import given_up
+from nsysflow.runtime import regions
 from tests.analysis.findings.subjects import asked, real
 from tests.analysis.load.kineto.traces import kernel, write
 from tests.exports import write_export
@@ -34,14 +34,14 @@ WHOLE = f"{NAMED}: it compiled it anew each time that self.clock == 7 no longer 
     ("text", "noted"), [(LOGGED, [FORWARD]), ("Compiled by hit config.x (8)", [])]
 )
 def test_what_torch_logs_is_noted_and_passes(
-    text: str, noted: list[given_up.GaveUp], monkeypatch: pytest.MonkeyPatch
+    text: str, noted: list[regions.GaveUp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(given_up, "GAVE_UP", [])
+    monkeypatch.setattr(regions, "GAVE_UP", [])
     record = logging.makeLogRecord({"msg": text.replace("(8)", "(%s)"), "args": (8,)})
-    assert given_up.note_given_up(record)
-    assert noted == given_up.GAVE_UP
+    assert regions.note_given_up(record)
+    assert noted == regions.GAVE_UP
     marks: list[str] = []
-    given_up.list_given_up(marks.append)
+    regions.list_noted(marks.append)
     assert [json.loads(mark)["nsysflow"]["gave_up"] for mark in marks] == (
         [[[*row] for row in noted]] if noted else []
     )

@@ -11,9 +11,9 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from nsysflow.runtime.auto.ranges import Ranges
-from nsysflow.runtime.given_up import note_given_up
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.regions import note_given_up
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"

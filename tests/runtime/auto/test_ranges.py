@@ -451,7 +451,7 @@ for _ in range(2): model(torch.randn(2, 4)).sum().backward()
 @pytest.mark.long
 def test_what_torch_gives_up_on_is_noted(folder: Path) -> None:
     program = """
-from nsysflow.runtime.given_up import GAVE_UP
+from nsysflow.runtime.regions import GAVE_UP
 class Clock(torch.nn.Module):
     time = 0
     def forward(self, x):
