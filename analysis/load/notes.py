@@ -44,7 +44,7 @@ def nameless_calls(count: int, total: int) -> Note:
     )
 
 
-GUARD: Final = ": it compiled it anew each time that "
+GUARD: Final = ": it was compiled too often, the last time because "
 """Where a note of what torch.compile gave up on goes on with the program's own code."""
 
 

@@ -27,7 +27,7 @@ To diagnose recompilation issues, see https://pytorch.org"""
 
 FORWARD = ("forward", "shrink.py:54", "self.clock == 7")
 NAMED = "torch.compile gave up on forward (shrink.py:54)"
-WHOLE = f"{NAMED}: it compiled it anew each time that self.clock == 7 no longer held"
+WHOLE = f"{NAMED}: it was compiled too often, the last time because self.clock == 7 no longer held"
 
 
 @pytest.mark.parametrize(

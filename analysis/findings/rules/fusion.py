@@ -213,8 +213,7 @@ CHANGE_OF_CHAINS: Final = (
 GAVE_UP: Final = NoteKind.GAVE_UP_COMPILING
 
 CHANGE_OF_GIVEN_UP: Final = (
-    "keep what changes out of the guards: a number that counts up as a tensor, dynamic=True for"
-    " shapes",
+    "make a number that changes each time a tensor; torch.compile(dynamic=True) where shapes do",
     "TORCH_LOGS=recompiles says what changed each time; after 8 times the function runs uncompiled",
 )
 
