@@ -59,10 +59,12 @@ class Note:
     Attributes:
         kind: what it is about.
         text: the sentence, without its full stop.
+        public: the same without values of the program; empty where it has none.
     """
 
     kind: NoteKind
     text: str
+    public: str = ""
 
     def __str__(self) -> str:
         return self.text

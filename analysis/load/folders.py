@@ -4,7 +4,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.load import folder_trial
+from nsysflow.analysis.load import folder_files
 from nsysflow.analysis.load.export_tables import (
     SAMPLED,
     TABLES,
@@ -22,15 +22,13 @@ from nsysflow.analysis.load.export_tables import (
     assemble,
     unusable_tables,
 )
+from nsysflow.analysis.load.folder_files import ARROW, PARQUET, columns_of, rows_of
 from nsysflow.analysis.load.sampled import Where, read_sampled
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.base.errors import Damaged, Remedy
 
 UNREADABLE: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a damaged file: where its reader of parquet panics, too."""
-
-_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
-"""The last bytes of an Arrow stream. One that is cut between two batches reads as a shorter one."""
 
 
 @dataclass(frozen=True)
@@ -40,38 +38,13 @@ class FolderExport:
     Attributes:
         kind: as `nsys export --type` calls it.
         ending: of the files.
-        columns: the names of the columns of a file.
-        rows: those columns of a file.
     """
 
     kind: str
     ending: str
-    columns: Callable[[Path], list[str]]
-    rows: Callable[[Path, list[str]], pl.LazyFrame]
 
 
-def _arrow_columns(file: Path) -> list[str]:
-    with file.open("rb") as stream:
-        stream.seek(max(0, file.stat().st_size - len(_END_OF_STREAM)))
-        if stream.read() != _END_OF_STREAM:
-            raise OSError("its end is missing")
-    return pl.read_ipc_stream(file, n_rows=0).columns
-
-
-EXPORTS: Final = (
-    FolderExport(
-        "parquetdir",
-        ".parquet",
-        lambda file: [*pl.read_parquet_schema(file)],
-        lambda file, names: pl.scan_parquet(file).select(names),
-    ),
-    FolderExport(
-        "arrowdir",
-        ".arrow",
-        _arrow_columns,
-        lambda file, names: pl.read_ipc_stream(file, columns=names).lazy(),
-    ),
-)
+EXPORTS: Final = (FolderExport("parquetdir", PARQUET), FolderExport("arrowdir", ARROW))
 """The first that a folder holds a table of is read."""
 
 _OUT_OF_MEMORY: Final = -9
@@ -111,7 +84,7 @@ def read_folder(folder: Path, export: FolderExport, shown: str) -> Raw:
         file = folder / f"{table.name}{export.ending}"
         wanted = [pl.col(name).is_in(values) for name, values in where.items() if name in names]
         try:
-            rows = export.rows(file, names).filter(*wanted).collect()
+            rows = rows_of(file, names).filter(*wanted).collect()
             return _fit(rows, table)
         except Unfit as error:
             if not table.detail:
@@ -131,14 +104,13 @@ def _try(folder: Path, export: FolderExport, shown: str) -> None:
     Raises:
         Damaged: a file ended it.
     """
-    wanted: dict[Path, list[str]] = {}
+    wanted: dict[str, list[str]] = {file.stem: [] for file in table_files(folder)}
     for table in (*TABLES.values(), *SAMPLED.values()):
-        file = folder / f"{table.name}{export.ending}"
-        if file.is_file():
-            wanted.setdefault(file, []).extend(table.columns)
+        wanted.get(table.name, []).extend(table.columns)
+    files = [(str(folder / f"{name}{export.ending}"), names) for name, names in wanted.items()]
     trial = subprocess.run(
-        [sys.executable, "-P", folder_trial.__file__],
-        input=json.dumps([(str(file), names) for file, names in wanted.items()]),
+        [sys.executable, "-P", folder_files.__file__],
+        input=json.dumps(files),
         capture_output=True,
         text=True,
         check=False,
@@ -152,7 +124,7 @@ def _try(folder: Path, export: FolderExport, shown: str) -> None:
 
 def _columns(file: Path, export: FolderExport, shown: str) -> tuple[str, ...]:
     try:
-        return tuple(export.columns(file))
+        return tuple(columns_of(file))
     except UNREADABLE as error:
         raise _damaged(file, shown, error, export_of(shown, kind=export.kind)) from error
 

@@ -44,17 +44,14 @@ def nameless_calls(count: int, total: int) -> Note:
     )
 
 
-GUARD: Final = ": it was compiled too often, the last time because "
-"""Where a note of what torch.compile gave up on goes on with the program's own code."""
-
-
 def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
     """A note for each function that torch.compile gave up on, in the order of the marks."""
     listed = (row for mark in marks if mark is not None for row in mark.gave_up)
     for function, place, guard in dict.fromkeys(listed):
-        why = f"{GUARD}{one_line(guard)} no longer held" if guard else ""
-        text = f"torch.compile gave up on {one_line(function)} ({one_line(place)}){why}"
-        yield Note(NoteKind.GAVE_UP_COMPILING, text)
+        public = f"torch.compile gave up on {one_line(function)} ({one_line(place)})"
+        why = f": it was compiled too often, the last time because {one_line(guard)} no longer held"
+        text = f"{public}{why}" if guard else public
+        yield Note(NoteKind.GAVE_UP_COMPILING, text, public)
 
 
 def _version(raw: Raw) -> Iterator[Note]:

@@ -9,7 +9,6 @@ import polars as pl
 
 from nsysflow.analysis.analyze import analyze
 from nsysflow.analysis.load.dispatch import load
-from nsysflow.analysis.load.notes import GUARD
 from nsysflow.analysis.load.pack import write_copy
 from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.unpacking import PERFETTO_SUFFIXES, Export
@@ -60,8 +59,7 @@ def _without_private(trace: Trace, report: str) -> Trace:
         graph_ranges=_shared(trace.graph_ranges, "name"),
         frames=_shared(trace.frames, "function"),
         notes=tuple(
-            replace(note, text=without_private(note.text.partition(GUARD)[0]))
-            for note in trace.notes
+            replace(note, text=without_private(note.public or note.text)) for note in trace.notes
         ),
     )
 

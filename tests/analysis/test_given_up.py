@@ -76,7 +76,7 @@ def test_torch_profilers_traces_have_the_same_note(tmp_path: Path) -> None:
 def test_kernels_that_are_not_fused_say_what_was_given_up() -> None:
     usual = asked(unfused_elementwise, real("fusion-eager"))
     trace = nsysflow.load(PACKED["fusion-eager"])
-    note = Note(NoteKind.GAVE_UP_COMPILING, WHOLE)
+    note = Note(NoteKind.GAVE_UP_COMPILING, WHOLE, NAMED)
     subject = JudgedReport(nsysflow.analyze(replace(trace, notes=(*trace.notes, note))))
     finding = asked(unfused_elementwise, subject)
     assert finding.title == f"{usual.title}; {NAMED}"

@@ -15,6 +15,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 import nsysflow
 from nsysflow.agents.folder import Folder, Reports
 from nsysflow.agents.server import Tools
+from nsysflow.analysis.load import folders
 from nsysflow.analysis.load.export_tables import TABLES
 from nsysflow.analysis.load.folders import EXPORTS, read_folder
 from nsysflow.analysis.load.pack import pack
@@ -324,7 +325,9 @@ def test_declared_flops_of_a_gpu_without_times_are_no_finding(tmp_path: Path) ->
     assert run("analyze", report, "--no-files", "--flops-per-step", "1e12").exit_code == 0
 
 
-def test_a_file_on_which_polars_panics_is_corrupt(tmp_path: Path) -> None:
+def test_a_file_on_which_polars_panics_is_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def panics(file: Path, names: list[str]) -> pl.LazyFrame:
         raise pl.exceptions.PanicException(f"{file.name}: assertion failed")
 
@@ -332,8 +335,9 @@ def test_a_file_on_which_polars_panics_is_corrupt(tmp_path: Path) -> None:
         table = next(table for table in TABLES.values() if table.name == name)
         empty = pl.DataFrame(schema=dict.fromkeys(table.columns, pl.Int64))
         empty.write_parquet(tmp_path / f"{name}.parquet")
+    monkeypatch.setattr(folders, "rows_of", panics)
     with pytest.raises(Damaged, match=r"\.parquet cannot be read \(\w+\.parquet: assertion failed"):
-        read_folder(tmp_path, replace(EXPORTS[0], rows=panics), "r")
+        read_folder(tmp_path, EXPORTS[0], "r")
 
 
 def test_an_error_does_not_control_the_terminal_of_an_agent(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def full_sort(subject: JudgedReport) -> Iterator[Finding]:
         change=CHANGE_OF_SORTS,
         evidence=(
             in_words(subject, rows),
-            "topk, too, takes a fifth of a sort's time, and half of it in rows of up to 4,096",
+            "topk takes a fifth of a sort's time or more; half or more in rows of up to 4,096",
         ),
     )
 

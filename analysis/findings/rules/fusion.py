@@ -25,7 +25,6 @@ from nsysflow.analysis.findings.kernels import MOST_GLUE, TINY_NS, covered, is_g
 from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.findings.launching_lines import of_the_same_lines
 from nsysflow.analysis.frames.columns import matching
-from nsysflow.analysis.load.notes import GUARD
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.units import duration, number, percent
@@ -210,8 +209,6 @@ CHANGE_OF_CHAINS: Final = (
     "a fused kernel of your own in Triton",
 )
 
-GAVE_UP: Final = NoteKind.GAVE_UP_COMPILING
-
 CHANGE_OF_GIVEN_UP: Final = (
     "make a number that changes each time a tensor; torch.compile(dynamic=True) where shapes do",
     "TORCH_LOGS=recompiles says what changed each time; after 8 times the function runs uncompiled",
@@ -231,7 +228,8 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
     pieces = chains["piece"].n_unique()
     share = percent(share_of_kernels(subject, chains))
     per_step, a_step = subject.per_step, " a step" if subject.of_steps else ""
-    notes = [note.text for note in subject.timeline.trace.notes if note.kind is GAVE_UP]
+    kind = NoteKind.GAVE_UP_COMPILING
+    given_up = [note for note in subject.timeline.trace.notes if note.kind is kind]
     finding = kernel_finding(
         subject,
         chains,
@@ -243,11 +241,11 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
             f"they are {per_step(pieces):,} chains{a_step}; fused, each takes as long as its"
             " longest kernel",
             LAUNCHES_TOO,
-            *notes,
+            *(note.text for note in given_up),
         ),
     )
-    if notes:
-        title = f"{finding.title}; {notes[0].partition(GUARD)[0]}"
+    if given_up:
+        title = f"{finding.title}; {given_up[0].public or given_up[0].text}"
         finding = replace(finding, title=title, change=CHANGE_OF_GIVEN_UP, fits=True)
     yield finding
 
