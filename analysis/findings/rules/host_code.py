@@ -170,8 +170,8 @@ def _left(ran: Running, phase: str) -> float:
 
 
 def _part(ran: Running, size_ns: int, whole_ns: int) -> str:
-    """`; for pack (train.py:92) 38.1 ms of it`; empty where that is all."""
-    return f"; for {ran.mostly} {duration(size_ns)} of it" if size_ns < whole_ns else ""
+    """`; for pack (train.py:92) about 38.1 ms of it`, by its share; empty where that is all."""
+    return f"; for {ran.mostly} about {duration(size_ns)} of it" if size_ns < whole_ns else ""
 
 
 def _only(ran: Running) -> str:
