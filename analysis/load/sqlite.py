@@ -304,6 +304,10 @@ def _threads(path: Path) -> int:
     return os.cpu_count() or 1
 
 
+_TABLE_NAMES: Final = (
+    # a damaged schema may give one as bytes, which no query can name
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND typeof(name) = 'text'"
+)
 _OF_NSYS: Final = frozenset(table.name for table in (*TABLES.values(), *SAMPLED.values()))
 
 
@@ -316,7 +320,7 @@ def describe(
     """
     with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:
         try:
-            found = db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
+            found = db.execute(_TABLE_NAMES).fetchall()
         except MemoryError:  # some kB at most: a damaged page names more bytes than there are
             raise Unfit("its schema would not fit into memory") from None
         names = [name for (name,) in found]

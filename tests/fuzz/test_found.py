@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -338,6 +339,16 @@ def test_a_file_on_which_polars_panics_is_corrupt(
     monkeypatch.setattr(folders, "rows_of", panics)
     with pytest.raises(Damaged, match=r"\.parquet cannot be read \(\w+\.parquet: assertion failed"):
         read_folder(tmp_path, EXPORTS[0], "r")
+
+
+def test_a_table_whose_name_is_bytes_is_not_read(tmp_path: Path) -> None:
+    report = small_export(tmp_path / "r.sqlite")
+    with closing(sqlite3.connect(report)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_schema SET name = CAST(name AS BLOB) WHERE name = 'NVTX_EVENTS'")
+        db.commit()
+    assert nsysflow.load(report).ranges.is_empty()
+    run("pack", report, "-o", tmp_path / "packed.sqlite")
 
 
 def test_an_error_does_not_control_the_terminal_of_an_agent(tmp_path: Path) -> None:
