@@ -187,11 +187,13 @@ def _step_of_savings(findings: Findings, unrecorded_ns: int | None) -> list[str]
 
 
 def _steps(valued: Valued, steps: int) -> str:
-    """In how many of the judged steps it is; nothing if it is in nearly all, or beside them."""
+    """In how many of the judged steps it is; nothing if it is in nearly all, or beside them, or if
+    its title says so."""
     have = min(valued.finding.steps, steps)
     if valued.finding.beside or have > NEARLY_ALL * steps:
         return ""
-    return f"in {number(have)} of {number(steps)} steps"
+    said = f"in {number(have)} of {number(steps)} steps"
+    return "" if said in valued.finding.title else said
 
 
 def _more(results: Results, shown: int) -> str:

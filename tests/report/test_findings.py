@@ -47,6 +47,12 @@ def test_it_is_said_how_many_steps_have_a_finding_unless_nearly_all_do(
     assert row.steps == said
 
 
+def test_the_number_of_steps_is_not_said_twice() -> None:
+    one = valued(steps=18, title="the clock falls in 18 of 20 steps")
+    (row,) = suggestions(with_findings(one, steps=20), 1).rows
+    assert row.steps == ""
+
+
 @pytest.mark.parametrize(
     ("estimate", "undisturbed_ms", "later_ms", "said"),
     [
