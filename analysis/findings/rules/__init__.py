@@ -53,7 +53,11 @@ from nsysflow.analysis.findings.rules.offloading import offloaded_activations
 from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.pairs import all_pairs
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
-from nsysflow.analysis.findings.rules.products import product_order, summed_product
+from nsysflow.analysis.findings.rules.products import (
+    product_order,
+    summed_product,
+    unread_product,
+)
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
@@ -87,6 +91,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     full_sort,
     summed_product,
     product_order,
+    unread_product,
     all_pairs,
     unfused_elementwise,
     layout_transpose,

@@ -2,6 +2,7 @@
 
 * `summed-product`: a product of broadcast tensors is written, and then summed up.
 * `product-order`: of three matrices the two are multiplied first whose product is large.
+* `unread-product`: of a large product only a few rows are read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +19,13 @@ from nsysflow.analysis.findings.kernel_findings import (
     LAUNCHES_TOO,
     in_words,
     kernel_finding,
+    kernels_by_pass,
     share_of_kernels,
+    trains,
 )
 from nsysflow.analysis.findings.rules.extra_kernels import kernels_to_drop
 from nsysflow.analysis.frames.columns import matching
-from nsysflow.base.units import flops, percent
+from nsysflow.base.units import duration, flops, percent
 
 PRODUCT: Final = r"(?s)\belementwise_kernel<.*\bBinaryFunctor<.*\bMulFunctor<"
 """PyTorch's product of two tensors that are not contiguous in the same order, as broadcast ones
@@ -241,3 +244,101 @@ def _costly(sizes: Mapping[int, Batch], first: int, second: int) -> Iterator[Pai
     )
     if pair.operations >= CHEAPER * pair.otherwise:
         yield pair
+
+
+UNREAD_PCT: Final = 5.0
+"""Less of the kernel time is not worth a finding."""
+
+PASSING: Final = ("elementwise", "copy/cast", "triton")
+"""Classes of kernels that pass over a result: casts, scales, activations."""
+
+PASSES_PCT: Final = 5.0
+"""They take this share of the product's time or more: a cast of logits took 30 %."""
+
+LEAST_PASS_NS: Final = 50_000
+"""A shorter one may have written to the GPU's cache, where others read faster than memory."""
+
+READ_PCT: Final = 20.0
+"""Who reads all that a cast wrote takes this share of its time or more: it read 32 bits of each
+number, and wrote at least 8. What takes half of that has read some of it."""
+
+CHANGE_OF_UNREAD: Final = (
+    "take the rows that you use before the product, not after it: model.lm_head(hidden[:, -1])",
+    "of Hugging Face models: model(..., logits_to_keep=1), as generate() does",
+)
+
+
+def unread_product(subject: JudgedReport) -> Iterator[Finding]:
+    """The last product of each step and what passes over its result, where all that follows is too
+    short to have read most of that: until the next product, if a lookup comes before it (of what
+    the next step begins with) or it is as short.
+
+    Questions of 8 x 1,024 tokens took 31.4 ms a step with logits of all positions, and 22.7 with
+    those of the last ones (H200, 2026-11-30).
+    """
+    if not subject.of_steps or trains(subject):
+        return
+    ops = _behind_products(subject)
+    track = ["process", "device"]
+    products = ops.group_by(*track, "product", maintain_order=True).agg(
+        pl.col("step").first(),
+        pl.col("ns").first().alias("product_ns"),
+        pl.col("ns").filter("passes").last().alias("pass_ns"),
+        pl.col("ns").filter("rest").sum().alias("rest_ns"),
+        pl.col("rest").any(),
+        (pl.col("rest") & (pl.col("class") == "embedding")).any().alias("looks_up"),
+    )
+    next_ns = pl.col("product_ns").shift(-1).over(track)
+    read_ns = READ_PCT / 100 * pl.col("pass_ns")
+    unread = (
+        (pl.col("pass_ns") >= LEAST_PASS_NS)
+        & pl.col("rest")
+        & (pl.col("rest_ns") <= read_ns / 2)
+        & (pl.col("looks_up") | (next_ns <= read_ns))
+    )
+    ends = pl.col("step") != pl.col("step").shift(-1).over(track)
+    last = products.with_columns(unread.alias("unread")).filter(ends)
+    unread_ones = last.filter("unread")
+    written = ops.filter(~pl.col("rest")).join(unread_ones, on=[*track, "product"], how="semi")
+    rows = kernels_to_drop(subject, pl.col("op").is_in(written["op"].implode()), UNREAD_PCT)
+    if rows.is_empty() or 2 * len(unread_ones) <= len(last):
+        return
+    passes, rest = (
+        round(unread_ones[of].sum() / len(unread_ones)) for of in ("pass_ns", "rest_ns")
+    )
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="unread-product",
+        title="most of a product is computed and never read:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=CHANGE_OF_UNREAD,
+        evidence=(
+            in_words(subject, rows),
+            f"the last kernel that passes over its result takes {duration(passes)}, all that"
+            f" follows before the next product {duration(rest)}",
+        ),
+    )
+
+
+def _behind_products(subject: JudgedReport) -> pl.DataFrame:
+    """Kernels and copies in the order of their start, from the first product of a GPU on: `op`,
+    `process`, `device`, `ns`, `step`, `class` (null of copies), `product` (numbers a product and
+    what follows it), `passes` (whether it is right behind the product, and long) and `rest` (behind
+    these)."""
+    track = ["process", "device"]
+    length = (pl.col("end_ns") - pl.col("start_ns")).alias("ns")
+    kernels = kernels_by_pass(subject)["op", "class", "step"]
+    ops = subject.view.ops.select("op", *track, "start_ns", length).sort(*track, "start_ns")
+    ops = ops.join(kernels, on="op", how="left", maintain_order="left")
+    is_product = (pl.col("class") == "matmul").fill_null(value=False)
+    ops = ops.with_columns(
+        is_product.alias("is_product"), is_product.cum_sum().over(track).alias("product")
+    ).filter(pl.col("product") > 0)
+    of_product = [*track, "product"]
+    long = pl.col("ns") >= PASSES_PCT / 100 * pl.col("ns").first().over(of_product)
+    passing = pl.col("class").is_in(PASSING).fill_null(value=False) & long
+    ops = ops.with_columns((passing | pl.col("is_product")).alias("of_it"))
+    ops = ops.with_columns(pl.col("of_it").cast(pl.Int8).cum_min().over(of_product) == 1)
+    passes = pl.col("of_it") & ~pl.col("is_product")
+    return ops.with_columns(passes.alias("passes"), (~pl.col("of_it")).alias("rest"))
