@@ -25,6 +25,7 @@ from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
 from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.findings.launching_lines import SHARED, WHOLE, launched_by
 from nsysflow.analysis.findings.rules.last_resort import HELPS_OF_CLASS
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration, percent
 
@@ -46,6 +47,19 @@ ONCE: Final = "compute it once before the loop, if what it takes does not change
 ONCE_OF_CALLS: Final = (
     "if its calls take the same values: compute it once a step, or once before the loop"
 )
+
+ADDS_UP: Final = r"(?i)ReduceAdd\b|index_add|scatter_add|segment_(?:sum|reduce)|spmm|csrmm"
+"""Kernels that add up rows, as a graph's nodes add up what their neighbours send."""
+
+BEFORE_A_PRODUCT: Final = 0.5
+"""If after so many of them a product follows, it could come first."""
+
+PRODUCT_FIRST: Final = (
+    "if the product behind it makes its rows shorter: multiply first, A (X W) = (A X) W; fewer"
+    " numbers are then fetched and added up"
+)
+"""A layer of a graph with 600,000 edges took 31.9 ms where rows of 1,024 numbers were added up, and
+16.7 with the 128 that the product behind them makes of each (H200, 2026-11-30)."""
 
 SAME: Final = 0.9
 """Most of a line's calls run the same kernels with the same sizes."""
@@ -135,6 +149,7 @@ def _finding(
         rule=COSTLY,
         title=f"one line takes {share} of kernel time{often}: {at}",
         change=(
+            *((PRODUCT_FIRST,) if _before_products(forward, own) else ()),
             ONCE_OF_CALLS if calls > 1 else ONCE,
             *HELPS_OF_CLASS.get(str(sums["class"][0]), OF_ANY),
         ),
@@ -150,6 +165,21 @@ def _finding(
         culprit=str(by_name(own)["short_name"].cast(pl.String)[0]),
     )
     return counting_launches(subject, finding, known["op"], inside_calls=True)
+
+
+def _before_products(forward: pl.DataFrame, own: pl.DataFrame) -> bool:
+    """Whether a line mostly adds up rows, and a product follows.
+
+    Args:
+        forward: kernels in order, outside of backward passes.
+        own: those of the line.
+    """
+    adding = own.filter(matching(own["name"], ADDS_UP))
+    if 2 * int(adding["ns"].sum()) <= int(own["ns"].sum()):
+        return False
+    behind = forward.select("op", pl.col("class").shift(-1).over("lane").alias("behind"))
+    multiplied = behind.join(adding, on="op", how="semi").filter(pl.col("behind") == "matmul")
+    return len(multiplied) >= BEFORE_A_PRODUCT * len(adding)
 
 
 def _same_calls(subject: JudgedReport, forward: pl.DataFrame, first: dict[str, Any]) -> int:

@@ -63,6 +63,24 @@ def test_it_says_how_often_a_step_calls_the_line_with_the_same_sizes(second: Lau
     assert one.change[0].startswith("if its calls take the same values") == same
 
 
+@pytest.mark.parametrize(
+    ("name", "behind", "first"),
+    [
+        ("void indexFuncLargeIndex<float, long, ReduceAdd>(int)", names.PRODUCT, "if the product"),
+        ("void indexFuncLargeIndex<float, long, ReduceAdd>(int)", names.ADD, "compute it once"),
+        (names.MUL, names.PRODUCT, "compute it once"),
+    ],
+    ids=["a product follows", "no product follows", "it adds up no rows"],
+)
+def test_rows_that_are_added_up_before_a_product_may_be_multiplied_first(
+    name: str, behind: str, first: str
+) -> None:
+    layer: Launches = [(names.UP, 40, "send:6"), (name, 90, "send:7"), (behind, 20, "layer:3")]
+    one = asked(costly_line, program([*LAYERS, *layer]))
+    assert one.source == "train.py:7 in send"
+    assert one.change[0].startswith(first)
+
+
 def test_the_function_has_its_part_of_the_backward_pass() -> None:
     backward = (names.DOWN, 100, "backward")
     one = asked(costly_line, program([*LAYERS, *NORMS, backward]))
