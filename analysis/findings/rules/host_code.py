@@ -278,6 +278,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         steps=subject.steps_with(rows["start_ns"]),
         changes=Changes(faster_host=((phase, 0.0 if known else _left(ran, phase)),)),
         exact=known and (advice is None or advice.counted),
+        at_most_ns=0 if known else size_ns,  # other code there launches kernels
         floor_ns=0 if advice is None else advice.floor_ns,
         process=subject.process_of(rows),
         takes="restructure" if ran.evidence and not (known or ran.waits_in) else None,

@@ -99,6 +99,14 @@ def test_host_code_outside_all_ranges_is_an_upper_bound() -> None:
     assert "num_workers" in one.change[1]
 
 
+def test_code_between_the_steps_saves_no_more_than_the_gpu_waits_for_it() -> None:
+    """Ten launches in each step; outside of it a pause of 400 us, and eight launches."""
+    at = [*range(10, 210, 20), *range(600, 1_080, 60)]
+    rows = [row for start in at for row in launched(start, 5)]
+    one = valued_of("data-loading", loop(rows, every=1_200, within=(0, 250)))
+    assert one.high_ns == one.finding.size_ns < 600 * US
+
+
 @pytest.mark.parametrize(("at", "on_gpu"), [(4_980, True), (5_010, False)])
 def test_host_code_outside_all_ranges_is_no_loader_where_batches_have_a_phase(
     at: int, on_gpu: bool
