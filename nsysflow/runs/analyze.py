@@ -469,14 +469,19 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
 _LATER_STEPS: Final = 30
 """So many steps vary little in their mean."""
 
+_WARM_UP: Final = 2
+"""Steps before the window in which the profiler starts."""
+
 
 def _record_later(manifest: Manifest) -> str:
     """The command that records steps like those that were timed after the recording; empty where
-    none were."""
-    first = max((child.later.first for child in manifest.children if child.later), default=None)
-    if first is None or manifest.workload is not None:
+    none were. It begins earlier if the program has no steps left for it."""
+    later = [child.later for child in manifest.children if child.later]
+    if not later or manifest.workload is not None:
         return ""
-    window = Window(wait=first, warmup=2, active=_LATER_STEPS)
+    first = max(steps.first for steps in later)
+    last = min(steps.first + steps.count for steps in later) - _WARM_UP - _LATER_STEPS
+    window = Window(wait=max(0, min(first, last)), warmup=_WARM_UP, active=_LATER_STEPS)
     ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
     return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
 

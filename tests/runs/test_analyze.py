@@ -226,6 +226,19 @@ def test_later_steps_are_recorded_from_where_they_were_timed() -> None:
     assert origin_of([source], []).record_later == command
 
 
+@pytest.mark.parametrize(
+    ("first", "count", "window"), [(374, 26, "368:2:30"), (374, 32, "374:2:30"), (9, 4, "0:2:30")]
+)
+def test_later_steps_are_recorded_where_the_program_has_enough_of_them(
+    first: int, count: int, window: str
+) -> None:
+    later = LaterSteps(first=first, count=count, total_ns=280, median_ns=7, longest=())
+    manifest = replace(RUN, children=(replace(CHILD, plain_step_ns=40_000_000, later=later),))
+    source = Source(path=Path("report.sqlite"), name="report", manifest=manifest)
+    origin = origin_of([source], [])
+    assert f"--capture {window} " in origin.record_later
+
+
 def test_a_report_on_disk_is_analysed_as_in_memory(
     tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
