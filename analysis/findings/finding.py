@@ -31,6 +31,19 @@ of 48 and 0.92 (docs/facts.md, "What upper bounds turned out to save")."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class Growth:
+    """How something takes longer from step to step.
+
+    Attributes:
+        ns_a_step: what each step takes more than the one before it.
+        middle: the number of the middle one of these steps.
+    """
+
+    ns_a_step: float
+    middle: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing to change.
 
@@ -61,6 +74,7 @@ class Finding:
         beside: whether it is lost beside the judged steps, and not in them.
         by_recording: whether recording alone may be why it is lost: it comes behind all others.
         takes: what the change takes, where that is not what the rule's mostly takes; else None.
+        growth: how it grows from step to step; None where it does not.
         process: the OS pid; None where it is of several.
         device: None where it is of several.
         phase: where it happens; empty outside all ranges, and where it is in several places.
@@ -88,6 +102,7 @@ class Finding:
     beside: bool = False
     by_recording: bool = False
     takes: Effort | None = None
+    growth: Growth | None = None
     worth_ns: int = 0
     waits: bool = False
     joint: bool = False

@@ -74,6 +74,9 @@ MATRIX_CLASSES: Final = ("matmul", "conv", "attention")
 CHAIN_CLASSES: Final = ("elementwise", "norm", "copy/cast", "softmax")
 """Classes whose kernels read and write whole tensors and compute next to nothing."""
 
+CONCATENATES: Final = r"(?i)CatArray|concatenate_kernel|cupy_concatenate"
+"""Kernels of PyTorch, and CuPy's."""
+
 _ALIGNED_TO: Final = r"tensorop\w*_align(\d+)|_tensor\w*_align[ac]([12])_"
 _GENERATION: Final = r"cutlass_(\d\d)_|(?:^|_|cutlass3x_)sm(\d+)_"
 _CODE_NAMES: Final = {"ampere_": 80, "turing_": 75, "volta_": 70}

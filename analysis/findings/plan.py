@@ -21,6 +21,7 @@ from nsysflow.analysis.findings.rules.costly_line import (
     with_costly_line_early,
     without_told_lines,
 )
+from nsysflow.analysis.findings.rules.growing_work import without_told_code
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.stall_findings import (
     TAKES_TURNS,
@@ -59,7 +60,7 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
         value(one, replays, replayed=index < replays.most)
         for index, one in enumerate(large[:MOST_REPLAYED])
     ]
-    told = without_told_lines([*_without_hidden(kept)])
+    told = without_told_code(without_told_lines([*_without_hidden(kept)]))
     worthy = [one for one in told if one.alone_ns >= max(worth_ns, one.finding.worth_ns)]
     plan = _planned(worthy, replays, worth_ns)
     hidden = [one for one in kept if one.finding.shortens_compute and one.alone_ns < worth_ns]

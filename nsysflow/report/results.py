@@ -56,6 +56,7 @@ class Origin:
         killed: whether a manifest says that no process of the program ended by itself.
         plain_step_ns: a step of the plain run, of the slowest process; None without one.
         later_step_ns: a step after the recording, of the slowest process; None without one.
+        later_middle: the number of the middle one of these steps; None where they have none.
         record_later: the command that records steps like that; empty without one.
         typed: the paths that were given, which give the same run again.
         versions: of what took part, by name; empty without a manifest.
@@ -68,6 +69,7 @@ class Origin:
     killed: bool = False
     plain_step_ns: int | None = None
     later_step_ns: int | None = None
+    later_middle: float | None = None
     record_later: str = ""
     typed: tuple[Path, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)

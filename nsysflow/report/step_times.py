@@ -6,6 +6,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.host_functions import code_of
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.steps.kinds import step_time_ns
 from nsysflow.analysis.tables.report_tables import ReportTables
@@ -92,9 +93,10 @@ ones; of others it takes `SLOWED_PCT`. Of 25 recordings, 23 were at most 4 % sho
 chance."""
 
 
-def shorter_steps(results: RunTables) -> Iterator[str]:
-    """That recorded steps are much shorter than those after the recording."""
-    record_later = results.whole.origin.record_later
+def shorter_steps(results: Results) -> Iterator[str]:
+    """That recorded steps are much shorter than those after the recording, and why, if growing work
+    explains it."""
+    record_later = results.origin.record_later
     loads = len(results.table("loader_workers")) > 0
     least_pct, such = SLOWED_PCT, ""
     if loads:
@@ -105,11 +107,63 @@ def shorter_steps(results: RunTables) -> Iterator[str]:
             continue
         recorded_ns = known.step_ns + known.added_ns
         if -100 * known.added_ns >= least_pct * recorded_ns:
-            yield (
+            longer = (
                 f"Steps {known.when} take {duration(known.step_ns)}, recorded ones"
-                f" {duration(recorded_ns)}. The recording lacks what slows later steps{such}."
-                f" Record later ones: {record_later}"
+                f" {duration(recorded_ns)}."
             )
+            grown = _grown(results, -known.added_ns)
+            if grown.explains:
+                yield f"{longer}{grown.words}"
+            else:
+                yield (
+                    f"{longer}{grown.words} The recording lacks what"
+                    f" {'else ' if grown.words else ''}slows later steps{such}. Record later ones:"
+                    f" {record_later}"
+                )
+
+
+MOST: Final = 0.5
+"""Growing work explains longer steps if it makes so much of the difference, …"""
+
+NOT_MORE: Final = 2.0
+"""… and not so many times it: then it has ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Grown:
+    """What growing work makes of later steps.
+
+    Attributes:
+        words: a sentence with a space before it; empty where it makes nothing, or too much.
+        explains: whether it is most of what they take longer.
+    """
+
+    words: str = ""
+    explains: bool = False
+
+
+def _grown(results: Results, longer_ns: int) -> _Grown:
+    """What work that grows from step to step has come to in the steps after the recording.
+
+    Args:
+        results: the run.
+        longer_ns: by how much these are longer than recorded ones.
+    """
+    middle = results.origin.later_middle
+    found = [one.finding for one in results.found.valued if one.finding.growth]
+    if middle is None or not found:
+        return _Grown()
+    growths = [one.growth for one in found if one.growth]
+    added_ns = sum(growth.ns_a_step * (middle - growth.middle) for growth in growths)
+    if added_ns <= 0 or added_ns > NOT_MORE * longer_ns:
+        return _Grown()
+    by_now = f"by step {number(round(middle))} that is about {duration(round(added_ns))}"
+    places = dict.fromkeys(code_of(one.source) for one in found if one.source)
+    where = f" in {' and '.join(places)}" if len(places) == len(found) else ""
+    explains = added_ns >= MOST * longer_ns
+    part = ", most of the difference" if explains else ""
+    words = f" Work{where} grows from step to step: {by_now} more{part} (growing-work)."
+    return _Grown(words=words, explains=explains)
 
 
 def _against_the_run(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:

@@ -33,6 +33,7 @@ from nsysflow.runs.memory import scratch_for
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.paths import in_natural_order
 from nsysflow.runs.sources import Source, distinct_sources, load
+from nsysflow.runtime.bound import ENOUGH_NS, PLAIN_STEPS
 from nsysflow.runtime.protocol import Window
 
 
@@ -459,6 +460,7 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         killed=any(each.killed for each in known),
         plain_step_ns=max(filter(None, (each.plain_step_ns for each in known)), default=None),
         later_step_ns=max(filter(None, (each.later_step_ns for each in known)), default=None),
+        later_middle=max(filter(None, map(_later_middle, known)), default=None),
         record_later=next(filter(None, map(_record_later, known)), ""),
         typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},
@@ -484,6 +486,19 @@ def _record_later(manifest: Manifest) -> str:
     window = Window(wait=max(0, min(first, last)), warmup=_WARM_UP, active=_LATER_STEPS)
     ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
     return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
+
+
+def _later_middle(manifest: Manifest) -> float | None:
+    """The number of the middle one of the steps that were timed after the recording, of the process
+    in which they took longest; None where that is not known."""
+    timed = [child for child in manifest.children if child.later and child.plain_step_ns]
+    if not timed:
+        return None
+    slowest = max(timed, key=lambda child: child.plain_step_ns or 0)
+    assert slowest.later is not None
+    assert slowest.plain_step_ns is not None
+    most = max(PLAIN_STEPS, ENOUGH_NS / slowest.plain_step_ns)
+    return slowest.later.first + min(slowest.later.count, most) / 2
 
 
 def _names(sources: Sequence[Source]) -> str:

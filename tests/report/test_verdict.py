@@ -6,6 +6,7 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
+from nsysflow.analysis.findings.finding import Growth
 from nsysflow.analysis.schema import BACKTRACES
 from nsysflow.analysis.selection.bound import PARTS
 from nsysflow.analysis.tables.validity import Check, FailedCheck
@@ -169,6 +170,33 @@ def test_steps_of_a_loader_that_get_longer_lack_an_empty_queue(
     run = replace(run, tables={**run.tables, "loader_workers": loader})
     remarks = judge(Results([run], origin=origin)).remarks
     assert ["a loader whose queue runs empty" in remark for remark in remarks] == [True] * lacks
+
+
+@pytest.mark.parametrize(
+    ("ns_a_step", "middle", "said"),
+    [
+        (
+            MS / 20,
+            100,
+            "in compute (train.py:7) grows from step to step: by step 100 that is about",
+        ),
+        (MS / 20, 100, "about 4.00 ms more, most of the difference (growing-work)."),
+        (MS / 40, 100, "about 2.00 ms more (growing-work). The recording lacks what else slows"),
+        (MS / 5, 100, "The recording lacks what slows later steps"),  # it has ended
+        (MS / 20, None, "ones 16.0 ms. The recording lacks what slows later steps"),
+    ],
+)
+def test_work_that_grows_explains_later_steps(
+    ns_a_step: float, middle: float | None, said: str
+) -> None:
+    growth = Growth(ns_a_step=ns_a_step, middle=20)
+    one = valued(rule="growing-work", source="train.py:7 in compute")
+    grown = replace(one, finding=replace(one.finding, growth=growth))
+    run = replace(slowed(16), found=found_of(grown))
+    origin = Origin(later_step_ns=22 * MS, later_middle=middle, record_later="record")
+    (remark,) = judge(Results([run], origin=origin)).remarks
+    assert said in remark
+    assert ("Record later ones" in remark) == ("most of the difference" not in remark)
 
 
 @pytest.mark.parametrize(

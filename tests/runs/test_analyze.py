@@ -237,6 +237,7 @@ def test_later_steps_are_recorded_where_the_program_has_enough_of_them(
     source = Source(path=Path("report.sqlite"), name="report", manifest=manifest)
     origin = origin_of([source], [])
     assert f"--capture {window} " in origin.record_later
+    assert origin.later_middle == first + count / 2
 
 
 def test_a_report_on_disk_is_analysed_as_in_memory(

@@ -35,6 +35,7 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_elementwise,
 )
 from nsysflow.analysis.findings.rules.gil import gil_contention
+from nsysflow.analysis.findings.rules.growing_work import growing_work
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.index_backward import index_backward
 from nsysflow.analysis.findings.rules.larger_batch import larger_batch
@@ -103,6 +104,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     recomputation,
     backward_per_loss,
     streams_in_turn,
+    growing_work,
     costly_line,
     tiny_kernels,
     idle_chip,

@@ -27,12 +27,14 @@ from nsysflow.analysis.findings.kernel_findings import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import (
+    CONCATENATES,
     MATRIX_CLASSES,
     covered,
     lacks_bfloat16,
     run_of,
 )
 from nsysflow.analysis.findings.launches import counting_launches
+from nsysflow.analysis.findings.rules.growing_work import CHANGE_OF_COPIES, growing_ops
 from nsysflow.analysis.frames.columns import matching, repeated
 from nsysflow.base.units import between, percent
 
@@ -119,9 +121,6 @@ def _dequantizing(kernels: pl.DataFrame) -> pl.Series:
     return covered(kernels, runs.filter(reads).with_columns(pl.col("first") - 1))
 
 
-CONCATENATES: Final = r"(?i)CatArray|concatenate_kernel|cupy_concatenate"
-"""Kernels of PyTorch, and CuPy's."""
-
 CONCATENATION_PCT: Final = 10.0
 """Models that join tensors here and there spend 8 % of their kernel time on it at most (43
 recordings), a decoder that appended to its cache 60 % (H100, 2026-11-26)."""
@@ -132,11 +131,6 @@ MOSTLY_RISING: Final = 0.7
 LEAST_PAIRS: Final = 10
 """… of at least so many."""
 
-GROWING: Final = (
-    "allocate it once for the longest case, and write into it: cache[:, at] = new",
-    "a static KV cache (transformers: cache_implementation='static')",
-    "append to a list, and concatenate once at the end",
-)
 CHANGE_OF_CONCATENATION: Final = (
     "write the parts into one tensor that is allocated once, each into its slice",
     "torch.compile the module: it writes many parts to where they belong",
@@ -144,8 +138,10 @@ CHANGE_OF_CONCATENATION: Final = (
 
 
 def concatenation(subject: JudgedReport) -> Iterator[Finding]:
-    """The kernels of torch.cat and torch.stack, where they take much of the kernel time."""
-    named = matching(subject.kernels["name"], CONCATENATES)
+    """The kernels of torch.cat and torch.stack, where they take much of the kernel time; but for
+    those of `growing-work`."""
+    grown = subject.kernels["op"].is_in(growing_ops(subject).implode())
+    named = matching(subject.kernels["name"], CONCATENATES) & ~grown
     rows = kernels_to_drop(subject, named, CONCATENATION_PCT)
     if rows.is_empty():
         return
@@ -156,7 +152,7 @@ def concatenation(subject: JudgedReport) -> Iterator[Finding]:
         rule="concatenation",
         title=f"torch.cat {'copies a growing tensor' if growth else 'copies tensors'}:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
-        change=GROWING if growth else CHANGE_OF_CONCATENATION,
+        change=CHANGE_OF_COPIES if growth else CHANGE_OF_CONCATENATION,
         evidence=growth,
     )
 
