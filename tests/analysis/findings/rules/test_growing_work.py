@@ -208,6 +208,25 @@ def test_a_wait_for_another_process_is_no_work() -> None:
     assert not named(loop(rows, every=2_000, steps=32))
 
 
+@pytest.mark.parametrize(("later_us", "first"), [(None, False), (1_300, False), (1_350, True)])
+def test_it_comes_first_where_later_steps_take_longer(
+    monkeypatch: pytest.MonkeyPatch, later_us: int | None, first: bool
+) -> None:
+    """Steps of 1.2 ms, with two norms that save more."""
+
+    def rows(step: int) -> list[Row]:
+        norms = [(names.MUL, 100, "norm:5"), (names.ADD, 100, "norm:6")] * 2
+        return seen((names.PRODUCT, 300, "block:3"), *norms, (SORT, 40 + step, "compute:7"))
+
+    subject = loop(rows, every=1_200, steps=32)
+    later_ns = later_us and later_us * in_us.US
+    options = replace(subject.timeline.options, unrecorded_step_ns=later_ns)
+    monkeypatch.setattr(subject.timeline, "options", options)
+    rules = [one.finding.rule for one in find(subject).valued]
+    assert "growing-work" in rules
+    assert (rules[0] == "growing-work") == first
+
+
 def plain_trend(times: list[float]) -> tuple[float, bool]:
     """The slope and whether it grows, from the definition (spec §16.35)."""
     count = len(times)
