@@ -304,10 +304,6 @@ def _threads(path: Path) -> int:
     return os.cpu_count() or 1
 
 
-_TABLE_NAMES: Final = (
-    # a damaged schema may give one as bytes, which no query can name
-    "SELECT name FROM sqlite_master WHERE type = 'table' AND typeof(name) = 'text'"
-)
 _OF_NSYS: Final = frozenset(table.name for table in (*TABLES.values(), *SAMPLED.values()))
 
 
@@ -320,10 +316,10 @@ def describe(
     """
     with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_WAIT_S)) as db:
         try:
-            found = db.execute(_TABLE_NAMES).fetchall()
+            found = db.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
         except MemoryError:  # some kB at most: a damaged page names more bytes than there are
             raise Unfit("its schema would not fit into memory") from None
-        names = [name for (name,) in found]
+        names = [name for (name,) in found if isinstance(name, str)]  # a damaged one is bytes
         columns = {
             name: tuple(row[1] for row in db.execute(f"PRAGMA table_info({quoted(name)})"))
             for name in names

@@ -9,7 +9,6 @@ from importlib.resources import as_file, files
 from itertools import islice
 from operator import add
 from pathlib import Path
-from shlex import join
 from typing import Final, TypeVar
 
 from nsysflow.analysis.analyze import Analysis, analyze, pieces_of
@@ -28,13 +27,11 @@ from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results, typical_report
 from nsysflow.runs.costs import usual_pct
 from nsysflow.runs.engine import Choice, engine_of
-from nsysflow.runs.manifest import Manifest
+from nsysflow.runs.manifest import Manifest, command_for_later_steps, middle_later_step
 from nsysflow.runs.memory import scratch_for
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.paths import in_natural_order
 from nsysflow.runs.sources import Source, distinct_sources, load
-from nsysflow.runtime.bound import ENOUGH_NS, PLAIN_STEPS
-from nsysflow.runtime.protocol import Window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,45 +457,12 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         killed=any(each.killed for each in known),
         plain_step_ns=max(filter(None, (each.plain_step_ns for each in known)), default=None),
         later_step_ns=max(filter(None, (each.later_step_ns for each in known)), default=None),
-        later_middle=max(filter(None, map(_later_middle, known)), default=None),
-        record_later=next(filter(None, map(_record_later, known)), ""),
+        later_middle=max(filter(None, map(middle_later_step, known)), default=None),
+        record_later=next(filter(None, map(command_for_later_steps, known)), ""),
         typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},
         started=known[0].started if known else "",
     )
-
-
-_LATER_STEPS: Final = 30
-"""So many steps vary little in their mean."""
-
-_WARM_UP: Final = 2
-"""Steps before the window in which the profiler starts."""
-
-
-def _record_later(manifest: Manifest) -> str:
-    """The command that records steps like those that were timed after the recording; empty where
-    none were. It begins earlier if the program has no steps left for it."""
-    later = [child.later for child in manifest.children if child.later]
-    if not later or manifest.workload is not None:
-        return ""
-    first = max(steps.first for steps in later)
-    last = min(steps.first + steps.count for steps in later) - _WARM_UP - _LATER_STEPS
-    window = Window(wait=max(0, min(first, last)), warmup=_WARM_UP, active=_LATER_STEPS)
-    ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
-    return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
-
-
-def _later_middle(manifest: Manifest) -> float | None:
-    """The number of the middle one of the steps that were timed after the recording, of the process
-    in which they took longest; None where that is not known."""
-    timed = [child for child in manifest.children if child.later and child.plain_step_ns]
-    if not timed:
-        return None
-    slowest = max(timed, key=lambda child: child.plain_step_ns or 0)
-    assert slowest.later is not None
-    assert slowest.plain_step_ns is not None
-    most = max(PLAIN_STEPS, ENOUGH_NS / slowest.plain_step_ns)
-    return slowest.later.first + min(slowest.later.count, most) / 2
 
 
 def _names(sources: Sequence[Source]) -> str:

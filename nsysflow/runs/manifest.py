@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,9 +14,10 @@ import msgspec
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, ReportError
 from nsysflow.base.peaks import Unit
+from nsysflow.runtime.bound import ENOUGH_NS, PLAIN_STEPS
 from nsysflow.runtime.inject.nsysflow_hook import ANNOTATED, HOOKED, NOT_ANNOTATED
 from nsysflow.runtime.process import FILES, SCRATCH_FILES, ChildStatus
-from nsysflow.runtime.protocol import LOADER_FILES, Backtrace, Collector
+from nsysflow.runtime.protocol import LOADER_FILES, Backtrace, Collector, Window
 
 FILE: Final = "manifest.json"
 LOG: Final = "output.log"
@@ -282,3 +283,36 @@ def _remove_text(file: Path) -> str | None:
         return None
     file.unlink()
     return text
+
+
+_LATER_STEPS: Final = 30
+"""So many steps vary little in their mean."""
+
+_WARM_UP: Final = 2
+"""Steps before the window in which the profiler starts."""
+
+
+def command_for_later_steps(manifest: Manifest) -> str:
+    """The command that records steps like those that were timed after the recording; empty where
+    none were. It begins earlier if the program has no steps left for it."""
+    later = [child.later for child in manifest.children if child.later]
+    if not later or manifest.workload is not None:
+        return ""
+    first = max(steps.first for steps in later)
+    last = min(steps.first + steps.count for steps in later) - _WARM_UP - _LATER_STEPS
+    window = Window(wait=max(0, min(first, last)), warmup=_WARM_UP, active=_LATER_STEPS)
+    ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
+    return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
+
+
+def middle_later_step(manifest: Manifest) -> float | None:
+    """The number of the middle one of the steps that were timed after the recording, of the process
+    in which they took longest; None where that is not known."""
+    timed = [child for child in manifest.children if child.later and child.plain_step_ns]
+    if not timed:
+        return None
+    slowest = max(timed, key=lambda child: child.plain_step_ns or 0)
+    assert slowest.later is not None
+    assert slowest.plain_step_ns is not None
+    most = max(PLAIN_STEPS, ENOUGH_NS / slowest.plain_step_ns)
+    return slowest.later.first + min(slowest.later.count, most) / 2

@@ -20,7 +20,6 @@ from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_cop
 from nsysflow.analysis.findings.rules.costly_line import costly_line
 from nsysflow.analysis.findings.rules.cpu import cpu_wait
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
-from nsysflow.analysis.findings.rules.experts import expert_loop
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
@@ -42,7 +41,11 @@ from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels, largest_of_own
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.layout import layout_transpose
-from nsysflow.analysis.findings.rules.loops import attention_in_turn, loop_of_launches
+from nsysflow.analysis.findings.rules.loops import (
+    attention_in_turn,
+    expert_loop,
+    loop_of_launches,
+)
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.masks import causal_mask

@@ -7,8 +7,7 @@ import pytest
 
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.experts import expert_loop
-from nsysflow.analysis.findings.rules.loops import loop_of_launches
+from nsysflow.analysis.findings.rules.loops import expert_loop, loop_of_launches
 from nsysflow.analysis.findings.rules.waits import waits
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import (
