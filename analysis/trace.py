@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
+import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
@@ -50,6 +51,47 @@ class NoteKind(StrEnum):
     ENGINE_FRAMES = "engine-frames"
     SNAPSHOT = "snapshot"
     GAVE_UP_COMPILING = "gave-up-compiling"
+    UNUSED_GRADIENTS = "unused-gradients"
+
+
+_Text = Annotated[str, msgspec.Meta(max_length=300)]
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)]
+
+
+class UnusedModule(NamedTuple):
+    """Modules with weights whose gradients no optimizer uses, as a program was seen to have.
+
+    Attributes:
+        classes: theirs, those with most weights first.
+        within: the class of the module that they are in, which is in no other call.
+        phase: the name of the range around calls of that.
+        places: `model.py:12-30`, the lines of `forward` of their classes.
+        weights: how many they have.
+        of: how many weights all modules with ranges of that name have.
+        steps: how many steps were looked at.
+        calls: calls in these.
+        whole: the calls whose whole backward pass is for nothing.
+        part: those where only the gradients of weights are.
+        thrown: the backward passes whose gradients an optimizer clears before it steps; 0 where no
+            optimizer has the weights.
+    """
+
+    classes: _Text
+    within: _Text
+    phase: _Text
+    places: tuple[_Text, ...]
+    weights: _Count
+    of: _Count
+    steps: _Count
+    calls: _Count
+    whole: _Count
+    part: _Count
+    thrown: _Count
+
+    @property
+    def name(self) -> str:
+        """`FeatureNet in PerceptualLoss`."""
+        return self.classes if self.classes == self.within else f"{self.classes} in {self.within}"
 
 
 @dataclass(frozen=True)
@@ -60,11 +102,13 @@ class Note:
         kind: what it is about.
         text: the sentence, without its full stop.
         public: the same without values of the program; empty where it has none.
+        module: what it is about, where it is about gradients that no optimizer uses.
     """
 
     kind: NoteKind
     text: str
     public: str = ""
+    module: UnusedModule | None = None
 
     def __str__(self) -> str:
         return self.text

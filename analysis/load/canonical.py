@@ -35,7 +35,13 @@ from nsysflow.analysis.load.marks import (
     with_auto_domain,
 )
 from nsysflow.analysis.load.messages import messages
-from nsysflow.analysis.load.notes import given_up, nameless_calls, notes_on
+from nsysflow.analysis.load.notes import (
+    given_up,
+    last_unused,
+    nameless_calls,
+    notes_on,
+    unused_gradients,
+)
 from nsysflow.analysis.load.sampled import (
     GIL_DOMAIN,
     gpu_samples,
@@ -127,6 +133,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
             *_nameless(calls),
             *allocator.notes,
             *given_up(map(gave_up_of_mark, marks["text"])),
+            *unused_gradients(last_unused(marks["process", "text"].rows())),
         ),
     )
 

@@ -9,7 +9,8 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.trace import Note, NoteKind
+from nsysflow.analysis.load.private_names import public_module
+from nsysflow.analysis.trace import Note, NoteKind, UnusedModule
 from nsysflow.base.peaks import UNITS
 from nsysflow.runtime.protocol import AUTO_DOMAIN, KEY
 
@@ -223,6 +224,12 @@ class GaveUp(msgspec.Struct):
     gave_up: list[tuple[_Text, _Text, _Text]]
 
 
+class UnusedGradients(msgspec.Struct):
+    """Modules with weights whose gradients no optimizer uses, those that were seen last."""
+
+    unused_gradients: list[UnusedModule]
+
+
 class UnixTime(msgspec.Struct):
     """The time of the system when the mark was made."""
 
@@ -245,6 +252,7 @@ _UNIX_TIME: Final = msgspec.json.Decoder(UnixTime)
 _LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
 _TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
 _GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
+_UNUSED: Final = msgspec.json.Decoder(UnusedGradients)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -308,6 +316,21 @@ def _gave_up_without_guards(text: str) -> GaveUp | None:  # guards have values o
     return mark and GaveUp([(function, place, "") for function, place, _ in mark.gave_up])
 
 
+def unused_in(json: bytes | msgspec.Raw) -> UnusedGradients | None:
+    """The `UnusedGradients` in the JSON under our key; None if it has none."""
+    return decoded_or_none(_UNUSED, json)
+
+
+def unused_of_mark(text: str) -> UnusedGradients | None:
+    """The `UnusedGradients` in the text of a mark; None if it has none."""
+    return _of_mark(_UNUSED, text)
+
+
+def _unused_without_private(text: str) -> UnusedGradients | None:
+    mark = unused_of_mark(text)
+    return mark and UnusedGradients([public_module(one) for one in mark.unused_gradients])
+
+
 def unix_time_of_mark(text: str) -> UnixTime | None:
     """The `UnixTime` in the text of a mark; None if it has none."""
     return _of_mark(_UNIX_TIME, text)
@@ -336,6 +359,7 @@ def slim_mark(text: str) -> str | None:
         loader_times_of_mark,
         unix_time_of_mark,
         _gave_up_without_guards,
+        _unused_without_private,
     )
     mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()

@@ -8,11 +8,11 @@ import polars as pl
 
 from nsysflow.analysis.load.export_tables import Raw
 from nsysflow.analysis.load.labels import direction, nvtx_event_types
-from nsysflow.analysis.load.marks import GaveUp
+from nsysflow.analysis.load.marks import GaveUp, UnusedGradients, unused_of_mark
 from nsysflow.analysis.load.sampled import GIL_DOMAIN, domains_called, wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
-from nsysflow.analysis.trace import Note, NoteKind
+from nsysflow.analysis.trace import Note, NoteKind, UnusedModule
 from nsysflow.base.names import one_line
 
 _KNOWN_SCHEMA: Final = 3
@@ -52,6 +52,33 @@ def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
         why = f": it was compiled too often, the last time because {one_line(guard)} no longer held"
         text = f"{public}{why}" if guard else public
         yield Note(NoteKind.GAVE_UP_COMPILING, text, public)
+
+
+def unused_gradients(marks: Iterable[UnusedGradients | None]) -> Iterator[Note]:
+    """A note for each module with gradients that no optimizer uses.
+
+    Args:
+        marks: the last one of each process.
+    """
+    listed = (row for mark in marks if mark is not None for row in mark.unused_gradients)
+    yield from map(module_note, dict.fromkeys(listed))
+
+
+def module_note(module: UnusedModule) -> Note:
+    """The note on a module with gradients that no optimizer uses."""
+    why = (
+        "an optimizer clears gradients unread that the backward pass for another one computes"
+        if module.thrown
+        else "no optimizer uses the gradients that backward computes"
+    )
+    text = f"{why}, of {one_line(module.name)}: {module.weights:,} weights"
+    return Note(NoteKind.UNUSED_GRADIENTS, text, module=module)
+
+
+def last_unused(marks: Iterable[tuple[int | None, str]]) -> list[UnusedGradients]:
+    """What the last mark of each process says of that; rows are (process, text)."""
+    read = ((process, unused_of_mark(text)) for process, text in marks)
+    return [*{process: mark for process, mark in read if mark is not None}.values()]
 
 
 def _version(raw: Raw) -> Iterator[Note]:

@@ -4,6 +4,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from nsysflow.analysis.trace import UnusedModule
+
 UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 """The usual id of a request or a run."""
 
@@ -55,6 +57,16 @@ def without_private(name: str) -> str:
     name = _REQUEST.sub(r"\g<1>0", name)
     name = re.sub(UUID, lambda found: re.sub("[0-9a-fA-F]", "0", found[0]), name)
     return _WORD.sub(_zeros, name)
+
+
+def public_module(module: UnusedModule) -> UnusedModule:
+    """The same, with such names of its classes, range and files."""
+    return module._replace(
+        classes=without_private(module.classes),
+        within=without_private(module.within),
+        phase=without_private(module.phase),
+        places=tuple(without_private(place) for place in module.places),
+    )
 
 
 def _zeros(found: re.Match[str]) -> str:

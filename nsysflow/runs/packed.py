@@ -10,7 +10,7 @@ import polars as pl
 from nsysflow.analysis.analyze import analyze
 from nsysflow.analysis.load.dispatch import load
 from nsysflow.analysis.load.pack import write_copy
-from nsysflow.analysis.load.private_names import without_private
+from nsysflow.analysis.load.private_names import public_module, without_private
 from nsysflow.analysis.load.unpacking import PERFETTO_SUFFIXES, Export
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.perfetto.trace import write_trace
@@ -59,7 +59,12 @@ def _without_private(trace: Trace, report: str) -> Trace:
         graph_ranges=_shared(trace.graph_ranges, "name"),
         frames=_shared(trace.frames, "function"),
         notes=tuple(
-            replace(note, text=without_private(note.public or note.text)) for note in trace.notes
+            replace(
+                note,
+                text=without_private(note.public or note.text),
+                module=note.module and public_module(note.module),
+            )
+            for note in trace.notes
         ),
     )
 

@@ -36,7 +36,13 @@ from nsysflow.runtime.protocol import (
     Collector,
     rank,
 )
-from nsysflow.runtime.regions import GAVE_UP, list_noted, mark, warn_nothing_recorded
+from nsysflow.runtime.regions import (
+    GAVE_UP,
+    UNUSED,
+    list_noted,
+    mark,
+    warn_nothing_recorded,
+)
 
 if TYPE_CHECKING:
     from nsysflow.runtime.cpu import Values
@@ -217,7 +223,12 @@ class KinetoCapture:
             synchronize()
         finally:
             if self._still_records():
-                beside = {**self._readings, "loaders": self._loaders, "gave_up": GAVE_UP}
+                beside = {
+                    **self._readings,
+                    "loaders": self._loaders,
+                    "gave_up": GAVE_UP,
+                    "unused_gradients": UNUSED,
+                }
                 if any(beside.values()):
                     about = {**self._about, **{key: kept for key, kept in beside.items() if kept}}
                     self._profile.add_metadata_json(KEY, json.dumps(about))

@@ -90,10 +90,36 @@ def _gave_up(rows: list[GaveUp]) -> str:
     return json.dumps({KEY: {"gave_up": rows}})
 
 
+Unused = tuple[str, str, str, list[str], int, int, int, int, int, int, int]
+"""Of modules whose weights get gradients that no optimizer uses:
+- their classes, that of the module that they are in, and the range of its calls
+- the file and lines of each class's `forward`
+- their weights, and those of all modules with such ranges
+- the steps that were looked at, and the calls in these: all, those whose whole backward is for
+  nothing, those where only the gradients of weights are
+- backward passes whose gradients an optimizer clears; 0 where no optimizer has the weights"""
+
+UNUSED: Final[list[Unused]] = []
+"""What was seen last."""
+
+
+def note_unused(rows: list[Unused]) -> None:
+    """Note gradients that no optimizer uses, instead of those that were noted before."""
+    UNUSED[:] = rows
+    mark(_unused(rows))
+
+
+def _unused(rows: list[Unused]) -> str:
+    return json.dumps({KEY: {"unused_gradients": rows}})
+
+
 def list_noted(mark: Callable[[str], None]) -> None:
-    """Record marks that list what was noted so far: ranges, and what torch.compile gave up on."""
+    """Record marks that list what was noted so far: ranges, what torch.compile gave up on, and
+    gradients that no optimizer uses."""
     if GAVE_UP:
         mark(_gave_up(GAVE_UP))
+    if UNUSED:
+        mark(_unused(UNUSED))
     if _NOTED:
         firsts = range(0, len(_NOTED), _IN_A_MARK)
         lists = [json.dumps(_NOTED[first : first + _IN_A_MARK]) for first in firsts]

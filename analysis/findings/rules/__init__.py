@@ -7,7 +7,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
-from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
+from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss, unused_gradients
 from nsysflow.analysis.findings.rules.checkpoint import checkpoint_in_loop
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
@@ -106,6 +106,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     optimizer_not_fused,
     recomputation,
     backward_per_loss,
+    unused_gradients,
     streams_in_turn,
     growing_work,
     costly_line,

@@ -18,7 +18,7 @@ from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
-from nsysflow.analysis.trace import Collector, Note, NoteKind, Trace
+from nsysflow.analysis.trace import Collector, Note, NoteKind, Trace, UnusedModule
 from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {
@@ -104,6 +104,7 @@ class ExportedReport(msgspec.Struct):
         shift_ns: what was added to the times of slices.
         lanes: those of streams and calls.
         notes: what the reader should know of the report: kind and text.
+        modules: those that notes are about, in order.
     """
 
     report: str
@@ -112,6 +113,7 @@ class ExportedReport(msgspec.Struct):
     shift_ns: int
     lanes: list[ExportedLane]
     notes: list[tuple[NoteKind, str]]
+    modules: list[UnusedModule] = []
 
 
 class ExportedRows(msgspec.Struct):
@@ -151,7 +153,12 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
     drawn = _with_lanes(possible, of.lanes)
     ops, calls = (drawn.filter(pl.col("lane") == lane) for lane in ("stream", "calls"))
     impossible = len(slices) - len(possible)
-    notes = [*(Note(*note) for note in of.notes), *_notes(ops, calls, impossible)]
+    modules = iter(of.modules)
+    told_of = (
+        Note(kind, text, module=next(modules, None) if kind is NoteKind.UNUSED_GRADIENTS else None)
+        for kind, text in of.notes
+    )
+    notes = [*told_of, *_notes(ops, calls, impossible)]
     ops, calls = (rows.drop_nulls(["end_ns", "name"]) for rows in (ops, calls))
     kinds = ops.with_columns(_kind().alias("kind"))
     parts = [kinds.filter(pl.col("kind") == kind) for kind in schema.OP_KIND.categories]

@@ -44,6 +44,7 @@ def tell_report(
         shift_ns=shift_ns,
         lanes=[*_lanes(events, lanes, first)],
         notes=[(note.kind, note.text) for note in trace.notes],
+        modules=[note.module for note in trace.notes if note.module is not None],
     )
     packets.tell(REPORT_FIELD, msgspec.json.encode(told))
     ended = pl.when("ended").then("end_ns").alias("end_ns")

@@ -11,13 +11,13 @@ import os
 from types import ModuleType
 
 from nsysflow.runtime import protocol
-from nsysflow.runtime.auto.loaders import annotate_loaders
 from nsysflow.runtime.auto.modules import (
     annotate_compiling,
     annotate_engine,
     annotate_frameworks,
     annotate_functions,
     annotate_generation,
+    annotate_loaders,
     annotate_modules,
     notice_evaluation,
 )

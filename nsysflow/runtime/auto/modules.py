@@ -1,18 +1,27 @@
-"""Calls of modules, functions of torch and frameworks that are phases by themselves."""
+"""Calls of modules, functions of torch and frameworks that are phases by themselves, and times of
+DataLoaders.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
+import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from nsysflow.runtime.auto.gradients import GRADIENTS
 from nsysflow.runtime.auto.ranges import Ranges
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
+from nsysflow.runtime.loaders import LOADERS, Requests, Results, WorkerTimes, worker_file
 from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import RUN_FOLDER
 from nsysflow.runtime.regions import note_given_up
 
 FORWARD: Final = "forward"
@@ -40,6 +49,8 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     @wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling() or here.busy or (THIS_PROCESS.recorded and steps.trains):
+            if GRADIENTS.watched and not is_compiling():  # in a few steps
+                apart(GRADIENTS.safely, GRADIENTS.called, self, args, kwargs)
             return call(self, *args, **kwargs)
         here.busy = True
         of_step, close = apart(names.open, self, args, kwargs)
@@ -83,13 +94,20 @@ class Names:
         if own is None:
             own = self._own[module] = own_name(module)
         if own:
+            self._noted(module, own, args, kwargs)
             return False, ranges.open(own)
         ranges.steps.before_call()
         if ranges.here.tokens is not None:
             _next_token(ranges, ranges.here.tokens, _batch(args, kwargs))
         ranges.steps.training = module.training
         judged = not module.training and self._learns()
-        return not judged, ranges.open(EVAL if judged else FORWARD)
+        name = EVAL if judged else FORWARD
+        self._noted(module, name, args, kwargs)
+        return not judged, ranges.open(name)
+
+    def _noted(self, module: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if GRADIENTS.noting or GRADIENTS.watched:
+            GRADIENTS.safely(GRADIENTS.outermost, module, name, args, kwargs)
 
     def _learns(self) -> bool:
         """Whether the program has learned, or has an optimizer and now runs without gradients: it
@@ -177,10 +195,15 @@ def annotate_engine(torch: ModuleType, ranges: Ranges) -> None:
     running = torch._C._current_graph_task_id
 
     def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or running() != _NOT_RUNNING:
+        if is_compiling():
             return run(*args, **kwargs)
+        if running() != _NOT_RUNNING:
+            result = run(*args, **kwargs)
+            apart(GRADIENTS.safely, GRADIENTS.after_backward)
+            return result
         result = in_range(*args, **kwargs)
         apart(steps.after_backward)
+        apart(GRADIENTS.safely, GRADIENTS.after_backward)
         return result
 
     torch.autograd._engine_run_backward = ranges.hide(_engine_run_backward)
@@ -269,3 +292,60 @@ def _records(args: tuple[Any, ...]) -> bool:
     """Whether torch called back for another reason; before 2.8 it gives no reason."""
     trigger = getattr(args[0], "callback_trigger", None) if args else None
     return getattr(trigger, "name", None) == _RECORDING
+
+
+def annotate_loaders(torch: ModuleType, ranges: Ranges) -> None:
+    """Time what DataLoaders do: in this process, and in the workers that it starts."""
+    _time_worker(torch.utils.data._utils.worker, ranges)
+    _time_passes(torch.utils.data.dataloader._BaseDataLoaderIter, ranges)
+
+
+_RUN: Final = "_nsysflow_run"
+"""The attribute of torch's iterator that holds its `LoaderRun`."""
+
+
+def _time_passes(iterator: Any, ranges: Ranges) -> None:
+    """Time each wait of the loop for a batch."""
+    init, following = iterator.__init__, iterator.__next__
+    is_compiling, waited = ranges.is_compiling, LOADERS.waited
+
+    @wraps(init)
+    def __init__(self: Any, loader: Any) -> None:
+        init(self, loader)
+        run = LOADERS.opened(loader)
+        setattr(self, _RUN, run)
+        weakref.finalize(self, LOADERS.closed, run)
+
+    @wraps(following)
+    def __next__(self: Any) -> Any:
+        if is_compiling():
+            return following(self)
+        begun_ns = time.monotonic_ns()
+        batch = following(self)
+        run = vars(self).get(_RUN)
+        if run is not None:
+            if run.files is None:
+                run.know([worker.pid for worker in getattr(self, "_workers", ())])
+            waited(run, begun_ns, time.monotonic_ns())
+        return batch
+
+    iterator.__init__ = ranges.hide(__init__)
+    iterator.__next__ = ranges.hide(__next__)
+
+
+def _time_worker(worker: Any, ranges: Ranges) -> None:
+    """Time the batches of a worker, in its process. A spawned one finds this by its name, as it
+    finds torch's own function."""
+    loop = worker._worker_loop
+
+    @wraps(loop)
+    def _worker_loop(kind: Any, dataset: Any, requests: Any, results: Any, *args: Any) -> Any:
+        folder = os.environ.get(RUN_FOLDER)
+        times = None
+        with suppress(OSError):  # the folder is gone or full
+            times = WorkerTimes(worker_file(folder, os.getpid())) if folder else None
+        if times is not None:
+            requests, results = Requests(requests, times), Results(results, times)
+        return loop(kind, dataset, requests, results, *args)
+
+    worker._worker_loop = ranges.hide(_worker_loop)

@@ -7,6 +7,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from nsysflow.runtime.auto.gradients import GRADIENTS
 from nsysflow.runtime.auto.ranges import Function, Ranges
 from nsysflow.runtime.process import THIS_PROCESS
 
@@ -27,8 +28,11 @@ def annotate_optimizers(torch: ModuleType, ranges: Ranges) -> None:
         return _stepping(ranges, hooked(step))
 
     optimizer.profile_hook_step = staticmethod(profile_hook_step)
-    ranges.put_around(optimizer, "zero_grad", "zero_grad")
-    ranges.put_around(torch.nn.Module, "zero_grad", "zero_grad")
+    optimizer.__init__ = _made(optimizer.__init__)
+    GRADIENTS.is_grad_enabled = torch.is_grad_enabled
+    for owner in (optimizer, torch.nn.Module):
+        owner.zero_grad = _clearing(ranges, owner.zero_grad)
+        ranges.put_around(owner, "zero_grad", "zero_grad")
     scaler = torch.amp.grad_scaler.GradScaler
     for name in ("unscale_", "step", "update"):
         ranges.put_around(scaler, name, "optimizer", busy=True)
@@ -67,6 +71,33 @@ def count_optimizer_steps(
     optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
 
+def _made(make: Function) -> Function:
+    """`make`, which also says what was made."""
+
+    @wraps(make)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        GRADIENTS.safely(GRADIENTS.made, self)
+
+    return __init__
+
+
+def _clearing(ranges: Ranges, clear: Function) -> Function:
+    """`clear`, noted in the few steps in which gradients are looked at."""
+    is_compiling, apart = ranges.is_compiling, ranges.apart
+
+    @wraps(clear)
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling() or not GRADIENTS.watched:
+            return clear(self, *args, **kwargs)
+        apart(GRADIENTS.safely, GRADIENTS.zeroing, self)
+        result = clear(self, *args, **kwargs)
+        apart(GRADIENTS.safely, GRADIENTS.refresh)
+        return result
+
+    return ranges.hide(zero_grad)
+
+
 def _stepping(ranges: Ranges, step: Function) -> Function:
     """`step` in a range that leaves out the closure, and with the border of a step behind it."""
     is_compiling, apart, steps = ranges.is_compiling, ranges.apart, ranges.steps
@@ -84,11 +115,13 @@ def _stepping(ranges: Ranges, step: Function) -> Function:
             args = (apart(part.left_out, args[0]), *args[1:])
         if callable(kwargs.get("closure")):
             kwargs["closure"] = apart(part.left_out, kwargs["closure"])
+        apart(GRADIENTS.safely, GRADIENTS.before_step, self)
         apart(part.open)
         try:
             result = step(self, *args, **kwargs)
         finally:
             apart(part.close)
+        apart(GRADIENTS.safely, GRADIENTS.refresh)
         apart(steps.after_optimizer, self)
         return result
 

@@ -1,0 +1,163 @@
+"""Gradients that no optimizer uses: from marks to notes and a finding, and in packed reports."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import nsysflow
+from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules.backward_passes import unused_gradients
+from nsysflow.analysis.load.notes import module_note
+from nsysflow.analysis.load.pack import pack
+from nsysflow.analysis.trace import NoteKind, UnusedModule
+from nsysflow.runs.packed import pack_trace
+from nsysflow.runtime import regions
+from tests import tiny
+from tests.analysis.findings import test_kernels as names
+from tests.analysis.findings.subjects import Row, found, left_of, repeated, seen
+from tests.analysis.load.kineto.traces import kernel, write
+from tests.exports import write_export
+from tests.in_us import opened
+from tests.oracle.model import Sample, to_trace
+
+PAIR: Final = UnusedModule(
+    *("FeatureNet", "PairLoss", "PairLoss", ("train.py:5-9",)),
+    *(1_000, 4_000, 2, 4, 2, 2, 0),
+)
+TEXT: Final = (
+    "no optimizer uses the gradients that backward computes, of FeatureNet in PairLoss:"
+    " 1,000 weights"
+)
+
+
+def mark(*rows: object, thread: int = tiny.MAIN) -> dict[str, object]:
+    text = json.dumps({"nsysflow": {"unused_gradients": rows}})
+    return {"eventType": 34, "text": text, "globalTid": thread}
+
+
+def notes_of(report: Path) -> list[tuple[str, UnusedModule | None]]:
+    notes = nsysflow.load(report).notes
+    return [(note.text, note.module) for note in notes if note.kind is NoteKind.UNUSED_GRADIENTS]
+
+
+def test_what_a_program_was_seen_to_do_is_listed_in_each_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(regions, "UNUSED", [])
+    regions.note_unused([(*PAIR[:3], [*PAIR.places], *PAIR[4:])])
+    marks: list[str] = []
+    regions.list_noted(marks.append)
+    (text,) = marks
+    assert json.loads(text) == {"nsysflow": {"unused_gradients": [json.loads(json.dumps(PAIR))]}}
+
+
+@pytest.mark.parametrize(
+    ("marks", "noted"),
+    [
+        ([mark(PAIR)], [(TEXT, PAIR)]),
+        ([mark(PAIR), mark(PAIR)], [(TEXT, PAIR)]),
+        ([mark(PAIR), mark()], []),
+        ([mark(("x" * 301, *PAIR[1:]))], []),
+        ([mark(PAIR[:-1])], []),
+        ([mark((*PAIR[:-1], -1))], []),
+    ],
+    ids=["one", "twice", "taken back", "too long", "too short", "too few"],
+)
+def test_the_last_mark_of_a_process_is_a_note(
+    marks: list[dict[str, object]], noted: list[Any], tmp_path: Path
+) -> None:
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=marks)
+    assert notes_of(report) == noted
+
+
+def test_packed_reports_have_the_note_without_private_names(tmp_path: Path) -> None:
+    private = PAIR._replace(classes="Net_0123456789abcdef01", places=("/home/me/train.py:5-9",))
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[mark(private)])
+    for packed, pack_it in (("p.sqlite", pack), ("p.pftrace", pack_trace)):
+        pack_it(report, tmp_path / packed)
+        ((text, module),) = notes_of(tmp_path / packed)
+        assert module is not None
+        assert "0123456789abcdef01" not in f"{text}{module}", packed
+        assert "/home/me" not in f"{text}{module}", packed
+        assert module.weights == PAIR.weights
+
+
+def test_torch_profilers_traces_have_the_same_note(tmp_path: Path) -> None:
+    about = {"capture": "0:0:5", "unused_gradients": [PAIR]}
+    assert notes_of(write(tmp_path, kernel(), nsysflow=about)) == [(TEXT, PAIR)]
+
+
+WGRAD: Final = "sm90_xmma_wgrad_implicit_gemm"
+BIAS: Final = "void at::native::reduce_kernel<(int)512, (int)1, ReduceOp<float, sum_functor>>(T3)"
+FORWARD: Final = [
+    *[(names.PRODUCT, 60, "forward:6"), (names.ADD, 20, "forward:7")],
+    *[(names.PRODUCT, 20, "other:20"), (names.ADD, 20, "other:21")],
+]
+BACKWARD: Final = [(WGRAD, 200, "backward"), (BIAS, 40, "backward"), (names.MUL, 40, "backward")]
+
+
+def findings_of(module: UnusedModule, phase: str = "", until_us: int = 50) -> list[Finding]:
+    """Of steps in which a module has 3 of 4 parts of the products and half of the rest, perhaps
+    with a range around its launches."""
+    rows: list[Row] = [] if not phase else [opened(15, until_us, phase)]
+    for row in seen(*FORWARD, *BACKWARD, threads={"backward": tiny.AUTOGRAD}):
+        if isinstance(row, Sample):
+            outer = replace(row.frames[0], function="train", line=30 + (row.frames[0].line or 0))
+            row = replace(row, frames=(*row.frames, outer))
+        rows.append(row)
+    plain = tiny.plain_of(*repeated([opened(0, 699, "step"), *rows], every=700))
+    trace = replace(to_trace(plain), notes=(module_note(module),))
+    analysis = nsysflow.analyze(trace, replace(tiny.AS_RECORDED, skip=0))
+    return found(unused_gradients, JudgedReport(analysis))
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "left"),
+    [
+        # of products 3/4 x (1/2 + 1/2 x 1/2), of sums for biases half, of the rest 1/2 x 1/2
+        (2, 2, {WGRAD: 0.44, BIAS: 0.5, names.MUL: 0.75}),
+        (4, 0, {WGRAD: 0.25, BIAS: 0.5, names.MUL: 0.5}),
+        (0, 4, {WGRAD: 0.62, BIAS: 0.5}),
+        (0, 0, {WGRAD: 0.62, BIAS: 0.5}),  # calls that were not seen
+    ],
+)
+def test_its_part_of_the_backward_pass_is_what_it_has_of_the_forward_pass(
+    whole: int, part: int, left: dict[str, float]
+) -> None:
+    (one,) = findings_of(PAIR._replace(whole=whole, part=part))
+    assert left_of(one) == left
+    assert one.method == "bound"
+    assert one.title == (
+        "FeatureNet in PairLoss, called at train.py:36 in train, gets gradients that no optimizer"
+        " uses"
+    )
+    assert one.evidence[-1].startswith("launched by") or "launched by" in " ".join(one.evidence)
+
+
+def test_a_range_of_its_own_says_what_it_launches() -> None:
+    (one,) = findings_of(PAIR._replace(places=()), "PairLoss")
+    assert left_of(one) == {WGRAD: 0.44, BIAS: 0.5, names.MUL: 0.75}
+    assert one.title.startswith("FeatureNet in PairLoss gets gradients that no optimizer uses")
+
+
+def test_its_weights_say_what_part_of_a_range_it_has_that_models_share() -> None:
+    whole = PAIR._replace(places=(), phase="forward", whole=4, part=0)
+    (one,) = findings_of(whole, "forward", until_us=95)
+    assert left_of(one) == {WGRAD: 0.75, BIAS: 0.75, names.MUL: 0.75}
+    assert "by its share of the weights" in " ".join(one.evidence)
+
+
+def test_gradients_that_are_cleared_unread_have_other_advice() -> None:
+    (one,) = findings_of(PAIR._replace(classes="Judge", within="Judge", thrown=2))
+    assert one.title.startswith(
+        "Judge, called at train.py:36 in train, gets gradients that are cle"
+    )
+    assert "around the pass of the other optimizer" in one.change[0]
+
+
+def test_nothing_is_said_of_what_takes_no_time() -> None:
+    assert findings_of(PAIR._replace(places=(), phase="elsewhere")) == []
