@@ -14,7 +14,6 @@ from nsysflow.analysis.load.allocator import allocator_rows
 from nsysflow.analysis.load.export_tables import (
     Raw,
 )
-from nsysflow.analysis.load.gpu_readings import gpu_states, gpu_traffic
 from nsysflow.analysis.load.kernel_names import GENERIC, MANGLED, VERSION, short_kernel_name
 from nsysflow.analysis.load.labels import (
     direction,
@@ -30,8 +29,6 @@ from nsysflow.analysis.load.marks import (
     gave_up_of_mark,
     graph_range_rows,
     loader_times,
-    process_cpu,
-    thread_cpu,
     with_auto_domain,
 )
 from nsysflow.analysis.load.messages import messages
@@ -42,6 +39,7 @@ from nsysflow.analysis.load.notes import (
     notes_on,
     unused_gradients,
 )
+from nsysflow.analysis.load.readings import gpu_states, gpu_traffic, process_cpu, thread_cpu
 from nsysflow.analysis.load.sampled import (
     GIL_DOMAIN,
     gpu_samples,

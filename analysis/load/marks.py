@@ -246,8 +246,6 @@ _GPU_STATES: Final = msgspec.json.Decoder(GpuStates)
 _GPU_TRAFFIC: Final = msgspec.json.Decoder(GpuTraffics)
 _THREAD_CPU: Final = msgspec.json.Decoder(ThreadCpu)
 _PROCESS_CPU: Final = msgspec.json.Decoder(ProcessCpu)
-_TIMED_THREAD_CPU: Final = msgspec.json.Decoder(TimedThreadCpu)
-_TIMED_PROCESS_CPU: Final = msgspec.json.Decoder(TimedProcessCpu)
 _UNIX_TIME: Final = msgspec.json.Decoder(UnixTime)
 _LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
 _TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
@@ -479,46 +477,3 @@ def _loader_rows(read: Sequence[tuple[int, int, LoaderTimes]]) -> pl.DataFrame:
             for asked, had in times.waits
         )
     return pl.DataFrame(rows, schema.LOADER_TIMES, orient="row")
-
-
-def thread_cpu(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
-    """`schema.THREAD_CPU` of all marks (process, time and text of each)."""
-    rows = [
-        (at_ns, process | thread, ran_ns, waited_ns)
-        for process, at_ns, text in marks
-        if process is not None and (read := thread_cpu_of_mark(text)) is not None
-        for thread, ran_ns, waited_ns in read.thread_cpu
-    ]
-    return pl.DataFrame(rows, schema.THREAD_CPU, orient="row")
-
-
-def process_cpu(marks: Iterable[tuple[int | None, int, str]]) -> pl.DataFrame:
-    """`schema.PROCESS_CPU` of all marks (process, time and text of each)."""
-    rows = [
-        (at_ns, process, *reading)
-        for process, at_ns, text in marks
-        if process is not None and (read := process_cpu_of_mark(text)) is not None
-        for reading in read.process_cpu
-    ]
-    return pl.DataFrame(rows, schema.PROCESS_CPU, orient="row")
-
-
-def timed_thread_cpu(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
-    """`schema.THREAD_CPU` of a process, from the JSON under our key, at times since `base_ns` of
-    the system."""
-    read = None if process is None else decoded_or_none(_TIMED_THREAD_CPU, json)
-    rows = [
-        (at_ns - base_ns, (process or 0) | thread, ran_ns, waited_ns)
-        for at_ns, (thread, ran_ns, waited_ns) in ([] if read is None else read.thread_cpu)
-    ]
-    return pl.DataFrame(rows, schema.THREAD_CPU, orient="row")
-
-
-def timed_process_cpu(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
-    """`schema.PROCESS_CPU` of a process, likewise."""
-    read = None if process is None else decoded_or_none(_TIMED_PROCESS_CPU, json)
-    rows = [
-        (at_ns - base_ns, process, *reading)
-        for at_ns, reading in ([] if read is None else read.process_cpu)
-    ]
-    return pl.DataFrame(rows, schema.PROCESS_CPU, orient="row")

@@ -14,7 +14,6 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.gpu_readings import timed_gpu_states, timed_gpu_traffic
 from nsysflow.analysis.load.kineto.document import (
     Document,
     Event,
@@ -25,6 +24,10 @@ from nsysflow.analysis.load.kineto.document import (
 from nsysflow.analysis.load.marks import (
     decoded_or_none,
     timed_loaders,
+)
+from nsysflow.analysis.load.readings import (
+    timed_gpu_states,
+    timed_gpu_traffic,
     timed_process_cpu,
     timed_thread_cpu,
 )

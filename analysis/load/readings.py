@@ -1,5 +1,5 @@
-"""What `nsysflow profile` read of GPUs: their states and traffic, from marks of ours, and from what
-stands beside a Kineto trace."""
+"""What `nsysflow profile` read of GPUs (their states and traffic) and of CPUs, from marks of ours,
+and from what stands beside a Kineto trace."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
@@ -11,9 +11,13 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.load.marks import (
     TimedGpuStates,
     TimedGpuTraffics,
+    TimedProcessCpu,
+    TimedThreadCpu,
     decoded_or_none,
     gpu_states_of_mark,
     gpu_traffic_of_mark,
+    process_cpu_of_mark,
+    thread_cpu_of_mark,
 )
 
 _LIMITS: Final = {
@@ -29,6 +33,8 @@ _LIMITS: Final = {
 
 _TIMED_STATES: Final = msgspec.json.Decoder(TimedGpuStates)
 _TIMED_TRAFFIC: Final = msgspec.json.Decoder(TimedGpuTraffics)
+_TIMED_THREAD_CPU: Final = msgspec.json.Decoder(TimedThreadCpu)
+_TIMED_PROCESS_CPU: Final = msgspec.json.Decoder(TimedProcessCpu)
 
 _STATES: Final = pl.Schema({"process": pl.Int64(), **schema.GPU_STATES})
 
@@ -100,3 +106,46 @@ def _limit(reasons: int | None) -> str | None:
     if reasons is None:
         return None
     return next((name for name, bits in _LIMITS.items() if reasons & bits), "none")
+
+
+def thread_cpu(marks: Marks) -> pl.DataFrame:
+    """`schema.THREAD_CPU` of all marks."""
+    rows = [
+        (at_ns, process | thread, ran_ns, waited_ns)
+        for process, at_ns, read in _read_of(marks, thread_cpu_of_mark)
+        if process is not None
+        for thread, ran_ns, waited_ns in read.thread_cpu
+    ]
+    return pl.DataFrame(rows, schema.THREAD_CPU, orient="row")
+
+
+def process_cpu(marks: Marks) -> pl.DataFrame:
+    """`schema.PROCESS_CPU` of all marks."""
+    rows = [
+        (at_ns, process, *reading)
+        for process, at_ns, read in _read_of(marks, process_cpu_of_mark)
+        if process is not None
+        for reading in read.process_cpu
+    ]
+    return pl.DataFrame(rows, schema.PROCESS_CPU, orient="row")
+
+
+def timed_thread_cpu(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
+    """`schema.THREAD_CPU` of a process, from the JSON under our key, at times since `base_ns` of
+    the system."""
+    read = None if process is None else decoded_or_none(_TIMED_THREAD_CPU, json)
+    rows = [
+        (at_ns - base_ns, (process or 0) | thread, ran_ns, waited_ns)
+        for at_ns, (thread, ran_ns, waited_ns) in ([] if read is None else read.thread_cpu)
+    ]
+    return pl.DataFrame(rows, schema.THREAD_CPU, orient="row")
+
+
+def timed_process_cpu(json: bytes | msgspec.Raw, base_ns: int, process: int | None) -> pl.DataFrame:
+    """`schema.PROCESS_CPU` of a process, likewise."""
+    read = None if process is None else decoded_or_none(_TIMED_PROCESS_CPU, json)
+    rows = [
+        (at_ns - base_ns, process, *reading)
+        for at_ns, reading in ([] if read is None else read.process_cpu)
+    ]
+    return pl.DataFrame(rows, schema.PROCESS_CPU, orient="row")
