@@ -137,6 +137,11 @@ def test_a_path_keeps_its_file_and_line() -> None:
         assert max(map(cell_len, lines)) <= width
 
 
+def test_of_a_name_of_a_million_letters_the_ends_are_left() -> None:
+    name = f"step/{'x' * 1_000_000}/train.py:7 in f"
+    assert shorten(name, 20) == "…xxxxx/train.py:7 in f"[-20:].replace("x", "…", 1)
+
+
 def test_a_bar_gets_shorter_before_it_goes_and_its_letters_go_with_it() -> None:
     columns = (Column(head="", drawn=True, spare=True), Column(head="idle", letter="░"))
     rows = (("█" * 15 + "░" * 15, "7 ms"),)
