@@ -384,7 +384,7 @@ def _round_trip(
     counted = f"{number(calls)} waits{subject.a_step}" if many else "waits"
     kinds = [*([counted] if waits else []), *(["copies"] if len(waits) < len(places) else [])]
     at_once = _launched_at_once(subject, most, calls) if many else Changes()
-    bound = at_once == Changes() and all(one.at_most_ns for one in code)
+    bound = at_once == Changes() and all(one.rule == "host-code" for one in code)
     return Finding(
         rule=HOST_ROUND_TRIP,
         title=f"{', '.join(kinds)} and host code in {code_of(most.source)} hold the GPU up",
