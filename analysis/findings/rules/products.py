@@ -310,13 +310,13 @@ def unread_product(subject: JudgedReport) -> Iterator[Finding]:
         subject,
         rows,
         rule="unread-product",
-        title="most of a product is computed and never read:"
+        title="most of a product's result is never read:"
         f" {percent(share_of_kernels(subject, rows))} of kernel time",
         change=CHANGE_OF_UNREAD,
         evidence=(
             in_words(subject, rows),
-            f"the last kernel that passes over its result takes {duration(passes)}, all that"
-            f" follows before the next product {duration(rest)}",
+            f"the last kernel that passes over its result takes {duration(passes)}; all that"
+            f" follows, until the next product, takes {duration(rest)}",
         ),
     )
 

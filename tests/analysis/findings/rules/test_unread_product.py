@@ -35,14 +35,14 @@ def program(*kernels: tuple[str, int], phase: str = "forward") -> JudgedReport:
 @pytest.mark.parametrize("casts", [[(CAST, 600)], [(CAST, 600), (CAST, 500)]], ids=["one", "two"])
 def test_logits_of_which_a_few_rows_are_read_are_named(casts: Kernels) -> None:
     one = asked(unread_product, program(*LAYERS, (HEAD, 2_000), *casts, *ROWS))
-    assert one.title.startswith("most of a product is computed and never read: ")
+    assert one.title.startswith("most of a product's result is never read: ")
     assert one.method == "bound"
     # of 7 judged steps the last does not say what follows it
     assert left_of(one) == pytest.approx({HEAD: 1 / 7, CAST: 1 / 7}, abs=0.01)
     took = "600 us" if len(casts) == 1 else "500 us"
     assert one.evidence[1] == (
-        f"the last kernel that passes over its result takes {took}, all that follows before the"
-        " next product 22.0 us"
+        f"the last kernel that passes over its result takes {took}; all that follows, until"
+        " the next product, takes 22.0 us"
     )
 
 
