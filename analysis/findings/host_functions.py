@@ -365,7 +365,7 @@ def launch_share(subject: JudgedReport, function: str, calls: pl.Series) -> floa
         function: as `finding.in_function` has it.
         calls: rows of the trace's calls.
     """
-    stacks = _stacks_at(subject, calls).drop_nulls()
+    stacks = stacks_at(subject, calls).drop_nulls()
     frames = frames_of_code(subject)
     lines = [line for line in frames["line"].unique() if in_function(line) == function]
     inside = frames.filter(pl.col("line").is_in(lines))["stack"].unique()
@@ -403,10 +403,10 @@ def _launching_stacks(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
     """`stack`, the one that launched each of these operations, null where none is known. Each
     launch counts as 1 `ns`."""
     calls = subject.view.launches.filter(pl.col("op").is_in(ops.implode()))["call"]
-    return _stacks_at(subject, calls).to_frame("stack").with_columns(ns=1)
+    return stacks_at(subject, calls).to_frame("stack").with_columns(ns=1)
 
 
-def _stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
+def stacks_at(subject: JudgedReport, calls: pl.Series) -> pl.Series:
     """The stack that made each launch, a row of the trace's calls; null where none is known."""
     known = subject.timeline.launch_stacks
     return repeated(None, len(calls), pl.UInt32) if known is None else known["stack"][calls]

@@ -104,6 +104,9 @@ INSTANTS: Final = pl.Schema(
 ranges, `stack` and `cell` where nothing stands for the time. `order` breaks ties (spec §17.6)."""
 Instants = Annotated[pl.DataFrame, INSTANTS]
 
+LEFT_INSTANTS: Final = pl.Schema({**INSTANTS, "row": pl.UInt32()})
+"""What windows leave of them, with the row of the narrowed gap."""
+
 HOST_STACKS: Final = pl.Schema(
     {
         "phase": pl.String(),

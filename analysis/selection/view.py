@@ -18,7 +18,7 @@ from nsysflow.analysis.events.waits import WaitPieces
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.frames.scratch import Scratch
 from nsysflow.analysis.idle.run_ahead import Charges, Gaps
-from nsysflow.analysis.idle.samples import HOST_STACKS, INSTANTS, by_stack
+from nsysflow.analysis.idle.samples import HOST_STACKS, LEFT_INSTANTS, by_stack
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import Attribution, PathSpans, PlacedOps, span_inside
 from nsysflow.analysis.phases.work import (
@@ -91,6 +91,9 @@ VIEW_COMMUNICATION: Final = pl.Schema(
     {**COMMUNICATION, "busy_ns": pl.Int64(), "exposed_ns": pl.Int64()}
 )
 """A row per communication kernel, with the time that it ran and was exposed in the windows."""
+
+
+_Instants = Annotated[pl.DataFrame | None, LEFT_INSTANTS]
 
 
 class View:
@@ -177,17 +180,23 @@ class View:
     def host_stacks(self) -> Annotated[pl.DataFrame | None, HOST_STACKS]:
         """What the host was running in the idle time of `host` and `launch` in these gaps; None
         where the report does not say."""
-        instants = self.timeline.host_instants
-        if instants is None:
-            return None
-        left = scale_instants(instants, self.idle_parts, self.gaps)
-        return by_stack(left, self.attribution.paths["joined"])
+        instants = self.host_instants
+        return None if instants is None else by_stack(instants, self.attribution.paths["joined"])
 
     @computed_once
-    def gil_instants(self) -> Annotated[pl.DataFrame | None, INSTANTS]:
+    def host_instants(self) -> _Instants:
+        """The idle time of `host` and `launch` in these gaps by what the host was running;
+        None where the report does not say."""
+        return self._left_of(self.timeline.host_instants)
+
+    @computed_once
+    def gil_instants(self) -> _Instants:
         """The idle time of `host` and `launch` in these gaps by the thread that holds the GIL
-        meanwhile, with `row`, that of `gaps`; None where that is not known."""
-        instants = self.timeline.gil_instants
+        meanwhile; None where that is not known."""
+        return self._left_of(self.timeline.gil_instants)
+
+    def _left_of(self, instants: _Instants) -> _Instants:
+        """What is left of instants in these gaps."""
         return None if instants is None else scale_instants(instants, self.idle_parts, self.gaps)
 
     @computed_once

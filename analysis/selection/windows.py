@@ -18,7 +18,7 @@ from nsysflow.analysis.frames.intervals import (
 )
 from nsysflow.analysis.idle.places import IDLE_PARTS, IdleParts
 from nsysflow.analysis.idle.run_ahead import Charges, Gaps
-from nsysflow.analysis.idle.samples import Instants
+from nsysflow.analysis.idle.samples import LEFT_INSTANTS, Instants
 from nsysflow.analysis.options import Options, typed_steps
 from nsysflow.analysis.phases.attribution import Attribution, PlacedOps
 from nsysflow.analysis.schema import CAUSE
@@ -193,16 +193,15 @@ def narrow_charges(charges: Charges, pieces: Gaps, gaps: Gaps) -> Charges:
     return pl.concat([whole, scaled.filter(pl.col("ns") > 0)])
 
 
-def scale_instants(instants: Instants, parts: Mapping[str, RowParts], gaps: Gaps) -> Instants:
+def scale_instants(
+    instants: Instants, parts: Mapping[str, RowParts], gaps: Gaps
+) -> Annotated[pl.DataFrame, LEFT_INSTANTS]:
     """What step 3 and the windows have left of the instants at each place, in proportion.
 
     Args:
         instants: those of whole gaps.
         parts: the idle time of these gaps by cause.
         gaps: these gaps, narrowed or not.
-
-    Returns:
-        INSTANTS with `row`, that of `gaps`.
     """
     scaled = []
     for cause in ("host", "launch"):

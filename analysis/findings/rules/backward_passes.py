@@ -22,7 +22,7 @@ import polars as pl
 
 from nsysflow.analysis.events.source_lines import OWN
 from nsysflow.analysis.findings.finding import Finding, line
-from nsysflow.analysis.findings.host_functions import frames_of_code
+from nsysflow.analysis.findings.host_functions import frames_of_code, stacks_at
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import (
     in_words,
@@ -333,11 +333,8 @@ def _forward_of(
 
 
 def _stacks_of(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
-    """The stack in which each kernel was launched, if it is known."""
-    stacks = subject.timeline.launch_stacks
-    if stacks is None:
-        return pl.Series("stack", [None] * len(kernels), pl.UInt32)
-    return stacks[subject.view.events.ops["call"][kernels["op"]]]["stack"]
+    """The stack in which each kernel was launched; null where it is not known."""
+    return stacks_at(subject, subject.view.events.ops["call"][kernels["op"]])
 
 
 def _frames_of(subject: JudgedReport, module: UnusedModule) -> pl.DataFrame:

@@ -34,7 +34,6 @@ from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.idle.samples import WAITS
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.selection.windows import scale_instants
 from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, number
 
@@ -347,7 +346,7 @@ def _idle_by_function(subject: JudgedReport) -> Annotated[pl.DataFrame, _IDLE]:
     """Idle time of GPUs while the host ran a function of the program, and what that called. The
     function is null where it ran none, or stood in a library that waits. Empty where nothing says
     what it ran, or too few steps are judged."""
-    view, instants = subject.view, subject.timeline.host_instants
+    view, instants = subject.view, subject.view.host_instants
     if instants is None or subject.steps < LEAST_STEPS:
         return _IDLE.to_frame()
     standing = subject.timeline.trace.frames.filter(pl.col("depth") == 0)
@@ -356,8 +355,7 @@ def _idle_by_function(subject: JudgedReport) -> Annotated[pl.DataFrame, _IDLE]:
         pl.col("kind") == OWN, ~pl.col("stack").is_in(waits.implode())
     )
     own = own.sort("stack", "depth").unique("stack", keep="first", maintain_order=True)
-    left = scale_instants(instants, view.idle_parts, view.gaps)
-    lines = left.join(own.select("stack", source="line"), on="stack", how="left")
+    lines = instants.join(own.select("stack", source="line"), on="stack", how="left")
     gap = view.gaps[["process", "start_ns", "next_op"]][lines["row"]]
     phase = view.attribution.paths["joined"].cast(pl.String)[lines["path"]]
     rows = gap.select(
