@@ -257,7 +257,8 @@ class Scratch:
         elif isinstance(value, dict):
             kept = {key: self._kept(item) for key, item in value.items()}
         elif isinstance(value, list | tuple):
-            kept = type(value)(map(self._kept, value))
+            make = getattr(type(value), "_make", type(value))  # of a named tuple
+            kept = make(map(self._kept, value))
         elif is_dataclass(value) and not isinstance(value, type | Scratch):
             made = [item.name for item in fields(value) if item.init]
             kept = replace(value, **{name: self._kept(getattr(value, name)) for name in made})

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -189,3 +190,15 @@ def test_gaps_in_slices_have_the_causes_of_the_whole(name: str, fast_disk: Path)
     sliced, whole = (nsysflow.analyze(each) for each in (replace(trace, scratch=scratch), trace))
     assert_frame_equal(sliced.gap_summary, whole.gap_summary)
     assert_frame_equal(sliced.syncs, whole.syncs)
+
+
+class Named(NamedTuple):
+    frame: pl.DataFrame
+    text: str
+
+
+def test_a_named_tuple_stays_one(tmp_path: Path) -> None:
+    value = Named(pl.DataFrame({"a": range(100)}), "b")
+    kept = Scratch(tmp_path, least_bytes=1).kept(value)
+    assert isinstance(kept, Named)
+    assert (kept.frame.equals(value.frame), kept.text) == (True, "b")
