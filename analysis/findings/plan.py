@@ -21,7 +21,10 @@ from nsysflow.analysis.findings.rules.costly_line import (
     with_costly_line_early,
     without_told_lines,
 )
-from nsysflow.analysis.findings.rules.growing_work import without_told_code
+from nsysflow.analysis.findings.rules.growing_work import (
+    with_growing_first,
+    without_told_code,
+)
 from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.findings.stall_findings import (
     TAKES_TURNS,
@@ -134,25 +137,12 @@ def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tup
     """The findings in the order in which to act, each with what it saves after those above it.
     Those that save nothing then come last."""
     ordered = _in_order(ranked(valued), replays.step_ns)
-    if _grows_later(replays.subject):
-        ordered.sort(key=lambda one: one.finding.growth is None)
-    plan = _in_turn(ordered, replays)
+    plan = _in_turn(with_growing_first(ordered, replays.subject), replays)
     late = [one for one in plan if one.high_ns < worth_ns]
     if not late or plan[len(plan) - len(late) :] == late:
         return tuple(plan)
     left = [one for one in plan if one.high_ns >= worth_ns]
     return tuple(_in_turn([*left, *late], replays))
-
-
-LATER: Final = 1.1
-"""Steps after the recording that take so many times as long as recorded ones have more to do."""
-
-
-def _grows_later(subject: JudgedReport) -> bool:
-    """Whether what grows from step to step is the place to begin, whatever it took so far: a metric
-    took 4 % of recorded steps of 24.6 ms, and later steps took 33.9 (an H200, 2026-11-30)."""
-    later_ns = subject.timeline.options.unrecorded_step_ns or 0
-    return later_ns >= LATER * subject.run_step_ns
 
 
 def _with_hidden(

@@ -7,6 +7,7 @@ from typing import Final
 import polars as pl
 
 from nsysflow.analysis.findings.host_functions import code_of
+from nsysflow.analysis.findings.rules.growing_work import NOT_MORE, explains, grown_ns
 from nsysflow.analysis.frames.columns import greatest
 from nsysflow.analysis.steps.kinds import step_time_ns
 from nsysflow.analysis.tables.report_tables import ReportTables
@@ -122,13 +123,6 @@ def shorter_steps(results: Results) -> Iterator[str]:
                 )
 
 
-MOST: Final = 0.5
-"""Growing work explains longer steps if it makes so much of the difference, …"""
-
-NOT_MORE: Final = 2.0
-"""… and not so many times it: then it has ended."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Grown:
     """What growing work makes of later steps.
@@ -151,19 +145,16 @@ def _grown(results: Results, longer_ns: int) -> _Grown:
     """
     middle = results.origin.later_middle
     found = [one.finding for one in results.found.valued if one.finding.growth]
-    if middle is None or not found:
+    added_ns = grown_ns(found, middle)
+    if middle is None or not 0 < added_ns <= NOT_MORE * longer_ns:
         return _Grown()
-    growths = [one.growth for one in found if one.growth]
-    added_ns = sum(growth.ns_a_step * (middle - growth.middle) for growth in growths)
-    if added_ns <= 0 or added_ns > NOT_MORE * longer_ns:
-        return _Grown()
-    by_now = f"by step {number(round(middle))} that is about {duration(round(added_ns))}"
+    by_now = f"by step {number(round(middle))} that is about {duration(added_ns)}"
     places = dict.fromkeys(code_of(one.source) for one in found if one.source)
     where = f" in {' and '.join(places)}" if len(places) == len(found) else ""
-    explains = added_ns >= MOST * longer_ns
-    part = ", most of the difference" if explains else ""
+    is_most = explains(added_ns, longer_ns)
+    part = ", most of the difference" if is_most else ""
     words = f" Work{where} grows from step to step: {by_now} more{part} (growing-work)."
-    return _Grown(words=words, explains=explains)
+    return _Grown(words=words, explains=is_most)
 
 
 def _against_the_run(results: RunTables, steps: pl.DataFrame) -> WithoutProfiler | None:

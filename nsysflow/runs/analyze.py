@@ -111,6 +111,7 @@ def with_run(manifest: Manifest | None, options: Options) -> Options:
         flops_dtype=options.flops_dtype or manifest.flops_dtype,
         own=tuple(dict.fromkeys((*manifest.own, *options.own))),
         unrecorded_step_ns=options.unrecorded_step_ns or _unrecorded_step_ns(manifest, options),
+        unrecorded_middle=None if manifest.plain_step_ns else middle_later_step(manifest),
         recording_pct=options.recording_pct or usual_pct(manifest),
         command=options.command or (manifest.command if manifest.workload is None else ()),
     )

@@ -208,11 +208,22 @@ def test_a_wait_for_another_process_is_no_work() -> None:
     assert not named(loop(rows, every=2_000, steps=32))
 
 
-@pytest.mark.parametrize(("later_us", "first"), [(None, False), (1_300, False), (1_350, True)])
-def test_it_comes_first_where_later_steps_take_longer(
-    monkeypatch: pytest.MonkeyPatch, later_us: int | None, first: bool
+@pytest.mark.parametrize(
+    ("later_us", "middle", "first"),
+    [
+        (None, None, False),
+        (1_300, 120, False),
+        (1_350, None, False),
+        (1_350, 166, True),
+        (1_350, 80, False),
+        (1_350, 330, False),
+    ],
+    ids=["unknown", "about as long", "no number", "explained", "by little", "it has ended"],
+)
+def test_it_comes_first_where_it_explains_that_later_steps_take_longer(
+    monkeypatch: pytest.MonkeyPatch, later_us: int | None, middle: float | None, first: bool
 ) -> None:
-    """Steps of 1.2 ms, with two norms that save more."""
+    """Steps of 1.2 ms, each 1 us more than the one before it, with two norms that save more."""
 
     def rows(step: int) -> list[Row]:
         norms = [(names.MUL, 100, "norm:5"), (names.ADD, 100, "norm:6")] * 2
@@ -220,7 +231,8 @@ def test_it_comes_first_where_later_steps_take_longer(
 
     subject = loop(rows, every=1_200, steps=32)
     later_ns = later_us and later_us * in_us.US
-    options = replace(subject.timeline.options, unrecorded_step_ns=later_ns)
+    options = subject.timeline.options
+    options = replace(options, unrecorded_step_ns=later_ns, unrecorded_middle=middle)
     monkeypatch.setattr(subject.timeline, "options", options)
     rules = [one.finding.rule for one in find(subject).valued]
     assert "growing-work" in rules
