@@ -263,15 +263,16 @@ def _unused(
         title=f"{module.name} {does}",
         change=CHANGE_OF_THROWN if module.thrown else CHANGE_OF_UNUSED,
         evidence=(
-            f"{module.weights:,} weights, seen in {module.steps} steps of the program: "
+            f"it has {module.weights:,} weights"
             + (
-                "its optimizer clears what the pass for another one computes"
+                "; their optimizer clears what the pass for another one computes"
                 if module.thrown
-                else "in no optimizer, and each backward pass adds to their gradients"
-            ),
+                else " in no optimizer, and each backward pass adds to their gradients"
+            )
+            + f" (seen in {module.steps} steps)",
             *_calls(module),
             f"its forward pass: {part_of}; its part of the backward pass is estimated from that",
-            f"for nothing, by estimate: {gain} of the backward pass",
+            f"by estimate, {gain} of the backward pass is for nothing",
         ),
         at=None if weight < 1 else own,
     )
@@ -304,10 +305,10 @@ def _calls(module: UnusedModule) -> Iterator[str]:
         number(count // module.steps) if count >= module.steps else f"{count / module.steps:.1f}"
         for count in (module.calls, module.whole, module.part)
     )
-    parts = [
-        f"{whole} without an input that needs a gradient: all of their backward pass is for nothing"
-    ] * (module.whole > 0) + [
-        f"{part} with one: only the gradients of the weights are, about half of its products"
+    parts = [f"in {whole} no input needs a gradient: the whole backward pass is for nothing"] * (
+        module.whole > 0
+    ) + [
+        f"in {part} an input does: only the weights' gradients are, about half of the products"
     ] * (module.part > 0)
     yield f"calls a step: {calls}; {'; '.join(parts)}"
 

@@ -210,7 +210,7 @@ CHANGE_OF_CHAINS: Final = (
 )
 
 CHANGE_OF_GIVEN_UP: Final = (
-    "make a number that changes each time a tensor; torch.compile(dynamic=True) where shapes do",
+    "hold a number that changes each time in a tensor; where shapes change: dynamic=True",
     "TORCH_LOGS=recompiles says what changed each time; after 8 times the function runs uncompiled",
 )
 
