@@ -74,6 +74,7 @@ class UnusedModule(NamedTuple):
         part: those where only the gradients of weights are.
         thrown: the backward passes whose gradients an optimizer clears before it steps; 0 where no
             optimizer has the weights.
+        lines: `train.py:12`, those that make the calls whose gradients are for nothing.
     """
 
     classes: _Text
@@ -87,6 +88,7 @@ class UnusedModule(NamedTuple):
     whole: _Count
     part: _Count
     thrown: _Count
+    lines: tuple[_Text, ...]
 
     @property
     def name(self) -> str:

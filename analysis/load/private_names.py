@@ -65,7 +65,8 @@ def public_module(module: UnusedModule) -> UnusedModule:
         classes=without_private(module.classes),
         within=without_private(module.within),
         phase=without_private(module.phase),
-        places=tuple(without_private(place) for place in module.places),
+        places=tuple(map(without_private, module.places)),
+        lines=tuple(map(without_private, module.lines)),
     )
 
 

@@ -24,6 +24,7 @@ from nsysflow.cli.settings import configured
 from nsysflow.runtime.protocol import Backtrace, Collector
 
 if TYPE_CHECKING:
+    from nsysflow.report.results import Results
     from nsysflow.runs.manifest import Manifest
 
 _PATH: Final = click.Path(path_type=Path, readable=False)
@@ -331,7 +332,6 @@ def _show(folder: Path, look: AnalyzeOptions, manifest: "Manifest") -> None:
     """Write the tables to the run's folder and the page to stdout, and keep what recording cost."""
     from nsysflow.cli.answers import ReportAnswers, likely_answers
     from nsysflow.cli.output import page_printout
-    from nsysflow.record.cost import keep_cost_of
 
     answers = ReportAnswers([folder], look)
     with _kept(folder):
@@ -354,3 +354,18 @@ def _kept(folder: Path) -> Iterator[None]:
         again = f"nsysflow analyze {quote(str(folder))}"
         error.add_note(f"The run is kept. Analyse it again:\n  {again}")
         raise
+
+
+def keep_cost_of(manifest: "Manifest", results: "Results") -> None:
+    """Keep what the recording of a run took, where a step was timed without it and shows that."""
+    from nsysflow.analysis.findings.judged_report import JudgedReport
+    from nsysflow.analysis.findings.saving import Replays
+    from nsysflow.runs.costs import keep_cost
+
+    if manifest.plain_step_ns is None and manifest.later_step_ns is None:
+        return
+    slowest = results.found.report
+    (analysis,) = (each for each in results.analyses if each.trace.report == slowest)
+    pct = Replays(JudgedReport(analysis)).recorded_pct
+    if pct is not None:
+        keep_cost(manifest, pct)

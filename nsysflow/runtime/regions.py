@@ -90,14 +90,15 @@ def _gave_up(rows: list[GaveUp]) -> str:
     return json.dumps({KEY: {"gave_up": rows}})
 
 
-Unused = tuple[str, str, str, list[str], int, int, int, int, int, int, int]
+Unused = tuple[str, str, str, list[str], int, int, int, int, int, int, int, list[str]]
 """Of modules whose weights get gradients that no optimizer uses:
 - their classes, that of the module that they are in, and the range of its calls
 - the file and lines of each class's `forward`
 - their weights, and those of all modules with such ranges
 - the steps that were looked at, and the calls in these: all, those whose whole backward is for
   nothing, those where only the gradients of weights are
-- backward passes whose gradients an optimizer clears; 0 where no optimizer has the weights"""
+- backward passes whose gradients an optimizer clears; 0 where no optimizer has the weights
+- the lines of calls whose gradients are for nothing"""
 
 UNUSED: Final[list[Unused]] = []
 """What was seen last."""

@@ -26,7 +26,7 @@ from tests.oracle.model import Sample, to_trace
 
 PAIR: Final = UnusedModule(
     *("FeatureNet", "PairLoss", "PairLoss", ("train.py:5-9",)),
-    *(1_000, 4_000, 2, 4, 2, 2, 0),
+    *(1_000, 4_000, 2, 4, 2, 2, 0, ("train.py:36",)),
 )
 TEXT: Final = (
     "no optimizer uses the gradients that backward computes, of FeatureNet in PairLoss:"
@@ -48,7 +48,7 @@ def test_what_a_program_was_seen_to_do_is_listed_in_each_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(regions, "UNUSED", [])
-    regions.note_unused([(*PAIR[:3], [*PAIR.places], *PAIR[4:])])
+    regions.note_unused([(*PAIR[:3], [*PAIR.places], *PAIR[4:-1], [*PAIR.lines])])
     marks: list[str] = []
     regions.list_noted(marks.append)
     (text,) = marks
@@ -63,7 +63,7 @@ def test_what_a_program_was_seen_to_do_is_listed_in_each_window(
         ([mark(PAIR), mark()], []),
         ([mark(("x" * 301, *PAIR[1:]))], []),
         ([mark(PAIR[:-1])], []),
-        ([mark((*PAIR[:-1], -1))], []),
+        ([mark((*PAIR[:-2], -1, PAIR.lines))], []),
     ],
     ids=["one", "twice", "taken back", "too long", "too short", "too few"],
 )
@@ -75,7 +75,11 @@ def test_the_last_mark_of_a_process_is_a_note(
 
 
 def test_packed_reports_have_the_note_without_private_names(tmp_path: Path) -> None:
-    private = PAIR._replace(classes="Net_0123456789abcdef01", places=("/home/me/train.py:5-9",))
+    private = PAIR._replace(
+        classes="Net_0123456789abcdef01",
+        places=("/home/me/train.py:5-9",),
+        lines=("/home/me/train.py:36",),
+    )
     report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[mark(private)])
     for packed, pack_it in (("p.sqlite", pack), ("p.pftrace", pack_trace)):
         pack_it(report, tmp_path / packed)
@@ -100,11 +104,14 @@ FORWARD: Final = [
 BACKWARD: Final = [(WGRAD, 200, "backward"), (BIAS, 40, "backward"), (names.MUL, 40, "backward")]
 
 
-def findings_of(module: UnusedModule, phase: str = "", until_us: int = 50) -> list[Finding]:
+def findings_of(
+    module: UnusedModule, phase: str = "", until_us: int = 50, wgrad_us: int = 200
+) -> list[Finding]:
     """Of steps in which a module has 3 of 4 parts of the products and half of the rest, perhaps
     with a range around its launches."""
     rows: list[Row] = [] if not phase else [opened(15, until_us, phase)]
-    for row in seen(*FORWARD, *BACKWARD, threads={"backward": tiny.AUTOGRAD}):
+    backward = [(WGRAD, wgrad_us, "backward"), *BACKWARD[1:]]
+    for row in seen(*FORWARD, *backward, threads={"backward": tiny.AUTOGRAD}):
         if isinstance(row, Sample):
             outer = replace(row.frames[0], function="train", line=30 + (row.frames[0].line or 0))
             row = replace(row, frames=(*row.frames, outer))
@@ -136,6 +143,17 @@ def test_its_part_of_the_backward_pass_is_what_it_has_of_the_forward_pass(
         " uses"
     )
     assert one.evidence[-1].startswith("launched by") or "launched by" in " ".join(one.evidence)
+
+
+def test_products_take_at_least_twice_as_long_backward_as_forward() -> None:
+    # 2 x 60 of 130 us, as some of the forward pass may have no backward pass
+    (one,) = findings_of(PAIR._replace(whole=4, part=0), wgrad_us=130)
+    assert left_of(one)[WGRAD] == 0.08
+
+
+def test_the_line_is_one_whose_gradients_are_for_nothing() -> None:
+    (one,) = findings_of(PAIR._replace(lines=("other.py:9", "train.py:37")))
+    assert one.title.startswith("FeatureNet in PairLoss, called at train.py:37 in train, gets")
 
 
 def test_a_range_of_its_own_says_what_it_launches() -> None:

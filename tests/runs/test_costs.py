@@ -7,7 +7,7 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.options import Options
-from nsysflow.record.cost import keep_cost_of
+from nsysflow.cli.profile import keep_cost_of
 from nsysflow.record.doctor import _costs
 from nsysflow.report.results import Results
 from nsysflow.runs.analyze import with_run

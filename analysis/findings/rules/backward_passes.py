@@ -284,8 +284,8 @@ def _unused(
 
 
 def _called_at(subject: JudgedReport, module: UnusedModule, own: pl.DataFrame) -> str:
-    """The program's line that calls the module for most of its kernels; empty where it is not
-    known."""
+    """The program's line that calls the module for most of its kernels, of those whose gradients
+    are for nothing if one of these is known; empty where none is known."""
     inside = _frames_of(subject, module).group_by("stack").agg(pl.col("depth").max().alias("of"))
     frames = frames_of_code(subject).filter(pl.col("kind") == OWN).join(inside, on="stack")
     callers = frames.filter(pl.col("depth") > pl.col("of")).sort("stack", "depth")
@@ -293,8 +293,10 @@ def _called_at(subject: JudgedReport, module: UnusedModule, own: pl.DataFrame) -
     if callers.is_empty():
         return ""
     known = _stacks_of(subject, own).to_frame("stack").with_columns(own["ns"])
-    lines = known.join(callers, on="stack").group_by("line").agg(pl.col("ns").sum())
-    return next(iter(lines.sort("ns", "line", descending=True)["line"].cast(pl.String)), "")
+    lines = known.join(callers, on="stack").group_by(pl.col("line").cast(pl.String)).agg("ns")
+    place = pl.col("line").str.extract(r"([^/\\]+:\d+) in ")
+    lines = lines.with_columns(pl.col("ns").list.sum(), place.is_in(module.lines).alias("noted"))
+    return next(iter(lines.sort("noted", "ns", "line", descending=True)["line"]), "")
 
 
 def _calls(module: UnusedModule) -> Iterator[str]:
@@ -357,7 +359,8 @@ def _for_nothing(
     module: UnusedModule,
 ) -> pl.DataFrame:
     """The kernels of the backward pass, with the module's useless part of each as `gain_ns`: of
-    products, and of all others, it has the share that it has in the forward pass."""
+    products, and of all others, it has the share that it has in the forward pass. Of products it
+    has at least twice the time that they take there, as some of that may have no backward pass."""
     calls = module.calls or 1
     whole = min(1.0, module.whole / calls)
     part = min(1.0 - whole, module.part / calls) if module.whole + module.part else 1.0
@@ -366,6 +369,10 @@ def _for_nothing(
         weight * int(own.filter(kind)["ns"].sum()) / max(1, int(forward.filter(kind)["ns"].sum()))
         for kind in (product, ~product)
     ]
+    twice_ns = PRODUCTS * weight * int(own.filter(product)["ns"].sum())
+    shares[0] = min(
+        1.0, max(shares[0], twice_ns / max(1, int(backward.filter(product)["ns"].sum())))
+    )
     sums_up = pl.col("class") == "reduction"  # gradients of biases
     gain = (
         pl.when(product)

@@ -6,11 +6,15 @@ nothing, as in a perceptual loss. A few steps are looked at.
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
+from nsysflow.runtime.auto.owners import SHARED, UNMADE, UNUSED, Owners, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.regions import Unused, note_unused
 
@@ -33,21 +37,39 @@ _SAMPLES: Final = 8
 _MOST_NOTED: Final = 8
 """… and so many modules are noted, those with most weights."""
 
-_UNUSED: Final = 0
-"""The owner of parameters with a gradient that belong to no optimizer."""
+_MOST_LINES: Final = 3
+"""So many lines that call such a module are noted."""
 
-_SHARED: Final = -1
-"""That of parameters which several optimizers have, such as a wrapper and what it wraps."""
 
-_UNMADE: Final = "_forward_unimplemented"
-"""The name of the `forward` of containers, such as ModuleList, which nobody calls."""
+class _Calls:
+    """Calls whose backward pass is for nothing.
+
+    Attributes:
+        whole: those of which all of it is.
+        part: those of which only the gradients of the weights are.
+        lines: where each was made, as `train.py:12`.
+    """
+
+    def __init__(self) -> None:
+        self.whole, self.part = 0, 0
+        self.lines: list[str] = []
+
+    def add(self, other: _Calls) -> None:
+        """Count others, too."""
+        self.whole += other.whole
+        self.part += other.part
+        self.lines += other.lines
+
+    def most_lines(self) -> list[str]:
+        """The lines with most calls."""
+        return [line for line, _ in Counter(self.lines).most_common(_MOST_LINES)]
 
 
 class _Group:
     """Modules within one that is in no other call, all of whose gradients have the same owner.
 
     Attributes:
-        owner: the id of the optimizer that has their parameters; `_UNUSED` if none has.
+        owner: the id of the optimizer that has their parameters; `UNUSED` if none has.
         outermost: the class of the module that they are in.
         phase: the range of its calls.
         classes: theirs, those with most weights first.
@@ -56,11 +78,11 @@ class _Group:
         of: how many weights all modules with such a range have.
         states: of each parameter itself, its version, and that of its gradient.
         single: whether it is one module. Several count once for a call that they are in.
-        counts: of the calls: all, those whose whole backward is for nothing, those where only the
-            gradients of the weights are.
-        since: the same two of calls since the last backward pass that reached them.
-        thrown: backward passes whose gradients were thrown away, …
-        thrown_calls: … and the calls of these.
+        calls: how many.
+        for_nothing: those whose backward pass is for nothing, if all gradients are, …
+        since: … those since the last backward pass that reached them, …
+        thrown_calls: … and those whose gradients were thrown away.
+        thrown: backward passes whose gradients were.
         judged: how often gradients were seen to be added to, and nothing else.
         wrong: whether something else was seen.
     """
@@ -71,7 +93,7 @@ class _Group:
         weights: dict[type, int] = {}
         parameters: dict[int, Any] = {}
         for module in modules:
-            kind = type(_unwrapped(module))
+            kind = type(unwrapped(module))
             for parameter in module.parameters():
                 parameters[id(parameter)] = parameter
                 weights[kind] = weights.get(kind, 0) + parameter.numel()
@@ -85,10 +107,10 @@ class _Group:
             if one.requires_grad
         }
         self.single = len(modules) == 1
-        self.counts, self.since = [0, 0, 0], [0, 0]
-        self.thrown, self.thrown_calls = 0, [0, 0]
+        self.calls, self.thrown = 0, 0
+        self.for_nothing, self.since, self.thrown_calls = _Calls(), _Calls(), _Calls()
         self.judged, self.wrong = 0, False
-        self._said = 0
+        self._said, self._line = 0, ""
 
     def called(self, *, judged: bool, needed: bool) -> None:
         """Count a call.
@@ -97,20 +119,23 @@ class _Group:
             judged: whether a backward pass may follow it.
             needed: whether its input needs a gradient, so that only those of weights may go.
         """
-        self.counts[0] += 1
-        self._said = 0
+        self.calls += 1
+        self._said, self._line = 0, _calling_line()
         if judged:
             self.within(needed=needed)
 
     def within(self, *, needed: bool) -> None:
         """Note a call of one of several: one that needs a gradient decides."""
-        if self._said < 1 + needed:
+        if self._said >= 1 + needed:
+            return
+        for calls in (self.for_nothing, self.since):
             if self._said:
-                self.counts[self._said] -= 1
-                self.since[self._said - 1] -= 1
-            self._said = 1 + needed
-            self.counts[self._said] += 1
-            self.since[self._said - 1] += 1
+                calls.whole -= 1
+            else:
+                calls.lines.append(self._line)
+            calls.whole += not needed
+            calls.part += needed
+        self._said = 1 + needed
 
     def judge(self, runs: int) -> None:
         """See whether gradients were only added to, at most once in each of these backward passes.
@@ -131,33 +156,40 @@ class _Group:
 
     def row(self, steps: int) -> Unused:
         """What is noted of them."""
-        calls, whole, part = self.counts
-        thrown = 0
-        if self.owner != _UNUSED:
+        calls = self.for_nothing if self.owner == UNUSED else self.thrown_calls
+        whole, part, thrown = calls.whole, calls.part, 0
+        if self.owner != UNUSED:
             # the first pass of a look, or the last, may not be seen to be thrown away
             thrown = round(self.thrown / steps) * steps or self.thrown
-            whole, part = (round(one / self.thrown * thrown) for one in self.thrown_calls)
+            whole, part = (round(one / self.thrown * thrown) for one in (whole, part))
         words = ", ".join(self.classes[:3]), self.outermost, self.phase
         name, outermost, phase = (word[:_LETTERS] for word in words)
         about = name, outermost, phase, self.places, self.weights, self.of
-        return (*about, steps, calls, whole, part, thrown)
+        return (*about, steps, self.calls, whole, part, thrown, calls.most_lines())
 
 
 _LETTERS: Final = 200
 
 
+def _calling_line() -> str:
+    """The line that calls a module, as `train.py:12`; empty where only torch does."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(_NO_CALLERS):
+        frame = frame.f_back
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+_NO_CALLERS: Final = ("torch.", "nsysflow.")
+
+
 def _class_of(module: Any) -> str:
-    return str(type(_unwrapped(module)).__name__)
-
-
-def _unwrapped(module: Any) -> Any:
-    return getattr(module, "_orig_mod", module)  # what torch.compile was given
+    return str(type(unwrapped(module)).__name__)
 
 
 def _place_of(kind: Any) -> str:
     """`model.py:12-30`, the lines of its `forward`; empty for torch's own and without lines."""
     code = getattr(kind.forward, "__code__", None)
-    if code is None or kind.forward.__module__.startswith("torch.") or code.co_name == _UNMADE:
+    if code is None or kind.forward.__module__.startswith("torch.") or code.co_name == UNMADE:
         return ""
     lines = [line for _, _, line in code.co_lines() if line is not None]
     file = Path(code.co_filename).name
@@ -185,7 +217,7 @@ class _Pass:
 
     def __init__(self) -> None:
         self.read_by: set[int] = set()
-        self.calls: dict[int, list[int]] = {}
+        self.calls: dict[int, _Calls] = {}
 
 
 class _Reached:
@@ -291,7 +323,7 @@ class Gradients:
                 reached.passes.append(own)
                 for at, group in enumerate(self._groups):
                     if group.owner == key:
-                        own.calls[at], group.since = group.since, [0, 0]
+                        own.calls[at], group.since = group.since, _Calls()
 
     def zeroing(self, cleared: Any) -> None:
         """The gradients of an optimizer or a module are about to be cleared."""
@@ -309,7 +341,7 @@ class Gradients:
                     if self._groups[at].owner == key:
                         group = self._groups[at]
                         group.thrown += 1
-                        group.thrown_calls = [a + b for a, b in zip(group.thrown_calls, calls)]
+                        group.thrown_calls.add(calls)
 
     def refresh(self) -> None:
         """An optimizer has stepped, or gradients are cleared: what changed has a reason."""
@@ -348,7 +380,7 @@ class Gradients:
             self._begin()
         elif self.watched:
             for group in self._groups:
-                if group.owner == _UNUSED and not group.wrong:
+                if group.owner == UNUSED and not group.wrong:
                     group.judge(runs)
             looked = self._steps - self._begun
             fewest = _FEWEST_OF_SEVERAL if self._reached else _FEWEST_STEPS
@@ -363,7 +395,7 @@ class Gradients:
         owners: dict[int, int] = {}
         for one in self._optimizers:
             for parameter in _parameters(one):
-                owners[id(parameter)] = _SHARED if id(parameter) in owners else id(one)
+                owners[id(parameter)] = SHARED if id(parameter) in owners else id(one)
         stepped = len(self._optimizers) > 1
         weights: dict[str, int] = {}
         for outermost, phase in self._called.items():
@@ -383,9 +415,9 @@ class Gradients:
         self, outermost: Any, phase: str, owners: dict[int, int], *, all_owners: bool
     ) -> None:
         """Watch the modules of one that is in no other call which have one owner."""
-        found = _Owners(owners)
+        found = Owners(owners)
         own = found.of(outermost)
-        for owner in own - {_SHARED} if all_owners else own & {_UNUSED}:
+        for owner in own - {SHARED} if all_owners else own & {UNUSED}:
             modules = [*found.modules_of(outermost, owner)]
             if not modules:
                 continue
@@ -394,14 +426,14 @@ class Gradients:
             if group.single:
                 inner = found.innermost(modules[0])
                 group.classes = [_class_of(inner)]
-                place = _place_of(type(_unwrapped(inner)))
+                place = _place_of(type(unwrapped(inner)))
                 group.places = [place] if place else []
                 self._count(inner, group, _ITSELF)
                 continue
             self._count(outermost, group, _AROUND)
             for module in modules:
                 self._count(module, group, _WITHIN)
-            if owner == _UNUSED:
+            if owner == UNUSED:
                 for module in outermost.modules():
                     if any(id(one) in owners for one in module._parameters.values()):
                         self._count(module, None, _ITSELF)
@@ -414,7 +446,7 @@ class Gradients:
         owned = {id(p) for one in self._optimizers for p in _parameters(one)}
         found = []
         for group in self._groups:
-            if group.owner == _UNUSED:
+            if group.owner == UNUSED:
                 added = group.judged >= _FEWEST_STEPS and not group.wrong
                 if added and owned.isdisjoint(group.states):
                     found.append(group)
@@ -437,64 +469,3 @@ _ITSELF, _WITHIN, _AROUND = range(3)
 """What a watched module is: one whose own calls count, one of several, and what these are in."""
 
 GRADIENTS: Final = Gradients()
-
-
-class _Owners:
-    """Who has the gradients of modules."""
-
-    def __init__(self, owners: dict[int, int]) -> None:
-        self._owners = owners
-        self._found: dict[int, set[int]] = {}
-
-    def of(self, module: Any) -> set[int]:
-        """The owners of the parameters in a module that have gradients, or may get some."""
-        found = self._found.get(id(module))
-        if found is None:
-            found = self._found[id(module)] = {
-                owner
-                for one in filter(_is_there, module._parameters.values())
-                if (owner := self._owner(one)) is not None
-            }
-            for child in filter(_is_there, module._modules.values()):
-                found |= self.of(child)
-        return found
-
-    def _owner(self, parameter: Any) -> int | None:
-        owner = self._owners.get(id(parameter))
-        if owner is None and parameter.requires_grad and parameter.grad is not None:
-            return _UNUSED
-        return owner
-
-    def modules_of(self, module: Any, owner: int) -> Iterator[Any]:
-        """The largest modules in it with only this owner, those that are called."""
-        if self.of(module) == {owner}:
-            yield from self._callable(module)
-        else:
-            for child in filter(_is_there, module._modules.values()):
-                if owner in self.of(child):
-                    yield from self.modules_of(child, owner)
-
-    def _callable(self, module: Any) -> Iterator[Any]:
-        if type(module).forward.__name__ != _UNMADE:
-            yield module
-            return
-        for child in filter(_is_there, module._modules.values()):
-            if self.of(child):
-                yield from self._callable(child)
-
-    def innermost(self, module: Any) -> Any:
-        """The module in it that has all its parameters and is called; torch.compile calls none in
-        what it was given."""
-        while not (
-            hasattr(module, "_orig_mod") or any(map(_is_there, module._parameters.values()))
-        ):
-            children = filter(_is_there, module._modules.values())
-            inside = [child for child in children if self.of(child)]
-            if len(inside) != 1 or type(inside[0]).forward.__name__ == _UNMADE:
-                break
-            module = inside[0]
-        return module
-
-
-def _is_there(value: Any) -> bool:
-    return value is not None

@@ -129,11 +129,34 @@ for _ in range(16):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_modules_with_gradients_that_no_optimizer_uses_are_noted(name: str) -> None:
     program, noted = PROGRAMS[name]
+    assert sorted(row for *row, _ in noted_of(program)) == sorted(noted)
+
+
+def noted_of(program: str) -> list[Any]:
     said = "\nassert not GRADIENTS._over\nprint('NOTED', json.dumps(UNUSED))"
     done = run_profiled(ANNOTATED + SMALL + BEGIN + program + said)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("NOTED "))
-    assert sorted(json.loads(line.removeprefix("NOTED "))) == sorted(noted)
+    rows = json.loads(line.removeprefix("NOTED "))
+    assert isinstance(rows, list)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("a call of two needs the gradient of its input", "return (self.net(one) - self.net(two))"),
+        ("a teacher", TEACHER),
+        ("a judge", "clear(opt, net); other(net(x))"),  # and not where it trains
+    ],
+)
+def test_the_lines_of_calls_whose_gradients_are_for_nothing_are_noted(name: str, line: str) -> None:
+    program, _ = PROGRAMS[name]
+    ((*_, lines),) = noted_of(program)
+    numbers = [int(one.rpartition(":")[2]) for one in lines]
+    source = (ANNOTATED + SMALL + BEGIN + program).splitlines()
+    assert numbers
+    assert all(line in source[number - 1] for number in numbers), lines
 
 
 def test_an_error_of_ours_does_not_reach_the_program() -> None:
