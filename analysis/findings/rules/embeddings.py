@@ -45,6 +45,10 @@ than any fill of a large tensor, so that the peak tells how many elements a bloc
 SHORT: Final = 0.1
 """The quantile of the lengths of launches that wait for no place in the GPU's queue."""
 
+SPLIT_BYTES: Final = 2**30
+"""A tensor too large for offsets of 32 bits is filled half by half, each of which has as many bytes
+or more: kernels of one size, one after the other."""
+
 TIED: Final = 2
 """A sum of two gradients of the table reads two of them and writes one: three times a fill's bytes,
 so that it takes at least so many times as long. A table that is the output layer, too, has one."""
@@ -84,7 +88,7 @@ def dense_embedding(subject: JudgedReport) -> Iterator[Finding]:
     updates = _updates(kernels, fills)
     if updates.is_empty():
         return
-    filled = kernels.filter(pl.col("row").is_in(fills["row"].implode()))
+    filled = kernels.filter(pl.col("row").is_in(fills["parts"].explode().implode()))
     filled = filled.with_columns(pl.col("ns").alias("gain_ns"))
     rows = pl.concat([filled, updates.drop("since")])
     share = share_of_kernels(subject, rows.with_columns(pl.col("gain_ns").alias("ns")))
@@ -132,8 +136,9 @@ def _of_largest(fills: pl.DataFrame) -> str:
 
 
 def _flagged(subject: JudgedReport) -> pl.DataFrame:
-    """The kernels in order: `row`, `blocks`, what each is, and `between`, which is the same from
-    one look-up or update to the next."""
+    """The kernels in order: `row`, `blocks`, what each is, `alike` (how many of its name and size
+    are in a row up to it), and `between`, which is the same from one look-up or update to the
+    next."""
     names = subject.kernels[["name"]].unique()
     patterns = {
         "fill": _FILL,
@@ -150,14 +155,17 @@ def _flagged(subject: JudgedReport) -> pl.DataFrame:
     )
     blocks = subject.grids["grid_x"].gather(kernels["detail"]).cast(pl.Int64).alias("blocks")
     kernels = kernels.with_columns(blocks).with_row_index("row")
+    run = pl.struct("lane", "name", "blocks").rle_id()
     return kernels.with_columns(
-        (pl.col("look_up") | pl.col("optimizes")).cum_sum().alias("between")
+        pl.int_range(1, pl.len() + 1).over(run).cast(pl.Int64).alias("alike"),
+        (pl.col("look_up") | pl.col("optimizes")).cum_sum().alias("between"),
     )
 
 
 def _fills(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:
-    """The fills of embeddings' gradients that are added to no other gradient: `row`, `lane`, `ns`,
-    `elements`, `bytes`, and `used`, the rows that are written into it at most."""
+    """The fills of embeddings' gradients that are added to no other gradient: `row`, `parts` (the
+    rows of all kernels of a fill, of which `row` is the last), `lane`, `ns`, `elements`, `bytes`,
+    and `used`, the rows that are written into it at most."""
     fill = pl.when("fill").then("row").forward_fill().over("lane")
     writes = (
         kernels.with_columns(fill.alias("filled"))
@@ -167,7 +175,7 @@ def _fills(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:
     sums = kernels.filter("add").select("lane", "between", "row", sum_ns="ns")
     fills = writes.select(
         "lane", "between", "filled", written="row", used=_rows_written()
-    ).with_columns(kernels[["name", "device", "ns", "blocks"]][writes["filled"]])
+    ).with_columns(kernels[["name", "device", "ns", "blocks", "alike"]][writes["filled"]])
     summed = (
         fills.join(sums, on=["lane", "between"])
         .filter(pl.col("row") > pl.col("written"), pl.col("sum_ns") >= TIED * pl.col("ns"))
@@ -177,7 +185,12 @@ def _fills(subject: JudgedReport, kernels: pl.DataFrame) -> pl.DataFrame:
     kept = fills.join(summed, on="filled", how="anti", maintain_order="left")
     elements = [_elements(row, rates.get(row["device"])) for row in kept.iter_rows(named=True)]
     counts = pl.DataFrame(elements, schema={"elements": pl.Int64, "bytes": pl.Int64}, orient="row")
-    return kept.select("lane", "ns", "used", row="filled").hstack(counts)
+    parts = pl.when(pl.col("bytes") >= SPLIT_BYTES).then("alike").otherwise(1)
+    rows = pl.int_ranges(pl.col("filled") - parts + 1, pl.col("filled") + 1).alias("parts")
+    return kept.hstack(counts).select(
+        *("lane", "used", pl.col("filled").alias("row"), rows),
+        *(pl.col(name) * parts for name in ("ns", "elements", "bytes")),
+    )
 
 
 def _rows_written() -> pl.Expr:

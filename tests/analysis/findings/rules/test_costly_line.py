@@ -19,6 +19,8 @@ from tests.oracle.model import Sample
 
 SUM: Final = "void at::native::reduce_kernel<(int)512, (int)1, ReduceOp<float, NormTwoOps>>(T3)"
 
+ENLARGE: Final = "void at::native::<unnamed>::upsample_bilinear2d_nhwc_out_frame<float>(T2)"
+
 Launches = list[tuple[str, int, str]]
 
 LAYERS: Final[Launches] = [(names.PRODUCT, 300, "block:3"), (names.ADD, 60, "block:4")] * 2
@@ -69,10 +71,15 @@ def test_it_says_how_often_a_step_calls_the_line_with_the_same_sizes(second: Lau
         ("void indexFuncLargeIndex<float, long, ReduceAdd>(int)", names.PRODUCT, "if the product"),
         ("void indexFuncLargeIndex<float, long, ReduceAdd>(int)", names.ADD, "compute it once"),
         (names.MUL, names.PRODUCT, "compute it once"),
+        (ENLARGE, names.PRODUCT, "if a 1x1 convolution"),
+        (ENLARGE, names.ADD, "compute it once"),
     ],
-    ids=["a product follows", "no product follows", "it adds up no rows"],
+    ids=[
+        *("a product follows", "no product follows", "it adds up no rows"),
+        *("it enlarges", "no product follows what enlarges"),
+    ],
 )
-def test_rows_that_are_added_up_before_a_product_may_be_multiplied_first(
+def test_what_costs_less_behind_the_product_that_follows_may_come_second(
     name: str, behind: str, first: str
 ) -> None:
     layer: Launches = [(names.UP, 40, "send:6"), (name, 90, "send:7"), (behind, 20, "layer:3")]
@@ -133,6 +140,7 @@ def valued(rule: str, saved_ns: int, source: str = "", culprit: str = "") -> Val
         ("unfused-elementwise", 200, "", True),
         ("unfused-elementwise", 400, "", False),
         ("unfused-elementwise", 200, "train.py:9 in rank", False),
+        ("cast-storm", 200, "", True),
         ("unfused-loss", 200, "", False),
         ("real-fft", 40, "", True),
     ],

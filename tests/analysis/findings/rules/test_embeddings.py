@@ -6,6 +6,7 @@ import pytest
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
+from nsysflow.base.units import size
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import US, found, left_of, subject_of
 
@@ -90,6 +91,18 @@ def test_the_optimizer_keeps_what_is_of_other_parameters(
 
 def test_a_sum_before_it_is_of_other_gradients() -> None:
     assert found_in(changed(1, (SUM, 500, 9_000)))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "parts"), [(625_000, 2), (156_250, 1)], ids=["in two parts", "two small tensors"]
+)
+def test_a_table_of_over_2_gib_is_filled_in_parts(blocks: int, parts: int) -> None:
+    fill = (FILL, blocks // 1_000, blocks)
+    (one,) = found_in(
+        [STEP[0], STEP[1], fill, fill, STEP[3], (names.FOREACH, 900, 2 * blocks // 64)]
+    )
+    assert one.evidence[0].startswith(f"a gradient of about {size(parts * blocks * 4_096)}")
+    assert one.evidence[1].startswith(f"filled with zeros: {parts} kernel")
 
 
 def test_a_few_rows_have_a_kernel_of_their_own() -> None:
