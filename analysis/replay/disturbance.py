@@ -34,6 +34,10 @@ FULL_NS: Final = 100_000
 """Recorded programs took 14 to 113 us a launch, and recording the same share of each. Long code
 between calls only loses what samples take: a loader in Python 3 to 17 % (docs/facts.md)."""
 
+OF_CALLS_PERMILLE: Final = 600
+"""Of what a call takes itself, recording takes this part of the share that it takes of all: of
+cudaLaunchKernel 16 to 23 %, also with backtraces, which are taken behind it (docs/facts.md)."""
+
 LEAST_GAP_NS: Final = 500
 """As near kernels of a CUDA graph follow each other on an H100 that nothing records."""
 
@@ -133,9 +137,9 @@ def behind_backtraces(program: Program, events: Events) -> pl.Series:
 
 
 def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) -> Program:
-    """`program` without what recording takes: of the host's time at each call, of its work before
-    what the call costs, and of the time between operations. The first call of a thread keeps its
-    time.
+    """`program` without what recording takes: of the host's time at each call, some of what the
+    call costs and the rest of the work before it, and of the time between operations. The first
+    call of a thread keeps its time.
 
     Args:
         program: as recorded.
@@ -143,8 +147,9 @@ def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) ->
         traced: of each call, whether it comes after one with a backtrace.
     """
     work_ns = pl.when(pl.col("pred").is_not_null()).then(pl.col("work_ns").clip(lower_bound=0))
-    host_ns = work_ns + pl.col("cost_ns").clip(lower_bound=0)
-    host = program.calls.select(work_ns.alias("work_ns"), host_ns.alias("host_ns"))
+    own_ns = pl.col("cost_ns").clip(lower_bound=0).alias("own_ns")
+    host = program.calls.select(work_ns.alias("work_ns"), own_ns)
+    host = host.with_columns((pl.col("work_ns") + pl.col("own_ns")).alias("host_ns"))
     taken_ns = pl.when(pl.lit(traced)).then(cost.backtrace_ns).otherwise(0)
     backtrace_ns = pl.min_horizontal("host_ns", taken_ns)
     host = host.with_columns(backtrace_ns.alias("backtrace_ns"))
@@ -153,17 +158,16 @@ def without_cost(program: Program, cost: RecordingCost, *, traced: pl.Series) ->
     longer_ns = pl.min_horizontal(rest_ns - first_ns, "work_ns")
     share_ns = cost.permille * (3 * first_ns + longer_ns) // 3_000
     less_ns = (pl.col("backtrace_ns") + share_ns).fill_null(0)
-    host = host.select(pl.col("work_ns").fill_null(0), less_ns.alias("less_ns"))
-    from_work_ns = host.select(pl.min_horizontal("work_ns", "less_ns")).to_series()
+    of_call_ns = cost.permille * OF_CALLS_PERMILLE * pl.min_horizontal("own_ns", FULL_NS) // 10**6
+    from_call_ns = pl.min_horizontal(less_ns, of_call_ns)
+    from_work_ns = pl.min_horizontal(pl.col("work_ns").fill_null(0), less_ns - from_call_ns)
+    less = host.select(from_work_ns.alias("work_ns"), from_call_ns.alias("cost_ns"))
     nearer = replace(
         program,
         ops=program.ops.with_columns(_nearer("gap_ns", cost.gap_ns)),
         edges=program.edges.with_columns(_nearer("lag_ns", cost.gap_ns)),
     )
-    calls = program.calls.with_columns(
-        pl.col("work_ns") - from_work_ns,
-        pl.col("cost_ns") - (host["less_ns"] - from_work_ns),
-    )
+    calls = program.calls.with_columns(pl.col(name) - less[name] for name in less.columns)
     return replace(nearer, calls=calls)
 
 

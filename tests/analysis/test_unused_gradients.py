@@ -26,7 +26,8 @@ from tests.oracle.model import Sample, to_trace
 
 PAIR: Final = UnusedModule(
     *("FeatureNet", "PairLoss", "PairLoss", ("train.py:5-9",)),
-    *(1_000, 4_000, 2, 4, 2, 2, 0, ("train.py:36",)),
+    *(1_000, 4_000, 2, 4, 2, 2, 0),
+    lines=("train.py:36",),
 )
 TEXT: Final = (
     "no optimizer uses the gradients that backward computes, of FeatureNet in PairLoss:"

@@ -398,8 +398,9 @@ class Replay:
             longer_ns = min(max(0, rest_ns - 100_000), self._work(c))
             thirds = 3 * min(rest_ns, 100_000) + longer_ns
             all_ns = traced_ns + permille * thirds // 3_000
-            work_ns = min(self._work(c), all_ns)
-            less[c] = work_ns, all_ns - work_ns
+            own_ns = min(max(0, self.cost[c]), 100_000)
+            call_ns = min(all_ns, permille * 600 * own_ns // 1_000_000)
+            less[c] = min(self._work(c), all_ns - call_ns), call_ns
         return less
 
     def _span(self, c: int) -> int:

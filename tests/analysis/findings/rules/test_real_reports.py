@@ -21,8 +21,8 @@ BY_NAME: Final = {rule.__name__: rule for rule in (*RULES, LAST_RESORT)}
 LAUNCH_BOUND: Final = {
     "launch_bound-eager": ("step/forward", "launch_bound.py:41 in forward", 48),
     "launch_bound-eager-plain": ("step/forward", "", 63),
-    "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 5),
-    "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 68),
+    "sum_many-loop": ("step/metrics", "sum_many.py:65 in loop", 9),
+    "rolloutcopy-torch": ("step/compute_advantage", "advantage.py:297 in advantage_ref", 75),
     "rolloutcopy-fused": ("step/train_select_and_copy", "", 97),
     "trainforward-fused": ("step/backward", "", 78),
     "trainstep-fused": ("step/backward", "", 57),
@@ -43,14 +43,14 @@ FIRST: Final = {
     "h2d-pageable": "pageable-copy; step/h2d; ; cudaMemcpyAsync;"
     " --remove copy@step/h2d --remove sync@step/h2d; 34; replay",
     "h2d-pageable_non_blocking": "pageable-copy; step/h2d; ; cudaMemcpyAsync;"
-    " --remove copy@step/h2d; 8; replay",
+    " --remove copy@step/h2d; 12; replay",
     "h2d-pinned_blocking": "blocking-pinned-copy; step/h2d; ; cudaStreamSynchronize;"
     " --remove sync@step/h2d; 6; replay",
     "overlap-in_turn": "exposed-copy; step/h2d; ; memcpy HtoD; --scale memcpy HtoD=0; 22; replay",
     "ddp-no_overlap-rank0": "exposed-communication; step/backward; ; ncclAllReduce;"
     " --scale ncclDevKernel_AllReduce_Sum_bf16_RING_LL=0; 18; bound",
     "alloc_churn-empty_cache": "allocator-churn; step/metrics; alloc_churn.py:41 in step;"
-    " cudaFree; --remove alloc; 15; replay",
+    " cudaFree; --remove alloc; 17; replay",
     "trainstep-torch": "loop-of-launches; step/forward/rnn; ; ; --graph step/forward/rnn; 77;"
     " bound",
     # 4.24 to 1.59 ms in docs/case-studies.md: 62 %
