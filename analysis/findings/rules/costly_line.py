@@ -243,23 +243,23 @@ TOLD: Final = 0.5
 
 
 def without_told_lines(valued: Sequence[Valued]) -> Iterator[Valued]:
-    """The findings without a costly line in a function of which another one says why: it saves a
-    good part of it, or says what the line's largest kernel is for. Where most launches are at that
-    line, their number is why."""
+    """The findings without a costly line of which another one says why."""
     for one in valued:
-        function = in_function(one.finding.source)
-        told = (
-            other.finding.rule == "launch-bound"
-            or other.alone_ns >= TOLD * one.alone_ns
-            or (
-                other.finding.rule not in OF_ALL_KERNELS
-                and other.finding.culprit == one.finding.culprit
-            )
-            for other in valued
-            if other.finding.rule != COSTLY and in_function(other.finding.source) == function
-        )
-        if one.finding.rule != COSTLY or not any(told):
+        others = (other for other in valued if other.finding.rule != COSTLY)
+        if one.finding.rule != COSTLY or not any(_says_why(other, one) for other in others):
             yield one
+
+
+def _says_why(one: Valued, costly: Valued) -> bool:
+    """Whether a finding says why a line is costly: it is of the same function and saves a good part
+    of it, or its number of launches; or it is about the line's largest kernel, there or at no
+    line."""
+    function = in_function(costly.finding.source)
+    there = in_function(one.finding.source) == function
+    if there and (one.finding.rule == "launch-bound" or one.alone_ns >= TOLD * costly.alone_ns):
+        return True
+    of_some = one.finding.rule not in OF_ALL_KERNELS and (there or not one.finding.source)
+    return of_some and one.finding.culprit == costly.finding.culprit
 
 
 def with_costly_line_early(found: Sequence[Valued]) -> list[Valued]:

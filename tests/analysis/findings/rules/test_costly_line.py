@@ -154,19 +154,25 @@ def test_a_costly_line_stands_before_what_names_no_place_and_behind_what_says_wh
     assert (with_costly_line_early(found)[0] is costly) == first
 
 
+THERE: Final = "train.py:9 in search"
+
+
 @pytest.mark.parametrize(
-    ("rule", "saved_ns", "culprit", "left"),
+    ("rule", "saved_ns", "source", "culprit", "left"),
     [
-        ("cast-storm", 49, "cast", True),
-        ("cast-storm", 50, "cast", False),
-        ("full-sort", 9, "sort", False),
-        ("unfused-elementwise", 9, "sort", True),
-        ("launch-bound", 9, "", False),
+        ("cast-storm", 49, THERE, "cast", True),
+        ("cast-storm", 50, THERE, "cast", False),
+        ("cast-storm", 50, "", "cast", True),
+        ("full-sort", 9, THERE, "sort", False),
+        ("full-sort", 9, "", "sort", False),
+        ("full-sort", 9, "train.py:9 in rank", "sort", True),
+        ("unfused-elementwise", 9, THERE, "sort", True),
+        ("launch-bound", 9, THERE, "", False),
     ],
 )
 def test_a_costly_line_goes_where_another_finding_says_why(
-    rule: str, saved_ns: int, culprit: str, *, left: bool
+    rule: str, saved_ns: int, source: str, culprit: str, *, left: bool
 ) -> None:
     costly = valued("costly-line", 100, "train.py:7 in search", "sort")
-    other = valued(rule, saved_ns, "train.py:9 in search", culprit)
+    other = valued(rule, saved_ns, source, culprit)
     assert (costly in without_told_lines([costly, other])) == left
