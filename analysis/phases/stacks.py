@@ -36,6 +36,10 @@ PROFILER_DOMAINS: Final = (
 )
 """Domains of the profiler, and ours, whose range opens the capture window: not phases either."""
 
+MOST_DEEP: Final = 100
+"""So many ranges of a thread count at an instant, the outermost. No program nests as many; a
+damaged report has thousands that never end, and each path would name them all."""
+
 NODES: Final = pl.Schema({"node": pl.UInt32(), "parent": pl.UInt32(), "range": pl.UInt32()})
 """Stacks of ranges; `parent` is null for a stack of one."""
 Nodes = Annotated[pl.DataFrame, NODES]
@@ -106,6 +110,8 @@ def thread_stacks(ranges: PhaseRanges) -> tuple[Nodes, History]:
     mixed = ranges.filter(pl.col("thread_no").is_in(outgrown.implode()))
     if not mixed.is_empty():
         nested = _with_parents(ranges.filter(~pl.col("thread_no").is_in(outgrown.implode())))
+    if greatest(nested["depth"]) >= MOST_DEEP:
+        nested = _with_parents(nested.filter(pl.col("depth") < MOST_DEEP)[ranges.columns])
     nodes = nested[["node", "parent", "range"]].match_to_schema(NODES)
     mixed_nodes, mixed_history = _mixed_stacks(mixed, first_node=len(nodes))
     history = pl.concat([_nested_history(nested), mixed_history]).sort("place")
@@ -159,6 +165,7 @@ def _mixed_stacks(ranges: PhaseRanges, *, first_node: int) -> tuple[pl.DataFrame
         ranges.select("range", pl.int_ranges(first, past, dtype=pl.UInt32).alias("slot"))
         .explode("slot")
         .with_columns(order)
+        .filter(pl.col("level") <= MOST_DEEP)
     )
     top = pl.DataFrame(
         {"slot": pl.int_range(len(borders), dtype=pl.UInt32, eager=True)}

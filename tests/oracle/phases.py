@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Final
 
 from tests.oracle.calls import Calls
 from tests.oracle.engine_names import ENGINE_STEP
@@ -69,6 +70,10 @@ class Open:
     def covers(self, t: int) -> bool:
         """§7.1: whether it is open at t. One of zero length never is."""
         return self.start_ns <= t < self.end_ns
+
+
+MOST_DEEP: Final = 100
+"""§7.1: so many ranges of a stack count."""
 
 
 def stack_order(range_: Open) -> tuple[int, int, int]:
@@ -227,7 +232,7 @@ class Phases:
             self._stacks[thread] = (times, stacks[1:])
         times, stacks = self._stacks[thread]
         at = bisect_right(times, t) - 1
-        return stacks[at] if at >= 0 else ()
+        return stacks[at][:MOST_DEEP] if at >= 0 else ()
 
     def inherited(self, process: int, thread: int, t: int) -> tuple[Open, ...]:
         """§7.3: the stack of the main thread, else of the only other one, but for autograd."""

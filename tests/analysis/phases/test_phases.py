@@ -306,7 +306,27 @@ STEPS: dict[str, Picture] = {
     ),
 }
 
+LETTERS: Final = "abcdefghijkl"
+
+NAMES: Final = [one + other for one in LETTERS for other in LETTERS][:120]
+"""Names without numbers, which would make them one."""
+
+DEEP: dict[str, Picture] = {
+    # some of what is too deep begins before others end, and counts from then on
+    "ranges that nest": launched(
+        *(opened(n, 1_000 - n, name) for n, name in enumerate(NAMES)), at=(50, 99, 110, 500, 900)
+    ),
+    "ranges that nest, and end early": launched(
+        *(opened(n, 1_000 if n % 2 else 300 - n, name) for n, name in enumerate(NAMES)),
+        at=(50, 110, 190, 250, 900),
+    ),
+    "ranges that never end": launched(
+        *(opened(n, None, name) for n, name in enumerate(NAMES)), at=(50, 99, 110, 500)
+    ),
+}
+
 EVERY: Final = {
+    "deep": DEEP,
     "inheritance": INHERITANCE,
     "graphs": GRAPHS,
     "automatic": AUTOMATIC,
