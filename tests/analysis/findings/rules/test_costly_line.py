@@ -1,6 +1,7 @@
 """One line that takes much of the kernel time, and where its finding stands in the plan."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 import pytest
@@ -127,9 +128,14 @@ def test_functions_of_one_name_are_told_apart_by_what_calls_them(
     assert bool(found(costly_line, program([*of_block, *other], callers))) == named
 
 
+@cache
+def costly() -> Valued:
+    return valued_of("costly-line", program([*LAYERS, *NORMS]))
+
+
 def valued(rule: str, saved_ns: int, source: str = "", culprit: str = "") -> Valued:
     """A finding of kernels that saves so much."""
-    one = valued_of("costly-line", program([*LAYERS, *NORMS]))
+    one = costly()
     finding = replace(one.finding, rule=rule, source=source, culprit=culprit, table="kernels")
     return replace(one, finding=finding, alone_ns=saved_ns, alone_low_ns=0)
 
@@ -148,10 +154,10 @@ def valued(rule: str, saved_ns: int, source: str = "", culprit: str = "") -> Val
 def test_a_costly_line_stands_before_what_names_no_place_and_behind_what_says_why(
     rule: str, saved_ns: int, source: str, *, first: bool
 ) -> None:
-    costly = valued("costly-line", 100, "train.py:7 in search")
+    line = valued("costly-line", 100, "train.py:7 in search")
     other = valued(rule, saved_ns, source)
-    found = [other, costly] if saved_ns > 100 else [costly, other]
-    assert (with_costly_line_early(found)[0] is costly) == first
+    found = [other, line] if saved_ns > 100 else [line, other]
+    assert (with_costly_line_early(found)[0] is line) == first
 
 
 THERE: Final = "train.py:9 in search"
@@ -173,6 +179,6 @@ THERE: Final = "train.py:9 in search"
 def test_a_costly_line_goes_where_another_finding_says_why(
     rule: str, saved_ns: int, source: str, culprit: str, *, left: bool
 ) -> None:
-    costly = valued("costly-line", 100, "train.py:7 in search", "sort")
+    line = valued("costly-line", 100, "train.py:7 in search", "sort")
     other = valued(rule, saved_ns, source, culprit)
-    assert (costly in without_told_lines([costly, other])) == left
+    assert (line in without_told_lines([line, other])) == left
