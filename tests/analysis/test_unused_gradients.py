@@ -10,7 +10,7 @@ import pytest
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.backward_passes import unused_gradients
+from nsysflow.analysis.findings.rules.unused_gradients import unused_gradients
 from nsysflow.analysis.load.notes import module_note
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import NoteKind, UnusedModule

@@ -7,7 +7,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
-from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss, unused_gradients
+from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
 from nsysflow.analysis.findings.rules.checkpoint import checkpoint_in_loop
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
@@ -18,7 +18,6 @@ from nsysflow.analysis.findings.rules.communication import (
 from nsysflow.analysis.findings.rules.compilation import code_loading, recompile
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy, small_copies
 from nsysflow.analysis.findings.rules.costly_line import costly_line
-from nsysflow.analysis.findings.rules.cpu import cpu_wait
 from nsysflow.analysis.findings.rules.embeddings import dense_embedding
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
@@ -33,7 +32,6 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_attention,
     unfused_elementwise,
 )
-from nsysflow.analysis.findings.rules.gil import gil_contention
 from nsysflow.analysis.findings.rules.growing_work import growing_work
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.index_backward import index_backward
@@ -71,6 +69,8 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     low_mfu,
     unaligned_matmul,
 )
+from nsysflow.analysis.findings.rules.threads import cpu_wait, gil_contention
+from nsysflow.analysis.findings.rules.unused_gradients import unused_gradients
 from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.analysis.findings.rules.weight_norm import weight_norm
 from nsysflow.analysis.ranks.ranks import Ranks

@@ -49,8 +49,7 @@ ONCE_OF_CALLS: Final = (
 )
 
 BEFORE_A_PRODUCT: Final = 0.5
-"""If after so many of the kernels that one could put behind it a product follows, it could."""
-
+"""Behind so many of the kernels stands the product that could come first."""
 
 MOVES: Final = r"(?i)copy_kernel|tensorTransform|nchwToNhwc|nhwcToNchw"
 """Kernels that only cast a tensor or give it another order, between one operation and the next."""
@@ -251,8 +250,8 @@ def without_told_lines(valued: Sequence[Valued]) -> Iterator[Valued]:
 
 
 def _says_why(one: Valued, costly: Valued) -> bool:
-    """Whether a finding says why a line is costly: it is of the same function and saves a good part
-    of it, or its number of launches; or it is about the line's largest kernel, there or at no
+    """Whether a finding says why a line is costly. It is of the same function, and saves a good
+    part of it or is about its launches; or it is about the line's largest kernel, there or at no
     line."""
     function = in_function(costly.finding.source)
     there = in_function(one.finding.source) == function

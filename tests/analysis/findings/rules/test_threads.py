@@ -9,7 +9,8 @@ import pytest
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding, Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.cpu import (
+from nsysflow.analysis.findings.rules.threads import (
+    ESTIMATED,
     LIMIT,
     NEIGHBOUR,
     ONE,
@@ -18,7 +19,6 @@ from nsysflow.analysis.findings.rules.cpu import (
     _Reason,
     cpu_wait,
 )
-from nsysflow.analysis.findings.rules.gil import ESTIMATED
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.whatif import whatif
 from nsysflow.analysis.tables.gil import GIL
