@@ -134,12 +134,18 @@ it: two programs took 11 and 12 % less time without their loops for moving avera
 
 
 def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tuple[Valued, ...]:
-    """The findings in the order in which to act, each with what it saves after those above it.
-    Those that save nothing then come last."""
+    """The findings in the order in which to act, each with what it saves after those above it."""
     ordered = _in_order(ranked(valued), replays.step_ns)
     plan = _in_turn(with_growing_first(ordered, replays.subject), replays)
+    return _with_nothing_last(plan, replays, worth_ns)
+
+
+def _with_nothing_last(
+    plan: Sequence[Valued], replays: Replays, worth_ns: float
+) -> tuple[Valued, ...]:
+    """The plan; what saves nothing after those above it comes last."""
     late = [one for one in plan if one.high_ns < worth_ns]
-    if not late or plan[len(plan) - len(late) :] == late:
+    if [*plan[len(plan) - len(late) :]] == late:
         return tuple(plan)
     left = [one for one in plan if one.high_ns >= worth_ns]
     return tuple(_in_turn([*left, *late], replays))
@@ -151,7 +157,8 @@ def _with_hidden(
     """The plan with the faster kernels behind it that save something once the host keeps up."""
     both = _in_turn([*plan, *ranked(hidden[:MOST_BEHIND])], replays)
     kept = [one for at, one in enumerate(both) if at < len(plan) or one.high_ns >= worth_ns]
-    return tuple(kept if len(kept) == len(both) else _in_turn(kept, replays))
+    kept = kept if len(kept) == len(both) else _in_turn(kept, replays)
+    return _with_nothing_last(kept, replays, worth_ns)
 
 
 def _in_order(ranked: Iterable[Valued], step_ns: float) -> list[Valued]:

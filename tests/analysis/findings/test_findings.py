@@ -80,6 +80,15 @@ def test_what_the_host_hides_comes_behind_the_launches_with_what_it_saves_then()
     assert all(one.pct >= WORTH_PCT and one.low_ns == 0 for one in hidden)
 
 
+def test_what_saves_nothing_stands_behind_faster_kernels_that_the_host_hides() -> None:
+    every = analysed("h200-accumulation").found.valued
+    saves = [100 * one.high_ns >= WORTH_PCT * one.step_ns for one in every]
+    hidden = [100 * one.alone_ns < WORTH_PCT * one.step_ns for one in every]
+    assert any(hidden)
+    assert not all(saves)
+    assert saves == sorted(saves, reverse=True)
+
+
 def assert_can_be(found: Findings, most_ns: float) -> None:
     """Each saving is at most `most_ns`, that of another loop at most all time after start-up, and
     the plan goes down to what all save together."""
