@@ -72,6 +72,17 @@ def test_the_caption_says_of_which_step_savings_are(
     assert suggestions(Results([run], origin=origin), 1).caption == f"{IN_TURN}{said}"
 
 
+@pytest.mark.parametrize(
+    ("high_ms", "said"), [(0, "all together"), (0.4, "all together"), (20, "replayed together")]
+)
+def test_what_no_replay_knows_is_not_in_what_all_save_together(high_ms: float, said: str) -> None:
+    loads_code = valued(round(high_ms * MS), changes=None)
+    both = found_of(valued(), valued(), loads_code, together_ns=10 * MS)
+    assert suggestions(Results([stepped(both)]), 1).caption == (
+        f"{IN_TURN}; {said} 50.0 ms → 40.0 ms"
+    )
+
+
 def ends(low_ms: float, high_ms: float) -> Ends:
     """The least and the most that is saved of a step of 50 ms."""
     low_ns, high_ns = (round(ms * MS) for ms in (low_ms, high_ms))

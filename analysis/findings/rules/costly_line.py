@@ -79,8 +79,8 @@ ORDERS: Final = (
     Order(  # 128 channels enlarged, and 19 of them made: 32.4 to 27.3 ms (H200, 2026-11-30)
         r"(?i)upsample_",
         ("conv", "matmul"),
-        "if a 1x1 convolution behind it makes fewer channels, convolve first and enlarge then: the"
-        " result is the same",
+        "if a 1x1 convolution behind it makes fewer channels, convolve first, and then enlarge:"
+        " the result is the same",
     ),
 )
 """Rows that are added up, as those of a graph's neighbours; images that are enlarged."""
