@@ -141,13 +141,13 @@ def _planned(valued: Iterable[Valued], replays: Replays, worth_ns: float) -> tup
 
 
 def _with_nothing_last(
-    plan: Sequence[Valued], replays: Replays, worth_ns: float
+    plan: Sequence[Valued], replays: Replays, worth_ns: float, *, stays: str = ""
 ) -> tuple[Valued, ...]:
-    """The plan; what saves nothing after those above it comes last."""
-    late = [one for one in plan if one.high_ns < worth_ns]
+    """The plan; what saves nothing after those above it comes last, but for the rule that stays."""
+    late = [one for one in plan if one.high_ns < worth_ns and one.finding.rule != stays]
     if [*plan[len(plan) - len(late) :]] == late:
         return tuple(plan)
-    left = [one for one in plan if one.high_ns >= worth_ns]
+    left = [one for one in plan if one.high_ns >= worth_ns or one.finding.rule == stays]
     return tuple(_in_turn([*left, *late], replays))
 
 
@@ -158,7 +158,8 @@ def _with_hidden(
     both = _in_turn([*plan, *ranked(hidden[:MOST_BEHIND])], replays)
     kept = [one for at, one in enumerate(both) if at < len(plan) or one.high_ns >= worth_ns]
     kept = kept if len(kept) == len(both) else _in_turn(kept, replays)
-    return _with_nothing_last(kept, replays, worth_ns)
+    # without the launches, the kernels behind them save nothing
+    return _with_nothing_last(kept, replays, worth_ns, stays="launch-bound")
 
 
 def _in_order(ranked: Iterable[Valued], step_ns: float) -> list[Valued]:

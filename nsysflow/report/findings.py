@@ -182,7 +182,8 @@ def _step_of_savings(findings: Findings, unrecorded_ns: int | None) -> list[str]
     without = f" {by}{recorded}" * slowed
     if findings.together_ns is not None:
         times = f"{duration(quiet_ns)} → {duration(quiet_ns - findings.together_ns)}"
-        left_out = any(not one.counts and one.pct >= WORTH_PCT for one in findings.valued)
+        here = (one for one in findings.valued if one.finding.rule != OTHER_LOOP)
+        left_out = any(not one.counts and one.pct >= WORTH_PCT for one in here)
         return [f"{'replayed' if left_out else 'all'} together {about}{times}{without}"]
     return [f"of {about}{duration(quiet_ns)}{without}"] if slowed else []
 

@@ -239,7 +239,7 @@ def _saving(valued: Valued, found: Findings) -> str:
     """`542 us a step (13 % of 3.99 ms)`."""
     if valued.later_ns:
         return f"nothing until launches are fixed, then up to {duration(valued.later_ns)} a step"
-    if not valued.high_ns:
+    if not valued.said.high_ns:
         return "nothing more" if valued.finding.changes is not None else "not estimated"
     what = "a step" if found.of_steps else "of the window"
     estimate, step = found.plain_estimate, duration(valued.step_ns)
