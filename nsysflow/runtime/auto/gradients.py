@@ -179,7 +179,8 @@ def _calling_line() -> str:
     return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-_NO_CALLERS: Final = ("torch.", "nsysflow.")
+_NO_CALLERS: Final = ("torch.", "nsysflow.runtime.")
+"""Modules between a call and the line of the program that makes it."""
 
 
 def _class_of(module: Any) -> str:
