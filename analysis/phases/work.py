@@ -284,10 +284,12 @@ def _rolled_up(attribution: Attribution, nodes: pl.DataFrame) -> pl.DataFrame:
 
 def _union_of_paths(attribution: Attribution, ops: pl.DataFrame, axis: Axis) -> pl.DataFrame:
     """Per process and path `union_ns`: the union of its operations on each device, summed."""
+    empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "union_ns": pl.Int64})
+    if ops.is_empty():
+        return empty
     rows = ops[["process", "device_no", "start_ns", "end_ns"]].with_columns(
         attribution.path_of(ops["node"])
     )
-    empty = pl.DataFrame(schema={"process": pl.Int64, "path": pl.UInt32, "union_ns": pl.Int64})
     return pl.concat([empty, *(_union_ns(level, axis) for level in attribution.levels(rows))])
 
 

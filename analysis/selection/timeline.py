@@ -74,11 +74,13 @@ from nsysflow.analysis.steps.inferred import (
 from nsysflow.analysis.steps.kinds import STEPS, Steps, compiling_ranges, with_kinds
 from nsysflow.analysis.steps.loops import MAIN, Loops, find_loops
 from nsysflow.analysis.steps.ranges import (
+    StepBounds,
     StepPaths,
     StepTimes,
     early_in_step,
     find_steps,
     step_paths,
+    step_times,
 )
 from nsysflow.analysis.trace import Trace
 
@@ -364,7 +366,7 @@ class Timeline:
     @computed_once
     def instances(self) -> StepTimes:
         """When each step, and each instance of another loop, ran on each device."""
-        return find_steps(self.with_inferred, self._ops_of_steps)
+        return step_times(self.with_inferred, self._ops_of_steps)
 
     @computed_once
     def _ops_of_steps(self) -> pl.DataFrame:
@@ -373,12 +375,10 @@ class Timeline:
         early = early_in_step(ops, ended_unseen(self.bare_gaps, self.events))
         return ops.with_columns(early.alias("early"))
 
-    def steps_with(self, ops: pl.DataFrame) -> StepTimes:
-        """When each step would have run with the operations, in their order, at other times
-        (`start_ns`, `end_ns`)."""
-        if ops is self.events.ops:
-            rows = self.instances
-        else:
+    def steps_with(self, ops: pl.DataFrame) -> StepBounds:
+        """When each step runs with the operations, in their order, at these times."""
+        rows = self.instances
+        if ops is not self.events.ops:
             moved = self._ops_of_steps.with_columns(ops["start_ns"], ops["end_ns"])
             rows = find_steps(self.with_inferred, moved)
         return rows.filter(pl.col("loop") == MAIN)

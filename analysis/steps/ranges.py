@@ -29,7 +29,7 @@ STEP_PATHS: Final = pl.Schema(
 """
 StepPaths = Annotated[pl.DataFrame, STEP_PATHS]
 
-STEP_TIMES: Final = pl.Schema(
+STEP_BOUNDS: Final = pl.Schema(
     {
         "process": pl.Int64(),
         "device": pl.Int32(),
@@ -43,14 +43,17 @@ STEP_TIMES: Final = pl.Schema(
         "done_ns": pl.Int64(),
         "cut": pl.Boolean(),
         "tail_missing": pl.Boolean(),
-        "mostly_outside": pl.Boolean(),
     }
 )
 """A row per device and step, or instance of another loop, in order, each process and device
 together. The host was in its range from `begun_ns` to `done_ns`; of a `cut` one, the recording
 ended before that range did. Where none of its loop follows, it ends with its last operation, and
-its tail may be missing. It lacks most of it where its loop launches most `mostly_outside` the
-ranges."""
+its tail may be missing."""
+StepBounds = Annotated[pl.DataFrame, STEP_BOUNDS]
+
+STEP_TIMES: Final = pl.Schema({**STEP_BOUNDS, "mostly_outside": pl.Boolean()})
+"""Step bounds, and whether the loop launches most outside its ranges: its last instance lacks most
+of its round."""
 StepTimes = Annotated[pl.DataFrame, STEP_TIMES]
 
 
@@ -311,7 +314,7 @@ def early_in_step(ops: pl.DataFrame, unseen: pl.DataFrame) -> pl.Series:
     return rows.select((early & little).alias("early"))["early"]
 
 
-def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
+def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepBounds:
     """When each step, and each instance of another loop, ran on each device.
 
     Args:
@@ -358,13 +361,19 @@ def find_steps(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
         "done_ns",
         (~pl.col("goes_on") & ~pl.col("ended")).alias("cut"),
         _tail_missing(key).alias("tail_missing"),
-        pl.lit(_mostly_outside(rows, ops, key)).alias("mostly_outside"),
     )
 
 
-def _mostly_outside(rows: pl.DataFrame, ops: pl.DataFrame, key: list[str]) -> pl.Series:
-    """Whether the ranges of steps launch less than half of what runs from the first step to the
-    last, other loops apart. The last step then lacks most of its round."""
+def step_times(attribution: Attribution, ops: pl.DataFrame) -> StepTimes:
+    """What `find_steps` finds, and whether the ranges of a loop launch less than half of what runs
+    from its first step to the last, other loops apart.
+
+    Args:
+        attribution: as of `find_steps`.
+        ops: as of `find_steps`.
+    """
+    key = ["process", "device", "device_no"]
+    rows = find_steps(attribution, ops)
     begun, length = pl.col("begun_ns"), pl.col("end_ns") - pl.col("start_ns")
     track = [*key, "loop"]
     spans = rows.group_by(track).agg(begun.min().alias("first_ns"), begun.max().alias("last_ns"))
@@ -375,11 +384,11 @@ def _mostly_outside(rows: pl.DataFrame, ops: pl.DataFrame, key: list[str]) -> pl
         pl.col("loop").is_null() | (pl.col("loop") == pl.col("own")),
     )
     inside = pl.col("ns").filter(pl.col("loop").is_not_null()).sum()
-    found = launched.group_by(*key, "own").agg((2 * inside < pl.col("ns").sum()).alias("outside"))
-    found = rows[track].join(
-        found.rename({"own": "loop"}), on=track, how="left", maintain_order="left"
+    found = launched.group_by(*key, "own").agg(
+        (2 * inside < pl.col("ns").sum()).alias("mostly_outside")
     )
-    return found["outside"].fill_null(value=False)
+    marked = rows.join(found.rename({"own": "loop"}), on=track, how="left", maintain_order="left")
+    return marked.with_columns(pl.col("mostly_outside").fill_null(value=False))
 
 
 TAIL_PCT: Final = 1
