@@ -19,7 +19,8 @@ UNEVEN: Final = 3
 for a slow one while others are ready."""
 
 CHANGE_OF_BATCH: Final = (
-    "make a batch cheaper: store what is decoded or tokenized, decode on the GPU, a smaller image",
+    "make a batch cheaper: crop before all else, store what is decoded or tokenized, decode on the"
+    " GPU",
 )
 CHANGE_OF_WAY: Final = (
     "send fewer, larger tensors: what a batch consists of is unpacked and pinned one by one",

@@ -27,6 +27,7 @@ from nsysflow.analysis.findings.host_functions import (
     stacks_with,
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.loaders import LoaderAdvice, loader_advice
 from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
 from nsysflow.analysis.findings.rules.allocator_retry import in_words, retries_in
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING, recompiling
@@ -118,7 +119,10 @@ RETRIED: Final = ("alloc", "sync")
 """Parts that are longer where an allocator finds no memory and tries again."""
 
 WAITS_FOR_BATCH: Final = r"torch/utils/data/dataloader\.py _get_data$"
-"""Where the loop waits for workers that have started."""
+"""Where the loop waits for workers that have started, …"""
+
+GETS_BATCH: Final = "_get_data"
+"""… by its name alone."""
 
 BESIDE: Final = 3
 """A second part is named beside the largest one if it is at least a third of that."""
@@ -149,6 +153,7 @@ class Excess:
         copies: `to the host` or `to the GPU`, where most copies went; empty without any.
         stall: the line of the call that held up most; both empty where none is known.
         batch_ns: how long each step waits for the first batch of workers that it starts.
+        loader: what to change about the loader, where the host waits for a batch of its workers.
         profiler_ns: how long each step is held up by the profiler itself; no part of `parts`.
     """
 
@@ -161,6 +166,7 @@ class Excess:
     stall: tuple[str, str]
     batch_ns: int = 0
     profiler_ns: int = 0
+    loader: LoaderAdvice | None = None
 
     @property
     def most(self) -> str:
@@ -190,6 +196,8 @@ class Excess:
             return CHANGES.get(self.most, UNKNOWN)
         if self.known:
             return KNOWN_CHANGES[self.known]
+        if self.loader:
+            return self.loader.change
         if self.spot:
             waits_in = self.spot.waits_in
             return change_of_wait(waits_in) if waits_in else CHANGE_OF_CODE
@@ -209,6 +217,8 @@ class Excess:
             return f"copies {self.copies}"
         if part == "host" and self.known:
             return self.known
+        if part == "host" and self.loader:
+            return "waiting for the DataLoader's workers"
         if part == "host" and self.spot and self.spot.waits_in:
             return "waiting for another process or thread"
         return LABELS[part] if part in LABELS else CAUSES[part].label
@@ -335,6 +345,7 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
             f"steps {_numbers(long.steps)} take {duration(mean_ns)} longer than those around them",
             f"more than in a typical step: {_more(excess)}",
             *_places(excess),
+            *(excess.loader.evidence if excess.loader else ()),
             *(
                 [
                     f"{duration(excess.batch_ns)} of that stay: workers that live on load the first"
@@ -419,9 +430,11 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
         waiting = stacks_with(subject, WAITS_FOR_BATCH)
         waited = stacks.filter(pl.col("stack").is_in(waiting.implode()))["ns"].sum()
         first_batch_ns = min(int(waited) // len(steps), _batch_ns(subject, process))
+    spot = spot_of(subject, stacks)
+    waits_for_batch = spot is not None and spot.waits_in == GETS_BATCH and not known
     return Excess(
         parts=dict(sorted(more.items(), key=lambda part: -part[1])),
-        spot=spot_of(subject, stacks),
+        spot=spot,
         lines=lines_of(subject, stacks, LEAST_PCT)[:FEW],
         sampled=view.host_stacks is not None,
         known=known,
@@ -429,6 +442,7 @@ def _excess(subject: JudgedReport, steps: pl.DataFrame) -> Excess:
         stall=stall,
         batch_ns=first_batch_ns,
         profiler_ns=profiler_ns,
+        loader=loader_advice(subject, subject.process_of(steps)) if waits_for_batch else None,
     )
 
 

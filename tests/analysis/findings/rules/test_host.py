@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import polars as pl
@@ -337,6 +338,25 @@ def test_workers_that_live_save_no_wait_for_their_first_batch(
     less_ns = (whole.at_most_ns - one.at_most_ns) * 40 / 5
     assert less_ns == pytest.approx(stays_ms * MS, rel=0.1)
     assert any("the first batch" in words for words in one.evidence) == bool(stays_ms)
+
+
+def test_long_steps_that_wait_for_workers_have_the_loaders_advice() -> None:
+    """Both workers are busy all the time, and take four steps for a batch."""
+    waiting = standing(f"{LOADER}:9 _get_data", f"{LOADER}:2 __next__", "/me/t.py:7 endless")
+    made = partial(LoaderTime, tiny.PROCESS, 0, workers=2, prefetch_factor=2, cores=8)
+    waits = [made(None, at * MS, None, at * MS + US) for at in range(40)]
+    work = [
+        made(worker, at, at + 4 * MS - 9, at + 4 * MS)
+        for at in range(0, 60 * MS, 4 * MS)
+        for worker in range(2)
+    ]
+    (alone,), (one,) = (
+        found(periodic_pause, pausing(8, waiting, *times)) for times in ([], [*waits, *work])
+    )
+    assert "waiting for another process or thread, t.py:7 in endless" in alone.title
+    assert "waiting for the DataLoader's workers, t.py:7 in endless" in one.title
+    assert one.change[0].startswith("DataLoader(…, num_workers=3, ")
+    assert "2 workers give 457 batches/s, the loop takes 629: 3 workers needed" in one.evidence
 
 
 def test_a_pause_saves_nothing_of_what_the_profiler_itself_takes() -> None:
