@@ -7,6 +7,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations
 from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
+from nsysflow.analysis.findings.rules.attention import causal_mask, unfused_attention
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
 from nsysflow.analysis.findings.rules.checkpoint import checkpoint_in_loop
 from nsysflow.analysis.findings.rules.clock import clock_drop
@@ -29,7 +30,6 @@ from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
 from nsysflow.analysis.findings.rules.fusion import (
     optimizer_not_fused,
     tiny_kernels,
-    unfused_attention,
     unfused_elementwise,
 )
 from nsysflow.analysis.findings.rules.growing_work import growing_work
@@ -46,7 +46,6 @@ from nsysflow.analysis.findings.rules.loops import (
 )
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
-from nsysflow.analysis.findings.rules.masks import causal_mask
 from nsysflow.analysis.findings.rules.matrices import lu_factorization, small_matrices
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth, memory_growth_with_calls
 from nsysflow.analysis.findings.rules.norms import unfused_norm

@@ -1,6 +1,5 @@
 """Many kernels where one would do.
 
-* `unfused-attention`: a softmax between two matmuls, each of them a pass over all scores.
 * `unfused-elementwise`: chains of kernels that only read and write memory.
 * `tiny-kernels`: many kernels back to back that are mostly their own start and end.
 * `optimizer-not-fused`: an optimizer that updates one tensor after the other.
@@ -21,177 +20,12 @@ from nsysflow.analysis.findings.kernel_findings import (
     kernel_finding,
     share_of_kernels,
 )
-from nsysflow.analysis.findings.kernels import MOST_GLUE, TINY_NS, covered, is_glue, run_of
-from nsysflow.analysis.findings.launches import counting_launches
-from nsysflow.analysis.findings.launching_lines import of_the_same_lines
-from nsysflow.analysis.frames.columns import matching
+from nsysflow.analysis.findings.kernels import (
+    TINY_NS,
+)
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.trace import NoteKind
 from nsysflow.base.units import duration, number, percent
-
-CHANGE_OF_ATTENTION: Final = (
-    "torch.nn.functional.scaled_dot_product_attention(q, k, v), in 16 bits;"
-    " where the mask is causal, with is_causal=True",
-    "Hugging Face: from_pretrained(..., attn_implementation='sdpa')",
-    "a mask or bias of its own: torch.nn.attention.flex_attention, compiled; or FlashAttention",
-)
-
-SAFE: Final = "isneginf_kernel_impl"
-"""Of the softmax of PyTorch's own attention, which no program writes: rows that are masked whole
-become 0 (since 2.5)."""
-
-CHANGE_OF_MATH: Final = (
-    "switch the fused ones on: torch.backends.cuda.enable_flash_sdp, enable_mem_efficient_sdp and"
-    " enable_cudnn_sdp(True); no sdpa_kernel(SDPBackend.MATH)",
-    "if they are on, call it within sdpa_kernel([SDPBackend.FLASH_ATTENTION]): a warning says why"
-    " it cannot run. It needs 16 bits, four dimensions, and heads of at most 256",
-    "avoid masks that rule fused kernels out: a mask that needs a gradient, or one beside"
-    " enable_gqa=True. Flash attention takes only is_causal=True",
-)
-"""For scaled_dot_product_attention that runs PyTorch's own products and softmax. With the fused
-ones switched off, 12 layers took 49.0 ms a step, and 39.1 with them (H200, 2026-11-30)."""
-
-CHANGE_OF_SUMS: Final = (
-    "graph attention, whose scores are sums of two vectors: if most of them are masked, compute"
-    " those of the edges alone, as PyTorch Geometric's GATConv does",
-    "else torch.nn.attention.flex_attention with a score_mod, compiled",
-)
-
-VECTOR: Final = r"(?i)gemv"
-"""Products of a matrix and a vector: they make no matrix of scores."""
-
-OF_SUMS: Final = 4
-"""The kernels between take longer than such products by this factor, and more: 11 times in pyGAT.
-With one query the product reads all keys, and the scores are few."""
-
-_BACKWARD: Final = r"(?i)backward"
-
-
-def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
-    """All that fused attention replaces: scale, mask, casts, softmax, dropout, and the matmuls.
-
-    Fused attention keeps the scores on the chip. Its matmuls no longer write or read them, and how
-    much faster they are then no trace can know: on an H100 a layer of 2048 tokens took 7.8 ms so,
-    of which 4.8 ms between the matmuls, and 1.7 ms fused (2026-11-25). So the bound is that nothing
-    of it takes any time.
-    """
-    gone = replaced_by_fused(subject.kernels)
-    math = _is_math(subject.kernels.filter(gone))
-    rows = subject.kernels.filter(of_the_same_lines(subject, gone) if math else gone)
-    rows = rows.with_columns(pl.col("ns").alias("gain_ns"))
-    if rows.is_empty():
-        return
-    between = rows.filter(pl.col("job") == "attention")
-    matmuls = rows.filter(pl.col("class") == "matmul")
-    count = subject.per_step(between["run"].n_unique())
-    if math:
-        change: tuple[str, ...] = CHANGE_OF_MATH
-        what, share = "scaled_dot_product_attention is not fused", share_of_kernels(subject, rows)
-    else:
-        change = CHANGE_OF_SUMS if _adds_scores(rows) else CHANGE_OF_ATTENTION
-        what, share = "attention is not fused", share_of_kernels(subject, between)
-    where = "" if math else " between its matmuls"
-    finding = kernel_finding(
-        subject,
-        rows,
-        rule="unfused-attention",
-        title=f"{what}: {percent(share)} of kernel time{where}",
-        change=change,
-        evidence=(
-            f"matmul, softmax, matmul: {count:,} times{subject.a_step}",
-            f"between the matmuls: {in_words(subject, between)}",
-            f"its matmuls take {duration(subject.worst_ns(matmuls, 'ns'))}, and less when fused",
-            *(() if math else (LAUNCHES_TOO,)),
-        ),
-    )
-    if not math:
-        yield finding
-        return
-    counted = counting_launches(subject, finding, rows["op"], inside_calls=True)
-    yield replace(counted, takes="argument")
-
-
-def _is_math(rows: pl.DataFrame) -> bool:
-    """Whether most softmaxes are of PyTorch's own attention.
-
-    Args:
-        rows: what fused attention replaces.
-    """
-    backward = pl.col("name").cast(pl.String).str.contains(_BACKWARD)
-    softmaxes = len(rows.filter(pl.col("softmax") & ~backward))
-    return bool(0 < softmaxes < 2 * int(matching(rows["name"], SAFE).sum()))
-
-
-def _adds_scores(rows: pl.DataFrame) -> bool:
-    """Whether a matrix times a vector comes before most softmaxes, and takes little time.
-
-    Args:
-        rows: what fused attention replaces.
-    """
-    between = (pl.col("job") == "attention").fill_null(value=False)
-    runs = rows["run"].filter(rows.select(between).to_series()).n_unique()
-    vectors = pl.col("name").cast(pl.String).str.contains(VECTOR) & ~between
-    before = rows.filter(vectors, between.shift(-1).fill_null(value=False))
-    matmul_ns = rows.filter(pl.col("class") == "matmul")["ns"].sum()
-    return 2 * len(before) > runs and bool(rows.filter(between)["ns"].sum() > OF_SUMS * matmul_ns)
-
-
-def replaced_by_fused(kernels: pl.DataFrame) -> pl.Series:
-    """Whether fused attention replaces each kernel: those between two matmuls with a softmax, the
-    matmul before and the one behind, and in the backward pass, where a product has two gradients,
-    another one on each side with what stands between the two.
-
-    Args:
-        kernels: as of `kernels_in_order`.
-    """
-    backward = pl.col("softmax") & pl.col("name").cast(pl.String).str.contains(_BACKWARD)
-    backwards = kernels.select(backward).to_series().arg_true()
-    runs = run_of(kernels, pl.col("job") == "attention")
-    has_backward = backwards.search_sorted(runs["last"], side="right") > backwards.search_sorted(
-        runs["first"]
-    )
-    edges = runs.with_columns(
-        has_backward.alias("backward"),
-        (pl.col("first") - 1).alias("before"),
-        (pl.col("last") + 1).alias("behind"),
-    )
-    pairs = _matmuls(kernels)
-    edges = edges.join(
-        pairs.select(before="row", earlier="earlier"),
-        on="before",
-        how="left",
-        maintain_order="left",
-    ).join(
-        pairs.select(behind="row", later="later"), on="behind", how="left", maintain_order="left"
-    )
-    outer = edges.select(
-        first=pl.when("backward").then("earlier").otherwise("before"),
-        last=pl.when("backward").then("later").otherwise("behind"),
-    )
-    return covered(kernels, outer)
-
-
-def _matmuls(kernels: pl.DataFrame) -> pl.DataFrame:
-    """`row`, `earlier`, `later`: each matmul, and its neighbours on the same stream. Only glue may
-    stand between two neighbours. A matmul without a neighbour has its own row there."""
-    rows = kernels.with_row_index("row")
-    matmul = (pl.col("class") == "matmul").fill_null(value=False)
-    other = (~matmul & ~is_glue().fill_null(value=False)).cum_sum()
-    found = rows.select("row", "lane", other.alias("others"), matmul.alias("matmul"))
-    found = found.filter("matmul")
-    near = pl.col("row") - pl.col("row").shift(1) <= MOST_GLUE + 1
-    same = (pl.col("lane") == pl.col("lane").shift(1)) & (
-        pl.col("others") == pl.col("others").shift(1)
-    )
-    joined = (near & same).fill_null(value=False)
-    return found.with_columns(joined.alias("joined")).select(
-        "row",
-        earlier=pl.when("joined").then(pl.col("row").shift(1)).otherwise("row"),
-        later=pl.when(pl.col("joined").shift(-1, fill_value=False))
-        .then(pl.col("row").shift(-1))
-        .otherwise("row"),
-    )
-
 
 CHAINS_PCT: Final = 15.0
 """Chains with less of the kernel time are the usual glue of a model (verdict §4)."""

@@ -3,8 +3,9 @@
 import pytest
 
 from nsysflow.analysis.findings.frameworks import Frameworks, advised
+from nsysflow.analysis.findings.rules.attention import unfused_attention
 from nsysflow.analysis.findings.rules.extra_kernels import cast_storm
-from nsysflow.analysis.findings.rules.fusion import optimizer_not_fused, unfused_attention
+from nsysflow.analysis.findings.rules.fusion import optimizer_not_fused
 from nsysflow.analysis.findings.rules.occupancy import small_grid
 from tests import tiny
 from tests.analysis.findings import test_kernels as names

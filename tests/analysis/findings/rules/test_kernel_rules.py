@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.frameworks import Frameworks, advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import GPU_RULES, LAST_RESORT, Rule
+from nsysflow.analysis.findings.rules.attention import replaced_by_fused, unfused_attention
 from nsysflow.analysis.findings.rules.extra_kernels import (
     cast_storm,
     concatenation,
@@ -24,9 +25,7 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
 )
 from nsysflow.analysis.findings.rules.fusion import (
     optimizer_not_fused,
-    replaced_by_fused,
     tiny_kernels,
-    unfused_attention,
     unfused_elementwise,
 )
 from nsysflow.analysis.findings.rules.index_backward import index_backward

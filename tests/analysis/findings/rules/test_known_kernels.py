@@ -1,15 +1,26 @@
 """What is known by the names of its kernels: masks, matrices, bags of rows."""
 
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.findings.rules.masks import causal_mask
+from nsysflow.analysis.findings.rules.attention import causal_mask, unfused_attention
 from nsysflow.analysis.findings.rules.matrices import small_matrices
 from nsysflow.analysis.findings.rules.products import summed_product
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import Kernels, asked, found, left_of, loop, seen, subject_of
+from tests.analysis.findings.subjects import (
+    US,
+    Kernels,
+    asked,
+    found,
+    left_of,
+    loop,
+    seen,
+    subject_of,
+)
+from tests.oracle.model import Frame, Sample
 
 NATIVE: Final = f"void {names.NATIVE}"
 ADD, MUL = names.ADD, names.MUL
@@ -120,3 +131,23 @@ def test_what_else_the_line_of_matrices_launches_counts_where_they_take_half_of_
     one = asked(small_matrices, loop(kernels, every=300))
     assert one.source == "train.py:1 in invert"
     assert left_of(one) == ({LU: 0.0, ADD: 0.0} if counts else {LU: 0.0})
+
+
+TORCH: Final = Frame("/lib/torch/nn/functional.py", 1, "multi_head_attention_forward")
+
+
+@pytest.mark.parametrize("of_module", [True, False])
+def test_attention_that_returns_its_weights_has_its_own_advice(of_module: bool) -> None:
+    """The kernel that averages the weights over the heads goes with it."""
+    layer = [PRODUCT, (names.SOFTMAX, 60), PRODUCT, (SUMS, 40)]
+    kernels = seen(*((name, us, "forward") for name, us in layer), (names.NORM, 50, "forward"))
+    inside = (TORCH,) if of_module else ()
+    rows = [
+        replace(row, frames=(*inside, *row.frames)) if isinstance(row, Sample) else row
+        for row in kernels
+    ]
+    finding = asked(unfused_attention, loop(rows, every=500))
+    assert finding.title.startswith("nn.MultiheadAttention is not fused") == of_module
+    assert ("need_weights=False" in finding.change[0]) == of_module
+    assert (SUMS in left_of(finding)) == of_module
+    assert finding.size_ns == (300 if of_module else 260) * US
