@@ -51,6 +51,7 @@ class NoteKind(StrEnum):
     ENGINE_FRAMES = "engine-frames"
     SNAPSHOT = "snapshot"
     GAVE_UP_COMPILING = "gave-up-compiling"
+    NEVER_COMPILED = "never-compiled"
     UNUSED_GRADIENTS = "unused-gradients"
 
 

@@ -215,10 +215,11 @@ _Text = Annotated[str, msgspec.Meta(max_length=300)]
 
 
 class GaveUp(msgspec.Struct):
-    """What torch.compile gave up on.
+    """What torch.compile gave up on, or never compiled.
 
     Attributes:
-        gave_up: of each the function, its place, and the guard that no longer held.
+        gave_up: of each the function, its place, and the guard that no longer held; of what was
+            never compiled only the line that calls torch.compile, the others empty.
     """
 
     gave_up: list[tuple[_Text, _Text, _Text]]

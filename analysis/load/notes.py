@@ -45,9 +45,14 @@ def nameless_calls(count: int, total: int) -> Note:
 
 
 def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
-    """A note for each function that torch.compile gave up on, in the order of the marks."""
+    """A note for each function that torch.compile gave up on, and for each of its calls in a
+    program of which it compiled nothing, in the order of the marks."""
     listed = (row for mark in marks if mark is not None for row in mark.gave_up)
     for function, place, guard in dict.fromkeys(listed):
+        if not function:
+            never = f"what torch.compile was given at {one_line(place)} never ran compiled"
+            yield Note(NoteKind.NEVER_COMPILED, never)
+            continue
         public = f"torch.compile gave up on {one_line(function)} ({one_line(place)})"
         why = f": it was compiled too often, the last time because {one_line(guard)} no longer held"
         text = f"{public}{why}" if guard else public

@@ -68,10 +68,11 @@ _BESIDE: Final = re.compile(r"\s{2,}# | \(HINT: ")
 """What follows a guard: the line of the program that it is for, and advice."""
 
 GaveUp = tuple[str, str, str]
-"""The function, its file's name and line, and the guard that no longer held."""
+"""The function, its file's name and line, and the guard that no longer held. Of what was never
+compiled only the line that calls torch.compile; the others are empty."""
 
 GAVE_UP: Final[list[GaveUp]] = []
-"""What this process was told so far."""
+"""What torch.compile gave up on so far, or never compiled."""
 
 
 def note_given_up(record: logging.LogRecord) -> bool:
@@ -84,6 +85,12 @@ def note_given_up(record: logging.LogRecord) -> bool:
         GAVE_UP.append((logged["function"], place, guard))
         mark(_gave_up(GAVE_UP[-1:]))
     return True
+
+
+def note_never_compiled(lines: list[str]) -> None:
+    """Note lines that call torch.compile, in a program of which it has compiled nothing."""
+    GAVE_UP.extend(("", line, "") for line in lines)
+    mark(_gave_up(GAVE_UP[-len(lines) :]))
 
 
 def _gave_up(rows: list[GaveUp]) -> str:

@@ -9,11 +9,11 @@ import pytest
 
 import nsysflow
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.fusion import unfused_elementwise
+from nsysflow.analysis.findings.rules.fusion import never_compiled, unfused_elementwise
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.runtime import regions
-from tests.analysis.findings.subjects import asked, real
+from tests.analysis.findings.subjects import asked, found, left_of, real
 from tests.analysis.load.kineto.traces import kernel, write
 from tests.exports import write_export
 from tests.reports import PACKED
@@ -68,17 +68,42 @@ def test_each_is_a_note_once_and_packed_without_its_guard(tmp_path: Path) -> Non
     assert notes_of(tmp_path / "packed.sqlite") == [NAMED, "torch.compile gave up on loss (a.py:1)"]
 
 
+def test_a_call_that_compiles_nothing_is_a_note_of_its_own(tmp_path: Path) -> None:
+    never = mark(("", "flow.py:72", ""))
+    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[never])
+    (note,) = (one for one in nsysflow.load(report).notes if one.kind is NoteKind.NEVER_COMPILED)
+    assert note.text == "what torch.compile was given at flow.py:72 never ran compiled"
+
+
 def test_torch_profilers_traces_have_the_same_note(tmp_path: Path) -> None:
     about = {"capture": "0:0:5", "gave_up": [FORWARD]}
     assert notes_of(write(tmp_path, kernel(), nsysflow=about)) == [WHOLE]
 
 
+def with_note(note: Note) -> JudgedReport:
+    """A program whose kernels are not fused, in which this was noted."""
+    trace = nsysflow.load(PACKED["fusion-eager"])
+    return JudgedReport(nsysflow.analyze(replace(trace, notes=(*trace.notes, note))))
+
+
 def test_kernels_that_are_not_fused_say_what_was_given_up() -> None:
     usual = asked(unfused_elementwise, real("fusion-eager"))
-    trace = nsysflow.load(PACKED["fusion-eager"])
-    note = Note(NoteKind.GAVE_UP_COMPILING, WHOLE, NAMED)
-    subject = JudgedReport(nsysflow.analyze(replace(trace, notes=(*trace.notes, note))))
-    finding = asked(unfused_elementwise, subject)
+    finding = asked(unfused_elementwise, with_note(Note(NoteKind.GAVE_UP_COMPILING, WHOLE, NAMED)))
     assert finding.title == f"{usual.title}; {NAMED}"
     assert "TORCH_LOGS=recompiles" in finding.change[1]
     assert WHOLE in finding.evidence
+
+
+def test_what_was_never_compiled_is_a_finding_instead_of_what_is_not_fused() -> None:
+    """It has their kernels, and saves as much or more: sums and long chains are fused, too."""
+    usual = asked(unfused_elementwise, real("fusion-eager"))
+    subject = with_note(Note(NoteKind.NEVER_COMPILED, "X never ran compiled"))
+    assert not found(unfused_elementwise, subject)
+    assert not found(never_compiled, real("fusion-eager"))
+    finding = asked(never_compiled, subject)
+    assert finding.title.startswith("X never ran compiled: ")
+    assert finding.title.endswith(" % of kernel time can be fused")
+    assert "and not model.forward(x)" in finding.change[1]
+    assert left_of(finding).keys() >= left_of(usual).keys()
+    assert finding.size_ns >= usual.size_ns
+    assert finding.effort == "line"

@@ -28,6 +28,7 @@ from nsysflow.analysis.findings.rules.extra_kernels import (
 )
 from nsysflow.analysis.findings.rules.fft import fft_length, real_fft
 from nsysflow.analysis.findings.rules.fusion import (
+    never_compiled,
     optimizer_not_fused,
     tiny_kernels,
     unfused_elementwise,
@@ -96,6 +97,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     product_order,
     unread_product,
     all_pairs,
+    never_compiled,
     unfused_elementwise,
     layout_transpose,
     cast_storm,

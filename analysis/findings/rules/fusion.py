@@ -1,6 +1,7 @@
 """Many kernels where one would do.
 
 * `unfused-elementwise`: chains of kernels that only read and write memory.
+* `never-compiled`: the same, where torch.compile was to fuse them and never ran.
 * `tiny-kernels`: many kernels back to back that are mostly their own start and end.
 * `optimizer-not-fused`: an optimizer that updates one tensor after the other.
 """
@@ -21,10 +22,12 @@ from nsysflow.analysis.findings.kernel_findings import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.kernels import (
+    CHAIN_CLASSES,
     TINY_NS,
 )
+from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.analysis.trace import NoteKind
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.units import duration, number, percent
 
 CHAINS_PCT: Final = 15.0
@@ -59,11 +62,12 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
     chains = _chain_pieces(subject.kernels.filter(pl.col("job") == "chain"))
     if subject.mostly_captures or share_of_kernels(subject, chains) < CHAINS_PCT:
         return
+    if _noted(subject, NoteKind.NEVER_COMPILED):
+        return  # `never_compiled` says why
     pieces = chains["piece"].n_unique()
     share = percent(share_of_kernels(subject, chains))
     per_step, a_step = subject.per_step, " a step" if subject.of_steps else ""
-    kind = NoteKind.GAVE_UP_COMPILING
-    given_up = [note for note in subject.timeline.trace.notes if note.kind is kind]
+    given_up = _noted(subject, NoteKind.GAVE_UP_COMPILING)
     finding = kernel_finding(
         subject,
         chains,
@@ -82,6 +86,52 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
         title = f"{finding.title}; {given_up[0].public or given_up[0].text}"
         finding = replace(finding, title=title, change=CHANGE_OF_GIVEN_UP, fits=True)
     yield finding
+
+
+def _noted(subject: JudgedReport, kind: NoteKind) -> list[Note]:
+    return [note for note in subject.timeline.trace.notes if note.kind is kind]
+
+
+CHANGE_OF_NEVER_COMPILED: Final = (
+    "call what torch.compile returns: model = torch.compile(model), then model(x)",
+    "after model.compile(): model(x), and not model.forward(x) or another method",
+    "TORCH_LOGS=dynamo says what is compiled",
+)
+"""A flow whose blocks were called by `.forward` took 27.1 ms a step, and 11.8 compiled (H200,
+2026-11-30)."""
+
+
+def never_compiled(subject: JudgedReport) -> Iterator[Finding]:
+    """All kernels between products, where torch.compile was called and nothing ran compiled. It
+    fuses sums, too, and chains of any length."""
+    notes = _noted(subject, NoteKind.NEVER_COMPILED)
+    if not notes or subject.mostly_captures:
+        return
+    fused = pl.col("class").is_in([*CHAIN_CLASSES, "reduction"]) & ~pl.col("complex")
+    runs = subject.kernels.with_columns(
+        pl.struct("lane", fused.alias("fused")).rle_id().alias("run")
+    )
+    rows = runs.filter(fused, pl.col("job").fill_null("chain") == "chain")
+    most_ns = pl.col("ns").max().over("run")
+    left = (most_ns / pl.col("ns").sum().over("run")).fill_nan(1.0)
+    gain = (pl.col("ns") * (1 - left)).round(0).cast(pl.Int64).alias("gain_ns")
+    rows = rows.with_columns(gain).filter(pl.len().over("run") > 1)
+    share = share_of_kernels(subject, rows)
+    if share < CHAINS_PCT:
+        return
+    finding = kernel_finding(
+        subject,
+        rows,
+        rule="never-compiled",
+        title=f"{notes[0].text}: {percent(share)} of kernel time can be fused",
+        change=CHANGE_OF_NEVER_COMPILED,
+        evidence=(
+            in_words(subject, rows),
+            *(note.text for note in notes[1:]),
+            "fused, the kernels between two products take as long as the longest of them",
+        ),
+    )
+    yield counting_launches(subject, finding, rows["op"], inside_calls=True)
 
 
 def _chain_pieces(kernels: pl.DataFrame) -> pl.DataFrame:

@@ -11,8 +11,8 @@ import os
 from types import ModuleType
 
 from nsysflow.runtime import protocol
+from nsysflow.runtime.auto.compiling import annotate_compiling
 from nsysflow.runtime.auto.modules import (
-    annotate_compiling,
     annotate_engine,
     annotate_frameworks,
     annotate_functions,

@@ -4,7 +4,6 @@ DataLoaders.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import time
@@ -22,7 +21,6 @@ from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.loaders import LOADERS, Requests, Results, WorkerTimes, worker_file
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import RUN_FOLDER
-from nsysflow.runtime.regions import note_given_up
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -252,46 +250,6 @@ def _annotate(utils: ModuleType, ranges: Ranges) -> None:
             here.tokens = around
 
     utils.GenerationMixin.generate = ranges.around("generate", with_tokens)
-
-
-_RECORDING: Final = "CUDAGRAPH_RECORDING"
-"""torch also calls back for this, when a step runs to record its CUDA graphs."""
-
-
-def annotate_compiling(_torch: ModuleType, ranges: Ranges) -> None:
-    """Open a range whenever torch starts to compile, and note what it gives up on."""
-    when_imported("torch._dynamo.callback", lambda callback: _listen(callback, ranges))
-    logging.getLogger("torch._dynamo.convert_frame").addFilter(note_given_up)
-
-
-def _listen(callback: ModuleType, ranges: Ranges) -> None:
-    # not by registering a callback: `torch._dynamo.reset` forgets those
-    handler = callback.CompilationCallbackHandler
-    started, ended = handler.run_start_callbacks, handler.run_end_callbacks
-    here, opened = ranges.here, list[Callable[[], object]]()
-
-    @wraps(started)
-    def run_start_callbacks(self: object, *args: Any) -> None:
-        started(self, *args)
-        if not _records(args):
-            opened.append(ranges.open("compile"))
-            here.compiling = True
-
-    @wraps(ended)
-    def run_end_callbacks(self: object, *args: Any) -> None:
-        if not _records(args) and opened:
-            here.compiling = False
-            opened.pop()()
-        ended(self, *args)
-
-    handler.run_start_callbacks = run_start_callbacks
-    handler.run_end_callbacks = run_end_callbacks
-
-
-def _records(args: tuple[Any, ...]) -> bool:
-    """Whether torch called back for another reason; before 2.8 it gives no reason."""
-    trigger = getattr(args[0], "callback_trigger", None) if args else None
-    return getattr(trigger, "name", None) == _RECORDING
 
 
 def annotate_loaders(torch: ModuleType, ranges: Ranges) -> None:

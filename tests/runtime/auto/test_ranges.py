@@ -465,3 +465,36 @@ print(json.dumps(GAVE_UP))
     ((function, place, guard),) = json.loads(said)
     assert (function, place.partition(":")[0]) == ("forward", "program.py")
     assert "time" in guard
+
+
+CALLED: Final = "for _ in range(6): opt.zero_grad(); {}.sum().backward(); opt.step()"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("asked", "called", "noted"),
+    [
+        ("net.compile(backend='eager')", "net.forward(x)", True),
+        ("torch.compile(net, backend='eager')", "net(x)", True),
+        ("net.compile(backend='eager')", "net(x)", False),
+        ("net = torch.compile(net, backend='eager', disable=True)", "net(x)", False),
+    ],
+)
+def test_what_never_runs_compiled_is_noted_once(
+    asked: str, called: str, noted: bool, folder: Path
+) -> None:
+    program = f"""
+from nsysflow.runtime.regions import GAVE_UP
+class Net(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).tanh()
+net, x = Net(4, 4), torch.randn(2, 4)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+{asked}  # HERE
+{CALLED.format(called)}
+print(json.dumps(GAVE_UP))
+"""
+    said = run_file(ANNOTATED + program, folder).partition("RANGES ")[0]
+    lines = (ANNOTATED + program).splitlines()
+    here = 1 + next(at for at, line in enumerate(lines) if "# HERE" in line)
+    assert json.loads(said) == ([["", f"program.py:{here}", ""]] if noted else [])
