@@ -49,6 +49,7 @@ from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.matrices import lu_factorization, small_matrices
 from nsysflow.analysis.findings.rules.memory_growth import memory_growth, memory_growth_with_calls
+from nsysflow.analysis.findings.rules.micro_batches import small_micro_batches
 from nsysflow.analysis.findings.rules.norms import unfused_norm
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.offloading import offloaded_activations
@@ -126,6 +127,7 @@ RULES: Final[tuple[Rule, ...]] = (
     allocator_retry,
     allocations,
     memory_growth_with_calls,
+    small_micro_batches,
     launch_bound,
     loop_of_launches,
     attention_in_turn,

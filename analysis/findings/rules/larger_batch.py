@@ -33,11 +33,21 @@ def larger_batch(subject: JudgedReport) -> Iterator[Finding]:
     if not subject.of_steps:
         return
     for row in subject.tables.larger_batch.iter_rows(named=True):
-        growing, fixed = row["growing_bytes"], row["fixed_bytes"]
-        room = (1 - LEFT_FREE) * (row["times"] * growing + fixed) - fixed
-        times = floor(10 * room / growing) / 10
+        times = times_that_fit(row)
         if times >= LEAST_TIMES:
             yield _finding(subject, row, times)
+
+
+def times_that_fit(row: dict[str, Any]) -> float:
+    """How many times the batch memory holds, with some of it left free.
+
+    Args:
+        row: of the table `larger_batch`.
+    """
+    growing: int = row["growing_bytes"]
+    fixed: int = row["fixed_bytes"]
+    room: float = (1 - LEFT_FREE) * (row["times"] * growing + fixed) - fixed
+    return floor(10 * room / growing) / 10
 
 
 def _finding(subject: JudgedReport, row: dict[str, Any], times: float) -> Finding:
