@@ -5,6 +5,7 @@ the kernel time is often not needed in each step, or not in that form: norms of 
 change, masks, samplers, losses written by hand.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -162,7 +163,8 @@ def _finding(
         f"{at}: {in_words(subject, own)}",
         f"most of this time is in kernels of class {sums['class'][0]}",
     ]
-    calls = _same_calls(subject, forward, first)
+    in_layer = first["via"] == "" and re.search(SHARED, first["source"]) is not None
+    calls = 0 if in_layer else _same_calls(subject, forward, first)
     often = f", called {calls} times a step with the same sizes" if calls > 1 else ""
     if len(known) > len(own):
         evidence.append(f"all of {name}: {in_words(subject, known)}")
@@ -174,8 +176,9 @@ def _finding(
         title=f"one line takes {share} of kernel time{often}: {at}",
         change=(
             *(order.advice for order in ORDERS if _before_products(forward, own, order)),
-            ONCE_OF_CALLS if calls > 1 else ONCE,
+            *(() if in_layer else (ONCE_OF_CALLS if calls > 1 else ONCE,)),
             *HELPS_OF_CLASS.get(str(sums["class"][0]), OF_ANY),
+            *((ONCE,) if in_layer else ()),
         ),
         evidence=tuple(evidence),
         table="code",

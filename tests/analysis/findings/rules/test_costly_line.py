@@ -66,6 +66,15 @@ def test_it_says_how_often_a_step_calls_the_line_with_the_same_sizes(second: Lau
     assert one.change[0].startswith("if its calls take the same values") == same
 
 
+def test_a_line_of_a_layer_is_called_often_and_first_to_be_compiled() -> None:
+    """A model has several of a layer, and each computes something else."""
+    layer = [(SUM, 80, "forward:7"), (names.MUL, 70, "forward:7")]
+    one = asked(costly_line, program([*LAYERS[:2], *layer, *LAYERS[:2], *layer]))
+    assert one.title.endswith("of kernel time: train.py:7 in forward")
+    assert one.change[0].startswith("torch.compile")
+    assert one.change[-1].startswith("compute it once before the loop")
+
+
 @pytest.mark.parametrize(
     ("name", "behind", "first"),
     [
