@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, TypeVar
 
 import msgspec
 import polars as pl
@@ -53,6 +53,7 @@ class NoteKind(StrEnum):
     GAVE_UP_COMPILING = "gave-up-compiling"
     NEVER_COMPILED = "never-compiled"
     UNUSED_GRADIENTS = "unused-gradients"
+    REPEATED_CALLS = "repeated-calls"
 
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -94,7 +95,56 @@ class UnusedModule(NamedTuple):
     @property
     def name(self) -> str:
         """`FeatureNet in PerceptualLoss`."""
-        return self.classes if self.classes == self.within else f"{self.classes} in {self.within}"
+        return _name_of(self)
+
+
+class RepeatedModule(NamedTuple):
+    """Modules of a class that a program was seen to call again with the very same input.
+
+    Attributes:
+        classes: their class.
+        within: the class of the module that they are in, which is in no other call.
+        phase: the name of the range around calls of that.
+        places: `model.py:12-30`, the lines of `forward` of their class; none for one of torch's.
+        weights: how many they have.
+        of: how many weights all modules with ranges of that name have.
+        steps: how many steps were judged.
+        calls: calls in these.
+        repeated: the calls that repeat another one of their step.
+        learning: those of them with gradients.
+        lines: `train.py:12`, those that make such calls.
+        ways: the lines at which the ways to a call and to its repetition part.
+    """
+
+    classes: _Text
+    within: _Text
+    phase: _Text
+    places: tuple[_Text, ...]
+    weights: _Count
+    of: _Count
+    steps: _Count
+    calls: _Count
+    repeated: _Count
+    learning: _Count
+    lines: tuple[_Text, ...]
+    ways: tuple[_Text, ...]
+
+    @property
+    def name(self) -> str:
+        """`Encoder in ActorCritic`."""
+        return _name_of(self)
+
+
+SeenModule = UnusedModule | RepeatedModule
+"""What a program was seen to do with a module."""
+
+Seen = TypeVar("Seen", bound=SeenModule)
+
+
+def _name_of(module: SeenModule) -> str:
+    if module.classes == module.within:
+        return module.classes
+    return f"{module.classes} in {module.within}"
 
 
 @dataclass(frozen=True)
@@ -105,13 +155,13 @@ class Note:
         kind: what it is about.
         text: the sentence, without its full stop.
         public: the same without values of the program; empty where it has none.
-        module: what it is about, where it is about gradients that no optimizer uses.
+        module: what it is about, where it is about what a program was seen to do with a module.
     """
 
     kind: NoteKind
     text: str
     public: str = ""
-    module: UnusedModule | None = None
+    module: SeenModule | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -248,6 +298,10 @@ class Trace:
         }
         facts = [f"{count:,} {name}" for name, count in counts.items() if count]
         return [*filter(None, [self.source, gpu_names(self.devices["name"])]), *facts]
+
+    def modules(self, kind: type[Seen]) -> list[Seen]:
+        """The modules of that kind that notes are about."""
+        return [note.module for note in self.notes if isinstance(note.module, kind)]
 
     def without_rows(self) -> Self:
         """The trace without its operations, calls and ranges, the frames that take memory."""

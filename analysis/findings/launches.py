@@ -31,7 +31,11 @@ def launches_with_code(subject: JudgedReport) -> pl.DataFrame:
 
 
 def host_of_launches(
-    subject: JudgedReport, ops: pl.Series, *, inside_calls: bool = False
+    subject: JudgedReport,
+    ops: pl.Series,
+    *,
+    inside_calls: bool = False,
+    shares: pl.Series | None = None,
 ) -> pl.DataFrame:
     """Per `phase` the time of the host: `own_ns` of the launches of `ops` and of the code before
     each, `whole_ns` of all code between launches. The first launch of a range or step is left
@@ -42,10 +46,11 @@ def host_of_launches(
         ops: rows of the operations of the trace.
         inside_calls: whether the program calls what launches them in any case: the code before the
             first of neighbours stays.
+        shares: of each of the operations how much of its launch counts; all of it when None.
     """
     before = pl.col("own").shift(1).over("thread_no").fill_null(value=False)
     code = pl.when(before if inside_calls else pl.lit(value=True)).then("code_ns").otherwise(0)
-    return _host(subject, ops, code + pl.col("cost_ns"))
+    return _host(subject, ops, code + pl.col("cost_ns"), shares)
 
 
 def code_before(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
@@ -53,10 +58,14 @@ def code_before(subject: JudgedReport, ops: pl.Series) -> pl.DataFrame:
     return _host(subject, ops, pl.col("code_ns"))
 
 
-def _host(subject: JudgedReport, ops: pl.Series, own_ns: pl.Expr) -> pl.DataFrame:
+def _host(
+    subject: JudgedReport, ops: pl.Series, own_ns: pl.Expr, shares: pl.Series | None = None
+) -> pl.DataFrame:
     own = pl.col("op").is_in(ops.implode()).alias("own")
     launches = launches_with_code(subject).with_columns(own)
-    launches = launches.with_columns(own_ns.alias("own_ns"))
+    if shares is not None:
+        own_ns *= pl.col("op").replace_strict(ops, shares, default=0.0, return_dtype=pl.Float64)
+    launches = launches.with_columns(own_ns.cast(pl.Int64).alias("own_ns"))
     same_range = pl.col("node").eq_missing(pl.col("node").shift(1).over("thread_no"))
     begun_ns = subject.timeline.with_inferred.ranges["start_ns"][subject.judged_steps["range"]]
     begun_ns = begun_ns.unique().sort()
@@ -111,6 +120,7 @@ def counting_launches(
     left_out: str = "",
     *,
     inside_calls: bool = False,
+    shares: pl.Series | None = None,
 ) -> Finding:
     """A finding about kernels that go away, with the host's time to launch them: at most both.
 
@@ -120,8 +130,9 @@ def counting_launches(
         ops: rows of these kernels among the operations of the trace.
         left_out: what of the host's time is not counted; to follow a sentence.
         inside_calls: as `host_of_launches` takes it.
+        shares: likewise.
     """
-    host = host_of_launches(subject, ops, inside_calls=inside_calls)
+    host = host_of_launches(subject, ops, inside_calls=inside_calls, shares=shares)
     own_ns = subject.per_step(int(host["own_ns"].sum()))
     size_ns = finding.size_ns + own_ns
     code = "between them" if inside_calls else "before each"

@@ -34,10 +34,10 @@ from nsysflow.analysis.load.marks import (
 from nsysflow.analysis.load.messages import messages
 from nsysflow.analysis.load.notes import (
     given_up,
-    last_unused,
+    last_modules,
     nameless_calls,
     notes_on,
-    unused_gradients,
+    on_modules,
 )
 from nsysflow.analysis.load.readings import gpu_states, gpu_traffic, process_cpu, thread_cpu
 from nsysflow.analysis.load.sampled import (
@@ -131,7 +131,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
             *_nameless(calls),
             *allocator.notes,
             *given_up(map(gave_up_of_mark, marks["text"])),
-            *unused_gradients(last_unused(marks["process", "text"].rows())),
+            *on_modules(last_modules(marks["process", "text"].rows())),
         ),
     )
 

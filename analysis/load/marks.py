@@ -10,7 +10,7 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.private_names import public_module
-from nsysflow.analysis.trace import Note, NoteKind, UnusedModule
+from nsysflow.analysis.trace import Note, NoteKind, RepeatedModule, UnusedModule
 from nsysflow.base.peaks import UNITS
 from nsysflow.runtime.protocol import AUTO_DOMAIN, KEY
 
@@ -228,7 +228,16 @@ class GaveUp(msgspec.Struct):
 class UnusedGradients(msgspec.Struct):
     """Modules with weights whose gradients no optimizer uses, those that were seen last."""
 
-    unused_gradients: list[UnusedModule]
+    modules: list[UnusedModule] = msgspec.field(name="unused_gradients")
+
+
+class RepeatedCalls(msgspec.Struct):
+    """Modules that are called again with the very same input, those that were seen last."""
+
+    modules: list[RepeatedModule] = msgspec.field(name="repeated_calls")
+
+
+SeenModules = UnusedGradients | RepeatedCalls
 
 
 class UnixTime(msgspec.Struct):
@@ -252,6 +261,7 @@ _LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
 _TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
 _GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
 _UNUSED: Final = msgspec.json.Decoder(UnusedGradients)
+_REPEATED: Final = msgspec.json.Decoder(RepeatedCalls)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -315,19 +325,23 @@ def _gave_up_without_guards(text: str) -> GaveUp | None:  # guards have values o
     return mark and GaveUp([(function, place, "") for function, place, _ in mark.gave_up])
 
 
-def unused_in(json: bytes | msgspec.Raw) -> UnusedGradients | None:
-    """The `UnusedGradients` in the JSON under our key; None if it has none."""
-    return decoded_or_none(_UNUSED, json)
+def modules_in(json: bytes | msgspec.Raw) -> list[SeenModules]:
+    """What the JSON under our key says of modules."""
+    unused, repeated = decoded_or_none(_UNUSED, json), decoded_or_none(_REPEATED, json)
+    return [one for one in (unused, repeated) if one is not None]
 
 
-def unused_of_mark(text: str) -> UnusedGradients | None:
-    """The `UnusedGradients` in the text of a mark; None if it has none."""
-    return _of_mark(_UNUSED, text)
+def modules_of_mark(text: str) -> SeenModules | None:
+    """What the text of a mark says of modules; None if nothing."""
+    mark = decoded_or_none(_MARK, text)
+    return None if mark is None else next(iter(modules_in(mark.ours)), None)
 
 
-def _unused_without_private(text: str) -> UnusedGradients | None:
-    mark = unused_of_mark(text)
-    return mark and UnusedGradients([public_module(one) for one in mark.unused_gradients])
+def _modules_without_private(text: str) -> SeenModules | None:
+    mark = modules_of_mark(text)
+    if isinstance(mark, UnusedGradients):
+        return UnusedGradients([*map(public_module, mark.modules)])
+    return mark and RepeatedCalls([*map(public_module, mark.modules)])
 
 
 def unix_time_of_mark(text: str) -> UnixTime | None:
@@ -358,7 +372,7 @@ def slim_mark(text: str) -> str | None:
         loader_times_of_mark,
         unix_time_of_mark,
         _gave_up_without_guards,
-        _unused_without_private,
+        _modules_without_private,
     )
     mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()

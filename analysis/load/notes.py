@@ -8,11 +8,11 @@ import polars as pl
 
 from nsysflow.analysis.load.export_tables import Raw
 from nsysflow.analysis.load.labels import direction, nvtx_event_types
-from nsysflow.analysis.load.marks import GaveUp, UnusedGradients, unused_of_mark
+from nsysflow.analysis.load.marks import GaveUp, SeenModules, modules_of_mark
 from nsysflow.analysis.load.sampled import GIL_DOMAIN, domains_called, wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
-from nsysflow.analysis.trace import Note, NoteKind, UnusedModule
+from nsysflow.analysis.trace import Note, NoteKind, SeenModule, UnusedModule
 from nsysflow.base.names import one_line
 
 _KNOWN_SCHEMA: Final = 3
@@ -59,18 +59,21 @@ def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
         yield Note(NoteKind.GAVE_UP_COMPILING, text, public)
 
 
-def unused_gradients(marks: Iterable[UnusedGradients | None]) -> Iterator[Note]:
-    """A note for each module with gradients that no optimizer uses.
+def on_modules(marks: Iterable[SeenModules]) -> Iterator[Note]:
+    """A note for each module of which they say something.
 
     Args:
-        marks: the last one of each process.
+        marks: the last one of each process and kind.
     """
-    listed = (row for mark in marks if mark is not None for row in mark.unused_gradients)
+    listed: Iterator[SeenModule] = (row for mark in marks for row in mark.modules)
     yield from map(module_note, dict.fromkeys(listed))
 
 
-def module_note(module: UnusedModule) -> Note:
-    """The note on a module with gradients that no optimizer uses."""
+def module_note(module: SeenModule) -> Note:
+    """The note on what a program was seen to do with a module."""
+    if not isinstance(module, UnusedModule):
+        text = f"{one_line(module.name)} is called again with the very same input within a step"
+        return Note(NoteKind.REPEATED_CALLS, text, module=module)
     why = (
         "an optimizer clears gradients unread that the backward pass for another one computes"
         if module.thrown
@@ -80,10 +83,11 @@ def module_note(module: UnusedModule) -> Note:
     return Note(NoteKind.UNUSED_GRADIENTS, text, module=module)
 
 
-def last_unused(marks: Iterable[tuple[int | None, str]]) -> list[UnusedGradients]:
-    """What the last mark of each process says of that; rows are (process, text)."""
-    read = ((process, unused_of_mark(text)) for process, text in marks)
-    return [*{process: mark for process, mark in read if mark is not None}.values()]
+def last_modules(marks: Iterable[tuple[int | None, str]]) -> list[SeenModules]:
+    """What the last mark of each process and kind says of modules; rows are (process, text)."""
+    read = ((process, modules_of_mark(text)) for process, text in marks)
+    last = {(process, type(mark)): mark for process, mark in read if mark is not None}
+    return [*last.values()]
 
 
 def _version(raw: Raw) -> Iterator[Note]:

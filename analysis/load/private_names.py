@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from nsysflow.analysis.trace import UnusedModule
+from nsysflow.analysis.trace import Seen
 
 UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 """The usual id of a request or a run."""
@@ -59,15 +59,15 @@ def without_private(name: str) -> str:
     return _WORD.sub(_zeros, name)
 
 
-def public_module(module: UnusedModule) -> UnusedModule:
+def public_module(module: Seen) -> Seen:
     """The same, with such names of its classes, range and files."""
-    return module._replace(
-        classes=without_private(module.classes),
-        within=without_private(module.within),
-        phase=without_private(module.phase),
-        places=tuple(map(without_private, module.places)),
-        lines=tuple(map(without_private, module.lines)),
-    )
+    return type(module)(*map(_public, module))  # type: ignore[arg-type]
+
+
+def _public(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_public, value))
+    return without_private(value) if isinstance(value, str) else value
 
 
 def _zeros(found: re.Match[str]) -> str:

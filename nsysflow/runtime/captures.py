@@ -38,7 +38,7 @@ from nsysflow.runtime.protocol import (
 )
 from nsysflow.runtime.regions import (
     GAVE_UP,
-    UNUSED,
+    SEEN,
     list_noted,
     mark,
     warn_nothing_recorded,
@@ -227,7 +227,7 @@ class KinetoCapture:
                     **self._readings,
                     "loaders": self._loaders,
                     "gave_up": GAVE_UP,
-                    "unused_gradients": UNUSED,
+                    **SEEN,
                 }
                 if any(beside.values()):
                     about = {**self._about, **{key: kept for key, kept in beside.items() if kept}}

@@ -8,7 +8,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
@@ -107,27 +107,40 @@ Unused = tuple[str, str, str, list[str], int, int, int, int, int, int, int, list
 - backward passes whose gradients an optimizer clears; 0 where no optimizer has the weights
 - the lines of calls whose gradients are for nothing"""
 
-UNUSED: Final[list[Unused]] = []
-"""What was seen last."""
+Repeated = tuple[str, str, str, list[str], int, int, int, int, int, int, list[str], list[str]]
+"""Of a module that is called again with the very same input:
+- its class, that of the module that it is in, and the range of its calls
+- the file and lines of its `forward`
+- its weights, and those of all modules with such ranges
+- the steps that were looked at, and the calls in these: all, those that repeat another one, those
+  of them with gradients
+- the lines that call it, and those at which the ways to a call and to its repetition part"""
+
+UNUSED_GRADIENTS: Final = "unused_gradients"
+REPEATED_CALLS: Final = "repeated_calls"
+
+SEEN: Final[dict[str, list[Any]]] = {UNUSED_GRADIENTS: [], REPEATED_CALLS: []}
+"""What was seen last of each kind: rows of `Unused`, and of `Repeated`."""
 
 
-def note_unused(rows: list[Unused]) -> None:
-    """Note gradients that no optimizer uses, instead of those that were noted before."""
-    UNUSED[:] = rows
-    mark(_unused(rows))
+def note_modules(kind: str, rows: Sequence[Unused | Repeated]) -> None:
+    """Note modules of a kind, instead of those that were noted before."""
+    SEEN[kind][:] = rows
+    mark(_seen(kind))
 
 
-def _unused(rows: list[Unused]) -> str:
-    return json.dumps({KEY: {"unused_gradients": rows}})
+def _seen(kind: str) -> str:
+    return json.dumps({KEY: {kind: SEEN[kind]}})
 
 
 def list_noted(mark: Callable[[str], None]) -> None:
     """Record marks that list what was noted so far: ranges, what torch.compile gave up on, and
-    gradients that no optimizer uses."""
+    modules of each kind."""
     if GAVE_UP:
         mark(_gave_up(GAVE_UP))
-    if UNUSED:
-        mark(_unused(UNUSED))
+    for kind, rows in SEEN.items():
+        if rows:
+            mark(_seen(kind))
     if _NOTED:
         firsts = range(0, len(_NOTED), _IN_A_MARK)
         lists = [json.dumps(_NOTED[first : first + _IN_A_MARK]) for first in firsts]

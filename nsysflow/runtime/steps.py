@@ -27,6 +27,7 @@ from nsysflow.runtime.process import (
 )
 from nsysflow.runtime.protocol import CAPTURE, PLAIN, Collector, Window
 from nsysflow.runtime.regions import Region, region
+from nsysflow.runtime.repeats import REPEATS
 
 # reentrant: a garbage collection under the lock may end another loop, which comes here too
 _LOCK: Final = threading.RLock()
@@ -53,6 +54,7 @@ def count_step() -> None:
     """Count a step that has its batch and begins."""
     note_step()
     READER.at_step()
+    REPEATS.at_step()
     with _LOCK:
         THIS_PROCESS.steps += 1
         if _running is not None:

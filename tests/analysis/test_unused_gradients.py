@@ -16,6 +16,7 @@ from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import NoteKind, UnusedModule
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime import regions
+from nsysflow.runtime.regions import UNUSED_GRADIENTS
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Row, found, left_of, repeated, seen
@@ -40,16 +41,18 @@ def mark(*rows: object, thread: int = tiny.MAIN) -> dict[str, object]:
     return {"eventType": 34, "text": text, "globalTid": thread}
 
 
-def notes_of(report: Path) -> list[tuple[str, UnusedModule | None]]:
-    notes = nsysflow.load(report).notes
-    return [(note.text, note.module) for note in notes if note.kind is NoteKind.UNUSED_GRADIENTS]
+def notes_of(report: Path) -> list[tuple[str, UnusedModule]]:
+    trace = nsysflow.load(report)
+    texts = [note.text for note in trace.notes if note.kind is NoteKind.UNUSED_GRADIENTS]
+    return [*zip(texts, trace.modules(UnusedModule), strict=True)]
 
 
 def test_what_a_program_was_seen_to_do_is_listed_in_each_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(regions, "UNUSED", [])
-    regions.note_unused([(*PAIR[:3], [*PAIR.places], *PAIR[4:-1], [*PAIR.lines])])
+    monkeypatch.setattr(regions, "SEEN", {UNUSED_GRADIENTS: []})
+    row = *PAIR[:3], [*PAIR.places], *PAIR[4:-1], [*PAIR.lines]
+    regions.note_modules(UNUSED_GRADIENTS, [row])
     marks: list[str] = []
     regions.list_noted(marks.append)
     (text,) = marks
@@ -85,7 +88,6 @@ def test_packed_reports_have_the_note_without_private_names(tmp_path: Path) -> N
     for packed, pack_it in (("p.sqlite", pack), ("p.pftrace", pack_trace)):
         pack_it(report, tmp_path / packed)
         ((text, module),) = notes_of(tmp_path / packed)
-        assert module is not None
         assert "0123456789abcdef01" not in f"{text}{module}", packed
         assert "/home/me" not in f"{text}{module}", packed
         assert module.weights == PAIR.weights

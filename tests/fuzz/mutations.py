@@ -44,7 +44,12 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
     {"gpu_traffic": [[500, [0, 10**8, 10**6, 5 * 10**10, None, None]]]},
     {"thread_cpu": [[1000, 10**9, 10**8]]},
     {"gave_up": [["forward", "model.py:54", "self.clock == 7"]]},
-    {"unused_gradients": [["Vgg", "PairLoss", "PairLoss", ["train.py:5-9"], 9, 9, 2, 4, 2, 2, 0]]},
+    {
+        "unused_gradients": [
+            ["Vgg", "PairLoss", "PairLoss", ["train.py:5-9"], 9, 9, 2, 4, 2, 2, 0, ["train.py:7"]]
+        ]
+    },
+    {"repeated_calls": [["Net", "A", "forward", [], 9, 9, 2, 4, 2, 2, ["a.py:7"], ["a.py:9"]]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},
 )
 """What the marks of ours hold."""

@@ -62,6 +62,7 @@ from nsysflow.analysis.findings.rules.products import (
     unread_product,
 )
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
+from nsysflow.analysis.findings.rules.repeated_call import repeated_call
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
@@ -109,6 +110,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     recomputation,
     backward_per_loss,
     unused_gradients,
+    repeated_call,
     streams_in_turn,
     growing_work,
     costly_line,

@@ -18,7 +18,15 @@ from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
-from nsysflow.analysis.trace import Collector, Note, NoteKind, Trace, UnusedModule
+from nsysflow.analysis.trace import (
+    Collector,
+    Note,
+    NoteKind,
+    RepeatedModule,
+    SeenModule,
+    Trace,
+    UnusedModule,
+)
 from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {
@@ -104,7 +112,8 @@ class ExportedReport(msgspec.Struct):
         shift_ns: what was added to the times of slices.
         lanes: those of streams and calls.
         notes: what the reader should know of the report: kind and text.
-        modules: those that notes are about, in order.
+        modules: those with gradients that notes are about, in order.
+        repeated: those that are called again, likewise.
     """
 
     report: str
@@ -114,6 +123,7 @@ class ExportedReport(msgspec.Struct):
     lanes: list[ExportedLane]
     notes: list[tuple[NoteKind, str]]
     modules: list[UnusedModule] = []
+    repeated: list[RepeatedModule] = []
 
 
 class ExportedRows(msgspec.Struct):
@@ -153,10 +163,12 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
     drawn = _with_lanes(possible, of.lanes)
     ops, calls = (drawn.filter(pl.col("lane") == lane) for lane in ("stream", "calls"))
     impossible = len(slices) - len(possible)
-    modules = iter(of.modules)
+    modules: dict[NoteKind, Iterator[SeenModule]] = {
+        NoteKind.UNUSED_GRADIENTS: iter(of.modules),
+        NoteKind.REPEATED_CALLS: iter(of.repeated),
+    }
     told_of = (
-        Note(kind, text, module=next(modules, None) if kind is NoteKind.UNUSED_GRADIENTS else None)
-        for kind, text in of.notes
+        Note(kind, text, module=next(modules.get(kind, iter(())), None)) for kind, text in of.notes
     )
     notes = [*told_of, *_notes(ops, calls, impossible)]
     ops, calls = (rows.drop_nulls(["end_ns", "name"]) for rows in (ops, calls))

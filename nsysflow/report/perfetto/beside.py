@@ -17,6 +17,7 @@ from nsysflow.analysis.load.pftrace.exported import (
 )
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.trace import RepeatedModule, UnusedModule
 from nsysflow.report.perfetto.packets import Packets
 
 _LANES: Final = ("stream", "calls")
@@ -44,7 +45,8 @@ def tell_report(
         shift_ns=shift_ns,
         lanes=[*_lanes(events, lanes, first)],
         notes=[(note.kind, note.text) for note in trace.notes],
-        modules=[note.module for note in trace.notes if note.module is not None],
+        modules=trace.modules(UnusedModule),
+        repeated=trace.modules(RepeatedModule),
     )
     packets.tell(REPORT_FIELD, msgspec.json.encode(told))
     ended = pl.when("ended").then("end_ns").alias("end_ns")

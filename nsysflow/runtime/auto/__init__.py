@@ -20,6 +20,7 @@ from nsysflow.runtime.auto.modules import (
     annotate_loaders,
     annotate_modules,
     notice_evaluation,
+    notice_replays,
 )
 from nsysflow.runtime.auto.optimizers import annotate_optimizers, count_optimizer_steps
 from nsysflow.runtime.auto.ranges import Ranges
@@ -43,6 +44,7 @@ _PARTS = (
     annotate_compiling,
     annotate_generation,
     notice_evaluation,
+    notice_replays,
 )
 
 

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Final
 
 from nsysflow.runtime.auto.ranges import Ranges
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
+from nsysflow.runtime.places import calling_frames, line_of
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.regions import note_given_up, note_never_compiled
 
@@ -76,12 +77,10 @@ def _is_disabled() -> bool:
 
 def _line_of_program() -> str:
     """The line that calls torch.compile, as `train.py:12`; empty if a library does."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith("torch."):
-        frame = frame.f_back
+    frame = next(calling_frames(), None)
     if frame is None or any(part in _OF_LIBRARIES for part in Path(frame.f_code.co_filename).parts):
         return ""
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    return line_of(frame)
 
 
 def _listen(callback: ModuleType, ranges: Ranges, never: _NeverCompiled) -> None:

@@ -6,17 +6,15 @@ nothing, as in a perceptual loss. A few steps are looked at.
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
-from nsysflow.runtime.auto.owners import SHARED, UNMADE, UNUSED, Owners, unwrapped
+from nsysflow.runtime.auto.owners import SHARED, UNUSED, Owners
+from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.regions import Unused, note_unused
+from nsysflow.runtime.regions import UNUSED_GRADIENTS, Unused, note_modules
 
 _LOOKS: Final = (2, 10)
 """Before so many steps of the optimizer that stepped first a look begins: in start-up, and once
@@ -89,7 +87,7 @@ class _Group:
 
     def __init__(self, owner: int, outermost: Any, phase: str, modules: list[Any]) -> None:
         self.owner, self.phase = owner, phase
-        self.outermost = _class_of(outermost)
+        self.outermost = class_of(outermost)
         weights: dict[type, int] = {}
         parameters: dict[int, Any] = {}
         for module in modules:
@@ -99,7 +97,7 @@ class _Group:
                 weights[kind] = weights.get(kind, 0) + parameter.numel()
         classes = sorted(weights, key=lambda kind: -weights[kind])
         self.classes = [kind.__name__ for kind in classes]
-        self.places = [place for kind in classes[:3] if (place := _place_of(kind))]
+        self.places = [place for kind in classes[:3] if (place := place_of(kind))]
         self.weights, self.of = sum(weights.values()), 0
         self.states = {
             key: (weakref.ref(one), one._version, _gradient(one))
@@ -120,7 +118,7 @@ class _Group:
             needed: whether its input needs a gradient, so that only those of weights may go.
         """
         self.calls += 1
-        self._said, self._line = 0, _calling_line()
+        self._said, self._line = 0, calling_line()
         if judged:
             self.within(needed=needed)
 
@@ -163,38 +161,9 @@ class _Group:
             thrown = round(self.thrown / steps) * steps or self.thrown
             whole, part = (round(one / self.thrown * thrown) for one in (whole, part))
         words = ", ".join(self.classes[:3]), self.outermost, self.phase
-        name, outermost, phase = (word[:_LETTERS] for word in words)
+        name, outermost, phase = (word[:LETTERS] for word in words)
         about = name, outermost, phase, self.places, self.weights, self.of
         return (*about, steps, self.calls, whole, part, thrown, calls.most_lines())
-
-
-_LETTERS: Final = 200
-
-
-def _calling_line() -> str:
-    """The line that calls a module, as `train.py:12`; empty where only torch does."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__", "")).startswith(_NO_CALLERS):
-        frame = frame.f_back
-    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-
-
-_NO_CALLERS: Final = ("torch.", "nsysflow.runtime.")
-"""Modules between a call and the line of the program that makes it."""
-
-
-def _class_of(module: Any) -> str:
-    return str(type(unwrapped(module)).__name__)
-
-
-def _place_of(kind: Any) -> str:
-    """`model.py:12-30`, the lines of its `forward`; empty for torch's own and without lines."""
-    code = getattr(kind.forward, "__code__", None)
-    if code is None or kind.forward.__module__.startswith("torch.") or code.co_name == UNMADE:
-        return ""
-    lines = [line for _, _, line in code.co_lines() if line is not None]
-    file = Path(code.co_filename).name
-    return f"{file}:{code.co_firstlineno}-{max(lines, default=code.co_firstlineno)}"[:_LETTERS]
 
 
 def _gradient(parameter: Any) -> tuple[int, int]:
@@ -426,8 +395,8 @@ class Gradients:
             self._groups.append(group)
             if group.single:
                 inner = found.innermost(modules[0])
-                group.classes = [_class_of(inner)]
-                place = _place_of(type(unwrapped(inner)))
+                group.classes = [class_of(inner)]
+                place = place_of(type(unwrapped(inner)))
                 group.places = [place] if place else []
                 self._count(inner, group, _ITSELF)
                 continue
@@ -459,7 +428,7 @@ class Gradients:
 
     def _note(self, found: list[_Group], steps: int) -> None:
         self._noted = sorted(found, key=lambda one: -one.weights)[:_MOST_NOTED]
-        note_unused([one.row(steps) for one in self._noted])
+        note_modules(UNUSED_GRADIENTS, [one.row(steps) for one in self._noted])
 
     def _end(self) -> None:
         self.noting = False

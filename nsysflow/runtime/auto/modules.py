@@ -21,6 +21,8 @@ from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.loaders import LOADERS, Requests, Results, WorkerTimes, worker_file
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import RUN_FOLDER
+from nsysflow.runtime.recorders import nothing
+from nsysflow.runtime.repeats import REPEATS
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -43,12 +45,23 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     is_compiling, here, apart, steps = ranges.is_compiling, ranges.here, ranges.apart, ranges.steps
     names = Names(ranges, torch.is_grad_enabled)
 
+    def looked_at(self: Any, *args: Any, **kwargs: Any) -> Any:
+        left = apart(_look_at, self, args, kwargs)
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            apart(left)
+
+    ranges.hide(looked_at)
+
     # every call of every module comes through here: what it does first has to be quick
     @wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_compiling() or here.busy or (THIS_PROCESS.recorded and steps.trains):
-            if GRADIENTS.watched and not is_compiling():  # in a few steps
-                apart(GRADIENTS.safely, GRADIENTS.called, self, args, kwargs)
+        if is_compiling():
+            return call(self, *args, **kwargs)
+        if here.busy or (THIS_PROCESS.recorded and steps.trains):
+            if GRADIENTS.watched or REPEATS.looking:  # in a few steps
+                return looked_at(self, *args, **kwargs)
             return call(self, *args, **kwargs)
         here.busy = True
         of_step, close = apart(names.open, self, args, kwargs)
@@ -62,6 +75,13 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
         return result
 
     torch.nn.Module.__call__ = ranges.hide(__call__)
+
+
+def _look_at(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], object]:
+    """Look at a call in another one; what is returned is called after it."""
+    if GRADIENTS.watched:
+        GRADIENTS.safely(GRADIENTS.called, module, args, kwargs)
+    return REPEATS.enter(module, args, kwargs) if REPEATS.looking else nothing
 
 
 def notice_evaluation(torch: ModuleType, ranges: Ranges) -> None:
@@ -92,20 +112,29 @@ class Names:
         if own is None:
             own = self._own[module] = own_name(module)
         if own:
-            self._noted(module, own, args, kwargs)
-            return False, ranges.open(own)
+            return False, self._opened(module, own, args, kwargs)
         ranges.steps.before_call()
         if ranges.here.tokens is not None:
             _next_token(ranges, ranges.here.tokens, _batch(args, kwargs))
         ranges.steps.training = module.training
         judged = not module.training and self._learns()
         name = EVAL if judged else FORWARD
-        self._noted(module, name, args, kwargs)
-        return not judged, ranges.open(name)
+        return not judged, self._opened(module, name, args, kwargs)
 
-    def _noted(self, module: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _opened(
+        self, module: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Callable[[], object]:
         if GRADIENTS.noting or GRADIENTS.watched:
             GRADIENTS.safely(GRADIENTS.outermost, module, name, args, kwargs)
+        if not REPEATS.looking:
+            return self._ranges.open(name)
+        left, close = REPEATS.enter(module, args, kwargs, name), self._ranges.open(name)
+
+        def end() -> None:
+            close()
+            left()
+
+        return end
 
     def _learns(self) -> bool:
         """Whether the program has learned, or has an optimizer and now runs without gradients: it
@@ -159,6 +188,20 @@ def defined_in_torch_loss(kind: type) -> bool:
     return kind.__module__ == "torch.nn.modules.loss"
 
 
+def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
+    """Count launches of CUDA graphs, which write to memory that tensors seem to have unchanged."""
+    graph = torch.cuda.CUDAGraph
+    replay = graph.replay
+
+    @wraps(replay)
+    def counted(self: Any) -> Any:
+        REPEATS.replays += 1
+        return replay(self)
+
+    graph.replay = ranges.hide(counted)
+    REPEATS.prepare(torch)
+
+
 _FSDP: Final = "torch.distributed.fsdp.fully_sharded_data_parallel"
 
 
@@ -200,6 +243,8 @@ def annotate_engine(torch: ModuleType, ranges: Ranges) -> None:
             apart(GRADIENTS.safely, GRADIENTS.after_backward)
             return result
         result = in_range(*args, **kwargs)
+        if REPEATS.looking and kwargs.get("accumulate_grad"):
+            REPEATS.passes += 1
         apart(steps.after_backward)
         apart(GRADIENTS.safely, GRADIENTS.after_backward)
         return result

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from nsysflow.runtime.places import UNMADE
+
 UNUSED: Final = 0
 """The owner of parameters with a gradient that belong to no optimizer."""
 
 SHARED: Final = -1
 """That of parameters which several optimizers have, such as a wrapper and what it wraps."""
-
-UNMADE: Final = "_forward_unimplemented"
-"""The name of the `forward` of containers, such as ModuleList, which nobody calls."""
-
-
-def unwrapped(module: Any) -> Any:
-    return getattr(module, "_orig_mod", module)  # what torch.compile was given
 
 
 class Owners:

@@ -11,7 +11,8 @@ pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked 
 
 BEGIN: Final = """
 from nsysflow.runtime.auto.gradients import GRADIENTS
-from nsysflow.runtime.regions import UNUSED
+from nsysflow.runtime.regions import SEEN
+UNUSED = SEEN['unused_gradients']
 class Other(nn.Sequential): pass
 class PairLoss(nn.Module):
     def __init__(self):

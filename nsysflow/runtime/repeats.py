@@ -1,0 +1,388 @@
+"""Modules that are called again with the very same input within a step.
+
+As where an actor and a critic each run the encoder that they share. A few steps are looked at:
+in the first one all calls are compared by their input, in those after it the ones that repeat, with
+all that may change a result. Only addresses and versions are read, and no tensor lives longer.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from nsysflow.runtime.places import LETTERS, calling_lines, class_of, place_of, unwrapped
+from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.recorders import nothing
+from nsysflow.runtime.regions import REPEATED_CALLS, Repeated, note_modules
+
+_LOOKS: Final = (2, 10)
+"""With so many steps a look begins: in start-up, and once more, as programs may begin otherwise
+than they go on."""
+
+_JUDGED: Final = 2
+"""So many steps are looked at after the first one of a look, if calls repeat in that."""
+
+_MOST_NOTED: Final = 8
+"""So many rows are noted, those with most weights in calls that repeat, …"""
+
+_MOST_LINES: Final = 3
+"""… with so many lines each."""
+
+_MOST_FRAMES: Final = 12
+"""So far up the stack it is seen where the ways to two calls part."""
+
+_MOST_INPUTS: Final = 64
+"""A call with more arguments is not compared, …"""
+
+_DEEPEST: Final = 3
+"""… nor one with arguments that lie deeper in lists and dicts."""
+
+_WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
+"""Modules that count their calls, around one that does not."""
+
+_CONTAINERS: Final = (dict, list, set)
+_VALUES: Final = (bool, int, float, str, type(None))
+_NOT_RUNNING: Final = -1
+
+_Key = tuple[Any, ...]
+
+
+class _Input:
+    """The tensors that a call was given, none of which is kept alive.
+
+    Attributes:
+        key: what tells them from others that live at the same time.
+    """
+
+    def __init__(self, torch: Any, given: Any) -> None:
+        """Read where they are.
+
+        Raises:
+            TypeError: there are none, or something else was given than plain tensors and numbers.
+        """
+        self._kinds = torch.Tensor, torch.nn.Parameter
+        self._strided = torch.strided
+        self._is_lazy: Callable[[Any], bool] | None = getattr(torch._C, "_is_cow_tensor", None)
+        self._owners: list[tuple[weakref.ref[Any], int, int]] = []
+        self._count = 0
+        self.key: _Key = tuple(self._of(given, _DEEPEST))
+        if not self._owners:
+            raise TypeError
+
+    def _of(self, value: Any, depth: int) -> Iterator[Any]:
+        self._count += 1
+        kind = type(value)
+        if self._count > _MOST_INPUTS:
+            raise TypeError
+        if kind in self._kinds:
+            yield self._memory_of(value)
+        elif kind in _VALUES:
+            yield kind, value
+        elif kind in (tuple, list, dict) and depth:
+            yield kind, len(value)
+            for one in value:
+                yield from self._of(one, depth - 1)
+                if kind is dict:
+                    yield from self._of(value[one], depth - 1)
+        else:
+            raise TypeError(kind)
+
+    def _memory_of(self, tensor: Any) -> _Key:
+        # asking for the address of a lazy copy would copy it
+        if tensor.layout is not self._strided or (self._is_lazy and self._is_lazy(tensor)):
+            raise TypeError
+        at, version = tensor.data_ptr(), tensor._version
+        if not at:
+            raise TypeError
+        owner = tensor if tensor._base is None else tensor._base
+        self._owners.append((weakref.ref(owner), owner.data_ptr(), version))
+        shape = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+        return (at, version, *shape, tensor.requires_grad)
+
+    def is_unchanged(self) -> bool:
+        """Whether all of it is still there, and only torch can have written to it."""
+        for ref, at, version in self._owners:
+            owner = ref()
+            if owner is None:
+                return False
+            getattr(owner, "_fix_weakref", nothing)()  # where only C++ has kept it
+            if owner.data_ptr() != at or owner._version != version:
+                return False
+            if not owner.untyped_storage().resizable():  # memory of another library
+                return False
+        return True
+
+
+class _Call:
+    """A call in a step that is judged.
+
+    Attributes:
+        given: its input.
+        state: what the module held before it.
+        lines: those of the program that made it, innermost first.
+    """
+
+    def __init__(self, given: _Input, state: _Key = (), lines: tuple[str, ...] = ()) -> None:
+        self.given, self.state, self.lines = given, state, lines
+
+
+class _Group:
+    """The modules of a class in those of another one, and their calls in the steps judged.
+
+    Attributes:
+        about: the class, the one around it, and the range of its calls.
+        calls: how many.
+        repeated: those that repeat another one, …
+        learning: … and have gradients.
+    """
+
+    def __init__(self, about: tuple[str, str, str], module: Any) -> None:
+        self.about = about
+        self.calls, self.repeated, self.learning = 0, 0, 0
+        self._place = place_of(type(unwrapped(module)))
+        self._weights: dict[int, int] = {}
+        self._steps: set[int] = set()
+        self._lines: Counter[str] = Counter()
+        self._ways: Counter[str] = Counter()
+
+    def called(self, module: Any) -> None:
+        """Count a call."""
+        self.calls += 1
+        if id(module) not in self._weights:
+            self._weights[id(module)] = _weights_of(module)
+
+    def repeats(self, step: int, first: _Call, lines: tuple[str, ...], *, learns: bool) -> None:
+        """Count a call, which these lines made, that repeats a first one."""
+        self.repeated += 1
+        self.learning += learns
+        self._steps.add(step)
+        self._lines.update({*first.lines[:1], *lines[:1]})
+        pairs = zip(first.lines, lines)
+        self._ways.update(next((pair for pair in pairs if pair[0] != pair[1]), ()))
+
+    @property
+    def weights(self) -> int:
+        """How many all of them have."""
+        return sum(self._weights.values())
+
+    def is_sure(self) -> bool:
+        """Whether calls repeat in each step that was judged."""
+        return len(self._steps) >= _JUDGED
+
+    def row(self, of: int) -> Repeated:
+        """What is noted of them; `of` is how many weights all modules with such ranges have."""
+        name, outermost, phase = (word[:LETTERS] for word in self.about)
+        places = [self._place] if self._place else []
+        counts = self.weights, of, _JUDGED, self.calls, self.repeated, self.learning
+        ways = [line for line, _ in self._ways.most_common(_MOST_LINES)]
+        lines = [line for line, _ in self._lines.most_common(_MOST_LINES)]
+        return (name, outermost, phase, places, *counts, lines, ways)
+
+
+def _weights_of(module: Any) -> int:
+    return sum(one.numel() for one in module.parameters())
+
+
+def _state_of(module: Any) -> _Key:
+    """What a module holds: the same for two calls if nothing was assigned, added or written."""
+    found: list[int] = []
+    for each in module.modules():
+        held = vars(each)
+        for value in held.values():
+            found.append(id(value))
+            if isinstance(value, _CONTAINERS):
+                found.append(len(value))
+            elif hasattr(value, "data_ptr"):
+                found.append(value._version)
+        for tensors in (held["_parameters"], held["_buffers"]):
+            for tensor in tensors.values():
+                if tensor is not None:
+                    found += id(tensor), tensor.data_ptr(), tensor._version
+    return tuple(found)
+
+
+class Repeats:
+    """Looks for calls that repeat others, in a few steps.
+
+    A call repeats another one of its step if it has the same input, which was there all the time,
+    in the same modes, what the module holds does not change, and it draws no random numbers.
+    Where gradients are on, no backward pass lies between the two.
+
+    Attributes:
+        looking: whether calls are to be told.
+        passes: how many backward passes have ended while it looked.
+        replays: how many CUDA graphs were launched, which write to memory unnoticed.
+    """
+
+    def __init__(self) -> None:
+        self.looking = False
+        self.passes = self.replays = 0
+        self._torch: Any = None
+        self._step = self._begun = self._thread = 0
+        self._noted = False
+        self._end()
+
+    def _end(self) -> None:
+        self.looking = self._judging = self._inside = self._repeating = False
+        self._around = "", ""
+        self._seen: dict[_Key, _Call] = {}
+        self._found: dict[int, weakref.ref[Any]] = {}
+        self._groups: dict[tuple[str, str, str], _Group] = {}
+        self._outermost: dict[str, dict[int, int]] = {}
+
+    def prepare(self, torch: Any) -> None:
+        """Look at this process from now on."""
+        self._torch = torch
+
+    def at_step(self) -> None:
+        """A step of the program begins."""
+        if self._torch is not None:
+            self._safely(self._at_step)
+
+    def enter(self, module: Any, args: Any, kwargs: Any, phase: str = "") -> Callable[[], object]:
+        """A module is called, in a look; what is returned is to be called after it.
+
+        Args:
+            module: which one.
+            args: its arguments, …
+            kwargs: … and those with names.
+            phase: the range of the call, where it is in no other one.
+        """
+        left: Callable[[], object] | None
+        left = self._safely(self._enter, module, (args, kwargs), phase)
+        return left or nothing
+
+    def _safely(self, note: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of ours, and none any more once one failed."""
+        try:
+            return note(*args) if self._torch is not None else None
+        except Exception:
+            self._end()
+            self._torch = None
+            return None
+
+    def _at_step(self) -> None:
+        self._step += 1
+        self._seen = {}
+        judged = self._step - self._begun - 1
+        if THIS_PROCESS.recorded:
+            self._end()
+        elif self._step in _LOOKS and THIS_PROCESS.window != "open":
+            self._end()
+            self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
+        elif self.looking and (judged == _JUDGED or not self._found):
+            self._note()
+            self._end()
+        elif self.looking:
+            self._judging = True
+
+    def _note(self) -> None:
+        groups = [one for one in self._groups.values() if one.is_sure()]
+        groups.sort(key=lambda one: -one.weights * one.repeated)
+        if groups or self._noted:
+            weights = {phase: sum(of.values()) for phase, of in self._outermost.items()}
+            rows = [one.row(weights[one.about[2]]) for one in groups[:_MOST_NOTED]]
+            note_modules(REPEATED_CALLS, rows)
+            self._noted = bool(rows)
+
+    def _enter(self, module: Any, given: Any, phase: str) -> Callable[[], object] | None:
+        """What to call after a call: only where it is outermost or repeats another one."""
+        core = self._torch._C
+        if threading.get_ident() != self._thread or core._current_graph_task_id() != _NOT_RUNNING:
+            return None  # checkpoints call modules again in a backward pass
+        outermost = not self._inside
+        if outermost:
+            self._inside, self._around = True, (class_of(module), phase)
+            known = self._outermost.setdefault(phase, {})
+            if id(module) not in known:
+                known[id(module)] = _weights_of(module)
+        again = None
+        if not self._repeating and core._get_tracing_state() is None and self._compares(module):
+            with core.DisableTorchFunction():
+                again = self._compared(module, given)
+        if not outermost and again is None:
+            return None
+        return partial(self._safely, self._left, outermost, again)
+
+    def _left(self, outermost: bool, again: Callable[[], None] | None) -> None:
+        if outermost:
+            self._inside = False
+        if again is not None:
+            self._repeating = False
+            again()
+
+    def _compares(self, module: Any) -> bool:
+        if self._judging:
+            found = self._found.get(id(module))
+            return found is not None and found() is module
+        if type(module).__module__.startswith(_WRAPPERS):
+            return False
+        return next(module.parameters(), None) is not None
+
+    def _compared(self, module: Any, given: Any) -> Callable[[], None] | None:
+        """What to call after a call that repeats another one; None for any other."""
+        group = self._group_of(module) if self._judging else None
+        try:
+            read = _Input(self._torch, given)
+            key = id(module), read.key, self._modes(module)
+            first = self._seen.get(key)
+            repeats = first is not None and first.given.is_unchanged()
+            state = _state_of(module) if group else ()
+            drawn = self._drawn() if group and repeats else ()
+        except Exception:  # tensors of other kinds
+            return None
+        lines = tuple(islice(calling_lines(), _MOST_FRAMES)) if group else ()
+        if first is None or not repeats or first.state != state:
+            self._seen[key] = _Call(read, state, lines)
+            return None
+        self._repeating = True
+        if group is None:
+            self._found[id(module)] = weakref.ref(module)
+            return nothing
+        return partial(self._judge, group, module, first, lines, drawn)
+
+    def _group_of(self, module: Any) -> _Group:
+        about = class_of(module), *self._around
+        group = self._groups.get(about)
+        if group is None:
+            group = self._groups[about] = _Group(about, module)
+        group.called(module)
+        return group
+
+    def _modes(self, module: Any) -> _Key:
+        torch = self._torch
+        learns = torch.is_grad_enabled()
+        if hasattr(torch, "get_autocast_dtype"):
+            casts = [torch.is_autocast_enabled(on) for on in ("cuda", "cpu")]
+            casts += [torch.get_autocast_dtype(on) for on in ("cuda", "cpu")]
+        else:  # before torch 2.4
+            casts = [torch.is_autocast_enabled(), torch.is_autocast_cpu_enabled()]
+            casts += [torch.get_autocast_gpu_dtype(), torch.get_autocast_cpu_dtype()]
+        passes = self.passes if learns else None
+        return (learns, module.training, self.replays, passes, *casts)
+
+    def _drawn(self) -> _Key:
+        """How far the generators of random numbers are."""
+        cuda = self._torch.cuda
+        generators = [self._torch.default_generator]
+        if cuda.is_initialized():
+            generators.append(cuda.default_generators[cuda.current_device()])
+        return tuple(tuple(one.get_state().tolist()) for one in generators)
+
+    def _judge(
+        self, group: _Group, module: Any, first: _Call, lines: tuple[str, ...], drawn: _Key
+    ) -> None:
+        """A call has ended that seemed to repeat a first one."""
+        if self._drawn() == drawn and _state_of(module) == first.state:
+            learns = self._torch.is_grad_enabled() and any(
+                one.requires_grad for one in module.parameters()
+            )
+            group.repeats(self._step, first, lines, learns=learns)
+
+
+REPEATS: Final = Repeats()
