@@ -8,7 +8,7 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import count
 from types import TracebackType
@@ -27,7 +27,6 @@ from nsysflow.runtime.process import (
 )
 from nsysflow.runtime.protocol import CAPTURE, PLAIN, Collector, Window
 from nsysflow.runtime.regions import Region, region
-from nsysflow.runtime.repeats import REPEATS
 
 # reentrant: a garbage collection under the lock may end another loop, which comes here too
 _LOCK: Final = threading.RLock()
@@ -50,15 +49,20 @@ def open_window(collector: Collector, about: WindowMark | None) -> None:
     _stop_at_exit()
 
 
+AT_STEP: Final[list[Callable[[], object]]] = []
+"""What looks at the first steps of a program: called with each one."""
+
+
 def count_step() -> None:
     """Count a step that has its batch and begins."""
     note_step()
     READER.at_step()
-    REPEATS.at_step()
     with _LOCK:
         THIS_PROCESS.steps += 1
         if _running is not None:
             THIS_PROCESS.captured += 1
+    for look in AT_STEP:
+        look()
 
 
 def close_window() -> None:

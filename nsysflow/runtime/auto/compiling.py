@@ -15,6 +15,7 @@ from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.places import calling_frames, line_of
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.regions import note_given_up, note_never_compiled
+from nsysflow.runtime.steps import AT_STEP
 
 _RECORDING: Final = "CUDAGRAPH_RECORDING"
 """torch also calls back for this, when a step runs to record its CUDA graphs."""
@@ -25,7 +26,7 @@ def annotate_compiling(torch: ModuleType, ranges: Ranges) -> None:
     given and never compiles."""
     never = _NeverCompiled()
     vars(torch)["compile"] = ranges.hide(never.asking(torch.compile))
-    ranges.steps.watch = never.at_step
+    AT_STEP.append(never.at_step)
     when_imported("torch._dynamo.callback", lambda callback: _listen(callback, ranges, never))
     logging.getLogger("torch._dynamo.convert_frame").addFilter(note_given_up)
 
@@ -60,7 +61,7 @@ class _NeverCompiled:
         return compile
 
     def at_step(self) -> None:
-        """A step has ended: say so if nothing was compiled in the first ones."""
+        """Say so if nothing was compiled in the first steps."""
         if self.over or THIS_PROCESS.steps < _LAST_STEP:
             return
         self.over = True

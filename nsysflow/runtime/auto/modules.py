@@ -23,6 +23,7 @@ from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import RUN_FOLDER
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.repeats import REPEATS
+from nsysflow.runtime.steps import AT_STEP
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -200,6 +201,7 @@ def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
 
     graph.replay = ranges.hide(counted)
     REPEATS.prepare(torch)
+    AT_STEP.append(REPEATS.at_step)
 
 
 _FSDP: Final = "torch.distributed.fsdp.fully_sharded_data_parallel"

@@ -51,14 +51,12 @@ class Steps:
         trains: whether an optimizer was made.
         training: whether the model that was called last is in training mode.
         learns: whether an optimizer has stepped, or such a model has got gradients.
-        watch: called at the end of each step.
     """
 
     def __init__(self, recording: Recording, collector: Collector | None) -> None:
         self.trains = False
         self.training = False
         self.learns = False
-        self.watch: Callable[[], object] = nothing
         self._recording = recording
         asked = os.environ.get(CAPTURE)
         self._pace = (
@@ -126,7 +124,6 @@ class Steps:
             self._recording.open(name)()
             if ended:
                 count_step()
-                self.watch()
             if self._pace is not None and not self._pace.over:
                 self._pace.between_steps()
                 if self._pace.due:
