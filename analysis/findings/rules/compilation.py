@@ -31,6 +31,18 @@ CHANGE_OF_LOADING: Final = (
 )
 
 
+FEWEST_WITHOUT: Final = 20
+"""So many steps without new code, and half of all, say that the shapes are known by then."""
+
+OVER: Final = ", in the first half of the recording alone"
+
+
+def _is_over(last: int, steps: int) -> bool:
+    """Whether new code only comes in the beginning: the last such step, by its place among so many
+    steps, has enough behind it."""
+    return steps - 1 - last >= max(FEWEST_WITHOUT, steps / 2)
+
+
 def code_loading(subject: JudgedReport) -> Iterator[Finding]:
     """Steady steps in which the GPU waits while code is built and loaded, and goes on to."""
     pauses = subject.pauses.filter("loads_code")
@@ -38,6 +50,9 @@ def code_loading(subject: JudgedReport) -> Iterator[Finding]:
         return
     size_ns = subject.worst_ns(pauses, "ns")
     steps = subject.steps_with(pauses["start_ns"])
+    begun = subject.judged_steps["start_ns"].unique().sort()
+    last = begun.search_sorted(pauses["start_ns"].sort().tail(1), side="right")[0] - 1
+    over = _is_over(last, len(begun))
     most = pauses.group_by("phase").agg(pl.col("ns").sum()).sort("ns", "phase")["phase"][-1]
     calls = subject.tables.gap_summary.filter(pl.col("cause") == "module_load")
     calls = (
@@ -46,7 +61,8 @@ def code_loading(subject: JudgedReport) -> Iterator[Finding]:
     culprit, _, loading_ns = calls.row(-1)
     yield Finding(
         rule="code-loading",
-        title=f"GPU code is built and loaded in the loop: {culprit}{place(most)}",
+        title=f"GPU code is built and loaded in the loop: {culprit}{place(most)}"
+        + (OVER if over else ""),
         change=CHANGE_OF_LOADING,
         evidence=(
             f"{steps} of {subject.steps} steps load code; the GPU waits {duration(size_ns)} a step",
@@ -155,13 +171,15 @@ def _finding(subject: JudgedReport, found: Recompiling) -> Finding:
     ranges = _counted(longest["ranges"], "range of a compiler begins", "ranges of a compiler begin")
     verb, code = ("compile", "GPU code again") if compiles else ("load", "new GPU code")
     spread_ns = round(int(compiling["excess_ns"].sum()) / len(steps))
+    over = _is_over(len(steps) - 1 - int((steps["step"] > numbers[-1]).sum()), len(steps))
     from_ns = begun.filter(begun <= longest["built_ns"])[-1]
     following = begun.filter(begun > longest["built_ns"])
     to_ns = following[0] if len(following) else longest["end_ns"]
     return Finding(
         rule="recompile",
         title=f"{what} {which} {verb}{'s' if len(numbers) == 1 else ''} {code}:"
-        f" {duration(length_ns)} among steps of {duration(length_ns - longest['excess_ns'])}",
+        f" {duration(length_ns)} among steps of {duration(length_ns - longest['excess_ns'])}"
+        + (OVER if over else ""),
         change=CHANGE_OF_RECOMPILING,
         evidence=(
             f"{loads} GPU code in the longest" + (f", and {ranges}" if compiles else ""),

@@ -61,6 +61,15 @@ def test_what_builds_the_code_counts_with_what_loads_it() -> None:
     assert not found(host_code, subject)
 
 
+@pytest.mark.parametrize("steps", [45, 60])
+def test_steady_steps_that_load_code_in_the_beginning_alone_say_so(steps: int) -> None:
+    """Of 25 steps with new code, 20 or 35 follow, and half of all or more are 30."""
+    rest = [row for row in BUILDING if getattr(row, "name", "") != "cuLibraryLoadData"]
+    subject = loop(lambda i: BUILDING if i < 25 else rest, every=4_000, steps=steps)
+    (one,) = found(code_loading, subject)
+    assert one.title.endswith("in the first half of the recording alone") == (steps == 60)
+
+
 @pytest.mark.parametrize(
     ("later_ns", "rules"), [(2_000 * US, {"code-loading"}), (1_900 * US, set())]
 )

@@ -203,13 +203,14 @@ def building_in(
     grid: int = 1,
     late_in: tuple[int, ...] = (),
     compiled: bool = False,
+    steps: int = 20,
 ) -> JudgedReport:
-    """20 steps of 2 ms with two kernels each; in one of them code is built and loaded between
+    """So many steps of 2 ms with two kernels each; in one of them code is built and loaded between
     these, which takes 50 ms. Its second kernel has another name or grid, and may be `compiled`. In
     the steps `late_in` other host code takes 30 ms there."""
     rows: list[Row] = []
     start = 0
-    for i in range(20):
+    for i in range(steps):
         late = 50_000 if i == slow else 30_000 if i in late_in else 0
         call_, op = launched(late + 700, 900, name=built if i == slow else "k")
         step = [opened(0, 1_990 + late, "step"), *launched(10, 900), call_]
@@ -243,6 +244,17 @@ def test_one_step_of_many_that_builds_code_is_a_finding_with_its_step(*, compile
 def test_new_kernels_and_new_shapes_are_named(built: str, grid: int, reason: str) -> None:
     (one,) = found(recompile, building_in(12, built=built, grid=grid))
     assert reason in one.evidence
+
+
+@pytest.mark.parametrize(
+    ("slow", "steps", "over"), [(12, 60, True), (35, 60, False), (3, 22, False)]
+)
+def test_what_loads_code_in_the_beginning_alone_says_so(
+    slow: int, steps: int, *, over: bool
+) -> None:
+    """Half of the steps, 20 or more, then have no new code."""
+    (one,) = found(recompile, building_in(slow, steps=steps))
+    assert one.title.endswith("in the first half of the recording alone") == over
 
 
 def test_other_long_steps_beside_one_that_builds_code_are_a_finding_of_their_own() -> None:
