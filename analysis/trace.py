@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 import msgspec
 import polars as pl
@@ -60,18 +60,39 @@ _Text = Annotated[str, msgspec.Meta(max_length=300)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)]
 
 
-class UnusedModule(NamedTuple):
-    """Modules with weights whose gradients no optimizer uses, as a program was seen to have.
+class _Module(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Modules that a program was seen to do something with.
 
     Attributes:
         classes: theirs, those with most weights first.
         within: the class of the module that they are in, which is in no other call.
         phase: the name of the range around calls of that.
-        places: `model.py:12-30`, the lines of `forward` of their classes.
+        places: `model.py:12-30`, the lines of `forward` of their classes; none for one of torch's.
         weights: how many they have.
         of: how many weights all modules with ranges of that name have.
         steps: how many steps were looked at.
         calls: calls in these.
+    """
+
+    classes: _Text
+    within: _Text
+    phase: _Text
+    places: tuple[_Text, ...]
+    weights: _Count
+    of: _Count
+    steps: _Count
+    calls: _Count
+
+    @property
+    def name(self) -> str:
+        """`FeatureNet in PerceptualLoss`."""
+        return self.classes if self.classes == self.within else f"{self.classes} in {self.within}"
+
+
+class UnusedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Modules with weights whose gradients no optimizer uses.
+
+    Attributes:
         whole: the calls whose whole backward pass is for nothing.
         part: those where only the gradients of weights are.
         thrown: the backward passes whose gradients an optimizer clears before it steps; 0 where no
@@ -79,72 +100,32 @@ class UnusedModule(NamedTuple):
         lines: `train.py:12`, those that make the calls whose gradients are for nothing.
     """
 
-    classes: _Text
-    within: _Text
-    phase: _Text
-    places: tuple[_Text, ...]
-    weights: _Count
-    of: _Count
-    steps: _Count
-    calls: _Count
     whole: _Count
     part: _Count
     thrown: _Count
     lines: tuple[_Text, ...]
 
-    @property
-    def name(self) -> str:
-        """`FeatureNet in PerceptualLoss`."""
-        return _name_of(self)
 
-
-class RepeatedModule(NamedTuple):
-    """Modules of a class that a program was seen to call again with the very same input.
+class RepeatedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Modules of a class that are called again with the very same input.
 
     Attributes:
-        classes: their class.
-        within: the class of the module that they are in, which is in no other call.
-        phase: the name of the range around calls of that.
-        places: `model.py:12-30`, the lines of `forward` of their class; none for one of torch's.
-        weights: how many they have.
-        of: how many weights all modules with ranges of that name have.
-        steps: how many steps were judged.
-        calls: calls in these.
         repeated: the calls that repeat another one of their step.
         learning: those of them with gradients.
         lines: `train.py:12`, those that make such calls.
         ways: the lines at which the ways to a call and to its repetition part.
     """
 
-    classes: _Text
-    within: _Text
-    phase: _Text
-    places: tuple[_Text, ...]
-    weights: _Count
-    of: _Count
-    steps: _Count
-    calls: _Count
     repeated: _Count
     learning: _Count
     lines: tuple[_Text, ...]
     ways: tuple[_Text, ...]
-
-    @property
-    def name(self) -> str:
-        """`Encoder in ActorCritic`."""
-        return _name_of(self)
 
 
 SeenModule = UnusedModule | RepeatedModule
 """What a program was seen to do with a module."""
 
 Seen = TypeVar("Seen", bound=SeenModule)
-
-
-def _name_of(module: SeenModule) -> str:
-    if module.classes == module.within:
-        return module.classes
-    return f"{module.classes} in {module.within}"
 
 
 @dataclass(frozen=True)

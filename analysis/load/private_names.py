@@ -4,6 +4,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 from nsysflow.analysis.trace import Seen
 
 UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -61,7 +63,9 @@ def without_private(name: str) -> str:
 
 def public_module(module: Seen) -> Seen:
     """The same, with such names of its classes, range and files."""
-    return type(module)(*map(_public, module))  # type: ignore[arg-type]
+    return msgspec.structs.replace(
+        module, **{name: _public(value) for name, value in msgspec.structs.asdict(module).items()}
+    )
 
 
 def _public(value: object) -> object:

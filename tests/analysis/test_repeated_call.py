@@ -6,22 +6,33 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import astuple
+from msgspec.structs import replace as changed
 
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.repeated_call import repeated_call
+from nsysflow.analysis.findings.rules.seen_modules import repeated_call
 from nsysflow.analysis.load.notes import module_note
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import NoteKind, RepeatedModule, UnusedModule
 from nsysflow.runs.packed import pack_trace
-from nsysflow.runtime import regions
 from nsysflow.runtime.regions import REPEATED_CALLS
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Row, found, left_of, repeated, seen
 from tests.analysis.load.kineto.traces import kernel, write
-from tests.analysis.test_unused_gradients import BACKWARD, BIAS, FORWARD, PAIR, WGRAD
+from tests.analysis.test_unused_gradients import (
+    BACKWARD,
+    BIAS,
+    FORWARD,
+    PAIR,
+    WGRAD,
+    listed,
+    mark,
+    notes_of,
+)
+from tests.analysis.test_unused_gradients import ROW as ROW_OF_PAIR
 from tests.analysis.test_unused_gradients import TEXT as OF_PAIR
 from tests.exports import write_export
 from tests.in_us import opened
@@ -33,76 +44,61 @@ ENCODER: Final = RepeatedModule(
     lines=("train.py:36", "train.py:37"),
     ways=("train.py:36", "train.py:37"),
 )
+ROW: Final = astuple(ENCODER)
 TEXT: Final = "Encoder in ActorCritic is called again with the very same input within a step"
-
-
-def mark(kind: str, *rows: object) -> dict[str, object]:
-    text = json.dumps({"nsysflow": {kind: rows}})
-    return {"eventType": 34, "text": text, "globalTid": tiny.MAIN}
-
-
-def notes_of(report: Path) -> list[tuple[str, RepeatedModule]]:
-    trace = nsysflow.load(report)
-    texts = [note.text for note in trace.notes if note.kind is NoteKind.REPEATED_CALLS]
-    return [*zip(texts, trace.modules(RepeatedModule), strict=True)]
 
 
 def test_what_a_program_was_seen_to_do_is_listed_in_each_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(regions, "SEEN", {REPEATED_CALLS: []})
-    lists = [*ENCODER.places], [*ENCODER.lines], [*ENCODER.ways]
-    regions.note_modules(
-        REPEATED_CALLS, [(*ENCODER[:3], lists[0], *ENCODER[4:-2], lists[1], lists[2])]
-    )
-    marks: list[str] = []
-    regions.list_noted(marks.append)
-    (text,) = marks
-    assert json.loads(text) == {"nsysflow": {REPEATED_CALLS: [json.loads(json.dumps(ENCODER))]}}
+    row = json.loads(json.dumps(ROW))
+    assert listed(REPEATED_CALLS, ROW, monkeypatch) == {REPEATED_CALLS: [row]}
 
 
 @pytest.mark.parametrize(
     ("rows", "noted"),
     [
-        ([[ENCODER]], [(TEXT, ENCODER)]),
-        ([[ENCODER], [ENCODER]], [(TEXT, ENCODER)]),
-        ([[ENCODER], []], []),
-        ([[("x" * 301, *ENCODER[1:])]], []),
-        ([[ENCODER[:-1]]], []),
-        ([[(*ENCODER[:8], -1, *ENCODER[9:])]], []),
+        ([[ROW]], [(TEXT, ENCODER)]),
+        ([[ROW], [ROW]], [(TEXT, ENCODER)]),
+        ([[ROW], []], []),
+        ([[("x" * 301, *ROW[1:])]], []),
+        ([[ROW[:-1]]], []),
+        ([[(*ROW[:8], -1, *ROW[9:])]], []),
     ],
     ids=["one", "twice", "taken back", "too long", "too short", "too few"],
 )
 def test_the_last_mark_of_a_process_is_a_note(
     rows: list[list[object]], noted: list[Any], tmp_path: Path
 ) -> None:
-    marks = [mark("repeated_calls", *each) for each in rows]
+    marks = [mark(*each, kind=REPEATED_CALLS) for each in rows]
     report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=marks)
-    assert notes_of(report) == noted
+    assert notes_of(report, NoteKind.REPEATED_CALLS) == noted
 
 
 def test_packed_reports_have_both_kinds_of_notes_without_private_names(tmp_path: Path) -> None:
-    private = ENCODER._replace(
+    private = changed(
+        ENCODER,
         classes="Net_0123456789abcdef01",
         places=("/home/me/train.py:5-9",),
         lines=("/home/me/train.py:36",),
         ways=("/home/me/train.py:37",),
     )
-    marks = [mark("repeated_calls", private), mark("unused_gradients", PAIR)]
+    marks = [mark(astuple(private), kind=REPEATED_CALLS), mark(ROW_OF_PAIR)]
     report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=marks)
     for packed, pack_it in (("p.sqlite", pack), ("p.pftrace", pack_trace)):
         pack_it(report, tmp_path / packed)
-        ((text, module),) = notes_of(tmp_path / packed)
+        ((text, module),) = notes_of(tmp_path / packed, NoteKind.REPEATED_CALLS)
         assert "0123456789abcdef01" not in f"{text}{module}", packed
         assert "/home/me" not in f"{text}{module}", packed
-        assert module[4:10] == ENCODER[4:10]
+        assert isinstance(module, RepeatedModule)
+        assert astuple(module)[4:10] == ROW[4:10]
         assert nsysflow.load(tmp_path / packed).modules(UnusedModule) == [PAIR]
 
 
 def test_torch_profilers_traces_have_the_same_notes(tmp_path: Path) -> None:
-    about = {"capture": "0:0:5", "repeated_calls": [ENCODER], "unused_gradients": [PAIR]}
+    about = {"capture": "0:0:5", "repeated_calls": [ROW], "unused_gradients": [ROW_OF_PAIR]}
     report = write(tmp_path, kernel(), nsysflow=about)
-    assert notes_of(report) == [(TEXT, ENCODER)]
+    assert notes_of(report, NoteKind.REPEATED_CALLS) == [(TEXT, ENCODER)]
     assert OF_PAIR in [note.text for note in nsysflow.load(report).notes]
 
 
@@ -141,7 +137,7 @@ def test_repeated_calls_have_their_part_of_both_passes() -> None:
 
 
 def test_calls_without_gradients_have_no_part_of_the_backward_pass() -> None:
-    (one,) = findings_of(ENCODER._replace(learning=0))
+    (one,) = findings_of(changed(ENCODER, learning=0))
     assert left_of(one) == FORWARD_LEFT
     assert len(one.change) == 2
 
@@ -150,24 +146,24 @@ def test_calls_without_gradients_have_no_part_of_the_backward_pass() -> None:
     ("calls", "repeats", "times"), [(6, 4, "3 times"), (5, 2, "again"), (2, 2, "again")]
 )
 def test_the_title_says_how_often(calls: int, repeats: int, times: str) -> None:
-    (one,) = findings_of(ENCODER._replace(calls=calls, repeated=repeats))
+    (one,) = findings_of(changed(ENCODER, calls=calls, repeated=repeats))
     assert one.title.startswith(f"Encoder in ActorCritic is called {times} with the same input")
 
 
 def test_a_module_of_torchs_has_what_the_line_launches_that_calls_it() -> None:
-    (one,) = findings_of(ENCODER._replace(places=(), lines=("train.py:6",), learning=0))
+    (one,) = findings_of(changed(ENCODER, places=(), lines=("train.py:6",), learning=0))
     assert left_of(one) == {names.PRODUCT: 0.62}
     assert one.title.endswith("with the same input: train.py:6 in forward")
 
 
 def test_a_range_of_its_own_says_what_it_launches() -> None:
-    alone = ENCODER._replace(within="Encoder", phase="Encoder", places=(), lines=())
+    alone = changed(ENCODER, within="Encoder", phase="Encoder", places=(), lines=())
     (one,) = findings_of(alone, "Encoder")
     assert left_of(one) == FORWARD_LEFT | BACKWARD_LEFT
 
 
 def test_its_weights_say_what_part_of_a_range_it_has_that_models_share() -> None:
-    (one,) = findings_of(ENCODER._replace(places=(), lines=(), learning=0), "forward", until_us=95)
+    (one,) = findings_of(changed(ENCODER, places=(), lines=(), learning=0), "forward", until_us=95)
     assert left_of(one) == {names.PRODUCT: 0.88, names.ADD: 0.88}
     assert "by its share of the weights" in " ".join(one.evidence)
 
@@ -175,9 +171,9 @@ def test_its_weights_say_what_part_of_a_range_it_has_that_models_share() -> None
 @pytest.mark.parametrize(
     "module",
     [
-        ENCODER._replace(places=(), lines=(), phase="elsewhere"),
-        ENCODER._replace(repeated=0),
-        ENCODER._replace(repeated=9),
+        changed(ENCODER, places=(), lines=(), phase="elsewhere"),
+        changed(ENCODER, repeated=0),
+        changed(ENCODER, repeated=9),
     ],
     ids=["elsewhere", "none", "more than there are"],
 )

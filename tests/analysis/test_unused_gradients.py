@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import astuple
+from msgspec.structs import replace as changed
 
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.unused_gradients import unused_gradients
+from nsysflow.analysis.findings.rules.seen_modules import unused_gradients
 from nsysflow.analysis.load.notes import module_note
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, UnusedModule
+from nsysflow.analysis.trace import NoteKind, SeenModule, UnusedModule
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime import regions
 from nsysflow.runtime.regions import UNUSED_GRADIENTS
@@ -30,44 +32,52 @@ PAIR: Final = UnusedModule(
     *(1_000, 4_000, 2, 4, 2, 2, 0),
     lines=("train.py:36",),
 )
+ROW: Final = astuple(PAIR)
 TEXT: Final = (
     "no optimizer uses the gradients that backward computes, of FeatureNet in PairLoss:"
     " 1,000 weights"
 )
 
 
-def mark(*rows: object, thread: int = tiny.MAIN) -> dict[str, object]:
-    text = json.dumps({"nsysflow": {"unused_gradients": rows}})
+def mark(*rows: object, kind: str = UNUSED_GRADIENTS, thread: int = tiny.MAIN) -> dict[str, object]:
+    text = json.dumps({"nsysflow": {kind: rows}})
     return {"eventType": 34, "text": text, "globalTid": thread}
 
 
-def notes_of(report: Path) -> list[tuple[str, UnusedModule]]:
-    trace = nsysflow.load(report)
-    texts = [note.text for note in trace.notes if note.kind is NoteKind.UNUSED_GRADIENTS]
-    return [*zip(texts, trace.modules(UnusedModule), strict=True)]
+def notes_of(
+    report: Path, kind: NoteKind = NoteKind.UNUSED_GRADIENTS
+) -> list[tuple[str, SeenModule | None]]:
+    """What the notes of a kind say, and of which module."""
+    notes = nsysflow.load(report).notes
+    return [(note.text, note.module) for note in notes if note.kind is kind]
+
+
+def listed(kind: str, row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a window's marks list once this row is noted."""
+    monkeypatch.setattr(regions, "SEEN", {kind: []})
+    regions.note_modules(kind, [row])
+    marks: list[str] = []
+    regions.list_noted(marks.append)
+    (text,) = marks
+    return json.loads(text)["nsysflow"]
 
 
 def test_what_a_program_was_seen_to_do_is_listed_in_each_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(regions, "SEEN", {UNUSED_GRADIENTS: []})
-    row = *PAIR[:3], [*PAIR.places], *PAIR[4:-1], [*PAIR.lines]
-    regions.note_modules(UNUSED_GRADIENTS, [row])
-    marks: list[str] = []
-    regions.list_noted(marks.append)
-    (text,) = marks
-    assert json.loads(text) == {"nsysflow": {"unused_gradients": [json.loads(json.dumps(PAIR))]}}
+    row = json.loads(json.dumps(ROW))
+    assert listed(UNUSED_GRADIENTS, ROW, monkeypatch) == {UNUSED_GRADIENTS: [row]}
 
 
 @pytest.mark.parametrize(
     ("marks", "noted"),
     [
-        ([mark(PAIR)], [(TEXT, PAIR)]),
-        ([mark(PAIR), mark(PAIR)], [(TEXT, PAIR)]),
-        ([mark(PAIR), mark()], []),
-        ([mark(("x" * 301, *PAIR[1:]))], []),
-        ([mark(PAIR[:-1])], []),
-        ([mark((*PAIR[:-2], -1, PAIR.lines))], []),
+        ([mark(ROW)], [(TEXT, PAIR)]),
+        ([mark(ROW), mark(ROW)], [(TEXT, PAIR)]),
+        ([mark(ROW), mark()], []),
+        ([mark(("x" * 301, *ROW[1:]))], []),
+        ([mark(ROW[:-1])], []),
+        ([mark((*ROW[:-2], -1, PAIR.lines))], []),
     ],
     ids=["one", "twice", "taken back", "too long", "too short", "too few"],
 )
@@ -79,22 +89,26 @@ def test_the_last_mark_of_a_process_is_a_note(
 
 
 def test_packed_reports_have_the_note_without_private_names(tmp_path: Path) -> None:
-    private = PAIR._replace(
+    private = changed(
+        PAIR,
         classes="Net_0123456789abcdef01",
         places=("/home/me/train.py:5-9",),
         lines=("/home/me/train.py:36",),
     )
-    report = write_export(tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[mark(private)])
+    report = write_export(
+        tmp_path / "r.sqlite", kernels=[{}], calls=[{}], nvtx=[mark(astuple(private))]
+    )
     for packed, pack_it in (("p.sqlite", pack), ("p.pftrace", pack_trace)):
         pack_it(report, tmp_path / packed)
         ((text, module),) = notes_of(tmp_path / packed)
         assert "0123456789abcdef01" not in f"{text}{module}", packed
         assert "/home/me" not in f"{text}{module}", packed
+        assert isinstance(module, UnusedModule)
         assert module.weights == PAIR.weights
 
 
 def test_torch_profilers_traces_have_the_same_note(tmp_path: Path) -> None:
-    about = {"capture": "0:0:5", "unused_gradients": [PAIR]}
+    about = {"capture": "0:0:5", "unused_gradients": [ROW]}
     assert notes_of(write(tmp_path, kernel(), nsysflow=about)) == [(TEXT, PAIR)]
 
 
@@ -138,7 +152,7 @@ def findings_of(
 def test_its_part_of_the_backward_pass_is_what_it_has_of_the_forward_pass(
     whole: int, part: int, left: dict[str, float]
 ) -> None:
-    (one,) = findings_of(PAIR._replace(whole=whole, part=part))
+    (one,) = findings_of(changed(PAIR, whole=whole, part=part))
     assert left_of(one) == left
     assert one.method == "bound"
     assert one.title == (
@@ -150,30 +164,30 @@ def test_its_part_of_the_backward_pass_is_what_it_has_of_the_forward_pass(
 
 def test_products_take_at_least_twice_as_long_backward_as_forward() -> None:
     # 2 x 60 of 130 us, as some of the forward pass may have no backward pass
-    (one,) = findings_of(PAIR._replace(whole=4, part=0), wgrad_us=130)
+    (one,) = findings_of(changed(PAIR, whole=4, part=0), wgrad_us=130)
     assert left_of(one)[WGRAD] == 0.08
 
 
 def test_the_line_is_one_whose_gradients_are_for_nothing() -> None:
-    (one,) = findings_of(PAIR._replace(lines=("other.py:9", "train.py:37")))
+    (one,) = findings_of(changed(PAIR, lines=("other.py:9", "train.py:37")))
     assert one.title.startswith("FeatureNet in PairLoss, called at train.py:37 in train, gets")
 
 
 def test_a_range_of_its_own_says_what_it_launches() -> None:
-    (one,) = findings_of(PAIR._replace(places=()), "PairLoss")
+    (one,) = findings_of(changed(PAIR, places=()), "PairLoss")
     assert left_of(one) == {WGRAD: 0.44, BIAS: 0.5, names.MUL: 0.75}
     assert one.title.startswith("FeatureNet in PairLoss gets gradients that no optimizer uses")
 
 
 def test_its_weights_say_what_part_of_a_range_it_has_that_models_share() -> None:
-    whole = PAIR._replace(places=(), phase="forward", whole=4, part=0)
+    whole = changed(PAIR, places=(), phase="forward", whole=4, part=0)
     (one,) = findings_of(whole, "forward", until_us=95)
     assert left_of(one) == {WGRAD: 0.75, BIAS: 0.75, names.MUL: 0.75}
     assert "by its share of the weights" in " ".join(one.evidence)
 
 
 def test_gradients_that_are_cleared_unread_have_other_advice() -> None:
-    (one,) = findings_of(PAIR._replace(classes="Judge", within="Judge", thrown=2))
+    (one,) = findings_of(changed(PAIR, classes="Judge", within="Judge", thrown=2))
     assert one.title.startswith(
         "Judge, called at train.py:36 in train, gets gradients that are cle"
     )
@@ -181,4 +195,4 @@ def test_gradients_that_are_cleared_unread_have_other_advice() -> None:
 
 
 def test_nothing_is_said_of_what_takes_no_time() -> None:
-    assert findings_of(PAIR._replace(places=(), phase="elsewhere")) == []
+    assert findings_of(changed(PAIR, places=(), phase="elsewhere")) == []

@@ -119,5 +119,13 @@ def run_profiled(code: str, **variables: str) -> Done:
         return run_with_torch(code, folder, environment(folder, {COLLECTOR: "nsys"} | variables))
 
 
+def printed(code: str, what: str) -> Any:
+    """What an annotated program on small tensors has there at its end, an expression."""
+    done = run_profiled(f"{ANNOTATED}{SMALL}{code}\nprint('NOTED', json.dumps({what}))")
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("NOTED "))
+    return json.loads(line.removeprefix("NOTED "))
+
+
 def _words(tree: list[tuple[str, list[object]]]) -> str:
     return " ".join(name + (f"({_words(inside)})" if inside else "") for name, inside in tree)  # type: ignore[arg-type]

@@ -1,11 +1,10 @@
 """Modules that are called again with the same input: what a look at some steps notes."""
 
-import json
 from typing import Any, Final
 
 import pytest
 
-from tests.runtime.programs import ANNOTATED, SMALL, run_profiled
+from tests.runtime.programs import ANNOTATED, SMALL, printed, run_profiled
 
 pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
 
@@ -134,14 +133,8 @@ PROGRAMS: Final[dict[str, tuple[str, list[Any]]]] = {
 }
 
 
-def noted_of(program: str) -> list[Any]:
-    said = "\nassert REPEATS._torch\nprint('NOTED', json.dumps(SEEN['repeated_calls']))"
-    done = run_profiled(ANNOTATED + SMALL + BEGIN + program + said)
-    assert done.returncode == 0, done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("NOTED "))
-    rows = json.loads(line.removeprefix("NOTED "))
-    assert isinstance(rows, list)
-    return rows
+def noted_of(program: str) -> Any:
+    return printed(f"{BEGIN}{program}\nassert REPEATS._torch", "SEEN['repeated_calls']")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -62,7 +62,7 @@ from nsysflow.analysis.findings.rules.products import (
     unread_product,
 )
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
-from nsysflow.analysis.findings.rules.repeated_call import repeated_call
+from nsysflow.analysis.findings.rules.seen_modules import repeated_call, unused_gradients
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
@@ -72,7 +72,6 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     unaligned_matmul,
 )
 from nsysflow.analysis.findings.rules.threads import cpu_wait, gil_contention
-from nsysflow.analysis.findings.rules.unused_gradients import unused_gradients
 from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.analysis.findings.rules.weight_norm import weight_norm
 from nsysflow.analysis.ranks.ranks import Ranks

@@ -1,11 +1,10 @@
 """Gradients that no optimizer uses: what a look at some steps of a program notes."""
 
-import json
 from typing import Any, Final
 
 import pytest
 
-from tests.runtime.programs import ANNOTATED, SMALL, run_profiled
+from tests.runtime.programs import ANNOTATED, SMALL, printed, run_profiled
 
 pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
 
@@ -133,14 +132,8 @@ def test_modules_with_gradients_that_no_optimizer_uses_are_noted(name: str) -> N
     assert sorted(row for *row, _ in noted_of(program)) == sorted(noted)
 
 
-def noted_of(program: str) -> list[Any]:
-    said = "\nassert not GRADIENTS._over\nprint('NOTED', json.dumps(UNUSED))"
-    done = run_profiled(ANNOTATED + SMALL + BEGIN + program + said)
-    assert done.returncode == 0, done.stderr
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("NOTED "))
-    rows = json.loads(line.removeprefix("NOTED "))
-    assert isinstance(rows, list)
-    return rows
+def noted_of(program: str) -> Any:
+    return printed(f"{BEGIN}{program}\nassert not GRADIENTS._over", "UNUSED")
 
 
 @pytest.mark.parametrize(
