@@ -102,7 +102,7 @@ def test_what_was_never_compiled_is_a_finding_instead_of_what_is_not_fused() -> 
     assert not found(never_compiled, real("fusion-eager"))
     finding = asked(never_compiled, subject)
     assert finding.title.startswith("X never ran compiled: ")
-    assert finding.title.endswith(" % of kernel time can be fused")
+    assert finding.title.endswith(" % of kernel time could be fused")
     assert "and not model.forward(x)" in finding.change[1]
     assert left_of(finding).keys() >= left_of(usual).keys()
     assert finding.size_ns >= usual.size_ns

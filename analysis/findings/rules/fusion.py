@@ -123,7 +123,7 @@ def never_compiled(subject: JudgedReport) -> Iterator[Finding]:
         subject,
         rows,
         rule="never-compiled",
-        title=f"{notes[0].text}: {percent(share)} of kernel time can be fused",
+        title=f"{notes[0].text}: {percent(share)} of kernel time could be fused",
         change=CHANGE_OF_NEVER_COMPILED,
         evidence=(
             in_words(subject, rows),

@@ -253,7 +253,7 @@ def _repeated(subject: JudgedReport, seen: "_Seen[RepeatedModule]", rows: pl.Dat
         evidence=(
             f"{number(module.repeated)} of {number(module.calls)} calls repeat another one of their"
             f" step: the same tensors, unchanged, in the same modes (seen in {module.steps} steps)",
-            *([f"the calls come by {' and '.join(module.ways)}"] if module.ways else []),
+            *([f"the calls come by way of {' and '.join(module.ways)}"] if module.ways else []),
             f"its forward pass: {seen.in_words(subject)}{behind if behind_ns else ''}",
         ),
         at=seen.known,
