@@ -54,6 +54,7 @@ class NoteKind(StrEnum):
     NEVER_COMPILED = "never-compiled"
     UNUSED_GRADIENTS = "unused-gradients"
     REPEATED_CALLS = "repeated-calls"
+    PADDED_INPUT = "padded-input"
 
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -122,7 +123,29 @@ class RepeatedModule(_Module, frozen=True, array_like=True, forbid_unknown_field
     ways: tuple[_Text, ...]
 
 
-SeenModule = UnusedModule | RepeatedModule
+class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Models of a class that are given rows of ids, such as tokens, filled up to a length.
+
+    Attributes:
+        positions: in the rows of all calls.
+        padding: those that are filled up, …
+        behind: … those of them behind the longest row of their batch, …
+        in_order: … and those that would be if batches were made of rows of like length.
+        pairs: of positions in a row.
+        of_tokens: those of them without padding.
+        lines: `train.py:12`, those that make such calls.
+    """
+
+    positions: _Count
+    padding: _Count
+    behind: _Count
+    in_order: _Count
+    pairs: _Count
+    of_tokens: _Count
+    lines: tuple[_Text, ...]
+
+
+SeenModule = UnusedModule | RepeatedModule | PaddedModule
 """What a program was seen to do with a module."""
 
 Seen = TypeVar("Seen", bound=SeenModule)

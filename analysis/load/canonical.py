@@ -26,17 +26,16 @@ from nsysflow.analysis.load.marks import (
     capture_rows,
     first_of_each,
     flops_rows,
-    gave_up_of_mark,
     graph_range_rows,
     loader_times,
     with_auto_domain,
 )
 from nsysflow.analysis.load.messages import messages
-from nsysflow.analysis.load.notes import (
+from nsysflow.analysis.load.notes import nameless_calls, notes_on
+from nsysflow.analysis.load.observations import (
+    gave_up_of_mark,
     given_up,
     last_modules,
-    nameless_calls,
-    notes_on,
     on_modules,
 )
 from nsysflow.analysis.load.readings import gpu_states, gpu_traffic, process_cpu, thread_cpu

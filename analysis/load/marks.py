@@ -9,8 +9,7 @@ import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.load.private_names import public_module
-from nsysflow.analysis.trace import Note, NoteKind, RepeatedModule, UnusedModule
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.peaks import UNITS
 from nsysflow.runtime.protocol import AUTO_DOMAIN, KEY
 
@@ -211,35 +210,6 @@ class TimedLoaders(msgspec.Struct):
     loaders: list[tuple[_TimeNs, LoaderTimes]]
 
 
-_Text = Annotated[str, msgspec.Meta(max_length=300)]
-
-
-class GaveUp(msgspec.Struct):
-    """What torch.compile gave up on, or never compiled.
-
-    Attributes:
-        gave_up: of each the function, its place, and the guard that no longer held; of what was
-            never compiled only the line that calls torch.compile, the others empty.
-    """
-
-    gave_up: list[tuple[_Text, _Text, _Text]]
-
-
-class UnusedGradients(msgspec.Struct):
-    """Modules with weights whose gradients no optimizer uses, those that were seen last."""
-
-    modules: list[UnusedModule] = msgspec.field(name="unused_gradients")
-
-
-class RepeatedCalls(msgspec.Struct):
-    """Modules that are called again with the very same input, those that were seen last."""
-
-    modules: list[RepeatedModule] = msgspec.field(name="repeated_calls")
-
-
-SeenModules = UnusedGradients | RepeatedCalls
-
-
 class UnixTime(msgspec.Struct):
     """The time of the system when the mark was made."""
 
@@ -259,9 +229,6 @@ _PROCESS_CPU: Final = msgspec.json.Decoder(ProcessCpu)
 _UNIX_TIME: Final = msgspec.json.Decoder(UnixTime)
 _LOADER_TIMES: Final = msgspec.json.Decoder(LoaderTimes)
 _TIMED_LOADERS: Final = msgspec.json.Decoder(TimedLoaders)
-_GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
-_UNUSED: Final = msgspec.json.Decoder(UnusedGradients)
-_REPEATED: Final = msgspec.json.Decoder(RepeatedCalls)
 _WRITTEN: Final = msgspec.json.Decoder(_Written)
 _STEP_NS: Final[msgspec.json.Decoder[int]] = msgspec.json.Decoder(_StepNs)
 _FLOPS: Final = msgspec.json.Decoder(Flops)
@@ -287,95 +254,43 @@ def capture_of_mark(text: str) -> Capture | None:
 
 def graph_ranges_of_mark(text: str) -> GraphRanges | None:
     """The `GraphRanges` in the text of a mark; None if it has none."""
-    return _of_mark(_GRAPH_RANGES, text)
+    return of_mark(_GRAPH_RANGES, text)
 
 
 def gpu_states_of_mark(text: str) -> GpuStates | None:
     """The `GpuStates` in the text of a mark; None if it has none."""
-    return _of_mark(_GPU_STATES, text)
+    return of_mark(_GPU_STATES, text)
 
 
 def gpu_traffic_of_mark(text: str) -> GpuTraffics | None:
     """The `GpuTraffics` in the text of a mark; None if it has none."""
-    return _of_mark(_GPU_TRAFFIC, text)
+    return of_mark(_GPU_TRAFFIC, text)
 
 
 def thread_cpu_of_mark(text: str) -> ThreadCpu | None:
     """The `ThreadCpu` in the text of a mark; None if it has none."""
-    return _of_mark(_THREAD_CPU, text)
+    return of_mark(_THREAD_CPU, text)
 
 
 def process_cpu_of_mark(text: str) -> ProcessCpu | None:
     """The `ProcessCpu` in the text of a mark; None if it has none."""
-    return _of_mark(_PROCESS_CPU, text)
-
-
-def gave_up_in(json: bytes | msgspec.Raw) -> GaveUp | None:
-    """The `GaveUp` in the JSON under our key; None if it has none."""
-    return decoded_or_none(_GAVE_UP, json)
-
-
-def gave_up_of_mark(text: str) -> GaveUp | None:
-    """The `GaveUp` in the text of a mark; None if it has none."""
-    return _of_mark(_GAVE_UP, text)
-
-
-def _gave_up_without_guards(text: str) -> GaveUp | None:  # guards have values of the program
-    mark = gave_up_of_mark(text)
-    return mark and GaveUp([(function, place, "") for function, place, _ in mark.gave_up])
-
-
-def modules_in(json: bytes | msgspec.Raw) -> list[SeenModules]:
-    """What the JSON under our key says of modules."""
-    unused, repeated = decoded_or_none(_UNUSED, json), decoded_or_none(_REPEATED, json)
-    return [one for one in (unused, repeated) if one is not None]
-
-
-def modules_of_mark(text: str) -> SeenModules | None:
-    """What the text of a mark says of modules; None if nothing."""
-    mark = decoded_or_none(_MARK, text)
-    return None if mark is None else next(iter(modules_in(mark.ours)), None)
-
-
-def _modules_without_private(text: str) -> SeenModules | None:
-    mark = modules_of_mark(text)
-    if isinstance(mark, UnusedGradients):
-        return UnusedGradients([*map(public_module, mark.modules)])
-    return mark and RepeatedCalls([*map(public_module, mark.modules)])
+    return of_mark(_PROCESS_CPU, text)
 
 
 def unix_time_of_mark(text: str) -> UnixTime | None:
     """The `UnixTime` in the text of a mark; None if it has none."""
-    return _of_mark(_UNIX_TIME, text)
+    return of_mark(_UNIX_TIME, text)
 
 
-def _of_mark(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
+def of_mark(decoder: msgspec.json.Decoder[T], text: str) -> T | None:
+    """What the text of a mark has under our key, decoded; None if it is not that."""
     mark = decoded_or_none(_MARK, text)
     return None if mark is None else decoded_or_none(decoder, mark.ours)
 
 
 def loader_times_of_mark(text: str) -> LoaderTimes | None:
     """The `LoaderTimes` in the text of a mark; None if it has none."""
-    mark = decoded_or_none(_MARK, text)
-    return None if mark is None else decoded_or_none(_LOADER_TIMES, mark.ours)
-
-
-def slim_mark(text: str) -> str | None:
-    """A mark with only the parts that may be shared; None if it is not ours."""
-    kinds = (
-        capture_of_mark,
-        graph_ranges_of_mark,
-        gpu_states_of_mark,
-        gpu_traffic_of_mark,
-        thread_cpu_of_mark,
-        process_cpu_of_mark,
-        loader_times_of_mark,
-        unix_time_of_mark,
-        _gave_up_without_guards,
-        _modules_without_private,
-    )
-    mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
-    return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
+    return of_mark(_LOADER_TIMES, text)
 
 
 def first_of_each(marks: Iterable[tuple[int | None, str]]) -> dict[int | None, Capture]:

@@ -1,19 +1,17 @@
 """What the reader should know about an nsys export."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.load.export_tables import Raw
 from nsysflow.analysis.load.labels import direction, nvtx_event_types
-from nsysflow.analysis.load.marks import GaveUp, SeenModules, modules_of_mark
 from nsysflow.analysis.load.sampled import GIL_DOMAIN, domains_called, wanted_metrics
 from nsysflow.analysis.load.unpacking import export_of
 from nsysflow.analysis.schema import METRICS, MOVES_MANAGED_MEMORY
-from nsysflow.analysis.trace import Note, NoteKind, SeenModule, UnusedModule
-from nsysflow.base.names import one_line
+from nsysflow.analysis.trace import Note, NoteKind
 
 _KNOWN_SCHEMA: Final = 3
 _MAJOR: Final = re.compile(r"[0-9]{1,9}(?=\.|\Z)")
@@ -42,52 +40,6 @@ def nameless_calls(count: int, total: int) -> Note:
         NoteKind.NAMELESS_CALLS,
         f"{count} of {total} API calls have no name in StringIds, so they count as other API calls",
     )
-
-
-def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
-    """A note for each function that torch.compile gave up on, and for each of its calls in a
-    program of which it compiled nothing, in the order of the marks."""
-    listed = (row for mark in marks if mark is not None for row in mark.gave_up)
-    for function, place, guard in dict.fromkeys(listed):
-        if not function:
-            never = f"what torch.compile was given at {one_line(place)} never ran compiled"
-            yield Note(NoteKind.NEVER_COMPILED, never)
-            continue
-        public = f"torch.compile gave up on {one_line(function)} ({one_line(place)})"
-        why = f": it was compiled too often, the last time because {one_line(guard)} no longer held"
-        text = f"{public}{why}" if guard else public
-        yield Note(NoteKind.GAVE_UP_COMPILING, text, public)
-
-
-def on_modules(marks: Iterable[SeenModules]) -> Iterator[Note]:
-    """A note for each module of which they say something.
-
-    Args:
-        marks: the last one of each process and kind.
-    """
-    listed: Iterator[SeenModule] = (row for mark in marks for row in mark.modules)
-    yield from map(module_note, dict.fromkeys(listed))
-
-
-def module_note(module: SeenModule) -> Note:
-    """The note on what a program was seen to do with a module."""
-    if not isinstance(module, UnusedModule):
-        text = f"{one_line(module.name)} is called again with the very same input within a step"
-        return Note(NoteKind.REPEATED_CALLS, text, module=module)
-    why = (
-        "an optimizer clears gradients unread that the backward pass for another one computes"
-        if module.thrown
-        else "no optimizer uses the gradients that backward computes"
-    )
-    text = f"{why}, of {one_line(module.name)}: {module.weights:,} weights"
-    return Note(NoteKind.UNUSED_GRADIENTS, text, module=module)
-
-
-def last_modules(marks: Iterable[tuple[int | None, str]]) -> list[SeenModules]:
-    """What the last mark of each process and kind says of modules; rows are (process, text)."""
-    read = ((process, modules_of_mark(text)) for process, text in marks)
-    last = {(process, type(mark)): mark for process, mark in read if mark is not None}
-    return [*last.values()]
 
 
 def _version(raw: Raw) -> Iterator[Note]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Final
 
+import msgspec
 import polars as pl
 
 from nsysflow.analysis.frames.source_files import shown_files
@@ -20,8 +21,18 @@ from nsysflow.analysis.load.canonical import threads_read
 from nsysflow.analysis.load.dispatch import HEAD_BYTES, is_json, opened
 from nsysflow.analysis.load.export_tables import RETURNED, SAMPLED, TABLES, Raw, Table
 from nsysflow.analysis.load.labels import nvtx_event_types
-from nsysflow.analysis.load.marks import slim_mark
+from nsysflow.analysis.load.marks import (
+    capture_of_mark,
+    gpu_states_of_mark,
+    gpu_traffic_of_mark,
+    graph_ranges_of_mark,
+    loader_times_of_mark,
+    process_cpu_of_mark,
+    thread_cpu_of_mark,
+    unix_time_of_mark,
+)
 from nsysflow.analysis.load.messages import slim_payload
+from nsysflow.analysis.load.observations import gave_up_without_guards, modules_without_private
 from nsysflow.analysis.load.pftrace.wire import is_pftrace
 from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
@@ -52,6 +63,7 @@ from nsysflow.analysis.load.unpacking import (
 from nsysflow.analysis.trace import IMPORT_ERRORS
 from nsysflow.base.atomic import staged_file
 from nsysflow.base.errors import Damaged, NotAReport, OutputError
+from nsysflow.runtime.protocol import KEY
 
 _EXPORT_INFO: Final = "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT%'"
 _LOSS_SQL: Final = "loss(CAST(text AS BLOB))"
@@ -90,7 +102,7 @@ def write_slim(source: Path, target: Path, shown: str) -> None:
         stacks = _Stacks()
         for name, function in (
             ("stack", stacks.number),
-            ("mark", slim_mark),
+            ("mark", _slim_mark),
             ("name", without_private),
             ("payload", slim_payload),
             ("loss", loss_message),
@@ -279,6 +291,24 @@ def _string_ids(present: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, s
 def loss_message(text: str) -> str | None:
     """A message on lost events or a failed import, without paths; None for any other message."""
     return _PATH.sub("(path)", text) if _LOSS.search(text) else None
+
+
+def _slim_mark(text: str) -> str | None:
+    """A mark with only the parts that may be shared; None if it is not ours."""
+    kinds = (
+        capture_of_mark,
+        graph_ranges_of_mark,
+        gpu_states_of_mark,
+        gpu_traffic_of_mark,
+        thread_cpu_of_mark,
+        process_cpu_of_mark,
+        loader_times_of_mark,
+        unix_time_of_mark,
+        gave_up_without_guards,
+        modules_without_private,
+    )
+    mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
+    return None if mark is None else msgspec.json.encode({KEY: mark}).decode()
 
 
 def _on_text(

@@ -51,6 +51,11 @@ KEY: Final = "nsysflow"
 """The key under which a report describes its window: in the text of an NVTX mark, or at the top
 of a Kineto trace."""
 
+UNUSED_GRADIENTS: Final = "unused_gradients"
+REPEATED_CALLS: Final = "repeated_calls"
+PADDED_INPUT: Final = "padded_input"
+"""What a program may be seen to do with modules: the keys of lists of these (`regions.py`)."""
+
 STEP: Final = "step"
 """The range around each step of `nsysflow.steps`."""
 

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from nsysflow.runtime import protocol, recorders
 from nsysflow.runtime.process import THIS_PROCESS, save_status_at_exit
-from nsysflow.runtime.protocol import CAPTURE, KEY, Collector
+from nsysflow.runtime.protocol import (
+    CAPTURE,
+    KEY,
+    PADDED_INPUT,
+    REPEATED_CALLS,
+    UNUSED_GRADIENTS,
+    Collector,
+)
 from nsysflow.runtime.recorders import Recorder, nothing
 from nsysflow.runtime.wrapping import require_function, wrapped
 
@@ -116,14 +123,24 @@ Repeated = tuple[str, str, str, list[str], int, int, int, int, int, int, list[st
   of them with gradients
 - the lines that call it, and those at which the ways to a call and to its repetition part"""
 
-UNUSED_GRADIENTS: Final = "unused_gradients"
-REPEATED_CALLS: Final = "repeated_calls"
+Padded = tuple[
+    str, str, str, list[str], int, int, int, int, int, int, int, int, int, int, list[str]
+]
+"""Of models that are given rows of ids:
+- their class, twice, and the range of their calls
+- the file and lines of its `forward`
+- their weights, and those of all models with such ranges
+- the steps that were looked at, and the calls in these
+- the positions in these calls' rows: all, those of padding, those of them behind the longest row
+  of their batch, those of padding if batches were made of rows of like length
+- pairs of positions in a row: all, and those of tokens
+- the lines that call them"""
 
-SEEN: Final[dict[str, list[Any]]] = {UNUSED_GRADIENTS: [], REPEATED_CALLS: []}
-"""What was seen last of each kind: rows of `Unused`, and of `Repeated`."""
+SEEN: Final[dict[str, list[Any]]] = {UNUSED_GRADIENTS: [], REPEATED_CALLS: [], PADDED_INPUT: []}
+"""What was seen last of each kind: rows of `Unused`, `Repeated` and `Padded`."""
 
 
-def note_modules(kind: str, rows: Sequence[Unused | Repeated]) -> None:
+def note_modules(kind: str, rows: Sequence[Unused | Repeated | Padded]) -> None:
     """Note modules of a kind, instead of those that were noted before."""
     SEEN[kind][:] = rows
     mark(_seen(kind))

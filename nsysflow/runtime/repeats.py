@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from nsysflow.runtime.places import LETTERS, calling_lines, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import REPEATED_CALLS
 from nsysflow.runtime.recorders import nothing
-from nsysflow.runtime.regions import REPEATED_CALLS, Repeated, note_modules
+from nsysflow.runtime.regions import Repeated, note_modules
 
 _LOOKS: Final = (2, 10)
 """With so many steps a look begins: in start-up, and once more, as programs may begin otherwise

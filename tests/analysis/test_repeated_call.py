@@ -1,7 +1,7 @@
 """Calls that repeat others: from marks to notes and a finding, and in packed reports."""
 
 import json
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,33 +10,19 @@ from msgspec.structs import astuple
 from msgspec.structs import replace as changed
 
 import nsysflow
-from nsysflow.analysis.findings.finding import Finding
-from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.seen_modules import repeated_call
-from nsysflow.analysis.load.notes import module_note
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import NoteKind, RepeatedModule, UnusedModule
 from nsysflow.runs.packed import pack_trace
-from nsysflow.runtime.regions import REPEATED_CALLS
-from tests import tiny
+from nsysflow.runtime.protocol import REPEATED_CALLS
 from tests.analysis.findings import test_kernels as names
-from tests.analysis.findings.subjects import Row, found, left_of, repeated, seen
+from tests.analysis.findings.subjects import left_of
 from tests.analysis.load.kineto.traces import kernel, write
-from tests.analysis.test_unused_gradients import (
-    BACKWARD,
-    BIAS,
-    FORWARD,
-    PAIR,
-    WGRAD,
-    listed,
-    mark,
-    notes_of,
-)
+from tests.analysis.test_unused_gradients import BIAS, PAIR, WGRAD, listed, mark, notes_of
 from tests.analysis.test_unused_gradients import ROW as ROW_OF_PAIR
 from tests.analysis.test_unused_gradients import TEXT as OF_PAIR
+from tests.analysis.test_unused_gradients import findings_of as of_module
 from tests.exports import write_export
-from tests.in_us import opened
-from tests.oracle.model import Sample, to_trace
 
 ENCODER: Final = RepeatedModule(
     *("Encoder", "ActorCritic", "forward", ("train.py:5-9",)),
@@ -102,19 +88,7 @@ def test_torch_profilers_traces_have_the_same_notes(tmp_path: Path) -> None:
     assert OF_PAIR in [note.text for note in nsysflow.load(report).notes]
 
 
-def findings_of(module: RepeatedModule, phase: str = "", until_us: int = 50) -> list[Finding]:
-    """Of steps in which a module has 3 of 4 parts of the products and half of the rest, perhaps
-    with a range around its launches."""
-    rows: list[Row] = [] if not phase else [opened(15, until_us, phase)]
-    for row in seen(*FORWARD, *BACKWARD, threads={"backward": tiny.AUTOGRAD}):
-        if isinstance(row, Sample):
-            outer = replace(row.frames[0], function="train", line=30 + (row.frames[0].line or 0))
-            row = replace(row, frames=(*row.frames, outer))
-        rows.append(row)
-    plain = tiny.plain_of(*repeated([opened(0, 699, "step"), *rows], every=700))
-    trace = replace(to_trace(plain), notes=(module_note(module),))
-    analysis = nsysflow.analyze(trace, replace(tiny.AS_RECORDED, skip=0))
-    return found(repeated_call, JudgedReport(analysis))
+findings_of = partial(of_module, rule=repeated_call)
 
 
 # half of 60 of 80 us of products, and of 20 of 40 us of others; the same of the backward pass

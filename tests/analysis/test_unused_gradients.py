@@ -1,6 +1,7 @@
 """Gradients that no optimizer uses: from marks to notes and a finding, and in packed reports."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +13,14 @@ from msgspec.structs import replace as changed
 import nsysflow
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.seen_modules import unused_gradients
-from nsysflow.analysis.load.notes import module_note
+from nsysflow.analysis.load.observations import module_note
 from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.trace import NoteKind, SeenModule, UnusedModule
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime import regions
-from nsysflow.runtime.regions import UNUSED_GRADIENTS
+from nsysflow.runtime.protocol import UNUSED_GRADIENTS
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Row, found, left_of, repeated, seen
@@ -122,13 +124,17 @@ BACKWARD: Final = [(WGRAD, 200, "backward"), (BIAS, 40, "backward"), (names.MUL,
 
 
 def findings_of(
-    module: UnusedModule, phase: str = "", until_us: int = 50, wgrad_us: int = 200
+    module: SeenModule,
+    phase: str = "",
+    until_us: int = 50,
+    *,
+    rule: Rule = unused_gradients,
+    kernels: Sequence[tuple[str, int, str]] = (*FORWARD, *BACKWARD),
 ) -> list[Finding]:
     """Of steps in which a module has 3 of 4 parts of the products and half of the rest, perhaps
-    with a range around its launches."""
+    with a range around its launches; or of steps with other kernels."""
     rows: list[Row] = [] if not phase else [opened(15, until_us, phase)]
-    backward = [(WGRAD, wgrad_us, "backward"), *BACKWARD[1:]]
-    for row in seen(*FORWARD, *backward, threads={"backward": tiny.AUTOGRAD}):
+    for row in seen(*kernels, threads={"backward": tiny.AUTOGRAD}):
         if isinstance(row, Sample):
             outer = replace(row.frames[0], function="train", line=30 + (row.frames[0].line or 0))
             row = replace(row, frames=(*row.frames, outer))
@@ -136,7 +142,7 @@ def findings_of(
     plain = tiny.plain_of(*repeated([opened(0, 699, "step"), *rows], every=700))
     trace = replace(to_trace(plain), notes=(module_note(module),))
     analysis = nsysflow.analyze(trace, replace(tiny.AS_RECORDED, skip=0))
-    return found(unused_gradients, JudgedReport(analysis))
+    return found(rule, JudgedReport(analysis))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,8 @@ def test_its_part_of_the_backward_pass_is_what_it_has_of_the_forward_pass(
 
 def test_products_take_at_least_twice_as_long_backward_as_forward() -> None:
     # 2 x 60 of 130 us, as some of the forward pass may have no backward pass
-    (one,) = findings_of(changed(PAIR, whole=4, part=0), wgrad_us=130)
+    kernels = [*FORWARD, (WGRAD, 130, "backward"), *BACKWARD[1:]]
+    (one,) = findings_of(changed(PAIR, whole=4, part=0), kernels=kernels)
     assert left_of(one)[WGRAD] == 0.08
 
 

@@ -49,6 +49,11 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
             ["Vgg", "PairLoss", "PairLoss", ["train.py:5-9"], 9, 9, 2, 4, 2, 2, 0, ["train.py:7"]]
         ]
     },
+    {
+        "padded_input": [
+            ["A", "A", "forward", [], 9, 9, 8, 8, 900, 600, 50, 40, 900, 90, ["a.py:7"]]
+        ]
+    },
     {"repeated_calls": [["Net", "A", "forward", [], 9, 9, 2, 4, 2, 2, ["a.py:7"], ["a.py:9"]]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},
 )

@@ -62,7 +62,7 @@ from nsysflow.analysis.findings.rules.products import (
     unread_product,
 )
 from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
-from nsysflow.analysis.findings.rules.seen_modules import repeated_call, unused_gradients
+from nsysflow.analysis.findings.rules.seen_modules import padding, repeated_call, unused_gradients
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
@@ -110,6 +110,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     backward_per_loss,
     unused_gradients,
     repeated_call,
+    padding,
     streams_in_turn,
     growing_work,
     costly_line,

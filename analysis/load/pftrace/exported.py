@@ -22,6 +22,7 @@ from nsysflow.analysis.trace import (
     Collector,
     Note,
     NoteKind,
+    PaddedModule,
     RepeatedModule,
     SeenModule,
     Trace,
@@ -114,6 +115,7 @@ class ExportedReport(msgspec.Struct):
         notes: what the reader should know of the report: kind and text.
         modules: those with gradients that notes are about, in order.
         repeated: those that are called again, likewise.
+        padded: those that are given padding, likewise.
     """
 
     report: str
@@ -124,6 +126,7 @@ class ExportedReport(msgspec.Struct):
     notes: list[tuple[NoteKind, str]]
     modules: list[UnusedModule] = []
     repeated: list[RepeatedModule] = []
+    padded: list[PaddedModule] = []
 
 
 class ExportedRows(msgspec.Struct):
@@ -166,6 +169,7 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
     modules: dict[NoteKind, Iterator[SeenModule]] = {
         NoteKind.UNUSED_GRADIENTS: iter(of.modules),
         NoteKind.REPEATED_CALLS: iter(of.repeated),
+        NoteKind.PADDED_INPUT: iter(of.padded),
     }
     told_of = (
         Note(kind, text, module=next(modules.get(kind, iter(())), None)) for kind, text in of.notes

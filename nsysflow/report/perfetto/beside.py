@@ -17,7 +17,7 @@ from nsysflow.analysis.load.pftrace.exported import (
 )
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.trace import RepeatedModule, UnusedModule
+from nsysflow.analysis.trace import PaddedModule, RepeatedModule, UnusedModule
 from nsysflow.report.perfetto.packets import Packets
 
 _LANES: Final = ("stream", "calls")
@@ -47,6 +47,7 @@ def tell_report(
         notes=[(note.kind, note.text) for note in trace.notes],
         modules=trace.modules(UnusedModule),
         repeated=trace.modules(RepeatedModule),
+        padded=trace.modules(PaddedModule),
     )
     packets.tell(REPORT_FIELD, msgspec.json.encode(told))
     ended = pl.when("ended").then("end_ns").alias("end_ns")

@@ -19,6 +19,7 @@ from nsysflow.runtime.auto.modules import (
     annotate_generation,
     annotate_loaders,
     annotate_modules,
+    look_at_steps,
     notice_evaluation,
     notice_replays,
 )
@@ -45,6 +46,7 @@ _PARTS = (
     annotate_generation,
     notice_evaluation,
     notice_replays,
+    look_at_steps,
 )
 
 

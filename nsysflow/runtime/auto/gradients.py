@@ -14,7 +14,8 @@ from typing import Any, Final
 from nsysflow.runtime.auto.owners import SHARED, UNUSED, Owners
 from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.regions import UNUSED_GRADIENTS, Unused, note_modules
+from nsysflow.runtime.protocol import UNUSED_GRADIENTS
+from nsysflow.runtime.regions import Unused, note_modules
 
 _LOOKS: Final = (2, 10)
 """Before so many steps of the optimizer that stepped first a look begins: in start-up, and once

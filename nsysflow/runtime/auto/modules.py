@@ -19,6 +19,7 @@ from nsysflow.runtime.auto.gradients import GRADIENTS
 from nsysflow.runtime.auto.ranges import Ranges
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.loaders import LOADERS, Requests, Results, WorkerTimes, worker_file
+from nsysflow.runtime.padding import PADDING
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import RUN_FOLDER
 from nsysflow.runtime.recorders import nothing
@@ -127,6 +128,8 @@ class Names:
     ) -> Callable[[], object]:
         if GRADIENTS.noting or GRADIENTS.watched:
             GRADIENTS.safely(GRADIENTS.outermost, module, name, args, kwargs)
+        if PADDING.looking:
+            PADDING.called(module, name, args, kwargs)
         if not REPEATS.looking:
             return self._ranges.open(name)
         left, close = REPEATS.enter(module, args, kwargs, name), self._ranges.open(name)
@@ -200,8 +203,13 @@ def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
         return replay(self)
 
     graph.replay = ranges.hide(counted)
-    REPEATS.prepare(torch)
-    AT_STEP.append(REPEATS.at_step)
+
+
+def look_at_steps(torch: ModuleType, _ranges: Ranges) -> None:
+    """Look at calls in a few of the first steps."""
+    for look in (REPEATS, PADDING):
+        look.prepare(torch)
+        AT_STEP.append(look.at_step)
 
 
 _FSDP: Final = "torch.distributed.fsdp.fully_sharded_data_parallel"
