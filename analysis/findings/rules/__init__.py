@@ -36,7 +36,6 @@ from nsysflow.analysis.findings.rules.fusion import (
 from nsysflow.analysis.findings.rules.growing_work import growing_work
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.index_backward import index_backward
-from nsysflow.analysis.findings.rules.larger_batch import larger_batch
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels, largest_of_own
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.rules.layout import layout_transpose
@@ -48,12 +47,16 @@ from nsysflow.analysis.findings.rules.loops import (
 from nsysflow.analysis.findings.rules.loss import unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.matrices import lu_factorization, small_matrices
-from nsysflow.analysis.findings.rules.memory_growth import memory_growth, memory_growth_with_calls
+from nsysflow.analysis.findings.rules.memory import (
+    larger_batch,
+    memory_growth,
+    memory_growth_with_calls,
+    out_of_memory,
+)
 from nsysflow.analysis.findings.rules.micro_batches import small_micro_batches
 from nsysflow.analysis.findings.rules.norms import unfused_norm
 from nsysflow.analysis.findings.rules.occupancy import idle_chip, small_grid
 from nsysflow.analysis.findings.rules.offloading import offloaded_activations
-from nsysflow.analysis.findings.rules.out_of_memory import out_of_memory
 from nsysflow.analysis.findings.rules.pairs import all_pairs
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.products import (

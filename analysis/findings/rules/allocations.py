@@ -16,7 +16,7 @@ from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.frameworks import PYTORCH
 from nsysflow.analysis.findings.host_functions import stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.memory_growth import (
+from nsysflow.analysis.findings.rules.memory import (
     GIVES_BACK,
     costs_calls,
     removal_of_calls,

@@ -22,7 +22,7 @@ from nsysflow.analysis.findings.kernel_findings import kernels_by_pass
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
 from nsysflow.analysis.findings.launches import host_of_launches, with_less_code
 from nsysflow.analysis.findings.launching_lines import calling_line
-from nsysflow.analysis.findings.rules.larger_batch import times_that_fit
+from nsysflow.analysis.findings.rules.memory import times_that_fit
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.schema import blocks_of_grid
 from nsysflow.base.units import duration, number, size, whole_percent

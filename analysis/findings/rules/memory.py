@@ -1,12 +1,17 @@
-"""Memory that grows from step to step.
+"""GPU memory that grows, has run out, or is left over.
 
 * `memory-growth`: each step keeps GPU memory that no later one frees, until the GPU is full. The
   caching allocator grows in the first steps too, but what those allocate is freed again. Where it
   keeps asking CUDA for more, these calls are what the growth costs.
+* `out-of-memory`: an allocation failed. What is reserved and not allocated lies in pieces. Where it
+  is more than what was asked for, larger segments would have served; else there is too much at a
+  time.
+* `larger-batch`: the GPU's memory holds a larger batch.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import floor
 from typing import Any, Final
 
 import polars as pl
@@ -19,7 +24,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.schema import os_pid
-from nsysflow.base.units import number, size
+from nsysflow.base.units import number, percent, size
 
 LEAST_STEPS: Final = 5
 """Fewer judged steps in a row may be those in which a cache or a list of metrics fills."""
@@ -27,7 +32,7 @@ LEAST_STEPS: Final = 5
 GROWTH_BYTES: Final = 1 << 20
 """What grows by less fills a GPU of 80 GB only in 80,000 steps."""
 
-CHANGE: Final = (
+CHANGE_OF_GROWTH: Final = (
     "keep numbers, not tensors: loss.item() or loss.detach() in what is summed up or logged; a loss"
     " with its graph keeps all activations of its step",
     "write into a buffer that exists instead of torch.cat and append, and empty it now and then",
@@ -109,7 +114,7 @@ def _found(subject: JudgedReport) -> Iterator[Finding]:
         places = kept.filter(*mine).sort("bytes", descending=True, maintain_order=True)
         if not places.is_empty():
             most = places.row(0, named=True)
-            yield _finding(growing, most, _caller(subject, most))
+            yield _growing(growing, most, _caller(subject, most))
 
 
 MOSTLY: Final = 0.9
@@ -145,7 +150,7 @@ def _caller(subject: JudgedReport, most: dict[str, Any]) -> str:
     return str(callers["line"][0]) if len(callers) else ""
 
 
-def _finding(growing: dict[str, Any], most: dict[str, Any], caller: str) -> Finding:
+def _growing(growing: dict[str, Any], most: dict[str, Any], caller: str) -> Finding:
     """The finding of a row of MEMORY, with the place that keeps most, a row of KEPT_MEMORY, and the
     line that calls it."""
     source, via = most["source"] or "", most["via"] or ""
@@ -158,7 +163,7 @@ def _finding(growing: dict[str, Any], most: dict[str, Any], caller: str) -> Find
         rule="memory-growth",
         title=f"GPU memory grows by {size(growing['growth_bytes'])} a step"
         f"{place(most['phase'], line(source, via))}",
-        change=CHANGE,
+        change=CHANGE_OF_GROWTH,
         evidence=(
             f"{begin} before the judged steps, {end} after them",
             f"{kept} are allocated {where}{f' by {operator}' if operator else ''} in each of"
@@ -175,3 +180,150 @@ def _finding(growing: dict[str, Any], most: dict[str, Any], caller: str) -> Find
         via=via,
         culprit=operator,
     )
+
+
+CHANGE_OF_PIECES: Final = (
+    "let segments grow, so that there are fewer pieces:"
+    " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    "pad or bucket lengths: pieces come from allocations of ever new sizes",
+)
+
+CHANGE_OF_FAILURE: Final = (
+    "have less at a time: a smaller batch with gradient accumulation, shorter sequences",
+    "recompute instead of keeping what the places with most of it keep: torch.utils.checkpoint",
+    "without gradients, torch.inference_mode() keeps nothing for a backward pass",
+)
+
+_NAMED: Final = 2
+
+
+def out_of_memory(subject: JudgedReport) -> Iterator[Finding]:
+    """Each process and GPU on which an allocation failed, with the first one that did.
+
+    What it would save is 0: it is no matter of time.
+    """
+    failed = subject.tables.out_of_memory
+    for key, rows in failed.group_by("device", "process", maintain_order=True):
+        held = subject.tables.peak_memory.filter(device=key[0], process=key[1])
+        yield _failure(subject, rows.row(0, named=True), len(rows), held)
+
+
+def _failure(
+    subject: JudgedReport, first: dict[str, Any], count: int, held: pl.DataFrame
+) -> Finding:
+    source, via = first["source"] or "", first["via"] or ""
+    asked, allocated, reserved = (
+        first[name] for name in ("asked_bytes", "allocated_bytes", "reserved_bytes")
+    )
+    in_pieces = None not in (allocated, reserved) and reserved - allocated >= asked
+    gpu = _on_gpu(first["device"], subject.tables.memory)
+    return Finding(
+        rule="out-of-memory",
+        title=f"GPU memory ran out{gpu}: {size(asked)} more were asked for{_at(first)}",
+        change=CHANGE_OF_PIECES if in_pieces else CHANGE_OF_FAILURE,
+        evidence=(*_levels(first, count), *_held(held)),
+        table="out_of_memory",
+        size_ns=0,
+        steps=subject.steps,
+        process=first["process"] or None,
+        device=first["device"],
+        phase=first["phase"],
+        source=source,
+        via=via,
+        culprit=first["operator"] or "",
+    )
+
+
+def _levels(first: dict[str, Any], count: int) -> Iterator[str]:
+    """`84.1 GB of 84.2 GB reserved were allocated, 95.7 MB of the GPU were free`."""
+    reserved, allocated, free = (
+        None if first[name] is None else size(first[name])
+        for name in ("reserved_bytes", "allocated_bytes", "free_bytes")
+    )
+    had = f"{allocated} of {reserved} reserved were allocated" if allocated else None
+    had = had or (reserved and f"{reserved} were reserved")
+    known = [*filter(None, [had, free and f"{free} of the GPU were free"])]
+    if known:
+        yield ", ".join(known)
+    if count > 1:
+        yield f"{number(count)} allocations failed; this is the first one"
+
+
+def _held(held: pl.DataFrame) -> Iterator[str]:
+    """`38 % of the peak were allocated in models.py:174 in update_nodes`."""
+    known = held.filter(pl.coalesce("source", "via").is_not_null())
+    for row in known.head(_NAMED).iter_rows(named=True):
+        yield f"{percent(row['share_pct'])} of the peak, {size(row['bytes'])}, allocated{_at(row)}"
+
+
+def _at(row: dict[str, Any]) -> str:
+    """` in forward, model.py:88 in attend`; without a phase ` at model.py:88 in attend`."""
+    code = line(row["source"] or "", row["via"] or "")
+    return place(row["phase"], code) if row["phase"] else f" at {code}" * bool(code)
+
+
+LEAST_TIMES: Final = 1.5
+"""A batch that is less than so many times as large changes little."""
+
+LEFT_FREE: Final = 0.1
+"""This share of what the table says is left free. What is named so then ran, or a size within 2 %
+of it, with each of eight programs on an H100 (docs/facts.md)."""
+
+CHANGE_OF_BATCH: Final = (
+    "a larger batch: each launch and each wait then serves more of it. The learning rate may have"
+    " to follow",
+    "if the batch is to stay: fewer steps of accumulation, or less recomputation",
+)
+
+
+def larger_batch(subject: JudgedReport) -> Iterator[Finding]:
+    """Each process and GPU whose memory holds a larger batch.
+
+    What that saves depends on what the kernels do with it: it is not estimated.
+    """
+    if not subject.of_steps:
+        return
+    for row in subject.tables.larger_batch.iter_rows(named=True):
+        times = times_that_fit(row)
+        if times >= LEAST_TIMES:
+            yield _fitting(subject, row, times)
+
+
+def times_that_fit(row: dict[str, Any]) -> float:
+    """How many times the batch memory holds, with some of it left free.
+
+    Args:
+        row: of the table `larger_batch`.
+    """
+    growing: int = row["growing_bytes"]
+    fixed: int = row["fixed_bytes"]
+    room: float = (1 - LEFT_FREE) * (row["times"] * growing + fixed) - fixed
+    return floor(10 * room / growing) / 10
+
+
+def _fitting(subject: JudgedReport, row: dict[str, Any], times: float) -> Finding:
+    peak, reserved, usable, growing, fixed = (
+        size(row[f"{name}_bytes"])
+        for name in ("peak", "peak_reserved", "usable", "growing", "fixed")
+    )
+    gpu = _on_gpu(row["device"], subject.tables.larger_batch)
+    return Finding(
+        rule="larger-batch",
+        title=f"memory for {times:g} times the batch{gpu}: {peak} of {usable} are used",
+        change=CHANGE_OF_BATCH,
+        evidence=(
+            f"when memory would run out first, {growing} grow with the batch and {fixed} do not",
+            f"{LEFT_FREE:.0%} of the memory are left free, and so much lies in pieces as now:"
+            f" {reserved} are reserved for these {peak}",
+        ),
+        table="larger_batch",
+        size_ns=0,
+        steps=subject.steps,
+        process=row["process"],
+        device=row["device"],
+    )
+
+
+def _on_gpu(device: int, table: pl.DataFrame) -> str:
+    """` on GPU 1`; nothing where the table is of a single GPU."""
+    return f" on GPU {device}" if table["device"].n_unique() > 1 else ""
