@@ -5,8 +5,7 @@ from typing import Final
 
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.allocations import allocations
-from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
+from nsysflow.analysis.findings.rules.allocations import allocations, allocator_retry
 from nsysflow.analysis.findings.rules.attention import causal_mask, unfused_attention
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
 from nsysflow.analysis.findings.rules.checkpoint import checkpoint_in_loop

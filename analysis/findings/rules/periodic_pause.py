@@ -28,8 +28,11 @@ from nsysflow.analysis.findings.host_functions import (
 )
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.loaders import LoaderAdvice, loader_advice
-from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
-from nsysflow.analysis.findings.rules.allocator_retry import in_words, retries_in
+from nsysflow.analysis.findings.rules.allocations import (
+    CHANGE_OF_RETRIES,
+    retries_in,
+    retries_in_words,
+)
 from nsysflow.analysis.findings.rules.compilation import CHANGE_OF_LOADING, recompiling
 from nsysflow.analysis.phases.names import SAVES_STATE
 from nsysflow.analysis.schema import os_pid
@@ -359,7 +362,7 @@ def _finding(subject: JudgedReport, long: LongSteps, rule: str, often: str) -> F
                 if excess.profiler_ns
                 else []
             ),
-            *([] if retries.is_empty() else in_words(subject, view, retries)),
+            *([] if retries.is_empty() else retries_in_words(subject, view, retries)),
             *([f"{behind} a step of it is in the steps behind them"] if long.behind_ns else []),
         ),
         table="run",

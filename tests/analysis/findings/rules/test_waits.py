@@ -10,9 +10,13 @@ import nsysflow
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.rules.allocations import ONCE, PINNED, allocations
-from nsysflow.analysis.findings.rules.allocator_retry import CHANGE as CHANGE_OF_RETRIES
-from nsysflow.analysis.findings.rules.allocator_retry import allocator_retry
+from nsysflow.analysis.findings.rules.allocations import (
+    CHANGE_OF_RETRIES,
+    ONCE,
+    PINNED,
+    allocations,
+    allocator_retry,
+)
 from nsysflow.analysis.findings.rules.copies import blocking_copies, exposed_copy
 from nsysflow.analysis.findings.rules.periodic_pause import periodic_pause
 from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
