@@ -4,6 +4,7 @@ from typing import Final, Literal
 
 import polars as pl
 
+from nsysflow.analysis.findings.backward import BACKWARD
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.frames.parallel import kept_with
@@ -53,9 +54,6 @@ SIMPLE: Final = (
 )
 """Classes of kernels that one call over many tensors can do. Other loops with matmuls are models,
 which need other remedies."""
-
-BACKWARD: Final = r"(?i)backward"
-"""Autograd repeats there what the forward pass did: the loop to change is not in it."""
 
 SAME_PASSES: Final = 0.1
 """Loop and backward pass may differ by this share of their passes: the first or last one may launch

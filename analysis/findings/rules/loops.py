@@ -12,6 +12,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.backward import BACKWARD
 from nsysflow.analysis.findings.finding import Finding, line, place
 from nsysflow.analysis.findings.host_functions import called_from, launched_in, running
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -20,7 +21,6 @@ from nsysflow.analysis.findings.kernels import TINY_NS
 from nsysflow.analysis.findings.launches import host_of_launches, itself, without_launches
 from nsysflow.analysis.findings.repeated import (
     ALIKE,
-    BACKWARD,
     KINDS,
     LONGEST_PASS,
     PASSES,
@@ -190,7 +190,8 @@ def loops(subject: JudgedReport) -> tuple[Loop, ...]:
 
 def _loops(subject: JudgedReport) -> Iterator[Loop]:
     """Phases that launch many kernels, of few kinds, all simple, or many in passes of a loop and
-    of its backward pass; that seldom wait there, and are no backward pass."""
+    of its backward pass; that seldom wait there, and are no backward pass: autograd repeats there
+    what the forward pass did, and the loop to change is not in it."""
     kernels = with_passes(subject)
     stalls = dict(subject.stalls.group_by("phase").len().iter_rows())
     forward = kernels.filter(~pl.col("phase").str.contains(BACKWARD))

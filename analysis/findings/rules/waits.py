@@ -3,6 +3,9 @@
 * `sync-in-loop` and `scalar-readback`: the host waits for the GPU in every step. While it waits it
   launches nothing. When the GPU is done it idles until the host has launched again. `.item()`,
   `if tensor`, `print(tensor)` and `.cpu()` wait as synchronize() does.
+* `anomaly-detection`: autograd looks for NaN, as torch.autograd.set_detect_anomaly(True) asks. In
+  the forward pass each operator writes down the stack that called it. In the backward pass each
+  gradient is compared with itself, and the host waits for the answer.
 * `dependency-wait`: a stream waits for another one, or for what the report does not name, and the
   GPU has nothing else to do.
 """
@@ -17,13 +20,13 @@ import polars as pl
 from nsysflow.analysis.events.producers import STREAM_WAIT
 from nsysflow.analysis.findings.backward import BACKWARD
 from nsysflow.analysis.findings.finding import Finding, line, place
-from nsysflow.analysis.findings.host_functions import stacks_with
+from nsysflow.analysis.findings.host_functions import LEAST_PCT, stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernels import OPTIMIZER
-from nsysflow.analysis.findings.rules.anomaly import anomaly_detection
+from nsysflow.analysis.findings.launches import itself
 from nsysflow.analysis.findings.stall_findings import Stalls, What, stalls_of
 from nsysflow.analysis.replay.changes import Changes
-from nsysflow.base.units import number
+from nsysflow.base.units import number, percent
 
 READ_BACK: Final = (
     "read it some steps later, or keep it on the GPU: torch.where or a mask instead of `if tensor`",
@@ -174,6 +177,68 @@ def _taking_turns(subject: JudgedReport, every: list[Stalls]) -> Finding:
         via=places[0].via,
         culprit=places[0].api,
     )
+
+
+WRITES_STACK: Final = r"(?:^|/)torch/fx/traceback\.py format_stack$"
+"""Called by anomaly detection for each operator (torch/csrc/autograd/python_anomaly_mode.cpp), and
+by torch.compile while it compiles."""
+
+CHANGE_OF_ANOMALY_DETECTION: Final = (
+    "no torch.autograd.set_detect_anomaly(True), and no torch.autograd.detect_anomaly() around it",
+    "turn it on for the one step in which a NaN appears: look at the loss every 100 steps",
+)
+
+
+def anomaly_detection(subject: JudgedReport, stalls: Stalls) -> Finding | None:
+    """The reads of one place, if anomaly detection asks for them: in backward, in a loop of no line
+    of the program, while operators write down their stacks elsewhere. None if it does not."""
+    if stalls.source or stalls.loop_kernels is None or not re.search(BACKWARD, stalls.phase):
+        return None
+    written = dict(_shares_of_stacks(subject))
+    if not written:
+        return None
+    found = stalls.finding(
+        subject,
+        rule="anomaly-detection",
+        what=f"autograd looks for NaN in each gradient{stalls.many(subject)}",
+        change=CHANGE_OF_ANOMALY_DETECTION,
+    )
+    faster = Changes(
+        faster_host=tuple((itself(subject, phase), 1 - part) for phase, part in written.items())
+    )
+    where = ", ".join(f"{percent(100 * part)} in {phase}" for phase, part in written.items())
+    return replace(
+        found,
+        evidence=(
+            *found.evidence,
+            "operators write down the stack that called them:"
+            f" {where} of the host code that the GPU waits for",
+        ),
+        changes=Changes.together([faster, *([found.changes] if found.changes else [])]),
+        ends=("only the waits go", "the checks and the stacks go, too"),
+    )
+
+
+def _shares_of_stacks(subject: JudgedReport) -> Iterator[tuple[str, float]]:
+    """Each phase in which operators write down stacks, with the share that this takes of the host
+    code for which the GPU waits there; by time, most first. It takes as much of that as a function
+    that is named, and of all the time in which stacks are written down."""
+    stacks = subject.view.host_stacks
+    if stacks is None:
+        return
+    writing = stacks_with(subject, WRITES_STACK)
+    spent = stacks.filter(pl.col("stack").is_not_null(), pl.col("phase") != "").select(
+        pl.col("phase").cast(pl.String), "idle_ns", writes=pl.col("stack").is_in(writing.implode())
+    )
+    sums = spent.group_by("phase").agg(
+        pl.col("idle_ns").sum().alias("whole_ns"),
+        pl.col("idle_ns").filter("writes").sum().alias("writing_ns"),
+    )
+    writing_ns = pl.col("writing_ns")
+    least_ns = LEAST_PCT / 100 * pl.max_horizontal("whole_ns", writing_ns.sum())
+    worth = sums.filter(writing_ns > 0, writing_ns >= least_ns)
+    part = (writing_ns / pl.col("whole_ns")).alias("part")
+    yield from worth.sort(-writing_ns, "phase").select("phase", part).iter_rows()
 
 
 CHANGE_OF_DEPENDENCY: Final = (
