@@ -8,7 +8,6 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations, allocator_retry
 from nsysflow.analysis.findings.rules.attention import causal_mask, unfused_attention
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
-from nsysflow.analysis.findings.rules.checkpoint import checkpoint_in_loop
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
@@ -33,7 +32,7 @@ from nsysflow.analysis.findings.rules.fusion import (
     unfused_elementwise,
 )
 from nsysflow.analysis.findings.rules.growing_work import growing_work
-from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
+from nsysflow.analysis.findings.rules.host_code import checkpoint_in_loop, data_loading, host_code
 from nsysflow.analysis.findings.rules.index_backward import index_backward
 from nsysflow.analysis.findings.rules.last_resort import idle_gpu, largest_kernels, largest_of_own
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
@@ -63,7 +62,6 @@ from nsysflow.analysis.findings.rules.products import (
     summed_product,
     unread_product,
 )
-from nsysflow.analysis.findings.rules.profiler_overhead import profiler_overhead
 from nsysflow.analysis.findings.rules.seen_modules import padding, repeated_call, unused_gradients
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
@@ -73,7 +71,7 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     low_mfu,
     unaligned_matmul,
 )
-from nsysflow.analysis.findings.rules.threads import cpu_wait, gil_contention
+from nsysflow.analysis.findings.rules.threads import cpu_wait, gil_contention, profiler_overhead
 from nsysflow.analysis.findings.rules.waits import dependency_wait, waits
 from nsysflow.analysis.findings.rules.weight_norm import weight_norm
 from nsysflow.analysis.ranks.ranks import Ranks

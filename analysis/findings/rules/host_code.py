@@ -6,6 +6,8 @@
 * `data-loading`: the GPU waits while the host gets the next batch ready. A loader in the training
   process does its work between two steps. With worker processes it does it during the steps, and
   the step only takes a finished batch.
+* `checkpoint-in-loop`: each step saves a checkpoint. The host waits for a copy of each tensor. Then
+  it pickles and writes them, while the GPU idles. The copies are the smaller part of the time.
 
 Where samples name the code, the saving is that of this code alone. Without a function that ran for
 65 % of such a pause, steps of 66.4 ms took 32.4 ms. Its share of the replayed time is 34.0 ms, that
@@ -29,7 +31,7 @@ from nsysflow.analysis.findings.launches import itself
 from nsysflow.analysis.findings.loaders import loader_advice
 from nsysflow.analysis.findings.rules.launch_bound import launches_cost
 from nsysflow.analysis.findings.rules.loops import loops
-from nsysflow.analysis.findings.stall_findings import MANY_CALLS
+from nsysflow.analysis.findings.stall_findings import MANY_CALLS, places_of
 from nsysflow.analysis.frames.parallel import kept_with
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.names import OUTSIDE
@@ -310,3 +312,49 @@ def _change_between(subject: JudgedReport, ran: Running) -> tuple[str, ...]:
         return ran.change
     change = CHANGE_OF_HOST_CODE if ran.evidence else (SAMPLE_BETWEEN,)
     return change if subject.pauses["data"].any() else (*change, *CHANGE_OF_LOADER)
+
+
+CHANGE_OF_CHECKPOINT: Final = (
+    "save less often, or only when the model is better",
+    "copy it on the GPU, {name: tensor.clone()}, and let another thread write the copy:"
+    " torch.distributed.checkpoint.async_save",
+)
+
+
+def checkpoint_in_loop(subject: JudgedReport) -> Iterator[Finding]:
+    """The ranges of checkpoints: the waits for their copies, and the host's code in them."""
+    phases = subject.saving_phases
+    if not phases:
+        return
+    stalls = subject.stalls_of_checkpoints
+    waits = places_of(subject, stalls)
+    gaps = subject.tables.gap_summary.filter(pl.col("phase").is_in(phases))
+    size_ns = subject.worst_ns(gaps, "total_ns")
+    blocked_ns = sum(one.blocked_ns for one in waits)
+    to_host = pl.col("phase").is_in(phases) & (pl.col("direction") == "DtoH")
+    copies = subject.per_step(int(subject.tables.copies.filter(to_host)["count"].sum()))
+    largest = max(waits, key=lambda one: one.blocked_ns)
+    removed = Changes(removed=tuple(removal for one in waits for removal in one.removals))
+    host = Changes(faster_host=tuple((itself(subject, phase), 0.0) for phase in phases))
+    yield Finding(
+        rule="checkpoint-in-loop",
+        title=f"a checkpoint is saved in each step: {number(copies)} copies to the host"
+        f"{place(largest.phase, largest.line)}",
+        change=CHANGE_OF_CHECKPOINT,
+        evidence=(
+            f"the GPU waits {subject.spent(size_ns)} for the checkpoint",
+            f"the copies block the host for {subject.spent(blocked_ns)}; in the rest it pickles and"
+            " writes",
+            "the saving is for a loop without any checkpoint",
+        ),
+        table="gap_summary",
+        size_ns=size_ns,
+        steps=subject.steps_with(stalls["start_ns"]),
+        changes=Changes.together([removed, host]),
+        exact=False,
+        at_most_ns=size_ns,
+        process=subject.process_of(stalls),
+        phase=largest.phase,
+        source=largest.source,
+        via=largest.via,
+    )

@@ -2,6 +2,7 @@
 
 * `cpu-wait`: it could run and has no CPU.
 * `gil-contention`: it waits for Python's lock, which another thread holds.
+* `profiler-overhead`: it does the profiler's own work, so that other figures are inflated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -218,3 +219,35 @@ def _holder(subject: JudgedReport) -> Mapping[str, Any]:
     most = rows.sort("whole_ns", "gil_ns", descending=True, maintain_order=True)
     row = most.row(0, named=True)
     return {**row, "gil_ns": row["whole_ns"]}
+
+
+LEAST_OF_PROFILER_PCT: Final = 2
+"""Below, it changes no other figure. Starting nsys costs up to 1.1 % of five captured steps
+(alloc_churn, rolloutcopy-torch)."""
+
+CHANGE_OF_PROFILER: Final = (
+    "record less: no lines of launches (--backtrace waits, or none), fewer steps (--capture)",
+    "leave out the first captured step: the profiler starts during it",
+)
+
+
+def profiler_overhead(subject: JudgedReport) -> Iterator[Finding]:
+    """Idle time in which the profiler worked on the thread that launches."""
+    idle_ns = subject.worst_ns(subject.tables.accounting, "profiler_ns")
+    if 100 * idle_ns < LEAST_OF_PROFILER_PCT * subject.step_ns:
+        return
+    rows = subject.tables.gap_summary.filter(pl.col("cause") == "profiler")
+    yield Finding(
+        rule="profiler-overhead",
+        title="the profiler's own work keeps the GPU waiting",
+        change=CHANGE_OF_PROFILER,
+        evidence=(
+            f"{subject.idle(idle_ns)} while the profiler works:"
+            f" {', '.join(sorted(rows['culprit'].unique()))}",
+            "without a profiler the program does not lose this",
+        ),
+        table="gap_summary",
+        size_ns=idle_ns,
+        steps=subject.steps,
+        changes=Changes(no_profiler=True),
+    )

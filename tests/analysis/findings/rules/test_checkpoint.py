@@ -7,9 +7,12 @@ import pytest
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.findings.rules.checkpoint import CHANGE, checkpoint_in_loop
 from nsysflow.analysis.findings.rules.copies import blocking_copies
-from nsysflow.analysis.findings.rules.host_code import host_code
+from nsysflow.analysis.findings.rules.host_code import (
+    CHANGE_OF_CHECKPOINT,
+    checkpoint_in_loop,
+    host_code,
+)
 from nsysflow.analysis.findings.rules.waits import waits
 from tests.analysis.findings.subjects import US, Row, asked, found, launched, loop, options_of
 from tests.in_us import copy, launch, opened
@@ -34,7 +37,7 @@ def test_a_checkpoint_in_each_step_is_a_finding_with_the_code_around_its_copies(
     subject = training(lambda _: saving())
     one = asked(checkpoint_in_loop, subject)
     assert one.title == "a checkpoint is saved in each step: 12 copies to the host in step/save"
-    assert one.change == CHANGE
+    assert one.change == CHANGE_OF_CHECKPOINT
     assert options_of(one) == "--remove copy@step/save --faster-host step/save=0"
     first, *_ = find(subject).valued
     assert first.finding.rule == "checkpoint-in-loop"
