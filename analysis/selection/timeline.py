@@ -45,8 +45,7 @@ from nsysflow.analysis.idle.gaps import (
     gap_places,
     host_questions,
 )
-from nsysflow.analysis.idle.gil import LockWaits, has_gil
-from nsysflow.analysis.idle.gil_estimate import lock_waits
+from nsysflow.analysis.idle.gil import LockWaits, has_gil, lock_waits
 from nsysflow.analysis.idle.launch_stacks import LaunchStacks, launch_stacks
 from nsysflow.analysis.idle.places import IdleParts, idle_parts, main_paths
 from nsysflow.analysis.idle.run_ahead import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nsysflow.analysis.idle.gil_estimate import WAITING_FILES
+from nsysflow.analysis.idle.gil import WAITING_FILES
 from nsysflow.analysis.idle.samples import WAITS
 from tests.oracle.accounting import Keep, common, length
 from tests.oracle.cpu import Stretch, launching, open_time, ran_and_waited, stretches
