@@ -11,9 +11,7 @@ from nsysflow.base.names import OUTSIDE
 from nsysflow.base.units import duration, flops, instant, number, percent, share, signed, size
 from nsysflow.report.blocks.clocks import CLOCKS
 from nsysflow.report.blocks.code import CODE
-from nsysflow.report.blocks.cpu import CPU
-from nsysflow.report.blocks.host_code import HOST_CODE
-from nsysflow.report.blocks.loaders import LOADERS
+from nsysflow.report.blocks.host import CPU, HOST_CODE, LOADERS
 from nsysflow.report.blocks.memory import MEMORY
 from nsysflow.report.fields import (
     BlockDeclaration,
