@@ -17,7 +17,7 @@ from nsysflow.analysis.load.kineto.document import OddEvent, frame_of
 from nsysflow.analysis.load.marks import decoded_or_none
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
-from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
+from nsysflow.analysis.load.pftrace.tracks import at_possible_times, slices_of
 from nsysflow.analysis.trace import (
     Collector,
     Note,

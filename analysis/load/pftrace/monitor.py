@@ -24,8 +24,7 @@ from nsysflow.analysis.load.kineto.document import (
 from nsysflow.analysis.load.kineto.events import Events
 from nsysflow.analysis.load.kineto.read import trace_of_events
 from nsysflow.analysis.load.pftrace.contents import Contents
-from nsysflow.analysis.load.pftrace.slices import slices_of
-from nsysflow.analysis.load.pftrace.threads import inherited
+from nsysflow.analysis.load.pftrace.tracks import inherited, slices_of
 from nsysflow.analysis.trace import Note, NoteKind, Trace
 
 CATEGORIES: Final = HOST

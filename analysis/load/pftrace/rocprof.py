@@ -15,8 +15,7 @@ from nsysflow.analysis import schema
 from nsysflow.analysis.load.kernel_names import VERSION, short_kernel_name
 from nsysflow.analysis.load.marks import NCCL, on_known_threads, with_auto_domain
 from nsysflow.analysis.load.pftrace.contents import Contents
-from nsysflow.analysis.load.pftrace.slices import at_possible_times, slices_of
-from nsysflow.analysis.load.pftrace.threads import threads_of
+from nsysflow.analysis.load.pftrace.tracks import at_possible_times, slices_of, threads_of
 from nsysflow.analysis.load.rocpd.read import missing, sizes_along
 from nsysflow.analysis.load.unpacking import ROCPROF
 from nsysflow.analysis.trace import Note, NoteKind, Trace

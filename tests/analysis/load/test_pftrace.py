@@ -23,7 +23,7 @@ from nsysflow.analysis.load.pack import pack
 from nsysflow.analysis.load.pftrace.contents import read_contents
 from nsysflow.analysis.load.pftrace.exported import FRAMES
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
-from nsysflow.analysis.load.pftrace.slices import slices_of
+from nsysflow.analysis.load.pftrace.tracks import slices_of
 from nsysflow.analysis.load.pftrace.wire import Block, Malformed, fields_of, is_pftrace
 from nsysflow.analysis.trace import NoteKind, Trace
 from nsysflow.base.errors import Damaged, NotAReport, NsysflowError
