@@ -46,7 +46,6 @@ from nsysflow.analysis.load.kineto.document import (
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
 from nsysflow.analysis.load.kineto.events import Events
 from nsysflow.analysis.load.kineto.gradients import BACKWARD_LINK, gradients
-from nsysflow.analysis.load.kineto.graph_annotations import graph_annotations
 from nsysflow.analysis.load.kineto.memory import memory_changes, out_of_memory
 from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
 from nsysflow.analysis.load.kineto.running import (
@@ -56,7 +55,7 @@ from nsysflow.analysis.load.kineto.running import (
     spans_of_threads,
     thread_keys,
 )
-from nsysflow.analysis.load.kineto.work import PLACED
+from nsysflow.analysis.load.kineto.work import PLACED, graph_annotations
 from nsysflow.analysis.load.marks import (
     PREFIX,
     capture_in,

@@ -1,4 +1,8 @@
-"""What calls, and the operations of GPUs, say: each event a row."""
+"""What calls, and the operations of GPUs, say: each event a row.
+
+An operation of a CUDA graph may also say what the program called it when it captured the graph:
+`torch.cuda.graph_annotations` writes that beside the operations of replays (spec §7.16).
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +31,6 @@ from nsysflow.analysis.load.kineto.document import (
     call_args_of_all,
     frame_of,
 )
-from nsysflow.analysis.load.kineto.graph_annotations import captured_as
 
 _COPY: Final = re.compile(r"Memcpy (\w+)(?: \((.+) -> (.+)\))?")
 _MEMORY: Final = {
@@ -116,10 +119,16 @@ def _placed(
         name.alias("name"),
         short_name.alias("short_name"),
         captured_as=pl.Series(
-            [captured_as(each) if each.name or each.text else None for each in args],
+            [_captured_as(each) if each.name or each.text else None for each in args],
             dtype=pl.String,
         ),
     )
+
+
+def _captured_as(args: Args) -> str | None:
+    """What an operation of a graph is called; None without a name."""
+    named = args.name if isinstance(args.name, str) else args.text
+    return named if isinstance(named, str) and named else None
 
 
 def _copy_sides(name: str) -> tuple[str | None, ...]:
@@ -166,3 +175,39 @@ def rows_by_category(places: Places) -> Mapping[str, tuple[pl.Schema, Rows]]:
         "gpu_memcpy": (COPIED, _copies),
         "gpu_memset": (PLACED, _memsets),
     }
+
+
+def graph_annotations(ops: pl.DataFrame, names: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """`schema.GRAPH_NODES` and the `schema.RANGES` in which they were captured.
+
+    The trace does not say when that was. The ranges lie one after the other before the first
+    operation, each of 2 ns, and their nodes are made in the middle.
+
+    Args:
+        ops: `schema.OPS`.
+        names: what the program called each of these, the column `captured_as`.
+    """
+    nodes = (
+        ops.select("process", names.alias("name"), node="graph_node")
+        .drop_nulls()
+        .unique(["process", "node"], keep="first", maintain_order=True)
+    )
+    if nodes.is_empty():
+        return schema.GRAPH_NODES.to_frame(), schema.RANGES.to_frame()
+    ranges = nodes.select("process", "name").unique(maintain_order=True).with_row_index("row")
+    first_ns = pl.lit(ops["start_ns"].min(), pl.Int64)
+    ranges = ranges.with_columns(
+        (first_ns - 2 * (pl.len() - pl.col("row").cast(pl.Int64))).alias("start_ns"),
+        (pl.col("process") | schema.os_pid(pl.col("process"))).alias("thread"),  # the main one
+    )
+    made = nodes.join(ranges, on=["process", "name"], maintain_order="left").select(
+        *("process", "thread", "node"),
+        start_ns=pl.col("start_ns") + 1,
+        original=pl.lit(None, pl.Int64),
+    )
+    opened = ranges.with_columns(
+        end_ns=pl.col("start_ns") + 2,
+        kind=pl.lit("push_pop", schema.RANGE_KIND),
+        domain=pl.lit(None, pl.String),
+    )
+    return made.match_to_schema(schema.GRAPH_NODES), opened.match_to_schema(schema.RANGES)
