@@ -1,14 +1,16 @@
 """What attention and matrix products take of the steps of a serving engine, how that grows, and how
 near they come to the roofline (spec §23.9 to §23.12)."""
 
+import re
+from collections.abc import Mapping
+from math import prod
 from typing import Final
 
 import polars as pl
 
 from nsysflow.analysis.engine_names import KIND
 from nsysflow.analysis.events.kernel_classes import unit_by_name
-from nsysflow.analysis.events.operators import arguments, of_operators
-from nsysflow.analysis.events.paged_attention import paged_attention
+from nsysflow.analysis.events.operators import BYTES, Arguments, arguments, of_operators
 from nsysflow.analysis.frames.columns import median_ns, percent
 from nsysflow.analysis.selection.view import View
 from nsysflow.analysis.tables.operators import gpu_peaks, gpu_rates, unit_of_type, works
@@ -61,7 +63,9 @@ _PAGED: Final = pl.Schema(
         "paged_unit": pl.String(),
     }
 )
-"""What attention over a cache takes, of the shapes that are such an operator's."""
+"""What attention over a cache of keys and values takes, of the shapes that are such an operator's.
+Lengths are the step's: a pair is of a query and a key, `context_bytes` are the keys and values of a
+token that it looks at, `query_bytes` its queries and its result, all tokens together."""
 
 _KEY: Final = ["range", "device_no", "class"]
 
@@ -194,11 +198,46 @@ def _paged(shapes: pl.DataFrame, used: pl.Series) -> pl.DataFrame:
     rows = []
     for shape in used.sort():
         name, *written = shapes.row(shape)
-        work = paged_attention(name, arguments(*written) or ())
+        work = _paged_attention(name, arguments(*written) or ())
         if work is not None:
-            sizes = (work.pair_flops, work.context_bytes, work.query_bytes)
-            rows.append((shape, *map(float, sizes), unit_of_type(work.type)))
-    return pl.DataFrame(rows, schema=_PAGED, orient="row")
+            rows.append({"shape": shape, **work})
+    return pl.DataFrame(rows, schema=_PAGED)
+
+
+_FIRST_ARGUMENT: Final[Mapping[str, int]] = {
+    "vllm::unified_attention": 0,
+    "vllm::unified_attention_with_output": 0,
+    "_vllm_fa2_C::varlen_fwd": 0,
+    "_vllm_fa3_C::fwd": 0,
+    "sgl_kernel::fwd": 0,
+    "sglang::unified_attention_with_output": 0,
+    "aiter::mha_batch_prefill": 0,
+    "sglang_profiler::attention_paged_attention_ragged": 2,
+}
+"""The first of the three arguments queries, keys and values, whose last two sizes are heads and the
+size of a head. The last operator has a number at the end of its name."""
+
+_NUMBER: Final = re.compile(r"_[0-9]+$")
+
+
+def _paged_attention(name: str, args: Arguments) -> dict[str, float | str | None] | None:
+    """A row of `_PAGED` without its shape; None for other operators than an engine's attention, and
+    where a size is missing."""
+    first = _FIRST_ARGUMENT.get(name, _FIRST_ARGUMENT.get(_NUMBER.sub("", name)))
+    if first is None or len(args) < first + 3:
+        return None
+    query, key, value = args[first : first + 3]
+    sides = [arg.dims[-2:] for arg in (query, key, value) if arg.dims and len(arg.dims) > 2]
+    if len(sides) < 3 or query.bytes is None or key.type not in BYTES or value.type not in BYTES:
+        return None
+    (heads, width), (kept, _), (_, value_width) = sides
+    tokens = prod(query.dims or ()) // max(1, heads * width)
+    return {
+        "pair_flops": float(2 * heads * (width + value_width)),
+        "context_bytes": float(kept * (width * BYTES[key.type] + value_width * BYTES[value.type])),
+        "query_bytes": float(tokens * heads * (width + value_width) * BYTES[query.type]),
+        "paged_unit": unit_of_type(query.type),
+    }
 
 
 def _of_step() -> tuple[pl.Expr, ...]:
