@@ -26,7 +26,7 @@ from nsysflow.cli.options import (
     worker_options,
 )
 from nsysflow.cli.settings import configured
-from nsysflow.runs.cores import use_one_core_for
+from nsysflow.runs.resources import use_one_core_for
 
 if TYPE_CHECKING:
     from nsysflow.report.results import Results

@@ -13,7 +13,7 @@ from nsysflow.cli.analyze import options_of_settings
 from nsysflow.cli.analyze_options import AnalyzeOptions, analyze_with_options
 from nsysflow.cli.cache import cache_option
 from nsysflow.cli.options import Command, flops_options, own_option, window_options
-from nsysflow.runs.cores import use_one_core_for
+from nsysflow.runs.resources import use_one_core_for
 
 if TYPE_CHECKING:
     from nsysflow.base.screen import Printout

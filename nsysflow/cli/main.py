@@ -16,8 +16,7 @@ import nsysflow
 from nsysflow.base.endings import in_one_message
 from nsysflow.base.errors import ExitCode, near_or_all
 from nsysflow.base.progress import progress
-from nsysflow.runs.cores import use_one_core_for
-from nsysflow.runs.memory import keep_memory
+from nsysflow.runs.resources import keep_memory, use_one_core_for
 
 _HANDLER: Final = "nsysflow.plain"
 

@@ -28,9 +28,9 @@ from nsysflow.report.results import Origin, Results, typical_report
 from nsysflow.runs.costs import usual_pct
 from nsysflow.runs.engine import Choice, engine_of
 from nsysflow.runs.manifest import Manifest, command_for_later_steps, middle_later_step
-from nsysflow.runs.memory import scratch_for
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.paths import in_natural_order
+from nsysflow.runs.resources import scratch_for
 from nsysflow.runs.sources import Source, distinct_sources, load
 
 

@@ -1,6 +1,5 @@
 """Which engine does the work, and how many workers it has."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from nsysflow.base.errors import SelectionError
 from nsysflow.base.names import SLURM
-from nsysflow.runs.memory import free_bytes, needed_bytes
+from nsysflow.runs.resources import free_bytes, needed_bytes, usable_cores
 
 if TYPE_CHECKING:
     from nsysflow.runs.workers import Engine
@@ -75,15 +74,10 @@ def engine_of(choice: Choice, files: Sequence[Path]) -> "Iterator[Engine]":
     if executor == "threads":
         yield Threads(workers=workers)
     else:
-        yield Processes(workers=workers, threads=max(1, _cores() // workers))
+        yield Processes(workers=workers, threads=max(1, usable_cores() // workers))
 
 
 def _fitting(files: Sequence[Path]) -> int:
     """As many workers as there are cores, files, and memory for the largest files."""
     each = max(map(needed_bytes, files), default=1)
-    return max(1, min(_cores(), len(files), free_bytes() // each))
-
-
-def _cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable_cores(), len(files), free_bytes() // each))

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsysflow.base.errors import Damaged, ReportError, SelectionError
-from nsysflow.runs import cores, memory
 from nsysflow.runs import engine as engine_module
+from nsysflow.runs import resources
 from nsysflow.runs.cluster import Cluster
 from nsysflow.runs.engine import Choice, engine_of
-from nsysflow.runs.memory import (
+from nsysflow.runs.resources import (
     free_bytes,
     free_of_groups,
     is_large,
@@ -126,8 +126,8 @@ def test_as_many_workers_start_as_cores_and_memory_allow(
 ) -> None:
     for name in ("a.sqlite", "a.sqlite.xz"):
         sized(tmp_path / name, 500_000_000)
-    assert engine_module._cores() >= 1
-    monkeypatch.setattr(engine_module, "_cores", lambda: 8)
+    assert resources.usable_cores() >= 1
+    monkeypatch.setattr(engine_module, "usable_cores", lambda: 8)
     monkeypatch.setattr(engine_module, "free_bytes", lambda: int(free))
     with engine_of(Choice(), [tmp_path / name for name in names]) as engine:
         assert vars(engine)["workers"] == workers
@@ -200,7 +200,7 @@ def test_in_a_container_the_innermost_group_is_where_all_are_mounted(tmp_path: P
 
 def test_a_large_report_uses_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = sized(tmp_path / "a.sqlite", GB)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 8 * GB)
+    monkeypatch.setattr(resources, "free_bytes", lambda: 8 * GB)
     monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     scratch = scratch_for(report, low_memory=False)
@@ -216,18 +216,18 @@ def test_small_reports_are_analysed_on_one_core(
 ) -> None:
     chosen: list[set[int]] = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: chosen.append(cores))
-    monkeypatch.setattr(cores, "_most_cores_idle", lambda: True)
+    monkeypatch.setattr(resources, "_most_cores_idle", lambda: True)
     monkeypatch.delitem(sys.modules, "polars", raising=False)
     monkeypatch.setenv("POLARS_MAX_THREADS", "3")
     small, large = sized(tmp_path / "a.sqlite", 1000), sized(tmp_path / "b.sqlite", GB)
-    cores.use_one_core_for([small])  # the user chose
+    resources.use_one_core_for([small])  # the user chose
     assert os.environ["POLARS_MAX_THREADS"] == "3"
     monkeypatch.delenv("POLARS_MAX_THREADS")
     for others in ([], [large], [small, large], [tmp_path / "rank*.sqlite"]):
-        cores.use_one_core_for(others)
+        resources.use_one_core_for(others)
     assert "POLARS_MAX_THREADS" not in os.environ
     assert not chosen
-    cores.use_one_core_for([small])
+    resources.use_one_core_for([small])
     assert os.environ["POLARS_MAX_THREADS"] == "1"
     assert len(chosen) == 1
     assert chosen[0] <= os.sched_getaffinity(0)
