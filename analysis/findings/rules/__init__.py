@@ -6,7 +6,11 @@ from typing import Final
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations, allocator_retry
-from nsysflow.analysis.findings.rules.attention import causal_mask, unfused_attention
+from nsysflow.analysis.findings.rules.attention import (
+    causal_mask,
+    fp32_attention,
+    unfused_attention,
+)
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
@@ -86,6 +90,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     fp64_kernels,
     unaligned_matmul,
     unfused_attention,
+    fp32_attention,
     causal_mask,
     unfused_loss,
     unfused_norm,

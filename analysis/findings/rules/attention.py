@@ -1,6 +1,7 @@
 """Attention that is not fused, and masks that it would not need.
 
 * `unfused-attention`: a softmax between two matmuls, each of them a pass over all scores.
+* `fp32-attention`: attention is fused, but computes in float32.
 * `causal-mask`: a triangular mask is made for each layer, where an argument would do.
 """
 
@@ -10,6 +11,7 @@ from typing import Final
 
 import polars as pl
 
+from nsysflow.analysis.events.kernel_classes import unit_by_name
 from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.host_functions import stacks_at, stacks_with
 from nsysflow.analysis.findings.judged_report import JudgedReport
@@ -22,6 +24,7 @@ from nsysflow.analysis.findings.kernel_findings import (
 from nsysflow.analysis.findings.kernels import MOST_GLUE, covered, is_glue, run_of
 from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.findings.launching_lines import of_the_same_lines
+from nsysflow.analysis.findings.rules.extra_kernels import kernels_to_drop
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.base.units import duration, percent
 
@@ -121,6 +124,56 @@ def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
         return
     counted = counting_launches(subject, finding, rows["op"], inside_calls=True)
     yield replace(counted, takes="argument")
+
+
+FP32: Final = r"^fmha_cutlass[FB]_f32_"
+"""The kernels of PyTorch's fused attention for float32: those of FlashAttention and cuDNN take 16
+bits alone."""
+
+FP32_PCT: Final = 5.0
+"""Less of the kernel time is not worth a line."""
+
+CHANGE_OF_PROMOTED: Final = (
+    "cast q and k back where they become float32, as by a rotary embedding, a scale or a norm in"
+    " float32: q, k = q.to(v.dtype), k.to(v.dtype)",
+    "not v.to(q.dtype): then attention runs in float32",
+)
+
+CHANGE_OF_FP32: Final = (
+    "16 bits for attention: torch.autocast('cuda', torch.bfloat16) around it, or"
+    " q, k, v = (t.to(torch.bfloat16) for t in (q, k, v))",
+)
+
+
+def fp32_attention(subject: JudgedReport) -> Iterator[Finding]:
+    """Fused attention that computes in float32. How long it takes in 16 bits no trace can know.
+
+    A language model in bfloat16 whose rotary embedding made q and k float32 took 55.4 ms a step,
+    and 27.3 once they were cast back (H200, 2026-11-30).
+    """
+    slow = pl.col("name").cast(pl.String).str.contains(FP32)
+    rows = kernels_to_drop(subject, subject.kernels.select(slow).to_series(), FP32_PCT)
+    if rows.is_empty():
+        return
+    promoted = _is_promoted(subject)
+    beside = ["most products beside it run in 16 bits: q, k or v was promoted"]
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="fp32-attention",
+        title=f"attention computes in float32: {percent(share_of_kernels(subject, rows))} of kernel"
+        " time",
+        change=CHANGE_OF_PROMOTED if promoted else CHANGE_OF_FP32,
+        evidence=(in_words(subject, rows), *(beside if promoted else ())),
+    )
+
+
+def _is_promoted(subject: JudgedReport) -> bool:
+    """Whether most matrix products of a report run in 16 bits."""
+    products = subject.kernels.filter(pl.col("class") == "matmul")
+    unit = unit_by_name(pl.col("name").cast(pl.String))
+    in_16_bits = products.filter(unit.is_in(["bf16", "fp16"]))
+    return 2 * int(in_16_bits["ns"].sum()) > int(products["ns"].sum())
 
 
 def _is_math(rows: pl.DataFrame) -> bool:

@@ -10,6 +10,7 @@ from nsysflow.analysis.findings.plan import value
 from nsysflow.analysis.findings.rules.copies import (
     COPIES_LEFT,
     KEEP_ON_GPU,
+    LARGE_TO_THE_HOST,
     MANY_COPIES,
     SMALL_COPY_BYTES,
     blocking_copies,
@@ -71,6 +72,11 @@ def test_of_copies_is_left_what_the_link_takes_and_kernels_cannot_hide(
     assert up.size_ns - up.at_most_ns == left_us * US
     ((_, left),) = changes_of(up).scaled
     assert left == pytest.approx(left_us / 39_990)
+
+
+def test_of_large_copies_to_the_host_fewer_bytes_are_the_first_advice() -> None:
+    (down,) = (one for one in findings("H200", GRID_BYTES // 2) if one.culprit == "memcpy DtoH")
+    assert down.change == LARGE_TO_THE_HOST
 
 
 def test_what_comes_back_in_each_step_can_stay_on_the_gpu() -> None:

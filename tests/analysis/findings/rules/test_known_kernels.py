@@ -6,7 +6,11 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from nsysflow.analysis.findings.rules import Rule
-from nsysflow.analysis.findings.rules.attention import causal_mask, unfused_attention
+from nsysflow.analysis.findings.rules.attention import (
+    causal_mask,
+    fp32_attention,
+    unfused_attention,
+)
 from nsysflow.analysis.findings.rules.matrices import small_matrices
 from nsysflow.analysis.findings.rules.products import summed_product
 from tests.analysis.findings import test_kernels as names
@@ -31,6 +35,9 @@ FILL: Final = f"{NATIVE}vectorized_elementwise_kernel<(int)8, at::native::FillFu
 FLASH: Final = names.FLASH
 FLASH_BACKWARD: Final = FLASH.replace("fprop", "bprop")
 MEMORY_EFFICIENT: Final = "fmha_cutlassF_bf16_aligned_64x64_rf_sm80"
+IN_FP32: Final = "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Params)"
+BACK_IN_FP32: Final = "fmha_cutlassB_f32_aligned_64x64_k64_sm80"
+SIMT: Final = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_execute_kernel__5x_cublas"
 MASK: Final[Kernels] = [(FILL, 5), (TRIU, 10), (ADD, 80)]
 LAYER: Final[Kernels] = [PRODUCT, *MASK, (FLASH, 200)]
 OTHER_LAYER: Final[Kernels] = [PRODUCT, (ADD, 80), (FLASH, 400)]
@@ -74,6 +81,20 @@ CASES: Final = {
         [PRODUCT, *MASK, (MEMORY_EFFICIENT, 200)] * 2,
         left=NO_MASK | {MEMORY_EFFICIENT: 0.0},
     ),
+    "attention in float32 beside products in 16 bits": Case(
+        fp32_attention,
+        [PRODUCT, (IN_FP32, 30), (BACK_IN_FP32, 70), (MEMORY_EFFICIENT, 50)],
+        left={IN_FP32: 0.0, BACK_IN_FP32: 0.0},
+        title="attention computes in float32: 40 % of kernel time",
+        advice=("q.to(v.dtype)",),
+        culprit=BACK_IN_FP32,
+    ),
+    "a model in float32": Case(
+        fp32_attention,
+        [(SIMT, 100), (IN_FP32, 100)],
+        left={IN_FP32: 0.0},
+        advice=("torch.autocast('cuda', torch.bfloat16)",),
+    ),
     "rows of a table that are weighted and summed up": Case(
         summed_product,
         [PRODUCT, (GATHER, 80), (WEIGHTED, 40), (SUMS, 10), (GATHER, 20)],
@@ -115,6 +136,8 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int]) -> Any:
         quiet("another mask", causal_mask, *[PRODUCT, (ADD, 80), (FLASH, 200)] * 2),
         quiet("far apart", causal_mask, *[*MASK, *[(ADD, 9)] * 16, (FLASH, 200)] * 2),
         quiet("the backward pass", causal_mask, *[*MASK, (FLASH_BACKWARD, 200)] * 2),
+        quiet("16 bits", fp32_attention, PRODUCT, (MEMORY_EFFICIENT, 100), (FLASH, 100)),
+        quiet("hardly any", fp32_attention, PRODUCT, (IN_FP32, 4)),
         quiet("little time", small_matrices, (LU, 9), (ADD, 91)),
         quiet("none", small_matrices, (ADD, 50)),
     ],
