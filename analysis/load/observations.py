@@ -18,6 +18,7 @@ from nsysflow.analysis.trace import (
     UnusedModule,
 )
 from nsysflow.base.names import one_line
+from nsysflow.base.units import percent
 from nsysflow.runtime.protocol import PADDED_INPUT, REPEATED_CALLS, UNUSED_GRADIENTS
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -131,6 +132,6 @@ def module_note(module: SeenModule) -> Note:
             text = f"{name} is called again with the very same input within a step"
         case PaddedModule():
             kind = NoteKind.PADDED_INPUT
-            share = module.padding / max(1, module.positions)
-            text = f"{share:.0%} of what {name} is given is padding"
+            share = percent(100 * module.padding / max(1, module.positions))
+            text = f"{share} of what {name} is given is padding"
     return Note(kind, text, module=module)

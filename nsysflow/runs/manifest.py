@@ -164,8 +164,7 @@ class Manifest:
     def later_step_ns(self) -> int | None:
         """How long a step took after the recording, of the slowest process; None where no process
         has timed that."""
-        times = [child.plain_step_ns for child in self.children if child.plain_step_ns is not None]
-        return max(times, default=None)
+        return max(filter(None, map(_later_step_ns, self.children)), default=None)
 
     @property
     def killed(self) -> bool:
@@ -291,16 +290,46 @@ _LATER_STEPS: Final = 30
 _WARM_UP: Final = 2
 """Steps before the window in which the profiler starts."""
 
+_SETTLED: Final = 0.5
+"""A program has settled if its later steps take less than this part of those that were timed first:
+by then it has loaded the code for all of its shapes."""
+
+
+def _later_step_ns(child: ChildStatus) -> int | None:
+    """How long a step of a process took after the recording, once it had settled; None where that
+    was not timed."""
+    return _settled_step_ns(child) or child.plain_step_ns
+
+
+def _settled_step_ns(child: ChildStatus) -> int | None:
+    """The mean of the steps behind those that were timed, if the process settled in these."""
+    later, timed_ns = child.later, child.plain_step_ns
+    if later is None or not timed_ns:
+        return None
+    count = _timed_steps(timed_ns)
+    rest, rest_ns = later.count - count, later.total_ns - count * timed_ns
+    if rest < _LATER_STEPS or not 0 < rest_ns < _SETTLED * rest * timed_ns:
+        return None
+    return rest_ns // rest
+
+
+def _timed_steps(step_ns: int) -> int:
+    """How many steps that take so long are timed."""
+    return max(PLAIN_STEPS, -(-ENOUGH_NS // step_ns))
+
 
 def command_for_later_steps(manifest: Manifest) -> str:
-    """The command that records steps like those that were timed after the recording; empty where
-    none were. It begins earlier if the program has no steps left for it."""
+    """The command that records steps like those that were timed after the recording, the last ones
+    where the program settled; empty where none were. It begins earlier if the program has no steps
+    left for it."""
     later = [child.later for child in manifest.children if child.later]
     if not later or manifest.workload is not None:
         return ""
     first = max(steps.first for steps in later)
     last = min(steps.first + steps.count for steps in later) - _WARM_UP - _LATER_STEPS
-    window = Window(wait=max(0, min(first, last)), warmup=_WARM_UP, active=_LATER_STEPS)
+    settled = any(_settled_step_ns(child) for child in manifest.children)
+    wait = max(0, last if settled else min(first, last))
+    window = Window(wait=wait, warmup=_WARM_UP, active=_LATER_STEPS)
     ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
     return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
 
@@ -314,5 +343,5 @@ def middle_later_step(manifest: Manifest) -> float | None:
     slowest = max(timed, key=lambda child: child.plain_step_ns or 0)
     assert slowest.later is not None
     assert slowest.plain_step_ns is not None
-    most = max(PLAIN_STEPS, ENOUGH_NS / slowest.plain_step_ns)
-    return slowest.later.first + min(slowest.later.count, most) / 2
+    count = _timed_steps(slowest.plain_step_ns)
+    return slowest.later.first + min(slowest.later.count, count) / 2

@@ -240,6 +240,27 @@ def test_later_steps_are_recorded_where_the_program_has_enough_of_them(
     assert origin.later_middle == first + count / 2
 
 
+@pytest.mark.parametrize(
+    ("count", "total_ms", "step_ms", "wait"),
+    [
+        (150, 2_000 + 100 * 19, 19, 168),  # 50 steps of 40 ms are timed, which is 2 s
+        (150, 2_000 + 100 * 21, 40, 50),
+        (79, 2_000 + 29, 40, 50),
+    ],
+    ids=["half", "more than half", "too few"],
+)
+def test_a_program_settles_once_it_has_loaded_its_code(
+    count: int, total_ms: int, step_ms: int, wait: int
+) -> None:
+    total_ns = total_ms * 1_000_000
+    later = LaterSteps(first=50, count=count, total_ns=total_ns, median_ns=7, longest=())
+    manifest = replace(RUN, children=(replace(CHILD, plain_step_ns=40_000_000, later=later),))
+    source = Source(path=Path("report.sqlite"), name="report", manifest=manifest)
+    origin = origin_of([source], [])
+    assert origin.later_step_ns == step_ms * 1_000_000
+    assert f"--capture {wait}:2:30 " in origin.record_later
+
+
 def test_a_report_on_disk_is_analysed_as_in_memory(
     tmp_path: Path, fast_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

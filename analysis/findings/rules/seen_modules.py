@@ -28,7 +28,7 @@ from nsysflow.analysis.trace import (
     SeenModule,
     UnusedModule,
 )
-from nsysflow.base.units import duration, number
+from nsysflow.base.units import duration, number, percent
 
 UNUSED_PCT: Final = 1.0
 """Less of the kernel time is not worth a line."""
@@ -323,7 +323,7 @@ def padding(subject: JudgedReport) -> Iterator[Finding]:
 def _padded(subject: JudgedReport, seen: "_Seen[PaddedModule]", rows: pl.DataFrame) -> Finding:
     module = seen.module
     share, behind, in_order = (
-        f"{part / module.positions:.0%}"
+        percent(100 * part / module.positions)
         for part in (module.padding, module.behind, module.in_order)
     )
     fixed = 10 * module.behind >= module.positions
