@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.host_functions import AT_THE_LINE, Running, code
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.compilation import code_loading
+from nsysflow.analysis.findings.rules.copies import TO_THE_HOST
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
 from nsysflow.analysis.findings.rules.launch_bound import launch_bound
 from nsysflow.analysis.findings.saving import Replays
@@ -271,7 +272,7 @@ def test_a_loop_that_copies_and_computes_is_no_round_trip(copied_bytes: int, tit
     assert "host-round-trip" not in found
     fetched = found["pageable-copy"]
     assert (fetched.title, fetched.source) == (title, "t.py:7 in train")
-    assert fetched.change[0].startswith("copy to pinned memory with non_blocking=True")
+    assert fetched.change[-2:] == TO_THE_HOST
 
 
 def test_host_code_without_a_copy_or_a_wait_is_no_round_trip() -> None:
