@@ -55,10 +55,12 @@ class NoteKind(StrEnum):
     UNUSED_GRADIENTS = "unused-gradients"
     REPEATED_CALLS = "repeated-calls"
     PADDED_INPUT = "padded-input"
+    UNCHANGED_CALLS = "unchanged-calls"
 
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)]
+_Products = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
 class _Module(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -83,6 +85,11 @@ class _Module(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     of: _Count
     steps: _Count
     calls: _Count
+
+    @property
+    def share(self) -> float:
+        """Which part of the time of such calls is theirs, where only that is known of it."""
+        return self.weights / self.of if self.of else 0.0
 
     @property
     def name(self) -> str:
@@ -145,7 +152,26 @@ class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=
     lines: tuple[_Text, ...]
 
 
-SeenModule = UnusedModule | RepeatedModule | PaddedModule
+class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Modules of a class that compute in each step what they computed in the step before.
+
+    Attributes:
+        products: multiplications of linear layers and convolutions in such calls, …
+        of_products: … and in all calls with ranges of that name.
+        lines: `train.py:12`, those that make such calls.
+    """
+
+    products: _Products
+    of_products: _Products
+    lines: tuple[_Text, ...]
+
+    @property
+    def share(self) -> float:
+        """The same by multiplications: they have their weights for other numbers of rows."""
+        return self.products / self.of_products if self.of_products else 0.0
+
+
+SeenModule = UnusedModule | RepeatedModule | PaddedModule | UnchangedModule
 """What a program was seen to do with a module."""
 
 Seen = TypeVar("Seen", bound=SeenModule)

@@ -15,11 +15,17 @@ from nsysflow.analysis.trace import (
     PaddedModule,
     RepeatedModule,
     SeenModule,
+    UnchangedModule,
     UnusedModule,
 )
 from nsysflow.base.names import one_line
 from nsysflow.base.units import percent
-from nsysflow.runtime.protocol import PADDED_INPUT, REPEATED_CALLS, UNUSED_GRADIENTS
+from nsysflow.runtime.protocol import (
+    PADDED_INPUT,
+    REPEATED_CALLS,
+    UNCHANGED_CALLS,
+    UNUSED_GRADIENTS,
+)
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
 
@@ -40,10 +46,15 @@ SeenModules = Mapping[str, Sequence[SeenModule]]
 
 _GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KINDS: Final[dict[str, type[SeenModule]]] = {
+    UNUSED_GRADIENTS: UnusedModule,
+    REPEATED_CALLS: RepeatedModule,
+    PADDED_INPUT: PaddedModule,
+    UNCHANGED_CALLS: UnchangedModule,
+}
 _MODULES: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    UNUSED_GRADIENTS: msgspec.json.Decoder(list[UnusedModule]),
-    REPEATED_CALLS: msgspec.json.Decoder(list[RepeatedModule]),
-    PADDED_INPUT: msgspec.json.Decoder(list[PaddedModule]),
+    kind: msgspec.json.Decoder(list[of])  # type: ignore[valid-type]
+    for kind, of in _KINDS.items()
 }
 
 
@@ -80,16 +91,17 @@ def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
 
 def modules_in(json: bytes | msgspec.Raw) -> SeenModules:
     """What the JSON under our key says of modules."""
-    return _modules(decoded_or_none(_PARTS, json))
+    return modules_of_parts(decoded_or_none(_PARTS, json) or {})
 
 
 def modules_of_mark(text: str) -> SeenModules:
     """What the text of a mark says of modules."""
-    return _modules(of_mark(_PARTS, text))
+    return modules_of_parts(of_mark(_PARTS, text) or {})
 
 
-def _modules(parts: Mapping[str, msgspec.Raw] | None) -> SeenModules:
-    known = {kind: part for kind, part in (parts or {}).items() if kind in _MODULES}
+def modules_of_parts(parts: dict[str, msgspec.Raw]) -> SeenModules:
+    """What a JSON object says of modules, by its values' JSON."""
+    known = {kind: part for kind, part in parts.items() if kind in _MODULES}
     read = {kind: decoded_or_none(_MODULES[kind], part) for kind, part in known.items()}
     return {kind: modules for kind, modules in read.items() if modules is not None}
 
@@ -98,6 +110,12 @@ def modules_without_private(text: str) -> SeenModules | None:
     """What the text of a mark says of modules, without private names; None if nothing."""
     seen = modules_of_mark(text)
     return {kind: [*map(public_module, modules)] for kind, modules in seen.items()} or None
+
+
+def modules_of_notes(notes: Iterable[Note]) -> SeenModules:
+    """The modules that notes are about, in their order."""
+    modules = [note.module for note in notes if note.module is not None]
+    return {kind: [one for one in modules if type(one) is of] for kind, of in _KINDS.items()}
 
 
 def last_modules(marks: Iterable[tuple[int | None, str]]) -> list[SeenModules]:
@@ -134,4 +152,7 @@ def module_note(module: SeenModule) -> Note:
             kind = NoteKind.PADDED_INPUT
             share = percent(100 * module.padding / max(1, module.positions))
             text = f"{share} of what {name} is given is padding"
+        case UnchangedModule():
+            kind = NoteKind.UNCHANGED_CALLS
+            text = f"{name} computes in each step what it computed in the step before"
     return Note(kind, text, module=module)

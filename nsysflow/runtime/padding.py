@@ -13,14 +13,12 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from nsysflow.runtime.calls import copied_to_host, weights_of
 from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import PADDED_INPUT
 from nsysflow.runtime.regions import Padded, captures_graph, note_modules
-
-_LOOKS: Final = (2, 10)
-"""With so many steps a look begins: in start-up, and once more, as programs may begin otherwise
-than they go on."""
+from nsysflow.runtime.steps import LOOKS
 
 _MOST_STEPS: Final = 8
 """So many steps are looked at, …"""
@@ -177,7 +175,7 @@ class Padding:
         looked = self._step - self._begun
         if THIS_PROCESS.recorded:
             self._forget()
-        elif self._step in _LOOKS and THIS_PROCESS.window != "open":
+        elif self._step in LOOKS and THIS_PROCESS.window != "open":
             self._forget()
             self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
         elif self.looking or self._models:
@@ -196,12 +194,12 @@ class Padding:
         if models is None:
             models = self._models[key] = _Models(model)
         if id(model) not in models.weights:
-            models.weights[id(model)] = sum(one.numel() for one in model.parameters())
+            models.weights[id(model)] = weights_of(model)
         ids = self._ids_in(args, kwargs)
         if ids is None or captures_graph():
             return
         ids = ids.detach()[: max(1, _MOST_IDS // ids.shape[1])]
-        self._batches.append(_Batch(key, *self._copied(ids)))
+        self._batches.append(_Batch(key, *copied_to_host(self._torch, ids)))
         models.lines[calling_line()] += 1
         models.steps.add(self._step)
 
@@ -222,18 +220,6 @@ class Padding:
             and value.layout is torch.strided
             and value.device.type in ("cuda", "cpu")
         )
-
-    def _copied(self, ids: Any) -> tuple[Any, Any]:
-        """A copy of them in the host's memory, and the event that tells when it is complete."""
-        torch = self._torch
-        if not ids.is_cuda:
-            return ids.clone(), None
-        copy = torch.empty(ids.shape, dtype=ids.dtype, device="cpu", pin_memory=True)
-        with torch.cuda.device(ids.device):
-            copy.copy_(ids, non_blocking=True)
-            arrived = torch.cuda.Event()
-            arrived.record()
-        return copy, arrived
 
     def _note(self) -> None:
         for key, ids, _ in self._batches:

@@ -54,6 +54,7 @@ of a Kineto trace."""
 UNUSED_GRADIENTS: Final = "unused_gradients"
 REPEATED_CALLS: Final = "repeated_calls"
 PADDED_INPUT: Final = "padded_input"
+UNCHANGED_CALLS: Final = "unchanged_calls"
 """What a program may be seen to do with modules: the keys of lists of these (`regions.py`)."""
 
 STEP: Final = "step"

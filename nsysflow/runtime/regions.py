@@ -20,6 +20,7 @@ from nsysflow.runtime.protocol import (
     KEY,
     PADDED_INPUT,
     REPEATED_CALLS,
+    UNCHANGED_CALLS,
     UNUSED_GRADIENTS,
     Collector,
 )
@@ -136,11 +137,22 @@ Padded = tuple[
 - pairs of positions in a row: all, and those of tokens
 - the lines that call them"""
 
-SEEN: Final[dict[str, list[Any]]] = {UNUSED_GRADIENTS: [], REPEATED_CALLS: [], PADDED_INPUT: []}
-"""What was seen last of each kind: rows of `Unused`, `Repeated` and `Padded`."""
+Unchanged = tuple[str, str, str, list[str], int, int, int, int, int, int, list[str]]
+"""Of modules that compute in each step what they computed in the step before:
+- their class, that of the module that they are in, and the range of its calls
+- the file and lines of the class's `forward`
+- their weights, and those of all modules with such ranges
+- the steps that were looked at, and the calls in the last one
+- multiplications of linear layers and convolutions, in these calls and in all with such ranges
+- the lines that call them"""
+
+SEEN: Final[dict[str, list[Any]]] = {
+    kind: [] for kind in (UNUSED_GRADIENTS, REPEATED_CALLS, PADDED_INPUT, UNCHANGED_CALLS)
+}
+"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded` and `Unchanged`."""
 
 
-def note_modules(kind: str, rows: Sequence[Unused | Repeated | Padded]) -> None:
+def note_modules(kind: str, rows: Sequence[Unused | Repeated | Padded | Unchanged]) -> None:
     """Note modules of a kind, instead of those that were noted before."""
     SEEN[kind][:] = rows
     mark(_seen(kind))

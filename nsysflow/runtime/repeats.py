@@ -10,20 +10,25 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any, Final
 
+from nsysflow.runtime.calls import (
+    CallInput,
+    Key,
+    drawn_numbers,
+    modes_of,
+    state_of,
+    weights_of,
+)
 from nsysflow.runtime.places import LETTERS, calling_lines, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import REPEATED_CALLS
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import Repeated, note_modules
-
-_LOOKS: Final = (2, 10)
-"""With so many steps a look begins: in start-up, and once more, as programs may begin otherwise
-than they go on."""
+from nsysflow.runtime.steps import LOOKS
 
 _JUDGED: Final = 2
 """So many steps are looked at after the first one of a look, if calls repeat in that."""
@@ -37,86 +42,10 @@ _MOST_LINES: Final = 3
 _MOST_FRAMES: Final = 12
 """So far up the stack it is seen where the ways to two calls part."""
 
-_MOST_INPUTS: Final = 64
-"""A call with more arguments is not compared, …"""
-
-_DEEPEST: Final = 3
-"""… nor one with arguments that lie deeper in lists and dicts."""
-
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
 """Modules that count their calls, around one that does not."""
 
-_CONTAINERS: Final = (dict, list, set)
-_VALUES: Final = (bool, int, float, str, type(None))
 _NOT_RUNNING: Final = -1
-
-_Key = tuple[Any, ...]
-
-
-class _Input:
-    """The tensors that a call was given, none of which is kept alive.
-
-    Attributes:
-        key: what tells them from others that live at the same time.
-    """
-
-    def __init__(self, torch: Any, given: Any) -> None:
-        """Read where they are.
-
-        Raises:
-            TypeError: there are none, or something else was given than plain tensors and numbers.
-        """
-        self._kinds = torch.Tensor, torch.nn.Parameter
-        self._strided = torch.strided
-        self._is_lazy: Callable[[Any], bool] | None = getattr(torch._C, "_is_cow_tensor", None)
-        self._owners: list[tuple[weakref.ref[Any], int, int]] = []
-        self._count = 0
-        self.key: _Key = tuple(self._of(given, _DEEPEST))
-        if not self._owners:
-            raise TypeError
-
-    def _of(self, value: Any, depth: int) -> Iterator[Any]:
-        self._count += 1
-        kind = type(value)
-        if self._count > _MOST_INPUTS:
-            raise TypeError
-        if kind in self._kinds:
-            yield self._memory_of(value)
-        elif kind in _VALUES:
-            yield kind, value
-        elif kind in (tuple, list, dict) and depth:
-            yield kind, len(value)
-            for one in value:
-                yield from self._of(one, depth - 1)
-                if kind is dict:
-                    yield from self._of(value[one], depth - 1)
-        else:
-            raise TypeError(kind)
-
-    def _memory_of(self, tensor: Any) -> _Key:
-        # asking for the address of a lazy copy would copy it
-        if tensor.layout is not self._strided or (self._is_lazy and self._is_lazy(tensor)):
-            raise TypeError
-        at, version = tensor.data_ptr(), tensor._version
-        if not at:
-            raise TypeError
-        owner = tensor if tensor._base is None else tensor._base
-        self._owners.append((weakref.ref(owner), owner.data_ptr(), version))
-        shape = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
-        return (at, version, *shape, tensor.requires_grad)
-
-    def is_unchanged(self) -> bool:
-        """Whether all of it is still there, and only torch can have written to it."""
-        for ref, at, version in self._owners:
-            owner = ref()
-            if owner is None:
-                return False
-            getattr(owner, "_fix_weakref", nothing)()  # where only C++ has kept it
-            if owner.data_ptr() != at or owner._version != version:
-                return False
-            if not owner.untyped_storage().resizable():  # memory of another library
-                return False
-        return True
 
 
 class _Call:
@@ -128,7 +57,7 @@ class _Call:
         lines: those of the program that made it, innermost first.
     """
 
-    def __init__(self, given: _Input, state: _Key = (), lines: tuple[str, ...] = ()) -> None:
+    def __init__(self, given: CallInput, state: Key = (), lines: tuple[str, ...] = ()) -> None:
         self.given, self.state, self.lines = given, state, lines
 
 
@@ -155,7 +84,7 @@ class _Group:
         """Count a call."""
         self.calls += 1
         if id(module) not in self._weights:
-            self._weights[id(module)] = _weights_of(module)
+            self._weights[id(module)] = weights_of(module)
 
     def repeats(self, step: int, first: _Call, lines: tuple[str, ...], *, learns: bool) -> None:
         """Count a call, which these lines made, that repeats a first one."""
@@ -185,28 +114,6 @@ class _Group:
         return (name, outermost, phase, places, *counts, lines, ways)
 
 
-def _weights_of(module: Any) -> int:
-    return sum(one.numel() for one in module.parameters())
-
-
-def _state_of(module: Any) -> _Key:
-    """What a module holds: the same for two calls if nothing was assigned, added or written."""
-    found: list[int] = []
-    for each in module.modules():
-        held = vars(each)
-        for value in held.values():
-            found.append(id(value))
-            if isinstance(value, _CONTAINERS):
-                found.append(len(value))
-            elif hasattr(value, "data_ptr"):
-                found.append(value._version)
-        for tensors in (held["_parameters"], held["_buffers"]):
-            for tensor in tensors.values():
-                if tensor is not None:
-                    found += id(tensor), tensor.data_ptr(), tensor._version
-    return tuple(found)
-
-
 class Repeats:
     """Looks for calls that repeat others, in a few steps.
 
@@ -231,7 +138,7 @@ class Repeats:
     def _end(self) -> None:
         self.looking = self._judging = self._inside = self._repeating = False
         self._around = "", ""
-        self._seen: dict[_Key, _Call] = {}
+        self._seen: dict[Key, _Call] = {}
         self._found: dict[int, weakref.ref[Any]] = {}
         self._groups: dict[tuple[str, str, str], _Group] = {}
         self._outermost: dict[str, dict[int, int]] = {}
@@ -273,7 +180,7 @@ class Repeats:
         judged = self._step - self._begun - 1
         if THIS_PROCESS.recorded:
             self._end()
-        elif self._step in _LOOKS and THIS_PROCESS.window != "open":
+        elif self._step in LOOKS and THIS_PROCESS.window != "open":
             self._end()
             self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
         elif self.looking and (judged == _JUDGED or not self._found):
@@ -301,7 +208,7 @@ class Repeats:
             self._inside, self._around = True, (class_of(module), phase)
             known = self._outermost.setdefault(phase, {})
             if id(module) not in known:
-                known[id(module)] = _weights_of(module)
+                known[id(module)] = weights_of(module)
         again = None
         if not self._repeating and core._get_tracing_state() is None and self._compares(module):
             with core.DisableTorchFunction():
@@ -329,12 +236,16 @@ class Repeats:
         """What to call after a call that repeats another one; None for any other."""
         group = self._group_of(module) if self._judging else None
         try:
-            read = _Input(self._torch, given)
-            key = id(module), read.key, self._modes(module)
+            read = CallInput(self._torch, given)
+            if read.unversioned:
+                return None
+            passes = self.passes if self._torch.is_grad_enabled() else None
+            modes = modes_of(self._torch, module)
+            key = id(module), read.key, self.replays, passes, *modes
             first = self._seen.get(key)
             repeats = first is not None and first.given.is_unchanged()
-            state = _state_of(module) if group else ()
-            drawn = self._drawn() if group and repeats else ()
+            state = state_of(module) if group else ()
+            drawn = drawn_numbers(self._torch) if group and repeats else ()
         except Exception:  # tensors of other kinds
             return None
         lines = tuple(islice(calling_lines(), _MOST_FRAMES)) if group else ()
@@ -355,31 +266,11 @@ class Repeats:
         group.called(module)
         return group
 
-    def _modes(self, module: Any) -> _Key:
-        torch = self._torch
-        learns = torch.is_grad_enabled()
-        if hasattr(torch, "get_autocast_dtype"):
-            casts = [torch.is_autocast_enabled(on) for on in ("cuda", "cpu")]
-            casts += [torch.get_autocast_dtype(on) for on in ("cuda", "cpu")]
-        else:  # before torch 2.4
-            casts = [torch.is_autocast_enabled(), torch.is_autocast_cpu_enabled()]
-            casts += [torch.get_autocast_gpu_dtype(), torch.get_autocast_cpu_dtype()]
-        passes = self.passes if learns else None
-        return (learns, module.training, self.replays, passes, *casts)
-
-    def _drawn(self) -> _Key:
-        """How far the generators of random numbers are."""
-        cuda = self._torch.cuda
-        generators = [self._torch.default_generator]
-        if cuda.is_initialized():
-            generators.append(cuda.default_generators[cuda.current_device()])
-        return tuple(tuple(one.get_state().tolist()) for one in generators)
-
     def _judge(
-        self, group: _Group, module: Any, first: _Call, lines: tuple[str, ...], drawn: _Key
+        self, group: _Group, module: Any, first: _Call, lines: tuple[str, ...], drawn: Key
     ) -> None:
         """A call has ended that seemed to repeat a first one."""
-        if self._drawn() == drawn and _state_of(module) == first.state:
+        if drawn_numbers(self._torch) == drawn and state_of(module) == first.state:
             learns = self._torch.is_grad_enabled() and any(
                 one.requires_grad for one in module.parameters()
             )

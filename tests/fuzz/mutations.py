@@ -54,6 +54,7 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
             ["A", "A", "forward", [], 9, 9, 8, 8, 900, 600, 50, 40, 900, 90, ["a.py:7"]]
         ]
     },
+    {"unchanged_calls": [["Linear", "A", "forward", [], 9, 9, 2, 24, 10**12, 10**13, ["a.py:7"]]]},
     {"repeated_calls": [["Net", "A", "forward", [], 9, 9, 2, 4, 2, 2, ["a.py:7"], ["a.py:9"]]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},
 )

@@ -66,7 +66,12 @@ from nsysflow.analysis.findings.rules.products import (
     summed_product,
     unread_product,
 )
-from nsysflow.analysis.findings.rules.seen_modules import padding, repeated_call, unused_gradients
+from nsysflow.analysis.findings.rules.seen_modules import (
+    padding,
+    repeated_call,
+    unchanged_call,
+    unused_gradients,
+)
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
@@ -116,6 +121,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unused_gradients,
     repeated_call,
     padding,
+    unchanged_call,
     streams_in_turn,
     growing_work,
     costly_line,

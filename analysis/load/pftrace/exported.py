@@ -5,8 +5,10 @@ picture lacks or shows otherwise, such as ranges by their recorded names, stands
 packets with fields that Perfetto skips. `nsysflow.report.perfetto` writes both.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -15,19 +17,11 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kineto.document import OddEvent, frame_of
 from nsysflow.analysis.load.marks import decoded_or_none
+from nsysflow.analysis.load.observations import module_note, modules_of_parts
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.load.pftrace.tracks import at_possible_times, slices_of
-from nsysflow.analysis.trace import (
-    Collector,
-    Note,
-    NoteKind,
-    PaddedModule,
-    RepeatedModule,
-    SeenModule,
-    Trace,
-    UnusedModule,
-)
+from nsysflow.analysis.trace import Collector, Note, NoteKind, SeenModule, Trace
 from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {
@@ -113,9 +107,7 @@ class ExportedReport(msgspec.Struct):
         shift_ns: what was added to the times of slices.
         lanes: those of streams and calls.
         notes: what the reader should know of the report: kind and text.
-        modules: those with gradients that notes are about, in order.
-        repeated: those that are called again, likewise.
-        padded: those that are given padding, likewise.
+        seen: the modules that notes are about (`SeenModules`), in their order.
     """
 
     report: str
@@ -124,9 +116,7 @@ class ExportedReport(msgspec.Struct):
     shift_ns: int
     lanes: list[ExportedLane]
     notes: list[tuple[NoteKind, str]]
-    modules: list[UnusedModule] = []
-    repeated: list[RepeatedModule] = []
-    padded: list[PaddedModule] = []
+    seen: dict[str, msgspec.Raw] = {}
 
 
 class ExportedRows(msgspec.Struct):
@@ -166,15 +156,7 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
     drawn = _with_lanes(possible, of.lanes)
     ops, calls = (drawn.filter(pl.col("lane") == lane) for lane in ("stream", "calls"))
     impossible = len(slices) - len(possible)
-    modules: dict[NoteKind, Iterator[SeenModule]] = {
-        NoteKind.UNUSED_GRADIENTS: iter(of.modules),
-        NoteKind.REPEATED_CALLS: iter(of.repeated),
-        NoteKind.PADDED_INPUT: iter(of.padded),
-    }
-    told_of = (
-        Note(kind, text, module=next(modules.get(kind, iter(())), None)) for kind, text in of.notes
-    )
-    notes = [*told_of, *_notes(ops, calls, impossible)]
+    notes = [*_told(of), *_notes(ops, calls, impossible)]
     ops, calls = (rows.drop_nulls(["end_ns", "name"]) for rows in (ops, calls))
     kinds = ops.with_columns(_kind().alias("kind"))
     parts = [kinds.filter(pl.col("kind") == kind) for kind in schema.OP_KIND.categories]
@@ -189,6 +171,16 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
         notes=tuple(notes),
     )
     return replace(trace, **frames)  # type: ignore[arg-type]
+
+
+def _told(of: ExportedReport) -> Iterator[Note]:
+    """The notes of the report itself."""
+    modules: dict[NoteKind, deque[SeenModule]] = defaultdict(deque)
+    for module in chain.from_iterable(modules_of_parts(of.seen).values()):
+        modules[module_note(module).kind].append(module)
+    for kind, text in of.notes:
+        left = modules[kind]
+        yield Note(kind, text, module=left.popleft() if left else None)
 
 
 def _frames(told: Iterable[bytes]) -> dict[str, pl.DataFrame]:

@@ -8,6 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.source_files import shown_files
+from nsysflow.analysis.load.observations import modules_of_notes
 from nsysflow.analysis.load.pack import loss_message
 from nsysflow.analysis.load.pftrace.exported import (
     FRAMES,
@@ -17,7 +18,6 @@ from nsysflow.analysis.load.pftrace.exported import (
 )
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.trace import PaddedModule, RepeatedModule, UnusedModule
 from nsysflow.report.perfetto.packets import Packets
 
 _LANES: Final = ("stream", "calls")
@@ -45,9 +45,10 @@ def tell_report(
         shift_ns=shift_ns,
         lanes=[*_lanes(events, lanes, first)],
         notes=[(note.kind, note.text) for note in trace.notes],
-        modules=trace.modules(UnusedModule),
-        repeated=trace.modules(RepeatedModule),
-        padded=trace.modules(PaddedModule),
+        seen={
+            kind: msgspec.Raw(msgspec.json.encode(modules))
+            for kind, modules in modules_of_notes(trace.notes).items()
+        },
     )
     packets.tell(REPORT_FIELD, msgspec.json.encode(told))
     ended = pl.when("ended").then("end_ns").alias("end_ns")

@@ -25,6 +25,7 @@ from nsysflow.runtime.protocol import RUN_FOLDER
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.repeats import REPEATS
 from nsysflow.runtime.steps import AT_STEP
+from nsysflow.runtime.unchanged import UNCHANGED
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -62,7 +63,7 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
         if is_compiling():
             return call(self, *args, **kwargs)
         if here.busy or (THIS_PROCESS.recorded and steps.trains):
-            if GRADIENTS.watched or REPEATS.looking:  # in a few steps
+            if GRADIENTS.watched or REPEATS.looking or UNCHANGED.looking:  # in a few steps
                 return looked_at(self, *args, **kwargs)
             return call(self, *args, **kwargs)
         here.busy = True
@@ -83,7 +84,22 @@ def _look_at(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
     """Look at a call in another one; what is returned is called after it."""
     if GRADIENTS.watched:
         GRADIENTS.safely(GRADIENTS.called, module, args, kwargs)
-    return REPEATS.enter(module, args, kwargs) if REPEATS.looking else nothing
+    return _entered(module, args, kwargs)
+
+
+def _entered(
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
+) -> Callable[[], object]:
+    """Tell of a call, perhaps with its range, what looks at calls; what is returned is called after
+    it."""
+    looks = [look for look in (REPEATS, UNCHANGED) if look.looking]
+    left = [look.enter(module, args, kwargs, name) for look in looks]
+    return partial(_call_all, left) if left else nothing
+
+
+def _call_all(functions: list[Callable[[], object]]) -> None:
+    for function in functions:
+        function()
 
 
 def notice_evaluation(torch: ModuleType, ranges: Ranges) -> None:
@@ -130,9 +146,9 @@ class Names:
             GRADIENTS.safely(GRADIENTS.outermost, module, name, args, kwargs)
         if PADDING.looking:
             PADDING.called(module, name, args, kwargs)
-        if not REPEATS.looking:
+        if not (REPEATS.looking or UNCHANGED.looking):
             return self._ranges.open(name)
-        left, close = REPEATS.enter(module, args, kwargs, name), self._ranges.open(name)
+        left, close = _entered(module, args, kwargs, name), self._ranges.open(name)
 
         def end() -> None:
             close()
@@ -207,7 +223,7 @@ def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
 
 def look_at_steps(torch: ModuleType, _ranges: Ranges) -> None:
     """Look at calls in a few of the first steps."""
-    for look in (REPEATS, PADDING):
+    for look in (REPEATS, UNCHANGED, PADDING):
         look.prepare(torch)
         AT_STEP.append(look.at_step)
 

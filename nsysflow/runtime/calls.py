@@ -1,0 +1,150 @@
+"""What a call of a module is given, and what may change its result."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from nsysflow.runtime.recorders import nothing
+
+_MOST_INPUTS: Final = 64
+"""A call with more arguments is not compared, …"""
+
+_DEEPEST: Final = 3
+"""… nor one with arguments that lie deeper in lists and dicts."""
+
+_CONTAINERS: Final = (dict, list, set)
+_VALUES: Final = (bool, int, float, str, type(None))
+
+Key = tuple[Any, ...]
+
+
+class CallInput:
+    """The tensors that a call was given, none of which is kept alive.
+
+    Attributes:
+        key: what tells them from others that live at the same time.
+        unversioned: those of inference mode, which have no version.
+    """
+
+    def __init__(self, torch: Any, given: Any) -> None:
+        """Read where they are.
+
+        Raises:
+            TypeError: there are none, or something else was given than plain tensors and numbers.
+        """
+        self._kinds = torch.Tensor, torch.nn.Parameter
+        self._strided = torch.strided
+        self._is_lazy: Callable[[Any], bool] | None = getattr(torch._C, "_is_cow_tensor", None)
+        self._owners: list[tuple[weakref.ref[Any], int, int | None]] = []
+        self._count = 0
+        self.unversioned: list[weakref.ref[Any]] = []
+        self.key: Key = tuple(self._of(given, _DEEPEST))
+        if not self._owners:
+            raise TypeError
+
+    def _of(self, value: Any, depth: int) -> Iterator[Any]:
+        self._count += 1
+        kind = type(value)
+        if self._count > _MOST_INPUTS:
+            raise TypeError
+        if kind in self._kinds:
+            yield self._memory_of(value)
+        elif kind in _VALUES:
+            yield kind, value
+        elif kind in (tuple, list, dict) and depth:
+            yield kind, len(value)
+            for one in value:
+                yield from self._of(one, depth - 1)
+                if kind is dict:
+                    yield from self._of(value[one], depth - 1)
+        else:
+            raise TypeError(kind)
+
+    def _memory_of(self, tensor: Any) -> Key:
+        # asking for the address of a lazy copy would copy it
+        if tensor.layout is not self._strided or (self._is_lazy and self._is_lazy(tensor)):
+            raise TypeError
+        at, version = tensor.data_ptr(), version_of(tensor)
+        if not at:
+            raise TypeError
+        if version is None:
+            self.unversioned.append(weakref.ref(tensor))
+        owner = tensor if tensor._base is None else tensor._base
+        self._owners.append((weakref.ref(owner), owner.data_ptr(), version))
+        shape = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+        return (at, version, *shape, tensor.requires_grad)
+
+    def is_unchanged(self) -> bool:
+        """Whether all of it is still there, and only torch can have written to it."""
+        for ref, at, version in self._owners:
+            owner = ref()
+            if owner is None:
+                return False
+            getattr(owner, "_fix_weakref", nothing)()  # where only C++ has kept it
+            if owner.data_ptr() != at or version_of(owner) != version:
+                return False
+            if not owner.untyped_storage().resizable():  # memory of another library
+                return False
+        return True
+
+
+def version_of(tensor: Any) -> int | None:
+    """How often a tensor was written to; None in inference mode, which does not count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def weights_of(module: Any) -> int:
+    """How many weights it has, with those of the modules in it."""
+    return sum(one.numel() for one in module.parameters())
+
+
+def state_of(module: Any) -> Key:
+    """What a module holds: the same for two calls if nothing was assigned, added or written."""
+    found: list[int | None] = []
+    for each in module.modules():
+        held = vars(each)
+        for value in held.values():
+            found.append(id(value))
+            if isinstance(value, _CONTAINERS):
+                found.append(len(value))
+            elif hasattr(value, "data_ptr"):
+                found.append(version_of(value))
+        for tensors in (held["_parameters"], held["_buffers"]):
+            for tensor in tensors.values():
+                if tensor is not None:
+                    found += id(tensor), tensor.data_ptr(), version_of(tensor)
+    return tuple(found)
+
+
+def copied_to_host(torch: Any, tensor: Any) -> tuple[Any, Any]:
+    """A copy of a tensor in the host's memory, and the event behind it, None where nothing has to
+    arrive: nobody waits."""
+    if not tensor.is_cuda:
+        return tensor.clone(), None
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
+    with torch.cuda.device(tensor.device):
+        copy.copy_(tensor, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+    return copy, arrived
+
+
+def modes_of(torch: Any, module: Any) -> Key:
+    """The modes of gradients, of training and of autocast."""
+    if hasattr(torch, "get_autocast_dtype"):
+        casts = [torch.is_autocast_enabled(on) for on in ("cuda", "cpu")]
+        casts += [torch.get_autocast_dtype(on) for on in ("cuda", "cpu")]
+    else:  # before torch 2.4
+        casts = [torch.is_autocast_enabled(), torch.is_autocast_cpu_enabled()]
+        casts += [torch.get_autocast_gpu_dtype(), torch.get_autocast_cpu_dtype()]
+    return (torch.is_grad_enabled(), module.training, *casts)
+
+
+def drawn_numbers(torch: Any) -> Key:
+    """How far the generators of random numbers are."""
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
+    return tuple(tuple(one.get_state().tolist()) for one in generators)

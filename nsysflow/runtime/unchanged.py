@@ -1,0 +1,319 @@
+"""Modules that compute in each step what they computed in the step before.
+
+As where a decoder projects the same encoded input again for each token, or a sampling loop the same
+prompt. Three steps are looked at. In the second one, calls without gradients are sought that have
+the very input of a call of the first; these are judged in the third.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from nsysflow.runtime.calls import (
+    CallInput,
+    Key,
+    copied_to_host,
+    drawn_numbers,
+    modes_of,
+    state_of,
+    weights_of,
+)
+from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
+from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.protocol import UNCHANGED_CALLS
+from nsysflow.runtime.recorders import nothing
+from nsysflow.runtime.regions import Unchanged, captures_graph, note_modules
+from nsysflow.runtime.steps import LOOKS
+
+_SOUGHT: Final = 1
+_JUDGED: Final = 2
+_OVER: Final = 3
+"""So many steps after the first one of a look."""
+
+_PATIENCE: Final = 50
+"""So many steps later all sums have arrived, or nothing is noted."""
+
+_MOST_NOTED: Final = 8
+_MOST_LINES: Final = 3
+
+_About = tuple[str, str, str]
+
+
+class _Call(NamedTuple):
+    """A call.
+
+    Attributes:
+        given: its input.
+        state: what the module held before it; empty where that is not compared.
+    """
+
+    given: CallInput
+    state: Key
+
+
+class _Sums:
+    """Sums of tensors without versions, which tell whether one was written to.
+
+    They are computed on the GPU, and read once it is past them.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._copies: dict[Key, list[tuple[Any, Any]]] = {}
+        self._taken: set[Key] = set()
+
+    def next_step(self) -> None:
+        """From now on a tensor's sum is taken again."""
+        self._taken.clear()
+
+    def take(self, given: CallInput) -> tuple[Key, ...]:
+        """Sum up such tensors of a call; what is returned are their keys."""
+        keys = []
+        for tensor in (one for ref in given.unversioned if (one := ref()) is not None):
+            key = (tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
+            keys.append(key)
+            if key not in self._taken:
+                self._taken.add(key)
+                total = tensor.sum(dtype=self._torch.float64)
+                self._copies.setdefault(key, []).append(copied_to_host(self._torch, total))
+        return tuple(keys)
+
+    def are_here(self) -> bool:
+        """Whether all can be read."""
+        events = [event for copies in self._copies.values() for _, event in copies]
+        return all(event is None or event.query() for event in events)
+
+    def are_equal(self, key: Key) -> bool:
+        """Whether a tensor had the same sum in two steps."""
+        sums = [copy.item() for copy, _ in self._copies[key]]
+        return len(sums) > 1 and len(set(sums)) == 1
+
+
+class _Group:
+    """The modules of a class in those of another one, with calls that are judged.
+
+    Attributes:
+        place: the lines of their `forward`.
+        weights: how many each has, by its id.
+        calls: so many.
+        products: multiplications in these.
+        lines: those that make the calls.
+        sums: keys of sums that have to be equal.
+        wrong: whether a call of them drew random numbers, or the module changed in it.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.place = place_of(type(unwrapped(module)))
+        self.weights: dict[int, int] = {}
+        self.calls = self.products = 0
+        self.lines: Counter[str] = Counter()
+        self.sums: set[Key] = set()
+        self.wrong = False
+
+    def row(self, about: _About, of: int, of_products: int) -> Unchanged:
+        """What is noted of them; `of` is how many weights all modules with such ranges have, and
+        `of_products` how many multiplications their calls."""
+        name, outermost, phase = (word[:LETTERS] for word in about)
+        places = [self.place] if self.place else []
+        lines = [line for line, _ in self.lines.most_common(_MOST_LINES)]
+        about_them = name, outermost, phase, places, sum(self.weights.values()), of
+        return (*about_them, _JUDGED, self.calls, self.products, of_products, lines)
+
+
+class UnchangedCalls:
+    """Looks for calls that compute what they computed in the step before.
+
+    They have no gradients and draw no random numbers, and the module, its modes and its input are
+    the same. Nothing is noted where the whole input of a step is the same, as in a benchmark.
+
+    Attributes:
+        looking: whether calls are to be told.
+    """
+
+    def __init__(self) -> None:
+        self.looking = False
+        self._torch: Any = None
+        self._step = self._begun = self._thread = 0
+        self._noted = False
+        self._end()
+
+    def _end(self) -> None:
+        self.looking = self._inside = False
+        self._age = 0
+        self._around = "", ""
+        self._within: _Group | None = None
+        self._before: dict[Key, _Call] = {}
+        self._now: dict[Key, _Call] = {}
+        self._found: dict[int, weakref.ref[Any]] = {}
+        self._groups: dict[_About, _Group] = {}
+        self._products: Counter[str] = Counter()
+        self._weights: dict[str, dict[int, int]] = {}
+        self._outermost = self._same = 0
+        self._sums = _Sums(self._torch)
+
+    def prepare(self, torch: Any) -> None:
+        """Look at this process from now on."""
+        self._torch = torch
+        self._end()
+
+    def at_step(self) -> None:
+        """A step of the program begins."""
+        self._safely(self._at_step)
+
+    def enter(self, module: Any, args: Any, kwargs: Any, phase: str = "") -> Callable[[], object]:
+        """A module is called, in a look; what is returned is to be called after it.
+
+        Args:
+            module: which one.
+            args: its arguments, …
+            kwargs: … and those with names.
+            phase: the range of the call, where it is in no other one.
+        """
+        left: Callable[[], object] | None
+        left = self._safely(self._enter, module, args, kwargs, phase)
+        return left or nothing
+
+    def _safely(self, note: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of ours, and none any more once one failed."""
+        try:
+            return note(*args) if self._torch is not None else None
+        except Exception:
+            self._end()
+            self._torch = None
+            return None
+
+    def _at_step(self) -> None:
+        self._step += 1
+        self._age = self._step - self._begun
+        if THIS_PROCESS.recorded:
+            self._end()
+        elif self._step in LOOKS and THIS_PROCESS.window != "open":
+            self._end()
+            self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
+        elif self.looking and self._age < _OVER and (self._found or self._age == _SOUGHT):
+            self._before, self._now = self._now, {}
+            self._sums.next_step()
+        elif self.looking or self._groups:
+            self.looking = False
+            if self._sums.are_here():
+                self._note()
+                self._end()
+            elif self._age > _PATIENCE:
+                self._end()
+
+    def _note(self) -> None:
+        groups = {
+            about: group
+            for about, group in self._groups.items()
+            if not group.wrong and all(self._sums.are_equal(key) for key in group.sums)
+        }
+        if self._same == self._outermost:
+            groups = {}
+        weights = {phase: sum(of.values()) for phase, of in self._weights.items()}
+        rows = [
+            one.row(about, weights[about[2]], self._products[about[2]])
+            for about, one in groups.items()
+        ]
+        rows.sort(key=lambda row: -row[8])
+        if rows or self._noted:
+            note_modules(UNCHANGED_CALLS, rows[:_MOST_NOTED])
+            self._noted = bool(rows)
+
+    def _enter(
+        self, module: Any, args: Any, kwargs: Any, phase: str
+    ) -> Callable[[], object] | None:
+        """What to call after a call: only where it is outermost or unchanged."""
+        if threading.get_ident() != self._thread or captures_graph():
+            return None
+        outermost = not self._inside
+        if outermost:
+            self._inside, self._around = True, (class_of(module), phase)
+            self._outermost += self._age == _JUDGED
+            known = self._weights.setdefault(phase, {})
+            if id(module) not in known:
+                known[id(module)] = weights_of(module)
+        ended = None
+        if self._within is None and not self._torch.is_grad_enabled():
+            with self._torch._C.DisableTorchFunction():
+                ended = self._compared(module, (args, kwargs))
+        if self._age == _JUDGED:
+            self._same += outermost and ended is not None
+            products = _products_of(self._torch, module, args)
+            self._products[self._around[1]] += products
+            if self._within is not None:
+                self._within.products += products
+        if not outermost and ended is None:
+            return None
+        return partial(self._safely, self._left, outermost, ended)
+
+    def _left(self, outermost: bool, ended: Callable[[], object] | None) -> None:
+        if outermost:
+            self._inside = False
+        if ended is not None:
+            self._within = None
+            ended()
+
+    def _compared(self, module: Any, given: Any) -> Callable[[], object] | None:
+        """What to call after a call whose input was there in the step before; None for others."""
+        found = self._found.get(id(module))
+        if self._age == _JUDGED and (found is None or found() is not module):
+            return None
+        try:
+            read = CallInput(self._torch, given)
+            key = id(module), read.key, *modes_of(self._torch, module)
+            last = self._before.get(key)
+            same = last is not None and last.given.is_unchanged()
+            state = state_of(module) if same else ()
+            drawn = drawn_numbers(self._torch) if same and self._age == _JUDGED else ()
+        except Exception:  # tensors of other kinds
+            return None
+        self._now[key] = _Call(read, state)
+        if last is None or not same or next(module.parameters(), None) is None:
+            return None
+        if self._age == _SOUGHT:
+            self._found[id(module)] = weakref.ref(module)
+            self._sums.take(read)
+            self._within = _Group(module)
+            return nothing
+        if last.state != state:
+            return None
+        self._within = group = self._group_of(module)
+        group.calls += 1
+        group.weights[id(module)] = weights_of(module)
+        group.lines[calling_line()] += 1
+        group.sums.update(self._sums.take(read))
+        return partial(self._judge, group, module, state, drawn)
+
+    def _group_of(self, module: Any) -> _Group:
+        about = class_of(module), *self._around
+        if about not in self._groups:
+            self._groups[about] = _Group(module)
+        return self._groups[about]
+
+    def _judge(self, group: _Group, module: Any, state: Key, drawn: Key) -> None:
+        """A call has ended that seemed to compute what it did in the step before."""
+        if drawn_numbers(self._torch) != drawn or state_of(module) != state:
+            group.wrong = True
+
+
+def _products_of(torch: Any, module: Any, args: Any) -> int:
+    """How many multiplications a call of a linear layer or a convolution does; 0 for others."""
+    if not args or not isinstance(args[0], torch.Tensor):
+        return 0
+    x = args[0]
+    if isinstance(module, torch.nn.Linear):
+        return int(x.numel() // max(1, module.in_features) * module.weight.numel())
+    if isinstance(module, torch.nn.modules.conv._ConvNd):
+        places = x.numel() // max(1, module.in_channels)
+        return int(places // max(1, math.prod(module.stride)) * module.weight.numel())
+    return 0
+
+
+UNCHANGED: Final = UnchangedCalls()
+"""What looks for unchanged calls in this process."""
