@@ -25,7 +25,8 @@ class CallInput:
 
     Attributes:
         key: what tells them from others that live at the same time.
-        unversioned: those of inference mode, which have no version.
+        tensors: themselves.
+        have_versions: whether each has one, as all have but those of inference mode.
     """
 
     def __init__(self, torch: Any, given: Any) -> None:
@@ -39,7 +40,8 @@ class CallInput:
         self._is_lazy: Callable[[Any], bool] | None = getattr(torch._C, "_is_cow_tensor", None)
         self._owners: list[tuple[weakref.ref[Any], int, int | None]] = []
         self._count = 0
-        self.unversioned: list[weakref.ref[Any]] = []
+        self.tensors: list[weakref.ref[Any]] = []
+        self.have_versions = True
         self.key: Key = tuple(self._of(given, _DEEPEST))
         if not self._owners:
             raise TypeError
@@ -69,8 +71,8 @@ class CallInput:
         at, version = tensor.data_ptr(), version_of(tensor)
         if not at:
             raise TypeError
-        if version is None:
-            self.unversioned.append(weakref.ref(tensor))
+        self.tensors.append(weakref.ref(tensor))
+        self.have_versions &= version is not None
         owner = tensor if tensor._base is None else tensor._base
         self._owners.append((weakref.ref(owner), owner.data_ptr(), version))
         shape = tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype

@@ -237,7 +237,7 @@ class Repeats:
         group = self._group_of(module) if self._judging else None
         try:
             read = CallInput(self._torch, given)
-            if read.unversioned:
+            if not read.have_versions:
                 return None
             passes = self.passes if self._torch.is_grad_enabled() else None
             modes = modes_of(self._torch, module)

@@ -58,7 +58,8 @@ class _Call(NamedTuple):
 
 
 class _Sums:
-    """Sums of tensors without versions, which tell whether one was written to.
+    """Sums of tensors, which tell whether one was written to: in inference mode tensors have no
+    versions, and CUDA graphs and kernels that torch does not know of change none.
 
     They are computed on the GPU, and read once it is past them.
     """
@@ -73,9 +74,9 @@ class _Sums:
         self._taken.clear()
 
     def take(self, given: CallInput) -> tuple[Key, ...]:
-        """Sum up such tensors of a call; what is returned are their keys."""
+        """Sum up the tensors of a call; what is returned are their keys."""
         keys = []
-        for tensor in (one for ref in given.unversioned if (one := ref()) is not None):
+        for tensor in (one for ref in given.tensors if (one := ref()) is not None):
             key = (tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
             keys.append(key)
             if key not in self._taken:
@@ -269,16 +270,17 @@ class UnchangedCalls:
             key = id(module), read.key, *modes_of(self._torch, module)
             last = self._before.get(key)
             same = last is not None and last.given.is_unchanged()
+            same = same and next(module.parameters(), None) is not None
             state = state_of(module) if same else ()
             drawn = drawn_numbers(self._torch) if same and self._age == _JUDGED else ()
+            sums = self._sums.take(read) if same else ()
         except Exception:  # tensors of other kinds
             return None
         self._now[key] = _Call(read, state)
-        if last is None or not same or next(module.parameters(), None) is None:
+        if last is None or not same:
             return None
         if self._age == _SOUGHT:
             self._found[id(module)] = weakref.ref(module)
-            self._sums.take(read)
             self._within = _Group(module)
             return nothing
         if last.state != state:
@@ -287,7 +289,7 @@ class UnchangedCalls:
         group.calls += 1
         group.weights[id(module)] = weights_of(module)
         group.lines[calling_line()] += 1
-        group.sums.update(self._sums.take(read))
+        group.sums.update(sums)
         return partial(self._judge, group, module, state, drawn)
 
     def _group_of(self, module: Any) -> _Group:

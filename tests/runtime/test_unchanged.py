@@ -66,6 +66,10 @@ PROGRAMS: Final[dict[str, tuple[str, list[Any]]]] = {
     "written to": ("generates(written)", []),
     "written to behind the call": ("generates(within)", []),
     "written to in inference mode": ("generates(written, mode=torch.inference_mode)", []),
+    "written to by another library": (
+        "def behind(audio):\n    audio.numpy()[:] += 1\n    model(new(), audio)\ngenerates(behind)",
+        [],
+    ),
     "other weights": ("generates(reweighted)", []),
     "dropout": ("model = Decoder(Memory(nn.Dropout(0.5)))\n" + ROWS, []),
     "a few steps": (ROWS.replace("))", "), steps=4)"), []),
