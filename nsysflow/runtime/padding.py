@@ -7,18 +7,16 @@ past them: nothing waits.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from nsysflow.runtime.calls import copied_to_host, weights_of
+from nsysflow.runtime.looks import Look
 from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
-from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import PADDED_INPUT
-from nsysflow.runtime.regions import Padded, captures_graph, note_modules
-from nsysflow.runtime.steps import LOOKS
+from nsysflow.runtime.regions import Padded, captures_graph
 
 _MOST_STEPS: Final = 8
 """So many steps are looked at, …"""
@@ -44,7 +42,6 @@ _MOST_INPUTS: Final = 64
 _DEEPEST: Final = 3
 """… also in lists and dicts, but not deeper than that."""
 
-_MOST_NOTED: Final = 8
 _MOST_LINES: Final = 3
 
 _USUAL: Final = "input_ids"
@@ -117,78 +114,41 @@ class _Models:
         return widths, widths - real, behind, left, pairs, of_tokens
 
 
-class Padding:
+class Padding(Look):
     """Looks for padding in a few steps.
 
     Padding is what rows of ids have in common at one of their ends: a value that most rows end (or
     begin) with, as often as it stands there.
-
-    Attributes:
-        looking: whether calls are to be told.
     """
 
-    def __init__(self) -> None:
-        self.looking = False
-        self._torch: Any = None
-        self._step = self._begun = self._thread = 0
-        self._noted = False
-        self._forget()
+    kind = PADDED_INPUT
 
-    def _forget(self) -> None:
-        self.looking = False
+    def _end(self) -> None:
+        super()._end()
         self._batches: list[_Batch] = []
         self._models: dict[tuple[str, str], _Models] = {}
 
-    def prepare(self, torch: Any) -> None:
-        """Look at this process from now on."""
-        self._torch = torch
+    def _go_on(self, age: int) -> None:
+        self.looking = self.looking and age < _MOST_STEPS
+        if self.looking or not self._models:
+            return
+        if all(one.is_here() for one in self._batches):
+            self._note(self._rows())
+            self._end()
+        elif age > _PATIENCE:
+            self._end()
 
-    def at_step(self) -> None:
-        """A step of the program begins."""
-        try:
-            if self._torch is not None:
-                self._at_step()
-        except Exception:
-            self._give_up()
-
-    def called(self, model: Any, phase: str, args: Any, kwargs: Any) -> None:
-        """A module that is in no other call is called, in a look.
-
-        Args:
-            model: which one.
-            phase: the range of the call.
-            args: its arguments, …
-            kwargs: … and those with names.
-        """
-        try:
+    def _enter(
+        self, module: Any, args: Any, kwargs: Any, phase: str
+    ) -> Callable[[], object] | None:
+        """Note what a module is given that is in no other call."""
+        if phase and len(self._batches) < _MOST_CALLS and not captures_graph():
             with self._torch._C.DisableTorchFunction():
-                self._called(model, phase, args, kwargs)
-        except Exception:  # no error of ours may reach the program
-            self._give_up()
-
-    def _give_up(self) -> None:
-        self._forget()
-        self._torch = None
-
-    def _at_step(self) -> None:
-        self._step += 1
-        looked = self._step - self._begun
-        if THIS_PROCESS.recorded:
-            self._forget()
-        elif self._step in LOOKS and THIS_PROCESS.window != "open":
-            self._forget()
-            self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
-        elif self.looking or self._models:
-            self.looking = self.looking and looked < _MOST_STEPS
-            if not self.looking and all(one.is_here() for one in self._batches):
-                self._note()
-                self._forget()
-            elif looked > _PATIENCE:
-                self._forget()
+                self._called(module, phase, args, kwargs)
+        return None
 
     def _called(self, model: Any, phase: str, args: Any, kwargs: Any) -> None:
-        if threading.get_ident() != self._thread or len(self._batches) >= _MOST_CALLS:
-            return
+        self._know(model, phase)
         key = class_of(model), phase
         models = self._models.get(key)
         if models is None:
@@ -196,7 +156,7 @@ class Padding:
         if id(model) not in models.weights:
             models.weights[id(model)] = weights_of(model)
         ids = self._ids_in(args, kwargs)
-        if ids is None or captures_graph():
+        if ids is None:
             return
         ids = ids.detach()[: max(1, _MOST_IDS // ids.shape[1])]
         self._batches.append(_Batch(key, *copied_to_host(self._torch, ids)))
@@ -221,22 +181,16 @@ class Padding:
             and value.device.type in ("cuda", "cpu")
         )
 
-    def _note(self) -> None:
+    def _rows(self) -> list[Padded]:
         for key, ids, _ in self._batches:
             lengths = self._lengths_of(ids)
             if lengths:
                 self._models[key].lengths.append((lengths, ids.shape[1]))
-        weights: Counter[str] = Counter()
-        for (_, phase), models in self._models.items():
-            weights[phase] += sum(models.weights.values())
-        rows = [
-            models.row(key, weights[key[1]])
+        return [
+            models.row(key, self._weights_in(key[1]))
             for key, models in self._models.items()
             if models.lengths and _is_padded(models.positions())
         ]
-        if rows or self._noted:
-            note_modules(PADDED_INPUT, rows[:_MOST_NOTED])
-            self._noted = bool(rows)
 
     def _lengths_of(self, ids: Any) -> list[int]:
         """How long each row is without padding; none where all are alike, or no ids."""

@@ -7,7 +7,6 @@ all that may change a result. Only addresses and versions are read, and no tenso
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -23,21 +22,17 @@ from nsysflow.runtime.calls import (
     state_of,
     weights_of,
 )
+from nsysflow.runtime.looks import Look
 from nsysflow.runtime.places import LETTERS, calling_lines, class_of, place_of, unwrapped
-from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import REPEATED_CALLS
 from nsysflow.runtime.recorders import nothing
-from nsysflow.runtime.regions import Repeated, note_modules
-from nsysflow.runtime.steps import LOOKS
+from nsysflow.runtime.regions import Repeated
 
 _JUDGED: Final = 2
 """So many steps are looked at after the first one of a look, if calls repeat in that."""
 
-_MOST_NOTED: Final = 8
-"""So many rows are noted, those with most weights in calls that repeat, …"""
-
 _MOST_LINES: Final = 3
-"""… with so many lines each."""
+"""A row has so many lines."""
 
 _MOST_FRAMES: Final = 12
 """So far up the stack it is seen where the ways to two calls part."""
@@ -114,7 +109,7 @@ class _Group:
         return (name, outermost, phase, places, *counts, lines, ways)
 
 
-class Repeats:
+class Repeats(Look):
     """Looks for calls that repeat others, in a few steps.
 
     A call repeats another one of its step if it has the same input, which was there all the time,
@@ -122,97 +117,49 @@ class Repeats:
     Where gradients are on, no backward pass lies between the two.
 
     Attributes:
-        looking: whether calls are to be told.
         passes: how many backward passes have ended while it looked.
         replays: how many CUDA graphs were launched, which write to memory unnoticed.
     """
 
+    kind = REPEATED_CALLS
+
     def __init__(self) -> None:
-        self.looking = False
+        super().__init__()
         self.passes = self.replays = 0
-        self._torch: Any = None
-        self._step = self._begun = self._thread = 0
-        self._noted = False
-        self._end()
 
     def _end(self) -> None:
-        self.looking = self._judging = self._inside = self._repeating = False
+        super()._end()
+        self._judging = self._inside = self._repeating = False
         self._around = "", ""
         self._seen: dict[Key, _Call] = {}
         self._found: dict[int, weakref.ref[Any]] = {}
         self._groups: dict[tuple[str, str, str], _Group] = {}
-        self._outermost: dict[str, dict[int, int]] = {}
 
-    def prepare(self, torch: Any) -> None:
-        """Look at this process from now on."""
-        self._torch = torch
-
-    def at_step(self) -> None:
-        """A step of the program begins."""
-        if self._torch is not None:
-            self._safely(self._at_step)
-
-    def enter(self, module: Any, args: Any, kwargs: Any, phase: str = "") -> Callable[[], object]:
-        """A module is called, in a look; what is returned is to be called after it.
-
-        Args:
-            module: which one.
-            args: its arguments, …
-            kwargs: … and those with names.
-            phase: the range of the call, where it is in no other one.
-        """
-        left: Callable[[], object] | None
-        left = self._safely(self._enter, module, (args, kwargs), phase)
-        return left or nothing
-
-    def _safely(self, note: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of ours, and none any more once one failed."""
-        try:
-            return note(*args) if self._torch is not None else None
-        except Exception:
-            self._end()
-            self._torch = None
-            return None
-
-    def _at_step(self) -> None:
-        self._step += 1
+    def _go_on(self, age: int) -> None:
         self._seen = {}
-        judged = self._step - self._begun - 1
-        if THIS_PROCESS.recorded:
-            self._end()
-        elif self._step in LOOKS and THIS_PROCESS.window != "open":
-            self._end()
-            self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
-        elif self.looking and (judged == _JUDGED or not self._found):
-            self._note()
+        if self.looking and (age > _JUDGED or not self._found):
+            groups = [one for one in self._groups.values() if one.is_sure()]
+            groups.sort(key=lambda one: -one.weights * one.repeated)
+            self._note([one.row(self._weights_in(one.about[2])) for one in groups])
             self._end()
         elif self.looking:
             self._judging = True
 
-    def _note(self) -> None:
-        groups = [one for one in self._groups.values() if one.is_sure()]
-        groups.sort(key=lambda one: -one.weights * one.repeated)
-        if groups or self._noted:
-            weights = {phase: sum(of.values()) for phase, of in self._outermost.items()}
-            rows = [one.row(weights[one.about[2]]) for one in groups[:_MOST_NOTED]]
-            note_modules(REPEATED_CALLS, rows)
-            self._noted = bool(rows)
-
-    def _enter(self, module: Any, given: Any, phase: str) -> Callable[[], object] | None:
+    def _enter(
+        self, module: Any, args: Any, kwargs: Any, phase: str
+    ) -> Callable[[], object] | None:
         """What to call after a call: only where it is outermost or repeats another one."""
         core = self._torch._C
-        if threading.get_ident() != self._thread or core._current_graph_task_id() != _NOT_RUNNING:
+        if core._current_graph_task_id() != _NOT_RUNNING:
             return None  # checkpoints call modules again in a backward pass
         outermost = not self._inside
         if outermost:
             self._inside, self._around = True, (class_of(module), phase)
-            known = self._outermost.setdefault(phase, {})
-            if id(module) not in known:
-                known[id(module)] = weights_of(module)
+            self._know(module, phase)
         again = None
         if not self._repeating and core._get_tracing_state() is None and self._compares(module):
             with core.DisableTorchFunction():
-                again = self._compared(module, given)
+                again = self._compared(module, (args, kwargs))
         if not outermost and again is None:
             return None
         return partial(self._safely, self._left, outermost, again)

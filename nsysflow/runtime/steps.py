@@ -52,10 +52,6 @@ def open_window(collector: Collector, about: WindowMark | None) -> None:
 AT_STEP: Final[list[Callable[[], object]]] = []
 """What looks at the first steps of a program: called with each one."""
 
-LOOKS: Final = (2, 10)
-"""With so many steps it begins: in start-up, and once more, as programs may begin otherwise than
-they go on."""
-
 
 def count_step() -> None:
     """Count a step that has its batch and begins."""

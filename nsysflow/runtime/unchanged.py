@@ -8,7 +8,6 @@ the very input of a call of the first; these are judged in the third.
 from __future__ import annotations
 
 import math
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -24,12 +23,11 @@ from nsysflow.runtime.calls import (
     state_of,
     weights_of,
 )
+from nsysflow.runtime.looks import Look
 from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
-from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import UNCHANGED_CALLS
 from nsysflow.runtime.recorders import nothing
-from nsysflow.runtime.regions import Unchanged, captures_graph, note_modules
-from nsysflow.runtime.steps import LOOKS
+from nsysflow.runtime.regions import Unchanged, captures_graph
 
 _SOUGHT: Final = 1
 _JUDGED: Final = 2
@@ -39,7 +37,6 @@ _OVER: Final = 3
 _PATIENCE: Final = 50
 """So many steps later all sums have arrived, or nothing is noted."""
 
-_MOST_NOTED: Final = 8
 _MOST_LINES: Final = 3
 
 _About = tuple[str, str, str]
@@ -127,25 +124,18 @@ class _Group:
         return (*about_them, _JUDGED, self.calls, self.products, of_products, lines)
 
 
-class UnchangedCalls:
+class UnchangedCalls(Look):
     """Looks for calls that compute what they computed in the step before.
 
     They have no gradients and draw no random numbers, and the module, its modes and its input are
     the same. Nothing is noted where the whole input of a step is the same, as in a benchmark.
-
-    Attributes:
-        looking: whether calls are to be told.
     """
 
-    def __init__(self) -> None:
-        self.looking = False
-        self._torch: Any = None
-        self._step = self._begun = self._thread = 0
-        self._noted = False
-        self._end()
+    kind = UNCHANGED_CALLS
 
     def _end(self) -> None:
-        self.looking = self._inside = False
+        super()._end()
+        self._inside = False
         self._age = 0
         self._around = "", ""
         self._within: _Group | None = None
@@ -154,91 +144,48 @@ class UnchangedCalls:
         self._found: dict[int, weakref.ref[Any]] = {}
         self._groups: dict[_About, _Group] = {}
         self._products: Counter[str] = Counter()
-        self._weights: dict[str, dict[int, int]] = {}
         self._outermost = self._same = 0
         self._sums = _Sums(self._torch)
 
     def prepare(self, torch: Any) -> None:
         """Look at this process from now on."""
-        self._torch = torch
+        super().prepare(torch)
         self._end()
 
-    def at_step(self) -> None:
-        """A step of the program begins."""
-        self._safely(self._at_step)
-
-    def enter(self, module: Any, args: Any, kwargs: Any, phase: str = "") -> Callable[[], object]:
-        """A module is called, in a look; what is returned is to be called after it.
-
-        Args:
-            module: which one.
-            args: its arguments, …
-            kwargs: … and those with names.
-            phase: the range of the call, where it is in no other one.
-        """
-        left: Callable[[], object] | None
-        left = self._safely(self._enter, module, args, kwargs, phase)
-        return left or nothing
-
-    def _safely(self, note: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of ours, and none any more once one failed."""
-        try:
-            return note(*args) if self._torch is not None else None
-        except Exception:
-            self._end()
-            self._torch = None
-            return None
-
-    def _at_step(self) -> None:
-        self._step += 1
-        self._age = self._step - self._begun
-        if THIS_PROCESS.recorded:
-            self._end()
-        elif self._step in LOOKS and THIS_PROCESS.window != "open":
-            self._end()
-            self.looking, self._begun, self._thread = True, self._step, threading.get_ident()
-        elif self.looking and self._age < _OVER and (self._found or self._age == _SOUGHT):
+    def _go_on(self, age: int) -> None:
+        self._age = age
+        if self.looking and age < _OVER and (self._found or age == _SOUGHT):
             self._before, self._now = self._now, {}
             self._sums.next_step()
         elif self.looking or self._groups:
             self.looking = False
             if self._sums.are_here():
-                self._note()
+                self._note(self._rows())
                 self._end()
-            elif self._age > _PATIENCE:
+            elif age > _PATIENCE:
                 self._end()
 
-    def _note(self) -> None:
-        groups = {
-            about: group
+    def _rows(self) -> list[Unchanged]:
+        if self._same == self._outermost:
+            return []
+        rows = [
+            group.row(about, self._weights_in(about[2]), self._products[about[2]])
             for about, group in self._groups.items()
             if not group.wrong and all(self._sums.are_equal(key) for key in group.sums)
-        }
-        if self._same == self._outermost:
-            groups = {}
-        weights = {phase: sum(of.values()) for phase, of in self._weights.items()}
-        rows = [
-            one.row(about, weights[about[2]], self._products[about[2]])
-            for about, one in groups.items()
         ]
-        rows.sort(key=lambda row: -row[8])
-        if rows or self._noted:
-            note_modules(UNCHANGED_CALLS, rows[:_MOST_NOTED])
-            self._noted = bool(rows)
+        return sorted(rows, key=lambda row: -row[8])
 
     def _enter(
         self, module: Any, args: Any, kwargs: Any, phase: str
     ) -> Callable[[], object] | None:
         """What to call after a call: only where it is outermost or unchanged."""
-        if threading.get_ident() != self._thread or captures_graph():
+        if captures_graph():
             return None
         outermost = not self._inside
         if outermost:
             self._inside, self._around = True, (class_of(module), phase)
             self._outermost += self._age == _JUDGED
-            known = self._weights.setdefault(phase, {})
-            if id(module) not in known:
-                known[id(module)] = weights_of(module)
+            self._know(module, phase)
         ended = None
         if self._within is None and not self._torch.is_grad_enabled():
             with self._torch._C.DisableTorchFunction():

@@ -87,13 +87,16 @@ def _look_at(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
     return _entered(module, args, kwargs)
 
 
+_LOOKS: Final = (REPEATS, UNCHANGED, PADDING)
+"""What is told of calls of modules in a few steps."""
+
+
 def _entered(
     module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
 ) -> Callable[[], object]:
     """Tell of a call, perhaps with its range, what looks at calls; what is returned is called after
     it."""
-    looks = [look for look in (REPEATS, UNCHANGED) if look.looking]
-    left = [look.enter(module, args, kwargs, name) for look in looks]
+    left = [look.enter(module, args, kwargs, name) for look in _LOOKS if look.looking]
     return partial(_call_all, left) if left else nothing
 
 
@@ -144,9 +147,7 @@ class Names:
     ) -> Callable[[], object]:
         if GRADIENTS.noting or GRADIENTS.watched:
             GRADIENTS.safely(GRADIENTS.outermost, module, name, args, kwargs)
-        if PADDING.looking:
-            PADDING.called(module, name, args, kwargs)
-        if not (REPEATS.looking or UNCHANGED.looking):
+        if not any(look.looking for look in _LOOKS):
             return self._ranges.open(name)
         left, close = _entered(module, args, kwargs, name), self._ranges.open(name)
 
@@ -223,7 +224,7 @@ def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
 
 def look_at_steps(torch: ModuleType, _ranges: Ranges) -> None:
     """Look at calls in a few of the first steps."""
-    for look in (REPEATS, UNCHANGED, PADDING):
+    for look in _LOOKS:
         look.prepare(torch)
         AT_STEP.append(look.at_step)
 
