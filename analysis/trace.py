@@ -88,7 +88,7 @@ class _Module(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     @property
     def share(self) -> float:
-        """Which part of the time of such calls is theirs, where only that is known of it."""
+        """Their estimated share of the time in such ranges, by weights."""
         return self.weights / self.of if self.of else 0.0
 
     @property
@@ -131,16 +131,16 @@ class RepeatedModule(_Module, frozen=True, array_like=True, forbid_unknown_field
 
 
 class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Models of a class that are given rows of ids, such as tokens, filled up to a length.
+    """Models of one class whose input has padding.
 
     Attributes:
-        positions: in the rows of all calls.
-        padding: those that are filled up, …
-        behind: … those of them behind the longest row of their batch, …
-        in_order: … and those that would be if batches were made of rows of like length.
-        pairs: of positions in a row.
-        of_tokens: those of them without padding.
-        lines: `train.py:12`, those that make such calls.
+        positions: positions in the rows of all calls.
+        padding: positions that are padding.
+        behind: padding behind the longest row of its batch.
+        in_order: padding that would be left if each batch had rows of similar length.
+        pairs: pairs of positions within a row.
+        of_tokens: pairs of tokens within a row.
+        lines: the lines that make such calls, as `train.py:12`.
     """
 
     positions: _Count
@@ -153,12 +153,12 @@ class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Modules of a class that compute in each step what they computed in the step before.
+    """Modules of one class that compute the same result in every step.
 
     Attributes:
-        products: multiplications of linear layers and convolutions in such calls, …
-        of_products: … and in all calls with ranges of that name.
-        lines: `train.py:12`, those that make such calls.
+        products: multiplications of linear layers and convolutions in such calls.
+        of_products: the same in all calls with ranges of that name.
+        lines: the lines that make such calls, as `train.py:12`.
     """
 
     products: _Products
@@ -167,7 +167,7 @@ class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fiel
 
     @property
     def share(self) -> float:
-        """The same by multiplications: they have their weights for other numbers of rows."""
+        """As above, by multiplications: the number of rows differs between layers."""
         return self.products / self.of_products if self.of_products else 0.0
 
 

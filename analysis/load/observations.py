@@ -1,5 +1,5 @@
-"""What our runtime saw in a program that no recording tells, and the notes on it: what
-torch.compile gave up on, and what was done with modules.
+"""Notes on what our runtime saw in the program: what torch.compile gave up on, and how modules are
+used. No recording shows that.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class GaveUp(msgspec.Struct):
 
 
 SeenModules = Mapping[str, Sequence[SeenModule]]
-"""The modules with which something was done, by what it is: of each the last list."""
+"""Modules by what was seen of them: the keys of `SEEN`, and the rows of each."""
 
 _GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -100,7 +100,7 @@ def modules_of_mark(text: str) -> SeenModules:
 
 
 def modules_of_parts(parts: dict[str, msgspec.Raw]) -> SeenModules:
-    """What a JSON object says of modules, by its values' JSON."""
+    """What an object says of modules; its values are JSON."""
     known = {kind: part for kind, part in parts.items() if kind in _MODULES}
     read = {kind: decoded_or_none(_MODULES[kind], part) for kind, part in known.items()}
     return {kind: modules for kind, modules in read.items() if modules is not None}
@@ -127,14 +127,14 @@ def last_modules(marks: Iterable[tuple[int | None, str]]) -> list[SeenModules]:
 
 
 def on_modules(seen: Iterable[SeenModules]) -> Iterator[Note]:
-    """A note for each module of which these say something, kind by kind."""
+    """A note for each module, kind by kind."""
     of_kinds = [*seen]
     listed = (row for kind in _MODULES for one in of_kinds for row in one.get(kind, ()))
     yield from map(module_note, dict.fromkeys(listed))
 
 
 def module_note(module: SeenModule) -> Note:
-    """The note on what a program was seen to do with a module."""
+    """The note about a module."""
     name = one_line(module.name)
     match module:
         case UnusedModule():
@@ -151,8 +151,8 @@ def module_note(module: SeenModule) -> Note:
         case PaddedModule():
             kind = NoteKind.PADDED_INPUT
             share = percent(100 * module.padding / max(1, module.positions))
-            text = f"{share} of what {name} is given is padding"
+            text = f"{share} of {name}'s input is padding"
         case UnchangedModule():
             kind = NoteKind.UNCHANGED_CALLS
-            text = f"{name} computes in each step what it computed in the step before"
+            text = f"{name} computes the same result in every step"
     return Note(kind, text, module=module)

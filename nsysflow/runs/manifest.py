@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import join, quote
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -164,7 +164,7 @@ class Manifest:
     def later_step_ns(self) -> int | None:
         """How long a step took after the recording, of the slowest process; None where no process
         has timed that."""
-        return max(filter(None, map(_later_step_ns, self.children)), default=None)
+        return max((one.step_ns for one in map(_later, self.children) if one), default=None)
 
     @property
     def killed(self) -> bool:
@@ -291,43 +291,49 @@ _WARM_UP: Final = 2
 """Steps before the window in which the profiler starts."""
 
 _SETTLED: Final = 0.5
-"""A program has settled if its later steps take less than this part of those that were timed first:
-by then it has loaded the code for all of its shapes."""
+"""A program settles late if its later steps take less than this share of the steps timed first: by
+then it has loaded the code for all of its shapes."""
 
 
-def _later_step_ns(child: ChildStatus) -> int | None:
-    """How long a step of a process took after the recording, once it had settled; None where that
-    was not timed."""
-    return _settled_step_ns(child) or child.plain_step_ns
+class _Later(NamedTuple):
+    """Steps of a process after the recording.
+
+    Attributes:
+        step_ns: their mean.
+        middle: the number of the middle one; None if the steps were not numbered.
+        settled: whether these are the steps after the process settled.
+    """
+
+    step_ns: int
+    middle: float | None
+    settled: bool
 
 
-def _settled_step_ns(child: ChildStatus) -> int | None:
-    """The mean of the steps behind those that were timed, if the process settled in these."""
+def _later(child: ChildStatus) -> _Later | None:
+    """The steps that were timed first, or the later ones of a process that settled late; None if no
+    step was timed."""
     later, timed_ns = child.later, child.plain_step_ns
-    if later is None or not timed_ns:
+    if not timed_ns:
         return None
-    count = _timed_steps(timed_ns)
-    rest, rest_ns = later.count - count, later.total_ns - count * timed_ns
-    if rest < _LATER_STEPS or not 0 < rest_ns < _SETTLED * rest * timed_ns:
-        return None
-    return rest_ns // rest
-
-
-def _timed_steps(step_ns: int) -> int:
-    """How many steps that take so long are timed."""
-    return max(PLAIN_STEPS, -(-ENOUGH_NS // step_ns))
+    if later is None:
+        return _Later(timed_ns, middle=None, settled=False)
+    timed = min(later.count, max(PLAIN_STEPS, -(-ENOUGH_NS // timed_ns)))
+    rest, rest_ns = later.count - timed, later.total_ns - timed * timed_ns
+    if rest >= _LATER_STEPS and 0 < rest_ns < _SETTLED * rest * timed_ns:
+        return _Later(rest_ns // rest, middle=later.first + timed + rest / 2, settled=True)
+    return _Later(timed_ns, middle=later.first + timed / 2, settled=False)
 
 
 def command_for_later_steps(manifest: Manifest) -> str:
-    """The command that records steps like those that were timed after the recording, the last ones
-    where the program settled; empty where none were. It begins earlier if the program has no steps
-    left for it."""
+    """The command that records steps like those after the recording; empty if there were none. Of a
+    program that settled late it records the last steps. It starts earlier if too few steps are left
+    behind its start."""
     later = [child.later for child in manifest.children if child.later]
     if not later or manifest.workload is not None:
         return ""
     first = max(steps.first for steps in later)
     last = min(steps.first + steps.count for steps in later) - _WARM_UP - _LATER_STEPS
-    settled = any(_settled_step_ns(child) for child in manifest.children)
+    settled = any(one.settled for one in map(_later, manifest.children) if one)
     wait = max(0, last if settled else min(first, last))
     window = Window(wait=wait, warmup=_WARM_UP, active=_LATER_STEPS)
     ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
@@ -335,13 +341,6 @@ def command_for_later_steps(manifest: Manifest) -> str:
 
 
 def middle_later_step(manifest: Manifest) -> float | None:
-    """The number of the middle one of the steps that were timed after the recording, of the process
-    in which they took longest; None where that is not known."""
-    timed = [child for child in manifest.children if child.later and child.plain_step_ns]
-    if not timed:
-        return None
-    slowest = max(timed, key=lambda child: child.plain_step_ns or 0)
-    assert slowest.later is not None
-    assert slowest.plain_step_ns is not None
-    count = _timed_steps(slowest.plain_step_ns)
-    return slowest.later.first + min(slowest.later.count, count) / 2
+    """The number of the middle step of `_later`, of the slowest process; None if not known."""
+    timed = [one for one in map(_later, manifest.children) if one]
+    return max(timed, key=lambda one: one.step_ns).middle if timed else None

@@ -1,4 +1,4 @@
-"""What a call of a module is given, and what may change its result."""
+"""The arguments of a module's call, and whatever else its result depends on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from nsysflow.runtime.recorders import nothing
 
-_MOST_INPUTS: Final = 64
-"""A call with more arguments is not compared, …"""
+MOST_INPUTS: Final = 64
+"""We read at most so many arguments of a call, …"""
 
-_DEEPEST: Final = 3
-"""… nor one with arguments that lie deeper in lists and dicts."""
+DEEPEST: Final = 3
+"""… and lists and dicts in each other only so deep."""
 
 _CONTAINERS: Final = (dict, list, set)
 _VALUES: Final = (bool, int, float, str, type(None))
@@ -21,19 +21,20 @@ Key = tuple[Any, ...]
 
 
 class CallInput:
-    """The tensors that a call was given, none of which is kept alive.
+    """The arguments of a call. It keeps no tensor alive.
 
     Attributes:
-        key: what tells them from others that live at the same time.
-        tensors: themselves.
-        have_versions: whether each has one, as all have but those of inference mode.
+        key: equal for two calls only if they have the same arguments.
+        tensors: weak references to the tensors.
+        have_versions: whether each tensor has a version; tensors of inference mode have none.
     """
 
     def __init__(self, torch: Any, given: Any) -> None:
-        """Read where they are.
+        """Read the arguments' addresses and values.
 
         Raises:
-            TypeError: there are none, or something else was given than plain tensors and numbers.
+            TypeError: there are no tensors, too many arguments, or others than plain tensors,
+                numbers and texts.
         """
         self._kinds = torch.Tensor, torch.nn.Parameter
         self._strided = torch.strided
@@ -42,14 +43,14 @@ class CallInput:
         self._count = 0
         self.tensors: list[weakref.ref[Any]] = []
         self.have_versions = True
-        self.key: Key = tuple(self._of(given, _DEEPEST))
+        self.key: Key = tuple(self._of(given, DEEPEST))
         if not self._owners:
             raise TypeError
 
     def _of(self, value: Any, depth: int) -> Iterator[Any]:
         self._count += 1
         kind = type(value)
-        if self._count > _MOST_INPUTS:
+        if self._count > MOST_INPUTS:
             raise TypeError
         if kind in self._kinds:
             yield self._memory_of(value)
@@ -79,7 +80,7 @@ class CallInput:
         return (at, version, *shape, tensor.requires_grad)
 
     def is_unchanged(self) -> bool:
-        """Whether all of it is still there, and only torch can have written to it."""
+        """Whether all tensors are still there, and torch has not written to them."""
         for ref, at, version in self._owners:
             owner = ref()
             if owner is None:
@@ -93,17 +94,18 @@ class CallInput:
 
 
 def version_of(tensor: Any) -> int | None:
-    """How often a tensor was written to; None in inference mode, which does not count."""
+    """How often torch wrote to a tensor; None in inference mode, which does not count."""
     return None if tensor.is_inference() else tensor._version
 
 
 def weights_of(module: Any) -> int:
-    """How many weights it has, with those of the modules in it."""
+    """The number of a module's weights, those of its submodules among them."""
     return sum(one.numel() for one in module.parameters())
 
 
 def state_of(module: Any) -> Key:
-    """What a module holds: the same for two calls if nothing was assigned, added or written."""
+    """A module's attributes, parameters and buffers, as ids and versions: equal for two calls if
+    nothing was assigned, added or written."""
     found: list[int | None] = []
     for each in module.modules():
         held = vars(each)
@@ -121,8 +123,8 @@ def state_of(module: Any) -> Key:
 
 
 def copied_to_host(torch: Any, tensor: Any) -> tuple[Any, Any]:
-    """A copy of a tensor in the host's memory, and the event behind it, None where nothing has to
-    arrive: nobody waits."""
+    """A copy of a tensor in the host's memory, and an event that completes once the copy is there;
+    None instead of the event for a tensor of the CPU. Nobody waits for the copy."""
     if not tensor.is_cuda:
         return tensor.clone(), None
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
@@ -134,7 +136,7 @@ def copied_to_host(torch: Any, tensor: Any) -> tuple[Any, Any]:
 
 
 def modes_of(torch: Any, module: Any) -> Key:
-    """The modes of gradients, of training and of autocast."""
+    """Whether gradients are on, whether the module trains, and the settings of autocast."""
     if hasattr(torch, "get_autocast_dtype"):
         casts = [torch.is_autocast_enabled(on) for on in ("cuda", "cpu")]
         casts += [torch.get_autocast_dtype(on) for on in ("cuda", "cpu")]
@@ -145,7 +147,7 @@ def modes_of(torch: Any, module: Any) -> Key:
 
 
 def drawn_numbers(torch: Any) -> Key:
-    """How far the generators of random numbers are."""
+    """The states of the generators of random numbers: they change when a number is drawn."""
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():
         generators.append(torch.cuda.default_generators[torch.cuda.current_device()])

@@ -1,51 +1,42 @@
-"""How much of what models are given is padding.
+"""The share of padding in a model's input.
 
-Sequences are filled up to the longest one of their batch, or to a fixed length, and a model takes
-as long for padding as for tokens. The ids of a few calls are copied aside, and read once the GPU is
-past them: nothing waits.
+A batch of sequences is filled up to the longest one, or to a fixed length. A model takes as long
+for padding as for tokens. We copy the ids of a few calls to the host, and read the copies some
+steps later, so that nobody waits.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from nsysflow.runtime.calls import copied_to_host, weights_of
-from nsysflow.runtime.looks import Look
-from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
+from nsysflow.runtime.calls import DEEPEST, MOST_INPUTS, copied_to_host
+from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
+from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.protocol import PADDED_INPUT
 from nsysflow.runtime.regions import Padded, captures_graph
 
 _MOST_STEPS: Final = 8
-"""So many steps are looked at, …"""
+"""A look takes so many steps, …"""
 
 _MOST_CALLS: Final = 16
-"""… and so many calls in them."""
+"""… and reads the ids of at most so many calls."""
 
 _PATIENCE: Final = 50
-"""So many steps later all has been read, or is forgotten."""
+"""After so many steps we drop copies that have not arrived."""
 
 _LEAST_SHARE: Final = 0.1
 """Less padding is not noted."""
 
 _SHORTEST: Final = 16
-"""Shorter rows are no sequences, …"""
+"""Shorter rows are not sequences."""
 
 _MOST_IDS: Final = 1 << 20
-"""… and of larger batches only the first rows are read."""
-
-_MOST_INPUTS: Final = 64
-"""So many arguments of a call are looked through at most, …"""
-
-_DEEPEST: Final = 3
-"""… also in lists and dicts, but not deeper than that."""
-
-_MOST_LINES: Final = 3
+"""Of a larger batch we read only the first rows."""
 
 _USUAL: Final = "input_ids"
-"""What libraries call the ids that a language model is given."""
+"""The usual name of the argument with the ids."""
 
 _MASK: Final = 1
 """The largest value of masks and one-hot vectors."""
@@ -55,12 +46,12 @@ class _Batch(NamedTuple):
     """The ids of a call, on their way from the GPU.
 
     Attributes:
-        key: of the models to which it was given.
+        about: of the models.
         ids: rows of ids in the host's memory.
-        arrived: the event behind the copy; None where nothing had to be copied.
+        arrived: completes once the ids are there; None if they were on the CPU.
     """
 
-    key: tuple[str, str]
+    about: About
     ids: Any
     arrived: Any
 
@@ -69,38 +60,33 @@ class _Batch(NamedTuple):
         return self.arrived is None or bool(self.arrived.query())
 
 
-class _Models:
-    """The models of a class with ranges of a name, and what they were given.
+class _Models(ModuleGroup):
+    """The models of one class whose calls have ranges of one name.
 
     Attributes:
-        weights: how many each has, by its id.
-        place: the lines of their `forward`.
-        lines: those that call them.
-        steps: those with a call.
-        lengths: without padding, of the rows of each call, and how long all of these are.
+        steps: the steps with a call.
+        lengths: per call, the rows' lengths without padding, and the width of the batch.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.weights: dict[int, int] = {}
-        self.place = place_of(type(unwrapped(model)))
-        self.lines: Counter[str] = Counter()
+    def __init__(self, about: About, model: Any) -> None:
+        super().__init__(about, model)
         self.steps: set[int] = set()
         self.lengths: list[tuple[list[int], int]] = []
 
-    def row(self, key: tuple[str, str], of: int) -> Padded:
-        """What is noted of them; `of` is how many weights all models with such ranges have."""
-        name, phase = (word[:LETTERS] for word in key)
-        places = [self.place] if self.place else []
-        counts = sum(self.weights.values()), of, len(self.steps), len(self.lengths)
-        lines = [line for line, _ in self.lines.most_common(_MOST_LINES)]
-        return (name, name, phase, places, *counts, *self.positions(), lines)
+    def row(self, of: int) -> Padded:
+        """Their row in the mark; `of` is the number of weights of all outermost modules."""
+        counts = len(self.steps), len(self.lengths)
+        return (*self.head(of), *counts, *self.positions(), most_lines(self.lines))
 
     def positions(self) -> tuple[int, int, int, int, int, int]:
-        """All positions; those of padding, …
+        """Six counts.
 
-        - … and those of them behind the longest row of their batch
-        - those of padding if batches were made of rows of like length
-        - pairs of positions in a row, and those of tokens
+        - positions in all rows
+        - positions that are padding
+        - padding behind the longest row of its batch
+        - padding that would be left if each batch had rows of similar length
+        - pairs of positions within a row
+        - pairs of tokens within a row
         """
         rows = [(length, width) for lengths, width in self.lengths for length in lengths]
         widths, real = sum(width for _, width in rows), sum(length for length, _ in rows)
@@ -115,10 +101,10 @@ class _Models:
 
 
 class Padding(Look):
-    """Looks for padding in a few steps.
+    """Measures padding.
 
-    Padding is what rows of ids have in common at one of their ends: a value that most rows end (or
-    begin) with, as often as it stands there.
+    Most rows of a padded batch end with the same value, or begin with it. That value is the
+    padding, as often as it stands there in a row.
     """
 
     kind = PADDED_INPUT
@@ -126,7 +112,7 @@ class Padding(Look):
     def _end(self) -> None:
         super()._end()
         self._batches: list[_Batch] = []
-        self._models: dict[tuple[str, str], _Models] = {}
+        self._models: dict[About, _Models] = {}
 
     def _go_on(self, age: int) -> None:
         self.looking = self.looking and age < _MOST_STEPS
@@ -141,32 +127,23 @@ class Padding(Look):
     def _enter(
         self, module: Any, args: Any, kwargs: Any, phase: str
     ) -> Callable[[], object] | None:
-        """Note what a module is given that is in no other call."""
-        if phase and len(self._batches) < _MOST_CALLS and not captures_graph():
-            with self._torch._C.DisableTorchFunction():
-                self._called(module, phase, args, kwargs)
-        return None
-
-    def _called(self, model: Any, phase: str, args: Any, kwargs: Any) -> None:
-        self._know(model, phase)
-        key = class_of(model), phase
-        models = self._models.get(key)
-        if models is None:
-            models = self._models[key] = _Models(model)
-        if id(model) not in models.weights:
-            models.weights[id(model)] = weights_of(model)
+        """Copy the ids of an outermost call."""
+        if not phase or len(self._batches) >= _MOST_CALLS or captures_graph():
+            return None
+        models = self._group_of(module, self._models, _Models)
         ids = self._ids_in(args, kwargs)
         if ids is None:
-            return
+            return None
         ids = ids.detach()[: max(1, _MOST_IDS // ids.shape[1])]
-        self._batches.append(_Batch(key, *copied_to_host(self._torch, ids)))
+        self._batches.append(_Batch(models.about, *copied_to_host(self._torch, ids)))
         models.lines[calling_line()] += 1
         models.steps.add(self._step)
+        return None
 
     def _ids_in(self, args: Any, kwargs: Any) -> Any:
-        """The first rows of ids among the arguments of a call; None if there are none."""
+        """The first tensor of ids among the arguments of a call; None if there is none."""
         named = kwargs.get(_USUAL)
-        values = islice(_within((named, args, kwargs), _DEEPEST), _MOST_INPUTS)
+        values = islice(_within((named, args, kwargs), DEEPEST), MOST_INPUTS)
         return next(filter(self._are_ids, values), None)
 
     def _are_ids(self, value: Any) -> bool:
@@ -182,18 +159,18 @@ class Padding(Look):
         )
 
     def _rows(self) -> list[Padded]:
-        for key, ids, _ in self._batches:
+        for about, ids, _ in self._batches:
             lengths = self._lengths_of(ids)
             if lengths:
-                self._models[key].lengths.append((lengths, ids.shape[1]))
+                self._models[about].lengths.append((lengths, ids.shape[1]))
         return [
-            models.row(key, self._weights_in(key[1]))
-            for key, models in self._models.items()
+            models.row(self._weights_in(about[2]))
+            for about, models in self._models.items()
             if models.lengths and _is_padded(models.positions())
         ]
 
     def _lengths_of(self, ids: Any) -> list[int]:
-        """How long each row is without padding; none where all are alike, or no ids."""
+        """Each row's length without padding. Empty for masks, and where all rows are one value."""
         if int(ids.max()) <= _MASK:
             return []
         ends = (self._lengths_before(ids), self._lengths_before(ids.flip(1)))
@@ -201,8 +178,7 @@ class Padding(Look):
         return lengths if any(lengths) else []
 
     def _lengths_before(self, ids: Any) -> list[int]:
-        """How long each row is without what it has at its end of the value that most rows end
-        with."""
+        """Each row's length without the padding at its end."""
         width = ids.shape[1]
         other = (ids != ids[:, -1].mode().values).flip(1)
         behind = other.int().argmax(1).masked_fill(~other.any(1), width)
@@ -210,7 +186,7 @@ class Padding(Look):
 
 
 def _within(values: Any, depth: int) -> Iterator[Any]:
-    """All that lists and dicts hold, themselves aside."""
+    """The values in lists and dicts, also in nested ones."""
     if isinstance(values, Mapping):
         values = values.values()
     elif not isinstance(values, (tuple, list)):
@@ -226,4 +202,4 @@ def _is_padded(positions: tuple[int, ...]) -> bool:
 
 
 PADDING: Final = Padding()
-"""What looks for padding in this process."""
+"""Measures padding in this process."""

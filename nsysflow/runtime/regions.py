@@ -127,23 +127,23 @@ Repeated = tuple[str, str, str, list[str], int, int, int, int, int, int, list[st
 Padded = tuple[
     str, str, str, list[str], int, int, int, int, int, int, int, int, int, int, list[str]
 ]
-"""Of models that are given rows of ids:
-- their class, twice, and the range of their calls
+"""Padding in the input of models of one class:
+- the class, twice, and the range of the calls
 - the file and lines of its `forward`
-- their weights, and those of all models with such ranges
-- the steps that were looked at, and the calls in these
-- the positions in these calls' rows: all, those of padding, those of them behind the longest row
-  of their batch, those of padding if batches were made of rows of like length
-- pairs of positions in a row: all, and those of tokens
+- the number of their weights, and of those of all models with such ranges
+- the number of steps, and of calls in them
+- positions in these calls: all; padding; padding behind the longest row of its batch; padding that
+  would be left if each batch had rows of similar length
+- pairs of positions within a row: all; of tokens
 - the lines that call them"""
 
 Unchanged = tuple[str, str, str, list[str], int, int, int, int, int, int, list[str]]
-"""Of modules that compute in each step what they computed in the step before:
-- their class, that of the module that they are in, and the range of its calls
+"""Modules of one class that compute the same result in every step:
+- the class, that of the outermost module around them, and the range of its calls
 - the file and lines of the class's `forward`
-- their weights, and those of all modules with such ranges
-- the steps that were looked at, and the calls in the last one
-- multiplications of linear layers and convolutions, in these calls and in all with such ranges
+- the number of their weights, and of those of all outermost modules with such ranges
+- the number of steps compared, and of unchanged calls in the last one
+- multiplications of linear layers and convolutions: in these calls; in all with such ranges
 - the lines that call them"""
 
 SEEN: Final[dict[str, list[Any]]] = {

@@ -1,8 +1,9 @@
 """Modules that are called again with the very same input within a step.
 
-As where an actor and a critic each run the encoder that they share. A few steps are looked at:
-in the first one all calls are compared by their input, in those after it the ones that repeat, with
-all that may change a result. Only addresses and versions are read, and no tensor lives longer.
+An actor and a critic that each run the encoder they share are such a case. A look takes three
+steps. In the first one we compare all calls by their input. In the other two we compare the calls
+that repeat, by everything that may change a result. We read only addresses and versions, and keep
+no tensor alive.
 """
 
 from __future__ import annotations
@@ -20,105 +21,82 @@ from nsysflow.runtime.calls import (
     drawn_numbers,
     modes_of,
     state_of,
-    weights_of,
 )
-from nsysflow.runtime.looks import Look
-from nsysflow.runtime.places import LETTERS, calling_lines, class_of, place_of, unwrapped
+from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
+from nsysflow.runtime.places import calling_lines
 from nsysflow.runtime.protocol import REPEATED_CALLS
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import Repeated
 
 _JUDGED: Final = 2
-"""So many steps are looked at after the first one of a look, if calls repeat in that."""
-
-_MOST_LINES: Final = 3
-"""A row has so many lines."""
+"""We judge so many steps after the first one of a look, if calls repeat in that."""
 
 _MOST_FRAMES: Final = 12
-"""So far up the stack it is seen where the ways to two calls part."""
+"""We compare so many frames of two calls to see where their ways part."""
 
 _WRAPPERS: Final = ("torch.nn.parallel.", "torch.distributed.")
-"""Modules that count their calls, around one that does not."""
+"""Wrappers that count their calls, so that these never repeat."""
 
 _NOT_RUNNING: Final = -1
 
 
 class _Call:
-    """A call in a step that is judged.
+    """A call.
 
     Attributes:
         given: its input.
-        state: what the module held before it.
-        lines: those of the program that made it, innermost first.
+        state: the module's state before it.
+        lines: the program's lines that made it, innermost first.
     """
 
     def __init__(self, given: CallInput, state: Key = (), lines: tuple[str, ...] = ()) -> None:
         self.given, self.state, self.lines = given, state, lines
 
 
-class _Group:
-    """The modules of a class in those of another one, and their calls in the steps judged.
+class _Group(ModuleGroup):
+    """Modules whose calls are judged.
 
     Attributes:
-        about: the class, the one around it, and the range of its calls.
-        calls: how many.
-        repeated: those that repeat another one, …
-        learning: … and have gradients.
+        calls: the number of calls.
+        repeated: the calls that repeat another one.
+        learning: the repeated calls that have gradients.
     """
 
-    def __init__(self, about: tuple[str, str, str], module: Any) -> None:
-        self.about = about
+    def __init__(self, about: About, module: Any) -> None:
+        super().__init__(about, module)
         self.calls, self.repeated, self.learning = 0, 0, 0
-        self._place = place_of(type(unwrapped(module)))
-        self._weights: dict[int, int] = {}
         self._steps: set[int] = set()
-        self._lines: Counter[str] = Counter()
         self._ways: Counter[str] = Counter()
 
-    def called(self, module: Any) -> None:
-        """Count a call."""
-        self.calls += 1
-        if id(module) not in self._weights:
-            self._weights[id(module)] = weights_of(module)
-
     def repeats(self, step: int, first: _Call, lines: tuple[str, ...], *, learns: bool) -> None:
-        """Count a call, which these lines made, that repeats a first one."""
+        """Count a call that repeats the first one; these lines made it."""
         self.repeated += 1
         self.learning += learns
         self._steps.add(step)
-        self._lines.update({*first.lines[:1], *lines[:1]})
+        self.lines.update({*first.lines[:1], *lines[:1]})
         pairs = zip(first.lines, lines)
         self._ways.update(next((pair for pair in pairs if pair[0] != pair[1]), ()))
 
-    @property
-    def weights(self) -> int:
-        """How many all of them have."""
-        return sum(self._weights.values())
-
     def is_sure(self) -> bool:
-        """Whether calls repeat in each step that was judged."""
+        """Whether calls repeat in each judged step."""
         return len(self._steps) >= _JUDGED
 
     def row(self, of: int) -> Repeated:
-        """What is noted of them; `of` is how many weights all modules with such ranges have."""
-        name, outermost, phase = (word[:LETTERS] for word in self.about)
-        places = [self._place] if self._place else []
-        counts = self.weights, of, _JUDGED, self.calls, self.repeated, self.learning
-        ways = [line for line, _ in self._ways.most_common(_MOST_LINES)]
-        lines = [line for line, _ in self._lines.most_common(_MOST_LINES)]
-        return (name, outermost, phase, places, *counts, lines, ways)
+        """Their row in the mark; `of` is the number of weights of all outermost modules."""
+        counts = _JUDGED, self.calls, self.repeated, self.learning
+        return (*self.head(of), *counts, most_lines(self.lines), most_lines(self._ways))
 
 
 class Repeats(Look):
-    """Looks for calls that repeat others, in a few steps.
+    """Finds calls that repeat another one of their step.
 
-    A call repeats another one of its step if it has the same input, which was there all the time,
-    in the same modes, what the module holds does not change, and it draws no random numbers.
-    Where gradients are on, no backward pass lies between the two.
+    Both calls have the same input and modes. The input is there all the time, the module's state
+    does not change, and the later call draws no random numbers. With gradients on, no backward pass
+    ends between the two.
 
     Attributes:
-        passes: how many backward passes have ended while it looked.
-        replays: how many CUDA graphs were launched, which write to memory unnoticed.
+        passes: the number of backward passes that ended during looks.
+        replays: the number of CUDA graphs launched. They write to memory, and change no version.
     """
 
     kind = REPEATED_CALLS
@@ -129,11 +107,10 @@ class Repeats(Look):
 
     def _end(self) -> None:
         super()._end()
-        self._judging = self._inside = self._repeating = False
-        self._around = "", ""
+        self._judging = self._repeating = False
         self._seen: dict[Key, _Call] = {}
         self._found: dict[int, weakref.ref[Any]] = {}
-        self._groups: dict[tuple[str, str, str], _Group] = {}
+        self._groups: dict[About, _Group] = {}
 
     def _go_on(self, age: int) -> None:
         self._seen = {}
@@ -148,28 +125,17 @@ class Repeats(Look):
     def _enter(
         self, module: Any, args: Any, kwargs: Any, phase: str
     ) -> Callable[[], object] | None:
-        """What to call after a call: only where it is outermost or repeats another one."""
         core = self._torch._C
         if core._current_graph_task_id() != _NOT_RUNNING:
             return None  # checkpoints call modules again in a backward pass
-        outermost = not self._inside
-        if outermost:
-            self._inside, self._around = True, (class_of(module), phase)
-            self._know(module, phase)
-        again = None
-        if not self._repeating and core._get_tracing_state() is None and self._compares(module):
-            with core.DisableTorchFunction():
-                again = self._compared(module, (args, kwargs))
-        if not outermost and again is None:
+        if self._repeating or core._get_tracing_state() is not None or not self._compares(module):
             return None
-        return partial(self._safely, self._left, outermost, again)
+        again = self._compared(module, (args, kwargs))
+        return again and partial(self._repeated, again)
 
-    def _left(self, outermost: bool, again: Callable[[], None] | None) -> None:
-        if outermost:
-            self._inside = False
-        if again is not None:
-            self._repeating = False
-            again()
+    def _repeated(self, again: Callable[[], None]) -> None:
+        self._repeating = False
+        again()
 
     def _compares(self, module: Any) -> bool:
         if self._judging:
@@ -180,8 +146,11 @@ class Repeats(Look):
         return next(module.parameters(), None) is not None
 
     def _compared(self, module: Any, given: Any) -> Callable[[], None] | None:
-        """What to call after a call that repeats another one; None for any other."""
-        group = self._group_of(module) if self._judging else None
+        """What to call at the end of a call that repeats another one; None for others."""
+        group = None
+        if self._judging:
+            group = self._group_of(module, self._groups, _Group)
+            group.calls += 1
         try:
             read = CallInput(self._torch, given)
             if not read.have_versions:
@@ -205,18 +174,10 @@ class Repeats(Look):
             return nothing
         return partial(self._judge, group, module, first, lines, drawn)
 
-    def _group_of(self, module: Any) -> _Group:
-        about = class_of(module), *self._around
-        group = self._groups.get(about)
-        if group is None:
-            group = self._groups[about] = _Group(about, module)
-        group.called(module)
-        return group
-
     def _judge(
         self, group: _Group, module: Any, first: _Call, lines: tuple[str, ...], drawn: Key
     ) -> None:
-        """A call has ended that seemed to repeat a first one."""
+        """Count a call that has ended and seemed to repeat the first one."""
         if drawn_numbers(self._torch) == drawn and state_of(module) == first.state:
             learns = self._torch.is_grad_enabled() and any(
                 one.requires_grad for one in module.parameters()

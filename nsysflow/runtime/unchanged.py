@@ -1,8 +1,8 @@
 """Modules that compute in each step what they computed in the step before.
 
-As where a decoder projects the same encoded input again for each token, or a sampling loop the same
-prompt. Three steps are looked at. In the second one, calls without gradients are sought that have
-the very input of a call of the first; these are judged in the third.
+A decoder that projects the same encoded input again for each token is such a case, or a sampling
+loop that embeds the same prompt. A look takes three steps. In the second one we find the calls
+without gradients that have the input of a call of the first one. In the third we judge them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from nsysflow.runtime.calls import (
     drawn_numbers,
     modes_of,
     state_of,
-    weights_of,
 )
-from nsysflow.runtime.looks import Look
-from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
+from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
+from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.protocol import UNCHANGED_CALLS
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import Unchanged, captures_graph
@@ -32,14 +31,10 @@ from nsysflow.runtime.regions import Unchanged, captures_graph
 _SOUGHT: Final = 1
 _JUDGED: Final = 2
 _OVER: Final = 3
-"""So many steps after the first one of a look."""
+"""The age of a look, in steps, when calls are found and judged, and when it is over."""
 
 _PATIENCE: Final = 50
-"""So many steps later all sums have arrived, or nothing is noted."""
-
-_MOST_LINES: Final = 3
-
-_About = tuple[str, str, str]
+"""After so many steps we drop sums that have not arrived."""
 
 
 class _Call(NamedTuple):
@@ -47,7 +42,7 @@ class _Call(NamedTuple):
 
     Attributes:
         given: its input.
-        state: what the module held before it; empty where that is not compared.
+        state: the module's state before it; empty where that is not compared.
     """
 
     given: CallInput
@@ -55,10 +50,10 @@ class _Call(NamedTuple):
 
 
 class _Sums:
-    """Sums of tensors, which tell whether one was written to: in inference mode tensors have no
-    versions, and CUDA graphs and kernels that torch does not know of change none.
+    """Sums of tensors, to see whether their content changes.
 
-    They are computed on the GPU, and read once it is past them.
+    Tensors of inference mode have no versions, and writes by CUDA graphs and other libraries change
+    none. The GPU computes the sums, and we read them some steps later.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -67,11 +62,11 @@ class _Sums:
         self._taken: set[Key] = set()
 
     def next_step(self) -> None:
-        """From now on a tensor's sum is taken again."""
+        """Take each tensor's sum anew from now on."""
         self._taken.clear()
 
     def take(self, given: CallInput) -> tuple[Key, ...]:
-        """Sum up the tensors of a call; what is returned are their keys."""
+        """Sum up the tensors of a call. Returns the keys of the sums."""
         keys = []
         for tensor in (one for ref in given.tensors if (one := ref()) is not None):
             key = (tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
@@ -83,7 +78,7 @@ class _Sums:
         return tuple(keys)
 
     def are_here(self) -> bool:
-        """Whether all can be read."""
+        """Whether all sums can be read."""
         events = [event for copies in self._copies.values() for _, event in copies]
         return all(event is None or event.query() for event in events)
 
@@ -93,58 +88,49 @@ class _Sums:
         return len(sums) > 1 and len(set(sums)) == 1
 
 
-class _Group:
-    """The modules of a class in those of another one, with calls that are judged.
+class _Group(ModuleGroup):
+    """Modules with unchanged calls.
 
     Attributes:
-        place: the lines of their `forward`.
-        weights: how many each has, by its id.
-        calls: so many.
-        products: multiplications in these.
-        lines: those that make the calls.
-        sums: keys of sums that have to be equal.
-        wrong: whether a call of them drew random numbers, or the module changed in it.
+        calls: the number of unchanged calls.
+        products: the multiplications in these calls.
+        sums: keys of the sums that must be equal.
+        wrong: whether a call drew random numbers, or changed the module.
     """
 
-    def __init__(self, module: Any) -> None:
-        self.place = place_of(type(unwrapped(module)))
-        self.weights: dict[int, int] = {}
+    def __init__(self, about: About, module: Any) -> None:
+        super().__init__(about, module)
         self.calls = self.products = 0
-        self.lines: Counter[str] = Counter()
         self.sums: set[Key] = set()
         self.wrong = False
 
-    def row(self, about: _About, of: int, of_products: int) -> Unchanged:
-        """What is noted of them; `of` is how many weights all modules with such ranges have, and
-        `of_products` how many multiplications their calls."""
-        name, outermost, phase = (word[:LETTERS] for word in about)
-        places = [self.place] if self.place else []
-        lines = [line for line, _ in self.lines.most_common(_MOST_LINES)]
-        about_them = name, outermost, phase, places, sum(self.weights.values()), of
-        return (*about_them, _JUDGED, self.calls, self.products, of_products, lines)
+    def row(self, of: int, of_products: int) -> Unchanged:
+        """Their row in the mark; `of` is the number of weights of all outermost modules, and
+        `of_products` that of multiplications in their calls."""
+        counts = _JUDGED, self.calls, self.products, of_products
+        return (*self.head(of), *counts, most_lines(self.lines))
 
 
 class UnchangedCalls(Look):
-    """Looks for calls that compute what they computed in the step before.
+    """Finds calls that compute what they computed in the step before.
 
-    They have no gradients and draw no random numbers, and the module, its modes and its input are
-    the same. Nothing is noted where the whole input of a step is the same, as in a benchmark.
+    Such a call has no gradients and draws no random numbers. Its input, its modes and the module's
+    state are those of the step before. If the whole input of a step is unchanged, as in a
+    benchmark, nothing is noted.
     """
 
     kind = UNCHANGED_CALLS
 
     def _end(self) -> None:
         super()._end()
-        self._inside = False
         self._age = 0
-        self._around = "", ""
         self._within: _Group | None = None
         self._before: dict[Key, _Call] = {}
         self._now: dict[Key, _Call] = {}
         self._found: dict[int, weakref.ref[Any]] = {}
-        self._groups: dict[_About, _Group] = {}
+        self._groups: dict[About, _Group] = {}
         self._products: Counter[str] = Counter()
-        self._outermost = self._same = 0
+        self._of_step = self._same = 0
         self._sums = _Sums(self._torch)
 
     def prepare(self, torch: Any) -> None:
@@ -166,10 +152,10 @@ class UnchangedCalls(Look):
                 self._end()
 
     def _rows(self) -> list[Unchanged]:
-        if self._same == self._outermost:
+        if self._same == self._of_step:
             return []
         rows = [
-            group.row(about, self._weights_in(about[2]), self._products[about[2]])
+            group.row(self._weights_in(about[2]), self._products[about[2]])
             for about, group in self._groups.items()
             if not group.wrong and all(self._sums.are_equal(key) for key in group.sums)
         ]
@@ -178,37 +164,27 @@ class UnchangedCalls(Look):
     def _enter(
         self, module: Any, args: Any, kwargs: Any, phase: str
     ) -> Callable[[], object] | None:
-        """What to call after a call: only where it is outermost or unchanged."""
         if captures_graph():
             return None
-        outermost = not self._inside
-        if outermost:
-            self._inside, self._around = True, (class_of(module), phase)
-            self._outermost += self._age == _JUDGED
-            self._know(module, phase)
         ended = None
         if self._within is None and not self._torch.is_grad_enabled():
-            with self._torch._C.DisableTorchFunction():
-                ended = self._compared(module, (args, kwargs))
+            ended = self._compared(module, (args, kwargs))
         if self._age == _JUDGED:
-            self._same += outermost and ended is not None
+            if phase:
+                self._of_step += 1
+                self._same += ended is not None
             products = _products_of(self._torch, module, args)
-            self._products[self._around[1]] += products
+            self._products[self._outermost[1]] += products
             if self._within is not None:
                 self._within.products += products
-        if not outermost and ended is None:
-            return None
-        return partial(self._safely, self._left, outermost, ended)
+        return ended and partial(self._unchanged, ended)
 
-    def _left(self, outermost: bool, ended: Callable[[], object] | None) -> None:
-        if outermost:
-            self._inside = False
-        if ended is not None:
-            self._within = None
-            ended()
+    def _unchanged(self, ended: Callable[[], object]) -> None:
+        self._within = None
+        ended()
 
     def _compared(self, module: Any, given: Any) -> Callable[[], object] | None:
-        """What to call after a call whose input was there in the step before; None for others."""
+        """What to call at the end of a call that had the same input before; None for others."""
         found = self._found.get(id(module))
         if self._age == _JUDGED and (found is None or found() is not module):
             return None
@@ -228,31 +204,24 @@ class UnchangedCalls(Look):
             return None
         if self._age == _SOUGHT:
             self._found[id(module)] = weakref.ref(module)
-            self._within = _Group(module)
+            self._within = self._group_of(module, {}, _Group)
             return nothing
         if last.state != state:
             return None
-        self._within = group = self._group_of(module)
+        self._within = group = self._group_of(module, self._groups, _Group)
         group.calls += 1
-        group.weights[id(module)] = weights_of(module)
         group.lines[calling_line()] += 1
         group.sums.update(sums)
         return partial(self._judge, group, module, state, drawn)
 
-    def _group_of(self, module: Any) -> _Group:
-        about = class_of(module), *self._around
-        if about not in self._groups:
-            self._groups[about] = _Group(module)
-        return self._groups[about]
-
     def _judge(self, group: _Group, module: Any, state: Key, drawn: Key) -> None:
-        """A call has ended that seemed to compute what it did in the step before."""
+        """Check a call that has ended and seemed unchanged."""
         if drawn_numbers(self._torch) != drawn or state_of(module) != state:
             group.wrong = True
 
 
 def _products_of(torch: Any, module: Any, args: Any) -> int:
-    """How many multiplications a call of a linear layer or a convolution does; 0 for others."""
+    """The number of multiplications in a call of a linear layer or a convolution; 0 for others."""
     if not args or not isinstance(args[0], torch.Tensor):
         return 0
     x = args[0]
@@ -265,4 +234,4 @@ def _products_of(torch: Any, module: Any, args: Any) -> int:
 
 
 UNCHANGED: Final = UnchangedCalls()
-"""What looks for unchanged calls in this process."""
+"""Finds unchanged calls in this process."""

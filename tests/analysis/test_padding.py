@@ -25,7 +25,7 @@ MODEL: Final = PaddedModule(
     *(1_000, 1_000, 8, 8, 1_000, 600, 50, 40, 10_000, 2_000),
     lines=("train.py:36",),
 )
-TEXT: Final = "60 % of what Encoder is given is padding"
+TEXT: Final = "60 % of Encoder's input is padding"
 
 
 def test_the_last_mark_of_a_process_is_a_note(tmp_path: Path) -> None:
@@ -52,12 +52,12 @@ def test_padding_has_its_part_of_both_passes() -> None:
     (one,) = findings_of(MODEL)
     assert left_of(one) == OF_PASSES
     assert one.method == "bound"
-    assert one.title == "60 % of what Encoder is given is padding: train.py:36 in train"
+    assert one.title == "60 % of Encoder's input is padding: train.py:36 in train"
     assert one.source == "train.py:36 in train"
     assert len(one.change) == 3
     assert one.evidence[:2] == (
-        "of 1,000 positions in 8 calls, 600 are padding: one value with which rows end (or begin)",
-        "batches of rows of like length would have 4.0 % of padding",
+        "600 of 1,000 positions in 8 calls are padding: the value at most rows' ends, or beginnings",
+        "with rows of similar length in each batch, 4.0 % would be padding",
     )
 
 
@@ -68,7 +68,7 @@ def test_of_attention_as_many_pairs_go_as_have_padding() -> None:
 
 def test_what_is_behind_the_longest_rows_is_said() -> None:
     (one,) = findings_of(changed(MODEL, behind=300))
-    assert "30 % of them all are behind the longest row of their batch" in one.evidence
+    assert "30 % of all positions lie behind a batch's longest row" in one.evidence
     assert "to its longest row" in one.change[0]
 
 

@@ -104,7 +104,7 @@ def test_repeated_calls_have_their_part_of_both_passes() -> None:
         "Encoder in ActorCritic is called twice with the same input: train.py:36 in train"
     )
     assert one.source == "train.py:36 in train"
-    assert "the calls come by way of train.py:36 and train.py:37" in one.evidence
+    assert "the calls come through train.py:36 and train.py:37" in one.evidence
     assert len(one.change) == 3
     # of launches half of one and a quarter of two; the first one on each thread does not count
     assert one.at_most_ns == (40 + 75 + 20 + 20) * 1_000

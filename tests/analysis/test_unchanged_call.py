@@ -27,7 +27,7 @@ KEYS: Final = UnchangedModule(
     lines=("train.py:6",),
 )
 MEMORY: Final = changed(KEYS, classes="Memory", places=("train.py:5-9",), lines=("train.py:36",))
-TEXT: Final = "Linear in Decoder computes in each step what it computed in the step before"
+TEXT: Final = "Linear in Decoder computes the same result in every step"
 
 
 def test_the_last_mark_of_a_process_is_a_note(tmp_path: Path) -> None:
@@ -51,11 +51,14 @@ def test_what_the_lines_of_a_layer_launch_goes() -> None:
     (one,) = findings_of(KEYS)
     assert left_of(one) == {names.PRODUCT: 0.25}  # 60 of 80 us are of that line
     assert one.method == "bound"
-    assert one.title == "Linear in Decoder computes the same in each step: train.py:6 in forward"
+    assert (
+        one.title
+        == "Linear in Decoder computes the same result in every step: train.py:6 in forward"
+    )
     assert one.evidence[:2] == (
-        "24 calls had the input of the step before: the same tensors, unchanged, in the same modes"
-        " (seen in 2 steps)",
-        "they have 75 % of the multiplications of all layers",
+        "24 calls get the same input as in the step before: the same tensors, unchanged (seen in 2"
+        " steps)",
+        "they do 75 % of the multiplications in linear layers and convolutions",
     )
 
 
@@ -63,7 +66,7 @@ def test_what_a_module_launches_goes_as_a_whole() -> None:
     (one,) = findings_of(MEMORY)
     assert left_of(one) == {names.PRODUCT: 0.25, names.ADD: 0.5}
     assert one.title.endswith(
-        "Memory in Decoder computes the same in each step: train.py:36 in train"
+        "Memory in Decoder computes the same result in every step: train.py:36 in train"
     )
 
 

@@ -127,16 +127,15 @@ def unfused_attention(subject: JudgedReport) -> Iterator[Finding]:
 
 
 FP32: Final = r"^fmha_cutlass[FB]_f32_"
-"""The kernels of PyTorch's fused attention for float32: those of FlashAttention and cuDNN take 16
-bits alone."""
+"""PyTorch's fused attention for float32. FlashAttention and cuDNN only take 16 bits."""
 
 FP32_PCT: Final = 5.0
 """Less of the kernel time is not worth a line."""
 
 CHANGE_OF_PROMOTED: Final = (
-    "cast q and k back where they become float32, as by a rotary embedding, a scale or a norm in"
-    " float32: q, k = q.to(v.dtype), k.to(v.dtype)",
-    "not v.to(q.dtype): then attention runs in float32",
+    "cast q and k back to 16 bits: q, k = q.to(v.dtype), k.to(v.dtype)",
+    "look for what makes them float32: a rotary embedding, a scale or a norm in float32",
+    "do not cast v to the type of q: attention runs in float32 then",
 )
 
 CHANGE_OF_FP32: Final = (
@@ -146,7 +145,7 @@ CHANGE_OF_FP32: Final = (
 
 
 def fp32_attention(subject: JudgedReport) -> Iterator[Finding]:
-    """Fused attention that computes in float32. How long it takes in 16 bits no trace can know.
+    """Fused attention that computes in float32. No trace tells how long it takes in 16 bits.
 
     A language model in bfloat16 whose rotary embedding made q and k float32 took 55.4 ms a step,
     and 27.3 once they were cast back (H200, 2026-11-30).
@@ -156,7 +155,7 @@ def fp32_attention(subject: JudgedReport) -> Iterator[Finding]:
     if rows.is_empty():
         return
     promoted = _is_promoted(subject)
-    beside = ["most products beside it run in 16 bits: q, k or v was promoted"]
+    beside = ["most matrix products run in 16 bits, so q, k or v was promoted to float32"]
     yield kernel_finding(
         subject,
         rows,

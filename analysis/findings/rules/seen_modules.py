@@ -63,8 +63,8 @@ CHANGE_OF_LEARNING: Final = (
 
 
 CHANGE_OF_UNCHANGED: Final = (
-    "compute it once, before the loop, and keep the result: the keys and values of cross-attention"
-    " once for each input that is encoded, the embedding of a prompt once for all its steps",
+    "compute it once before the loop, and keep the result",
+    "cross-attention: keys and values once per encoded input; a prompt: its embedding once",
 )
 
 PADDING_PCT: Final = 10.0
@@ -75,14 +75,14 @@ OF_FIXED_LENGTH: Final = (
 )
 
 IN_ORDER: Final = (
-    "make batches of rows of like length: sort what waits, or windows of some hundred shuffled"
-    " samples, by length, cut it into batches, and shuffle these"
+    "put rows of similar length into one batch: sort waiting requests by length; in training sort"
+    " windows of some hundred shuffled samples, and shuffle the batches"
 )
 
 PACKED: Final = (
-    "or lay rows end to end, and let attention keep them apart: varlen_attn or nested tensors of"
-    " PyTorch, flash_attn_varlen_func, DataCollatorWithFlattening of transformers",
-    "with torch.compile or CUDA graphs: round lengths up to a few, such as multiples of 64",
+    "or pack rows end to end: varlen_attn or nested tensors (PyTorch), flash_attn_varlen_func,"
+    " DataCollatorWithFlattening (transformers)",
+    "with torch.compile or CUDA graphs: round lengths up to multiples of 64, for few shapes",
 )
 
 
@@ -286,7 +286,7 @@ def _repeated(subject: JudgedReport, seen: "_Seen[RepeatedModule]", rows: pl.Dat
         evidence=(
             f"{number(module.repeated)} of {number(module.calls)} calls repeat another one of their"
             f" step: the same tensors, unchanged, in the same modes (seen in {module.steps} steps)",
-            *([f"the calls come by way of {' and '.join(module.ways)}"] if module.ways else []),
+            *([f"the calls come through {' and '.join(module.ways)}"] if module.ways else []),
             f"its forward pass: {seen.in_words(subject)}{behind if behind_ns else ''}",
         ),
         at=seen.known,
@@ -318,7 +318,7 @@ def unchanged_call(subject: JudgedReport) -> Iterator[Finding]:
         rows = rows.filter(pl.col("gain_ns") > 0)
         if seen.share_pct(rows) < REPEATED_PCT:
             continue
-        title = f"{module.name} computes the same in each step"
+        title = f"{module.name} computes the same result in every step"
         products = percent(100 * module.share)
         finding = kernel_finding(
             subject,
@@ -327,9 +327,9 @@ def unchanged_call(subject: JudgedReport) -> Iterator[Finding]:
             title=title,
             change=CHANGE_OF_UNCHANGED,
             evidence=(
-                f"{number(module.calls)} calls had the input of the step before: the same tensors,"
-                f" unchanged, in the same modes (seen in {module.steps} steps)",
-                f"they have {products} of the multiplications of all layers",
+                f"{number(module.calls)} calls get the same input as in the step before: the same"
+                f" tensors, unchanged (seen in {module.steps} steps)",
+                f"they do {products} of the multiplications in linear layers and convolutions",
                 *([in_words(subject, rows)] if seen.known is not None else []),
             ),
             at=seen.known,
@@ -341,11 +341,11 @@ def unchanged_call(subject: JudgedReport) -> Iterator[Finding]:
 def _at_its_line(
     subject: JudgedReport, finding: Finding, seen: "_Seen[Seen]", title: str
 ) -> Finding:
-    """The finding with the program's line that calls the module in its title, if that is known."""
+    """The finding, with the line that calls the module behind its title if that is known."""
     source = _called_at(subject, seen.module, seen.own)
-    return (
-        replace(finding, title=f"{title}: {source}", source=source, via="") if source else finding
-    )
+    if not source:
+        return finding
+    return replace(finding, title=f"{title}: {source}", source=source, via="")
 
 
 def padding(subject: JudgedReport) -> Iterator[Finding]:
@@ -376,7 +376,7 @@ def _padded(subject: JudgedReport, seen: "_Seen[PaddedModule]", rows: pl.DataFra
         for part in (module.padding, module.behind, module.in_order)
     )
     fixed = 10 * module.behind >= module.positions
-    title = f"{share} of what {module.name} is given is padding"
+    title = f"{share} of {module.name}'s input is padding"
     finding = kernel_finding(
         subject,
         rows,
@@ -384,18 +384,19 @@ def _padded(subject: JudgedReport, seen: "_Seen[PaddedModule]", rows: pl.DataFra
         title=title,
         change=(*([OF_FIXED_LENGTH] if fixed else []), IN_ORDER, *PACKED),
         evidence=(
-            f"of {number(module.positions)} positions in {number(module.calls)} calls,"
-            f" {number(module.padding)} are padding: one value with which rows end (or begin)",
-            *([f"{behind} of them all are behind the longest row of their batch"] if fixed else []),
-            f"batches of rows of like length would have {in_order} of padding",
+            f"{number(module.padding)} of {number(module.positions)} positions in"
+            f" {number(module.calls)} calls are padding: the value that most rows end or begin with",
+            *(
+                [f"{behind} of all positions are behind the longest row of a batch"]
+                if fixed
+                else []
+            ),
+            f"with rows of similar length in each batch, {in_order} would be padding",
             f"its forward pass: {seen.in_words(subject)}",
         ),
         at=seen.known,
     )
-    source = _called_at(subject, module, seen.own)
-    return (
-        replace(finding, title=f"{title}: {source}", source=source, via="") if source else finding
-    )
+    return _at_its_line(subject, finding, seen, title)
 
 
 def _forward_of(

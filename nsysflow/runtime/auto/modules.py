@@ -88,14 +88,13 @@ def _look_at(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
 
 
 _LOOKS: Final = (REPEATS, UNCHANGED, PADDING)
-"""What is told of calls of modules in a few steps."""
+"""They watch module calls in a few early steps."""
 
 
 def _entered(
     module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str = ""
 ) -> Callable[[], object]:
-    """Tell of a call, perhaps with its range, what looks at calls; what is returned is called after
-    it."""
+    """Pass a call to the looks that run; the caller calls what this returns once it has ended."""
     left = [look.enter(module, args, kwargs, name) for look in _LOOKS if look.looking]
     return partial(_call_all, left) if left else nothing
 
@@ -223,7 +222,7 @@ def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
 
 
 def look_at_steps(torch: ModuleType, _ranges: Ranges) -> None:
-    """Look at calls in a few of the first steps."""
+    """Start the looks at early steps."""
     for look in _LOOKS:
         look.prepare(torch)
         AT_STEP.append(look.at_step)
