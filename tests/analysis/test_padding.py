@@ -56,7 +56,7 @@ def test_padding_has_its_part_of_both_passes() -> None:
     assert one.source == "train.py:36 in train"
     assert len(one.change) == 3
     assert one.evidence[:2] == (
-        "600 of 1,000 positions in 8 calls are padding: the value at most rows' ends, or beginnings",
+        "600 of 1,000 positions in 8 calls are padding: the value at most rows' end or beginning",
         "with rows of similar length in each batch, 4.0 % would be padding",
     )
 

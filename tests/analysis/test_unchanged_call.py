@@ -62,6 +62,12 @@ def test_what_the_lines_of_a_layer_launch_goes() -> None:
     )
 
 
+def test_kernels_of_a_name_and_grid_go_as_a_whole_if_most_are_of_the_layer() -> None:
+    kernels = [(names.PRODUCT, 60, line) for line in ("forward:6", "forward:6", "other:20")]
+    (one,) = findings_of(KEYS, kernels=[*kernels, (names.ADD, 20, "other:21")])
+    assert left_of(one) == {names.PRODUCT: 0.0}
+
+
 def test_what_a_module_launches_goes_as_a_whole() -> None:
     (one,) = findings_of(MEMORY)
     assert left_of(one) == {names.PRODUCT: 0.25, names.ADD: 0.5}

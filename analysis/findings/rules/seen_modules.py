@@ -86,6 +86,9 @@ PACKED: Final = (
 )
 
 
+MOST: Final = 0.5
+"""Of kernels of a layer's name and grid, more than this share are launched by its lines."""
+
 OF_WEIGHTS: Final = 0.5
 """A product has two gradients, that of its weights and that of its input."""
 
@@ -312,9 +315,8 @@ def unchanged_call(subject: JudgedReport) -> Iterator[Finding]:
     """
     for seen in _seen(subject, UnchangedModule):
         module = seen.module
-        rows = seen.own.with_columns((pl.col("ns") * seen.weight).cast(pl.Int64).alias("gain_ns"))
-        if seen.known is None and not module.places:  # a layer of torch's own
-            rows = rows.filter(pl.col("class").is_in([*MATRIX_CLASSES]))
+        own = seen.own if module.places else _products_of_layer(seen)
+        rows = own.with_columns((pl.col("ns") * seen.weight).cast(pl.Int64).alias("gain_ns"))
         rows = rows.filter(pl.col("gain_ns") > 0)
         if seen.share_pct(rows) < REPEATED_PCT:
             continue
@@ -332,10 +334,20 @@ def unchanged_call(subject: JudgedReport) -> Iterator[Finding]:
                 f"they do {products} of the multiplications in linear layers and convolutions",
                 *([in_words(subject, rows)] if seen.known is not None else []),
             ),
-            at=seen.known,
+            at=None if seen.known is None else rows,
         )
         finding = _at_its_line(subject, finding, seen, title)
         yield counting_launches(subject, finding, rows["op"], shares=rows["gain_ns"] / rows["ns"])
+
+
+def _products_of_layer(seen: "_Seen[UnchangedModule]") -> pl.DataFrame:
+    """The products of a linear layer or a convolution. Stacks of launches are estimated from
+    samples, so all products of a name and grid are its own if most of them are."""
+    products = seen.forward.filter(pl.col("class").is_in(["matmul", "conv"]))
+    own = pl.col("op").is_in(seen.own["op"].implode())
+    if seen.known is None:
+        return products.filter(own)
+    return products.filter(own | (own.mean() > MOST).over("key"))
 
 
 def _at_its_line(
@@ -385,12 +397,8 @@ def _padded(subject: JudgedReport, seen: "_Seen[PaddedModule]", rows: pl.DataFra
         change=(*([OF_FIXED_LENGTH] if fixed else []), IN_ORDER, *PACKED),
         evidence=(
             f"{number(module.padding)} of {number(module.positions)} positions in"
-            f" {number(module.calls)} calls are padding: the value that most rows end or begin with",
-            *(
-                [f"{behind} of all positions are behind the longest row of a batch"]
-                if fixed
-                else []
-            ),
+            f" {number(module.calls)} calls are padding: the value at most rows' end or beginning",
+            *([f"{behind} of all positions lie behind a batch's longest row"] if fixed else []),
             f"with rows of similar length in each batch, {in_order} would be padding",
             f"its forward pass: {seen.in_words(subject)}",
         ),
