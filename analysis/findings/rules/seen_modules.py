@@ -383,10 +383,11 @@ def padding(subject: JudgedReport) -> Iterator[Finding]:
 
 def _padded(subject: JudgedReport, seen: "_Seen[PaddedModule]", rows: pl.DataFrame) -> Finding:
     module = seen.module
-    share, behind, in_order = (
-        percent(100 * part / module.positions)
-        for part in (module.padding, module.behind, module.in_order)
+    tokens = module.positions - module.padding
+    share, behind = (
+        percent(100 * part / module.positions) for part in (module.padding, module.behind)
     )
+    in_order = percent(100 * module.in_order / max(1, tokens + module.in_order))
     fixed = 10 * module.behind >= module.positions
     title = f"{share} of {module.name}'s input is padding"
     finding = kernel_finding(
