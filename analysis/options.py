@@ -82,6 +82,8 @@ class Options:
         kernel_classes: further (class, pattern) rules on short names, tried before ours (spec §6).
         unrecorded_step_ns: how long a step of the same program takes that is not recorded; None
             where that is not known. Savings are then of recorded steps (spec §14.15).
+        unrecorded_wait_ns: how long such a step waits for batches of DataLoaders; None where that
+            is not known.
         unrecorded_middle: the number of the middle one of those steps; None where it is not known.
         recording_pct: what share of the host's time recording takes on this machine, at least and
             at most, in whole percent; None takes the usual ones (spec §14.16).
@@ -105,6 +107,7 @@ class Options:
     own: tuple[str, ...] = ()
     kernel_classes: tuple[tuple[str, str], ...] = ()
     unrecorded_step_ns: int | None = None
+    unrecorded_wait_ns: int | None = None
     unrecorded_middle: float | None = None
     recording_pct: tuple[int, int] | None = None
     command: tuple[str, ...] = ()

@@ -329,9 +329,10 @@ def run_plain(plan: Plan, command: PlainCommand) -> PlainRun:
     lasted_s = time.monotonic() - begun_s
     quota.end()
     statuses, annotation = take_statuses(folder), take_annotation(folder)
-    times_ns = [status.plain_step_ns for status in statuses if status.plain_step_ns is not None]
-    if times_ns:
-        return PlainRun(step_ns=max(times_ns))
+    timed = [status for status in statuses if status.plain_step_ns is not None]
+    if timed:
+        slowest = max(timed, key=lambda status: status.plain_step_ns or 0)
+        return PlainRun(step_ns=slowest.plain_step_ns, wait_ns=slowest.plain_wait_ns)
     steps = max((status.steps for status in statuses), default=0)
     missing = annotation.missing if request.annotate else None
     return PlainRun(step_ns=None, problem=_problem(code, lasted_s, steps, missing))

@@ -27,7 +27,7 @@ from nsysflow.base.progress import SILENT, Progress
 from nsysflow.report.results import Origin, Results, typical_report
 from nsysflow.runs.costs import usual_pct
 from nsysflow.runs.engine import Choice, engine_of
-from nsysflow.runs.manifest import Manifest, command_for_later_steps, middle_later_step
+from nsysflow.runs.manifest import Manifest, command_for_later_steps
 from nsysflow.runs.notes import expected_notes, run_notes
 from nsysflow.runs.paths import in_natural_order
 from nsysflow.runs.resources import scratch_for
@@ -111,7 +111,8 @@ def with_run(manifest: Manifest | None, options: Options) -> Options:
         flops_dtype=options.flops_dtype or manifest.flops_dtype,
         own=tuple(dict.fromkeys((*manifest.own, *options.own))),
         unrecorded_step_ns=options.unrecorded_step_ns or _unrecorded_step_ns(manifest, options),
-        unrecorded_middle=None if manifest.plain_step_ns else middle_later_step(manifest),
+        unrecorded_wait_ns=manifest.unrecorded_wait_ns,
+        unrecorded_middle=None if manifest.plain_step_ns else manifest.middle_later_step,
         recording_pct=options.recording_pct or usual_pct(manifest),
         command=options.command or (manifest.command if manifest.workload is None else ()),
     )
@@ -458,7 +459,7 @@ def origin_of(sources: Sequence[Source], typed: Sequence[Path]) -> Origin:
         killed=any(each.killed for each in known),
         plain_step_ns=max(filter(None, (each.plain_step_ns for each in known)), default=None),
         later_step_ns=max(filter(None, (each.later_step_ns for each in known)), default=None),
-        later_middle=max(filter(None, map(middle_later_step, known)), default=None),
+        later_middle=max(filter(None, (each.middle_later_step for each in known)), default=None),
         record_later=next(filter(None, map(command_for_later_steps, known)), ""),
         typed=tuple(sorted(typed, key=in_natural_order)),
         versions=known[0].versions if known else {},

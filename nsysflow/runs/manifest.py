@@ -71,10 +71,12 @@ class PlainRun:
 
     Attributes:
         step_ns: mean wall time of a step, of the slowest process; None where none was timed.
+        wait_ns: how long such a step waited for batches of DataLoaders.
         problem: what was seen then, and what to do; None if steps were timed.
     """
 
     step_ns: int | None
+    wait_ns: int | None = None
     problem: str | None = None
 
 
@@ -164,7 +166,28 @@ class Manifest:
     def later_step_ns(self) -> int | None:
         """How long a step took after the recording, of the slowest process; None where no process
         has timed that."""
-        return max((one.step_ns for one in map(_later, self.children) if one), default=None)
+        later = self._slowest_later
+        return None if later is None else later.step_ns
+
+    @property
+    def unrecorded_wait_ns(self) -> int | None:
+        """How long a step of the plain run waited for batches of DataLoaders, else one after the
+        recording; None where that is not known."""
+        if self.plain_run is not None and self.plain_run.step_ns is not None:
+            return self.plain_run.wait_ns
+        later = self._slowest_later
+        return None if later is None else later.wait_ns
+
+    @property
+    def middle_later_step(self) -> float | None:
+        """The number of the middle one of the steps after the recording; None if not known."""
+        later = self._slowest_later
+        return None if later is None else later.middle
+
+    @property
+    def _slowest_later(self) -> "_Later | None":
+        timed = [one for one in map(_later, self.children) if one]
+        return max(timed, key=lambda one: one.step_ns, default=None)
 
     @property
     def killed(self) -> bool:
@@ -302,11 +325,13 @@ class _Later(NamedTuple):
         step_ns: their mean.
         middle: the number of the middle one; None if the steps were not numbered.
         settled: whether these are the steps after the process settled.
+        wait_ns: how long they waited for batches of DataLoaders; None if not known.
     """
 
     step_ns: int
     middle: float | None
     settled: bool
+    wait_ns: int | None = None
 
 
 def _later(child: ChildStatus) -> _Later | None:
@@ -316,12 +341,13 @@ def _later(child: ChildStatus) -> _Later | None:
     if not timed_ns:
         return None
     if later is None:
-        return _Later(timed_ns, middle=None, settled=False)
+        return _Later(timed_ns, middle=None, settled=False, wait_ns=child.plain_wait_ns)
     timed = min(later.count, max(PLAIN_STEPS, -(-ENOUGH_NS // timed_ns)))
     rest, rest_ns = later.count - timed, later.total_ns - timed * timed_ns
     if rest >= _LATER_STEPS and 0 < rest_ns < _SETTLED * rest * timed_ns:
         return _Later(rest_ns // rest, middle=later.first + timed + rest / 2, settled=True)
-    return _Later(timed_ns, middle=later.first + timed / 2, settled=False)
+    middle = later.first + timed / 2
+    return _Later(timed_ns, middle=middle, settled=False, wait_ns=child.plain_wait_ns)
 
 
 def command_for_later_steps(manifest: Manifest) -> str:
@@ -338,9 +364,3 @@ def command_for_later_steps(manifest: Manifest) -> str:
     window = Window(wait=wait, warmup=_WARM_UP, active=_LATER_STEPS)
     ranks = ["--nproc", str(manifest.processes)] if manifest.processes else []
     return join(["nsysflow", "profile", "--capture", str(window), *ranks, "--", *manifest.command])
-
-
-def middle_later_step(manifest: Manifest) -> float | None:
-    """The number of the middle step of `_later`, of the slowest process; None if not known."""
-    timed = [one for one in map(_later, manifest.children) if one]
-    return max(timed, key=lambda one: one.step_ns).middle if timed else None

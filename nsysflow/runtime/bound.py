@@ -79,6 +79,7 @@ class PlainSteps:
         self._least_ns = least_ns
         self._next_look = FEWEST_PLAIN
         self._begun_ns = time.perf_counter_ns()
+        self._waited_ns = THIS_PROCESS.waited_ns
         self._plain = _Sum()
         self._evaluating = _Sum()
 
@@ -94,8 +95,9 @@ class PlainSteps:
         if evaluates:
             now_ns = _all_done_ns()
         timed = self._evaluating if evaluates else self._plain
-        timed.add(now_ns - self._begun_ns)
-        self._begun_ns = now_ns
+        waited_ns = THIS_PROCESS.waited_ns
+        timed.add(now_ns - self._begun_ns, waited_ns - self._waited_ns)
+        self._begun_ns, self._waited_ns = now_ns, waited_ns
         kept = self._kept
         self.enough = kept.steps >= PLAIN_STEPS and kept.ns >= self._least_ns
         if self.enough or kept.steps >= self._next_look:
@@ -104,26 +106,33 @@ class PlainSteps:
             timed.ns += self._begun_ns - now_ns
             kept = self._kept
             THIS_PROCESS.plain_step_ns = round(kept.ns / kept.steps)
+            THIS_PROCESS.plain_wait_ns = round(kept.waited_ns / kept.steps)
 
     @property
     def _kept(self) -> _Sum:
         plain, evaluating = self._plain, self._evaluating
         if 2 * evaluating.steps < plain.steps + evaluating.steps:
             return plain
-        return _Sum(plain.steps + evaluating.steps, plain.ns + evaluating.ns)
+        return _Sum(
+            plain.steps + evaluating.steps,
+            plain.ns + evaluating.ns,
+            plain.waited_ns + evaluating.waited_ns,
+        )
 
 
 @dataclass
 class _Sum:
-    """So many steps, and how long they took together."""
+    """So many steps, and how long they took together and waited for batches."""
 
     steps: int = 0
     ns: int = 0
+    waited_ns: int = 0
 
-    def add(self, ns: int) -> None:
-        """Another step took so long."""
+    def add(self, ns: int, waited_ns: int) -> None:
+        """Another step took so long, and waited so long for batches."""
         self.steps += 1
         self.ns += ns
+        self.waited_ns += waited_ns
 
 
 def _all_done_ns() -> int:

@@ -226,6 +226,7 @@ class Loaders:
 
     def waited(self, run: LoaderRun, begun_ns: int, ended_ns: int) -> None:
         """The loop has got a batch."""
+        THIS_PROCESS.waited_ns += ended_ns - begun_ns
         if self._keeps and not THIS_PROCESS.recorded:
             run.waits.append((begun_ns, ended_ns))
         if ended_ns - run.flushed_ns >= FLUSH_NS:

@@ -61,6 +61,7 @@ class ChildStatus:
         unprofiled_step_ns: mean wall time of a warm-up step, with no capture running.
         plain_step_ns: mean wall time of a step after the recording, or in a plain run; None where
             too few ran. Steps with an evaluation in them are left out where they are the fewer.
+        plain_wait_ns: how long such a step waited for batches of DataLoaders, in the mean.
         evaluations: how many steps had an evaluation in them.
         later: the steps after the recording; None without one.
         config: the settings of a built-in workload, with shapes and seed; None for other programs.
@@ -77,6 +78,7 @@ class ChildStatus:
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
     plain_step_ns: int | None = None
+    plain_wait_ns: int | None = None
     evaluations: int = 0
     later: LaterSteps | None = None
     config: dict[str, Any] | None = None
@@ -106,6 +108,7 @@ class ProcessState:
             is.
         later: the steps after the recording.
         evaluates: whether a model was switched to evaluation since the last step began.
+        waited_ns: how long the program has waited for batches of DataLoaders so far.
         looped: whether the program has used `nsysflow.steps`: it marks its steps itself.
     """
 
@@ -115,6 +118,7 @@ class ProcessState:
     window: WindowState = "never"
     unprofiled_step_ns: int | None = None
     plain_step_ns: int | None = None
+    plain_wait_ns: int | None = None
     evaluations: int = 0
     config: dict[str, Any] | None = None
     flops: dict[str, Any] | None = None
@@ -123,6 +127,7 @@ class ProcessState:
     recorded: bool = False
     later: Durations | None = None
     evaluates: bool = False
+    waited_ns: int = 0
     looped: bool = False
 
 
@@ -189,6 +194,7 @@ def _status(*, at_end: bool) -> ChildStatus:
         window=THIS_PROCESS.window,
         unprofiled_step_ns=THIS_PROCESS.unprofiled_step_ns,
         plain_step_ns=THIS_PROCESS.plain_step_ns,
+        plain_wait_ns=THIS_PROCESS.plain_wait_ns,
         evaluations=THIS_PROCESS.evaluations,
         later=THIS_PROCESS.later.summary() if THIS_PROCESS.later is not None else None,
         config=THIS_PROCESS.config,

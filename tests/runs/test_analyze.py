@@ -20,10 +20,16 @@ from nsysflow.base.errors import Damaged, NotAReport, SelectionError
 from nsysflow.cli.main import main
 from nsysflow.report.results import Origin, Results
 from nsysflow.report.text import page_lines
-from nsysflow.runs.analyze import analyze_reports, loops_are_timed, origin_of, reports_in_full
+from nsysflow.runs.analyze import (
+    analyze_reports,
+    loops_are_timed,
+    origin_of,
+    reports_in_full,
+    with_run,
+)
 from nsysflow.runs.engine import Choice, Executor
 from nsysflow.runs.files import write_folder
-from nsysflow.runs.manifest import write_manifest
+from nsysflow.runs.manifest import PlainRun, write_manifest
 from nsysflow.runs.sources import Source
 from nsysflow.runtime.durations import LaterSteps
 from tests.analyses import analysed
@@ -215,6 +221,18 @@ def test_steps_are_compared_with_plain_ones_unless_other_loops_may_be_in_these(
     child = replace(CHILD, plain_step_ns=100, evaluations=evaluations)
     assert loops_are_timed(replace(RUN, children=(child,)), analysis) == timed
     assert not loops_are_timed(RUN, analysis)  # none was timed
+
+
+def test_the_waits_of_plain_steps_are_those_of_the_steps_that_were_timed() -> None:
+    later = LaterSteps(first=81, count=40, total_ns=280, median_ns=7, longest=())
+    slow = replace(CHILD, plain_step_ns=9, plain_wait_ns=4, later=later)
+    quick = replace(CHILD, plain_step_ns=7, plain_wait_ns=6, later=later)
+    after = replace(RUN, children=(quick, slow))
+    options = with_run(after, Options())
+    assert (options.unrecorded_step_ns, options.unrecorded_wait_ns) == (9, 4)
+    before = replace(after, plain_run=PlainRun(step_ns=8, wait_ns=2))
+    options = with_run(before, Options())
+    assert (options.unrecorded_step_ns, options.unrecorded_wait_ns) == (8, 2)
 
 
 def test_later_steps_are_recorded_from_where_they_were_timed() -> None:

@@ -39,8 +39,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     limits |= {"START_UP_STEPS": 2, "START_UP_NS": 50}
     for name, value in {**limits, "FEWEST_PLAIN": 2, "time": clock}.items():
         monkeypatch.setattr(bound_module, name, value)
-    fresh = {"plain_step_ns": None, "recorded": False, "later": None}
-    for name, value in {**fresh, "evaluates": False, "evaluations": 0}.items():
+    fresh = {"plain_step_ns": None, "plain_wait_ns": None, "recorded": False, "later": None}
+    for name, value in {**fresh, "evaluates": False, "evaluations": 0, "waited_ns": 0}.items():
         monkeypatch.setattr(THIS_PROCESS, name, value)
     return clock
 
@@ -110,6 +110,17 @@ def test_steps_are_timed_once_nsys_has_written_its_report(
     assert later is not None
     assert (later.first, later.count, later.total_ns) == (4, 6, 17 + 19 + 18 + 18 + 28 + 1_000)
     assert later.longest[-1] == (9, 1_000)
+
+
+def test_the_waits_for_batches_of_plain_steps_are_summed(tmp_path: Path, clock: Clock) -> None:
+    bound = Bound(tmp_path)
+    THIS_PROCESS.waited_ns = 900  # while it was recorded
+    (tmp_path / WRITTEN).touch()
+    take(bound, clock, 0)
+    for waited_ns in (4, 8, 0, 0):
+        THIS_PROCESS.waited_ns += waited_ns
+        take(bound, clock, 30)
+    assert (THIS_PROCESS.plain_step_ns, THIS_PROCESS.plain_wait_ns) == (30, 3)
 
 
 def test_a_host_that_runs_ahead_of_the_gpu_makes_no_step_shorter(
