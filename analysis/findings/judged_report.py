@@ -341,6 +341,12 @@ class JudgedReport:
         return pause_rows(self.view, list(self.step_paths))
 
     @computed_once
+    def loading_phases(self) -> tuple[str, ...]:
+        """The phases that load data, by their names."""
+        phases = _phases(self.view, list(self.step_paths)).filter("data")
+        return tuple(phases["phase"].unique().sort())
+
+    @computed_once
     def launches(self) -> pl.DataFrame:
         """Its launches by phase: `launches.launch_counts`."""
         return launch_counts(self.view)

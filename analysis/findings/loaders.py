@@ -1,26 +1,35 @@
 """How many workers a DataLoader needs, by the rates of its workers and of the loop (spec §27.4)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final
 
 import polars as pl
 
+from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.replay.batches import batch_rates
+from nsysflow.analysis.replay.disturbance import FASTEST_HOST, WAITS_FOR_DATA
+from nsysflow.analysis.schema import os_pid
 from nsysflow.base.units import duration, number, percent
 
 BUSY_PCT: Final = 80
 """Workers that are busy for so much of the time are the limit: between two requests each also
 takes the next one from its queue."""
 
+MOST_WORKERS: Final = 64
+"""No more are advised where the number of cores is not known."""
+
 UNEVEN: Final = 3
 """Batches are uneven if 5 % take so many times the median: the loop takes them in order, and waits
 for a slow one while others are ready."""
 
 CHANGE_OF_BATCH: Final = (
-    "make a batch cheaper: crop before all else, store what is decoded or tokenized, decode on the"
-    " GPU",
+    "make a batch cheaper: read no more than it needs (np.load(…, mmap_mode='r')), crop before all"
+    " else, store what is decoded or tokenized, decode on the GPU",
+    "an IterableDataset: take the worker's share of the records (get_worker_info) before they are"
+    " decoded: else each worker decodes all",
 )
 CHANGE_OF_WAY: Final = (
     "send fewer, larger tensors: what a batch consists of is unpacked and pinned one by one",
@@ -38,6 +47,8 @@ class LoaderAdvice:
         floor_ns: what a step takes at least then, where workers are too few for the loop; else 0.
         counted: whether a number of workers says what the loop then waits.
         in_loop: whether the loop's own process makes the batches.
+        limit: how often workers have a batch at best; empty without workers.
+        limit_ns: how much they make a step longer then, if the rest of it is as fast as it can be.
     """
 
     change: tuple[str, ...]
@@ -45,6 +56,8 @@ class LoaderAdvice:
     floor_ns: int = 0
     counted: bool = False
     in_loop: bool = False
+    limit: str = ""
+    limit_ns: int = 0
 
 
 def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | None:
@@ -54,18 +67,61 @@ def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | 
     if loader is None:
         return None
     steps = subject.tables.steps.filter(pl.col("process") == loader["process"])
-    busy = steps.select((pl.col("duration_ns") - pl.col("idle_ns")).mean()).item()
-    return _advice(loader, max(_own_ns(loader), busy or 0), _per_step(subject, loader))
+    busy_ns = steps.select((pl.col("duration_ns") - pl.col("idle_ns")).mean()).item() or 0
+    workers, a_step, own_ns = loader["workers"], _per_step(subject, loader), _own_ns(loader)
+    batch_ns = _batch_ns(subject, loader)
+    if not (workers and a_step):
+        return _advice(loader, batch_ns, max(own_ns, busy_ns), a_step)
+    fastest_ns = max(FASTEST_HOST * own_ns, busy_ns / a_step)
+    every_ns = batch_ns / workers
+    hardly_waits = loader["waited_ns"] <= WAITS_FOR_DATA * loader["span_ns"]
+    if hardly_waits and fastest_ns < every_ns <= own_ns:
+        plain_wait_ns = subject.timeline.options.unrecorded_wait_ns
+        advice = _for_faster_loop(loader, batch_ns, fastest_ns, a_step, plain_wait_ns)
+    else:
+        advice = _advice(loader, batch_ns, max(own_ns, busy_ns), a_step)
+    limit = (
+        f"{number(workers)} worker{'s' * (workers > 1)} of the DataLoader"
+        f" {'have' if workers > 1 else 'has'} a batch every {duration(round(every_ns))} at best"
+    )
+    limit_ns = max(0, round(a_step * (every_ns - fastest_ns)))
+    return replace(advice, limit=limit, limit_ns=limit_ns)
 
 
-def more_workers(subject: JudgedReport, step_ns: int) -> str:
+def _for_faster_loop(
+    loader: Mapping[str, Any],
+    batch_ns: float,
+    fastest_ns: float,
+    a_step: float,
+    plain_wait_ns: int | None,
+) -> LoaderAdvice:
+    """What to change where the recorded loop is so slow that it hardly waits for its workers, and a
+    faster one would: it may take a batch every `fastest_ns`."""
+    workers = min(ceil(batch_ns / fastest_ns), loader["cores"] or MOST_WORKERS)
+    waits = f", and waits {duration(plain_wait_ns)} a step then" if plain_wait_ns else ""
+    evidence = (
+        f"the recorded loop took {duration(round(_own_ns(loader)))} a batch, and found it ready; it"
+        f" is faster without the profiler{waits}",
+        f"{number(workers)} workers have one every {duration(round(batch_ns / workers))}; each"
+        f" takes {duration(round(batch_ns))}",
+    )
+    more = (_loader(workers, loader),) if workers > loader["workers"] else ()
+    return LoaderAdvice(
+        change=(*more, *CHANGE_OF_BATCH),
+        evidence=evidence[: 1 + len(more)],
+        floor_ns=round(a_step * batch_ns / workers) if more else 0,
+        counted=bool(more),
+    )
+
+
+def _more_workers(subject: JudgedReport, step_ns: int) -> str:
     """How many workers a shorter step needs, as a sentence; empty where those recorded keep up, and
     where the loop makes its batches itself."""
     loader = _waited_for(subject, None)
     if loader is None or not loader["workers"]:
         return ""
     workers = loader["workers"]
-    batches_ns = _per_step(subject, loader) * loader["busy_ns"] / loader["batches"]
+    batches_ns = _per_step(subject, loader) * _batch_ns(subject, loader)
     needed = ceil(batches_ns / max(step_ns, 1))
     if needed <= workers:
         return ""
@@ -78,6 +134,32 @@ def more_workers(subject: JudgedReport, step_ns: int) -> str:
     )
 
 
+def without_same_loader(plan: Iterable[Valued], worth_ns: float) -> Iterator[Valued]:
+    """The plan without what saves nothing once a finding above it changes the loader alike."""
+    above: set[str] = set()
+    for one in plan:
+        change = one.finding.change[0]
+        if one.finding.rule != "data-loading" or one.high_ns >= worth_ns or change not in above:
+            yield one
+        above.add(change)
+
+
+def with_workers(plan: Sequence[Valued], subject: JudgedReport) -> tuple[Valued, ...]:
+    """The plan; what makes the step shorter than the loader's workers keep up with says so: the
+    finding of the loader, if there is one above."""
+    said = ""
+    if any(one.counts for one in plan):
+        said = _more_workers(subject, plan[-1].step_after_ns)
+    if not said:
+        return tuple(plan)
+    waits = [one.finding.phase if one.finding.rule == "data-loading" else "" for one in plan]
+    loading = (at for at, phase in enumerate(waits) if phase)
+    shorter = (at for at, one in enumerate(plan) if _more_workers(subject, one.step_after_ns))
+    at = next(loading, next(shorter, len(plan) - 1))
+    finding = replace(plan[at].finding, evidence=(*plan[at].finding.evidence, said))
+    return (*plan[:at], replace(plan[at], finding=finding), *plan[at + 1 :])
+
+
 def _waited_for(subject: JudgedReport, process: int | None) -> dict[str, Any] | None:
     """The loader for which the loop of a process (its pid, None for any) waits longest."""
     whole = subject.tables.loader_workers.filter(pl.col("worker").is_null())
@@ -85,6 +167,17 @@ def _waited_for(subject: JudgedReport, process: int | None) -> dict[str, Any] | 
     waited = recorded.filter((pl.col("steps") > 0) & (pl.col("batches") > 0))
     longest = waited.sort("waited_ns", descending=True).head(1)
     return next(longest.iter_rows(named=True), None)
+
+
+def _batch_ns(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
+    """How long the slowest worker of a loader takes for a batch: they take turns. Without workers,
+    or with one batch of each, how long those take that were recorded."""
+    rates = batch_rates(subject.timeline.trace.loader_times)
+    mine = os_pid(pl.col("process")) == loader["process"], pl.col("loader") == loader["loader"]
+    rate_ns = rates.filter(*mine)["rate_ns"]
+    if loader["workers"] and len(rate_ns):
+        return float(loader["workers"] * rate_ns[0])
+    return float(loader["busy_ns"] / loader["batches"])
 
 
 def _per_step(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
@@ -97,10 +190,11 @@ def _own_ns(loader: Mapping[str, Any]) -> float:
     return float((loader["span_ns"] - loader["waited_ns"]) / loader["steps"])
 
 
-def _advice(loader: Mapping[str, Any], step_ns: float, a_step: float) -> LoaderAdvice:
-    """What to change, for a loop that takes a batch every `step_ns` where it need not wait, and so
-    many `a_step`."""
-    batch_ns = loader["busy_ns"] / loader["batches"]
+def _advice(
+    loader: Mapping[str, Any], batch_ns: float, step_ns: float, a_step: float
+) -> LoaderAdvice:
+    """What to change, where a worker takes `batch_ns` for a batch, for a loop that takes one every
+    `step_ns` where it need not wait, and so many `a_step`."""
     workers = loader["workers"] or 0
     needed = max(ceil(batch_ns / max(step_ns, 1)), 1)
     if workers and loader["busy_pct"] < BUSY_PCT:

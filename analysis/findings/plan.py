@@ -9,7 +9,7 @@ from nsysflow.analysis.findings.explanation import explanation_of
 from nsysflow.analysis.findings.finding import Ends, Finding, Valued, share_pct
 from nsysflow.analysis.findings.frameworks import advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.loaders import more_workers
+from nsysflow.analysis.findings.loaders import with_workers, without_same_loader
 from nsysflow.analysis.findings.rules import (
     LAST_RESORT,
     LAST_RESORT_OF_IDLE,
@@ -75,7 +75,8 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     plan = _with_idle(plan, replays)
     if last_ones := [one for one in doubtful if one.alone_ns >= worth_ns]:
         plan = tuple(_in_turn([*plan, *last_ones], replays))
-    plan = _with_workers([*_with_waits(plan)], subject)
+    plan = tuple(without_same_loader(plan, worth_ns))
+    plan = with_workers([*_with_waits(plan)], subject)
     plan = tuple(_with_words(_with_ends(plan, replays)))
     behind += tuple(value(one, replays) for rule in WITHOUT_TIME for one in rule(subject))
     last = plan[-1].step_after_ns if plan else replays.step_ns
@@ -264,22 +265,6 @@ def _with_waits(plan: Sequence[Valued]) -> Iterator[Valued]:
         first = f"first remove the waits at {', '.join(places)}: a CUDA graph cannot contain them"
         best, *others = one.finding.change
         yield replace(one, finding=replace(one.finding, change=(best, first, *others)))
-
-
-def _with_workers(plan: Sequence[Valued], subject: JudgedReport) -> tuple[Valued, ...]:
-    """The plan; what makes the step shorter than the loader's workers keep up with says so: the
-    finding of the loader, if there is one above."""
-    said = ""
-    if any(one.counts for one in plan):
-        said = more_workers(subject, plan[-1].step_after_ns)
-    if not said:
-        return tuple(plan)
-    waits = [one.finding.phase if one.finding.rule == "data-loading" else "" for one in plan]
-    loading = (at for at, phase in enumerate(waits) if phase)
-    shorter = (at for at, one in enumerate(plan) if more_workers(subject, one.step_after_ns))
-    at = next(loading, next(shorter, len(plan) - 1))
-    finding = replace(plan[at].finding, evidence=(*plan[at].finding.evidence, said))
-    return (*plan[:at], replace(plan[at], finding=finding), *plan[at + 1 :])
 
 
 def _with_words(plan: Iterable[Valued]) -> Iterator[Valued]:

@@ -7,14 +7,14 @@ from typing import Any, Final, Self
 import polars as pl
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.findings.saving import Replays, busy_of
+from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import find_causes
 from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import RecordingCost
-from nsysflow.analysis.replay.replay import Program, Times
+from nsysflow.analysis.replay.replay import Program, Times, busy_of
 from nsysflow.analysis.replay.whatif import idle_of_steps, retimed
 from nsysflow.analysis.schema import os_pid
 from nsysflow.analysis.selection.timeline import Timeline
@@ -59,6 +59,10 @@ class RankReplays(Replays):
         if self._whole:
             return self.subject.timeline
         return self.around(self.measured.filter(pl.col("step").is_in(self._chosen)))
+
+    @property
+    def feed(self) -> None:
+        """Nothing: which rank's batches hold up the others is not known."""
 
     @computed_once
     def _kept(self) -> pl.DataFrame:

@@ -84,6 +84,10 @@ class RunReplays(Replays):
         programs = [one.without_cost(cost) for one in self.each]
         return self.step_of(programs, RunChange(compute={})).step_ns
 
+    @property
+    def feed(self) -> None:
+        """Nothing, as of each rank."""
+
     @computed_once
     def part(self) -> Timeline:
         """What is replayed of the slowest report."""

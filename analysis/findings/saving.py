@@ -6,24 +6,36 @@ from typing import Final, Literal, Self
 import polars as pl
 
 from nsysflow.analysis.findings.judged_report import JudgedReport
-from nsysflow.analysis.frames.intervals import Cover, last_at_or_before, merge
+from nsysflow.analysis.frames.intervals import last_at_or_before
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import (
+    FASTEST_HOST,
+    PlainFeed,
     RecordingCost,
     Shares,
     behind_backtraces,
     cost_between,
     cost_shown_by,
     extreme_costs,
+    fed_as_plain,
     have_backtraces,
+    plain_feed,
     recorded_pct,
     shares_of,
+    with_batches_ready,
     with_faster_host,
     without_cost,
 )
-from nsysflow.analysis.replay.replay import Program, Recorded, part_of, recorded, replay
+from nsysflow.analysis.replay.replay import (
+    Program,
+    Recorded,
+    busy_of,
+    part_of,
+    recorded,
+    replay,
+)
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.base.errors import UnknownName
 
@@ -33,9 +45,6 @@ MOST_OPS: Final = 40_000
 REPLAYED_OPS: Final = 2_000_000
 """So many operations are replayed in all, which takes 3 s. That leaves findings unreplayed only
 where no steps are judged, or single ones are very long."""
-
-FASTEST_HOST: Final = 0.5
-"""Recorded steps that waited for the host took up to 1.8 times as long as plain ones."""
 
 HOST_BOUND: Final = 0.95
 """Does a step show how fast its host is? It does if a host twice as fast would make it shorter than
@@ -178,13 +187,24 @@ class Replays:
         if not self.subject.of_steps:
             return Names(timeline=self.part, recorded=self.recording)
         quiet = self.without_cost(self.cost or self.likely_cost())
+        if self.feed is not None:
+            quiet = fed_as_plain(quiet, self.feed)
         return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
 
     def likely_cost(self) -> RecordingCost:
         """What recording costs: what a timed step shows, else the middle of what is usual."""
-        if self.part.options.unrecorded_step_ns is not None:
-            return cost_shown_by(self.part.options, self._step_without)
-        return cost_between(self.shares)
+        plain_ns, known_pct = self.part.options.unrecorded_step_ns, self.part.options.recording_pct
+        if plain_ns is None:
+            return cost_between(self.shares)
+        if self.feed is None:
+            return cost_shown_by(plain_ns, known_pct, self._step_without)
+        return cost_shown_by(self.feed.own_ns, known_pct, self._own_step_without)
+
+    @computed_once
+    def feed(self) -> PlainFeed | None:
+        """How batches hold up plain steps; None where they do not, or that is not known."""
+        recorded = self.as_recorded
+        return plain_feed(self.part.options, recorded.step_ns, recorded.busy_ns)
 
     @computed_once
     def recording(self) -> Recorded:
@@ -249,6 +269,10 @@ class Replays:
         """How long a step takes without what recording costs."""
         return self._step_ns_of(self.without_cost(cost))
 
+    def _own_step_without(self, cost: RecordingCost) -> int:
+        """How long a step takes without what recording costs, and without waits for batches."""
+        return self._step_ns_of(with_batches_ready(self.without_cost(cost)))
+
     @computed_once
     def extremes(self) -> tuple[Self, Self]:
         """The same replays where recording costs most, and where it costs least."""
@@ -276,7 +300,8 @@ class Replays:
         that (spec §14.17)."""
         plain_ns = self.part.options.unrecorded_step_ns
         traced = have_backtraces(self.part.events.calls)
-        if plain_ns is None or traced or not self.subject.of_steps:
+        timed = plain_ns is not None and self.feed is None
+        if plain_ns is None or not timed or traced or not self.subject.of_steps:
             return None
         return recorded_pct(plain_ns, self._step_without)
 
@@ -393,11 +418,6 @@ class Replays:
             step_ns=int((ends["end_ns"] - ends["start_ns"]).sum()),
             busy_ns=int((busy["end"] - busy["start"]).sum()),
         )
-
-
-def busy_of(ops: pl.DataFrame) -> Cover:
-    """When one of these operations of one GPU runs."""
-    return Cover(merge(pl.DataFrame({"start": ops["start_ns"], "end": ops["end_ns"]})))
 
 
 def middle_of(steps: pl.DataFrame, ops: int, most_ops: int) -> pl.DataFrame:

@@ -1,6 +1,4 @@
-"""What a call waits for: the call before it, an operation, a batch, room in the queue (spec
-§14).
-"""
+"""What a call waits for: the call before it, an operation, room in the queue (spec §14)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +11,7 @@ from nsysflow.analysis.causes import RUNTIME
 from nsysflow.analysis.events.events import Events, Threads
 from nsysflow.analysis.events.lost_launches import MOST_QUEUED
 from nsysflow.analysis.frames.columns import matching, median_ns, repeated, scatter_table
-from nsysflow.analysis.frames.intervals import on_axis, reached_before
-from nsysflow.analysis.idle.samples import has_host_stacks, waiting_time
-from nsysflow.analysis.phases.names import LOADS_DATA
+from nsysflow.analysis.frames.intervals import reached_before
 
 MOST_TURNS: Final = 0.2
 """Two threads hand over to each other if their turns are at most a fifth of the calls of the one
@@ -34,7 +30,10 @@ class Host:
             its start; of the first one its start), `work_ns` (what of that the host works),
             `batch_ns` (how long it waits in it for a batch that another process makes; null if it
             does not), `paced` (whether that comes when it came in the recording, and not as long
-            after it was asked for), `cost_ns` (what the call itself takes).
+            after it was asked for), `fed_after` (the node that used the batch before the one that
+            this node uses; null if it uses none), `feed_ns` (how long after that node starts
+            workers have the next batch), `asked_ns`, `fed_ns` (when the loop asked for the batch,
+            and had it), `cost_ns` (what the call itself takes).
         node_of_call: for each call of the events its node, that of the call around it, or null.
     """
 
@@ -90,6 +89,10 @@ def _with_predecessors(calls: pl.DataFrame, threads: Threads) -> pl.DataFrame:
         span_ns.alias("work_ns"),
         pl.lit(None, pl.Int64).alias("batch_ns"),
         pl.lit(value=True).alias("paced"),
+        pl.lit(None, pl.UInt32).alias("fed_after"),
+        pl.lit(None, pl.Int64).alias("feed_ns"),
+        pl.lit(None, pl.Int64).alias("asked_ns"),
+        pl.lit(None, pl.Int64).alias("fed_ns"),
         _teams(pairs, len(threads))[calls["thread_no"]].alias("team"),
     )
 
@@ -143,67 +146,6 @@ def _teams(pairs: list[tuple[int, int]], threads: int) -> pl.Series:
         joined, gone = sorted((team[first], team[other]))
         team = [joined if mine == gone else mine for mine in team]
     return pl.Series("team", team, dtype=pl.UInt32)
-
-
-LEAST_BATCH_NS: Final = 1_000_000
-"""A shorter range in which data is loaded mostly takes a batch that is there."""
-
-
-IDLE_WORKERS: Final = 2
-"""If the workers of a process are busy for less than one part in so many of the time, they do not
-set the pace: a batch comes some time after it was asked for, whenever that is."""
-
-
-def with_batches(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """`calls` with `batch_ns`: the ranges between a call and the one before it on its thread that
-    load data and in which the host mostly waits for another thread or process. That is no work.
-    And with `paced`.
-
-    Args:
-        calls: of `Host`.
-        events: the trace.
-    """
-    length = pl.col("end_ns") - pl.col("start_ns")
-    loading = events.ranges.filter(
-        length >= LEAST_BATCH_NS, pl.col("name").cast(pl.String).str.contains(LOADS_DATA)
-    )[["thread_no", "start_ns", "end_ns"]]
-    if loading.is_empty() or not has_host_stacks(events.trace):
-        return calls
-    placed = on_axis(loading, events.axis, "thread_no")
-    waited_ns = waiting_time(events).between(placed["start"], placed["end"])
-    loading = loading.filter(2 * waited_ns >= placed["end"] - placed["start"])
-    begun = calls.select("thread_no", "node", begun_ns="start_ns").sort("begun_ns")
-    behind = loading.sort("end_ns").join_asof(
-        begun,
-        left_on="end_ns",
-        right_on="begun_ns",
-        by="thread_no",
-        strategy="forward",
-        check_sortedness=False,
-    )
-    behind = behind.drop_nulls("node")
-    follows = calls[["pred", "before", "start_ns", "span_ns"]][behind["node"]]
-    alone = (follows["pred"] == follows["before"]).fill_null(value=False)
-    inside = alone & (behind["start_ns"] >= follows["start_ns"] - follows["span_ns"])
-    batch = behind.filter(inside).group_by("node").agg(length.sum().alias("batch_ns"))
-    batch_ns = calls["batch_ns"].scatter(batch["node"], batch["batch_ns"])
-    waits_at = events.threads.filter(pl.col("process").is_in(_unhurried(events).implode()))
-    return calls.with_columns(
-        batch_ns,
-        (pl.col("work_ns") - batch_ns.fill_null(0)).alias("work_ns"),
-        (~pl.col("thread_no").is_in(waits_at["thread_no"].implode())).alias("paced"),
-    )
-
-
-def _unhurried(events: Events) -> pl.Series:
-    """The processes of which the workers of each loader are idle most of the time."""
-    batches = events.trace.loader_times.filter(pl.col("worker").is_not_null())
-    busy_ns = (pl.col("end_ns") - pl.col("start_ns")).sum()
-    whole_ns = pl.col("workers").max().clip(1) * (pl.col("end_ns").max() - pl.col("start_ns").min())
-    loaders = batches.group_by("process", "loader").agg(
-        (IDLE_WORKERS * busy_ns < whole_ns).fill_null(value=False).alias("idle")
-    )
-    return loaders.group_by("process").agg(pl.col("idle").all()).filter("idle")["process"]
 
 
 FREES: Final = r"^(?:cudaFree|cuMemFree|hip(?:Host)?Free)"

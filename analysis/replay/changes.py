@@ -255,7 +255,7 @@ def without_loops(program: Program, loops: pl.DataFrame, launched: pl.Series) ->
     calls = program.calls.with_columns(
         pl.when(pl.lit(inside)).then(0).otherwise("cost_ns").alias("cost_ns"),
         pl.when(pl.lit(behind)).then(0).otherwise("work_ns").alias("work_ns"),
-        pl.when(~pl.lit(behind)).then("batch_ns").alias("batch_ns"),
+        *(pl.when(~pl.lit(behind)).then(name).alias(name) for name in ("batch_ns", "fed_after")),
         *(pl.when(~pl.lit(inside)).then(name).alias(name) for name in ("after", "after_ns")),
     )
     gone = pl.col("op").is_in(launched.implode())
@@ -288,7 +288,8 @@ def with_less_work(
 ) -> Program:
     """`program` with the host's time between its calls times `factor` in the intervals `where`. Of
     what was recorded there, as much counts as earlier changes left. A wait for a batch in them is
-    the host's time as any other, and no longer ends as recorded.
+    the host's time as any other, and no longer ends as recorded; batches that come in them are
+    made so much faster.
 
     Args:
         program: what to change.
@@ -307,7 +308,10 @@ def with_less_work(
     there = pl.DataFrame({"inside": inside, "work": work_ns.clip(lower_bound=0)})
     less = there.select((pl.min_horizontal("inside", "work") * (1 - factor)).round()).to_series()
     work = (work_ns - less.cast(pl.Int64)).clip(lower_bound=0)
-    return replace(program, calls=calls.with_columns(work.alias("work_ns"), batch_ns))
+    fed = _inside(calls, calls["asked_ns"], calls["fed_ns"], where, axis) > 0
+    faster_ns = (pl.col("feed_ns") * factor).round().cast(pl.Int64)
+    feed_ns = pl.when(pl.lit(fed)).then(faster_ns).otherwise("feed_ns").alias("feed_ns")
+    return replace(program, calls=calls.with_columns(work.alias("work_ns"), batch_ns, feed_ns))
 
 
 def with_cheaper_calls(program: Program, where: Cover, axis: Axis) -> Program:
@@ -368,7 +372,7 @@ def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis:
     kept = repeated(0, len(calls), pl.Int64)
     kept = kept.scatter(_first_launches(program, instance_of_op), AROUND_LAUNCH_NS)
     shorter = with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
-    return replace(shorter, calls=shorter.calls.with_columns(calls["batch_ns"]))
+    return replace(shorter, calls=shorter.calls.with_columns(calls["batch_ns", "feed_ns"]))
 
 
 def in_no_graph() -> pl.Expr:

@@ -30,6 +30,9 @@ class RecordingCost:
     gap_ns: int
 
 
+FASTEST_HOST: Final = 0.5
+"""Recorded steps that waited for the host took up to 1.8 times as long as plain ones."""
+
 FULL_NS: Final = 100_000
 """Recorded programs took 14 to 113 us a launch, and recording the same share of each. Long code
 between calls only loses what samples take: a loader in Python 3 to 17 % (docs/facts.md)."""
@@ -177,8 +180,61 @@ def _nearer(name: str, less_ns: int) -> pl.Expr:
     return pl.col(name) - spare
 
 
+WAITS_FOR_DATA: Final = 0.05
+"""A loop that waits for batches for a larger part of its steps is held up by their workers …"""
+
+GPU_BOUND: Final = 0.95
+"""… unless its GPU runs something for so much of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainFeed:
+    """How the batches of a DataLoader hold up plain steps.
+
+    Attributes:
+        own_ns: how long a step takes without its waits for batches.
+        share: how long a plain step takes of a recorded one.
+    """
+
+    own_ns: int
+    share: float
+
+
+def plain_feed(options: Options, recorded_ns: int, busy_ns: int) -> PlainFeed | None:
+    """How batches hold up plain steps; None where they do not, and where nothing was timed.
+
+    Args:
+        options: with an `unrecorded_step_ns` and an `unrecorded_wait_ns`.
+        recorded_ns: how long a recorded step takes.
+        busy_ns: how long its GPU runs something.
+    """
+    step_ns, wait_ns = options.unrecorded_step_ns or 0, options.unrecorded_wait_ns or 0
+    if wait_ns <= WAITS_FOR_DATA * step_ns or busy_ns >= GPU_BOUND * step_ns or not recorded_ns:
+        return None
+    own_ns = max(step_ns - wait_ns, busy_ns)
+    return PlainFeed(own_ns=own_ns, share=min(1.0, step_ns / recorded_ns))
+
+
+def fed_as_plain(program: Program, feed: PlainFeed) -> Program:
+    """`program` whose loop gets each batch as long after the one before as plain steps do, and
+    waits for none otherwise."""
+    recorded_ns = pl.col("start_ns") - pl.col("start_ns").gather(pl.col("fed_after"))
+    feed_ns = (recorded_ns * feed.share).round().cast(pl.Int64).alias("feed_ns")
+    none = pl.lit(None, pl.Int64).alias("batch_ns")
+    return replace(program, calls=program.calls.with_columns(feed_ns, none))
+
+
+def with_batches_ready(program: Program) -> Program:
+    """`program` whose loop waits for no batch."""
+    none = pl.lit(None, pl.UInt32).alias("fed_after"), pl.lit(None, pl.Int64).alias("batch_ns")
+    return replace(program, calls=program.calls.with_columns(none))
+
+
 def undisturbed(
-    program: Program, timeline: Timeline, step_ns_of: Callable[[Program], int]
+    program: Program,
+    timeline: Timeline,
+    feed: PlainFeed | None,
+    step_ns_of: Callable[[Program], int],
 ) -> Program:
     """`program` without the profiler's share: with steps as long as one that was not recorded;
     where none is known, without the middle of what recording costs.
@@ -186,6 +242,7 @@ def undisturbed(
     Args:
         program: as recorded.
         timeline: the trace that it is of.
+        feed: how batches hold up plain steps.
         step_ns_of: how long a step of a program takes.
     """
     without = _without(program, timeline)
@@ -193,9 +250,15 @@ def undisturbed(
     def step_ns(cost: RecordingCost) -> int:
         return step_ns_of(without(cost))
 
-    if timeline.options.unrecorded_step_ns is not None:
-        return without(cost_shown_by(timeline.options, step_ns))
-    return without(cost_between(shares_of(timeline, step_ns)))
+    def own_step_ns(cost: RecordingCost) -> int:
+        return step_ns_of(with_batches_ready(without(cost)))
+
+    plain_ns, known_pct = timeline.options.unrecorded_step_ns, timeline.options.recording_pct
+    if plain_ns is None:
+        return without(cost_between(shares_of(timeline, step_ns)))
+    if feed is None:
+        return without(cost_shown_by(plain_ns, known_pct, step_ns))
+    return fed_as_plain(without(cost_shown_by(feed.own_ns, known_pct, own_step_ns)), feed)
 
 
 def extremes(
@@ -230,22 +293,25 @@ SLOWER: Final = 1.1
 """A step that is so many times as long as the recorded one says nothing of what recording costs."""
 
 
-def cost_shown_by(options: Options, step_ns_of: Callable[[RecordingCost], int]) -> RecordingCost:
+def cost_shown_by(
+    unrecorded_ns: int, known_pct: Shares | None, step_ns_of: Callable[[RecordingCost], int]
+) -> RecordingCost:
     """What recording costs, where a step was timed that was not recorded: the least that this one
     shows; the middle of what is usual, or known of this machine, where that is more and the GPU
     hides it. It would show once a change makes the GPU faster (spec §14.15).
 
     Args:
-        options: with an `unrecorded_step_ns`.
+        unrecorded_ns: how long the step took that was not recorded.
+        known_pct: what share of the host's time recording takes on this machine, where known.
         step_ns_of: how long a step takes without what recording costs.
     """
 
     def step_ns(permille: int) -> int:
         return step_ns_of(cost_in_proportion(permille))
 
-    unrecorded_ns, recorded_ns = options.unrecorded_step_ns or 0, step_ns(0)
+    recorded_ns = step_ns(0)
     shown = _shown_permille(unrecorded_ns, step_ns)
-    middle = cost_between(options.recording_pct or USUAL_PCT).permille
+    middle = cost_between(known_pct or USUAL_PCT).permille
     shortest_ns = HIDDEN * min(unrecorded_ns, recorded_ns)
     alike = shown < middle and unrecorded_ns <= SLOWER * recorded_ns
     hidden = alike and step_ns(middle) >= shortest_ns

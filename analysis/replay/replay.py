@@ -7,7 +7,9 @@ import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.frames.columns import repeated
-from nsysflow.analysis.replay.calls import host_calls, with_batches, with_queue, with_waits
+from nsysflow.analysis.frames.intervals import Cover, merge
+from nsysflow.analysis.replay.batches import with_batches, with_feeds
+from nsysflow.analysis.replay.calls import host_calls, with_queue, with_waits
 from nsysflow.analysis.replay.operations import LaggedEdges, bound_operations, placed_operations
 from nsysflow.analysis.selection.timeline import Timeline
 from nsysflow.analysis.steps.kinds import judged_steps
@@ -52,7 +54,7 @@ def recorded(timeline: Timeline) -> Recorded:
     named = timeline.event_waits
     node = host.node_of_call[named.hosts["call"]].alias("node")
     waits = named.hosts.with_columns(node).drop_nulls("node").unique("node", keep="first")
-    called = with_batches(host.calls, timeline.events)
+    called = with_feeds(with_batches(host.calls, timeline.events), timeline.events)
     calls = with_queue(with_waits(called, ops, waits), ops)
     bound = bound_operations(ops, named.edges)
     program = Program(
@@ -193,7 +195,7 @@ def _nodes(frame: pl.DataFrame, **columns: pl.Expr) -> pl.DataFrame:
 def _call_nodes(calls: pl.DataFrame, returns: pl.Series) -> pl.DataFrame:
     """The starts of calls: each after the end of the call before it, and of the one before it on
     its thread where that is another. One that waits for a batch starts no earlier than recorded,
-    or so much later."""
+    or so much later; one that uses a batch no earlier than workers can have made it."""
     columns: dict[str, pl.Expr] = {}
     for side, pred in (("a", calls["pred"]), ("b", calls["before"])):
         ended = pl.lit(returns[pred])
@@ -202,14 +204,20 @@ def _call_nodes(calls: pl.DataFrame, returns: pl.Series) -> pl.DataFrame:
         columns |= {side: pl.coalesce(ended, begun), f"{side}_ns": cost}
     other = pl.col("before") != pl.col("pred")
     waits = pl.col("batch_ns").is_not_null() & pl.col("paced")
+    fed = pl.col("fed_after").is_not_null()
     wait_ns = pl.when(~pl.col("paced")).then("batch_ns").fill_null(0)
     return _nodes(
         calls,
         key=_key(pl.col("start_ns"), _CALL),
         a=columns["a"],
         a_ns=columns["a_ns"] + pl.col("work_ns") + wait_ns,
-        b=pl.when(waits).then(0).when(other).then(columns["b"]),
-        b_ns=pl.when(waits).then("start_ns").otherwise(columns["b_ns"]),
+        b=pl.when(waits)
+        .then(0)
+        .when(fed)
+        .then(pl.col("fed_after") + 1)
+        .when(other)
+        .then(columns["b"]),
+        b_ns=pl.when(waits).then("start_ns").when(fed).then("feed_ns").otherwise(columns["b_ns"]),
         recorded_ns=pl.col("work_ns"),
     )
 
@@ -376,6 +384,11 @@ def slowest_steps(timeline: Timeline, ops: pl.DataFrame | None = None) -> pl.Dat
     means = steps.group_by("process", "device").agg(mean_ns.alias("mean_ns"), n=pl.len())
     slowest = means.sort("mean_ns", "n", "process", "device").tail(1)
     return steps.join(slowest, on=["process", "device"], how="semi")
+
+
+def busy_of(ops: pl.DataFrame) -> Cover:
+    """When one of these operations of one GPU runs."""
+    return Cover(merge(pl.DataFrame({"start": ops["start_ns"], "end": ops["end_ns"]})))
 
 
 def part_of(timeline: Timeline, from_ns: int, to_ns: int, *, step: str | None) -> Timeline:

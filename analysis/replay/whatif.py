@@ -18,12 +18,19 @@ from nsysflow.analysis.replay.apply import Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.collectives import stated_collectives
 from nsysflow.analysis.replay.curve import Collectives
-from nsysflow.analysis.replay.disturbance import extremes, undisturbed, with_faster_host
+from nsysflow.analysis.replay.disturbance import (
+    PlainFeed,
+    extremes,
+    plain_feed,
+    undisturbed,
+    with_faster_host,
+)
 from nsysflow.analysis.replay.replay import (
     Lengths,
     Program,
     Recorded,
     Times,
+    busy_of,
     lengths,
     recorded,
     replay,
@@ -285,8 +292,17 @@ class _Run:
         recording = recorded(self.timeline)
         if not self.undisturbed:
             return recording
-        quiet = undisturbed(recording.program, self.timeline, self._step_ns_of)
+        quiet = undisturbed(recording.program, self.timeline, self._feed, self._step_ns_of)
         return replace(recording, program=quiet)
+
+    @computed_once
+    def _feed(self) -> PlainFeed | None:
+        """How batches hold up plain steps."""
+        steps, ops = slowest_steps(self.timeline), self.timeline.events.ops
+        here = ops.filter(pl.col("device_no") == steps["device_no"][0])
+        busy_ns = busy_of(here).between(steps["start_ns"], steps["end_ns"])
+        recorded_ns = lengths(self.timeline).step_ns or 0
+        return plain_feed(self.timeline.options, recorded_ns, int(busy_ns.sum()) // len(steps))
 
     @computed_once
     def undisturbed(self) -> bool:

@@ -14,7 +14,7 @@ from tests.oracle.accounting import communication
 from tests.oracle.calls import MEMCPY, Calls
 from tests.oracle.gpu_metrics import class_of
 from tests.oracle.host_stacks import HostStacks
-from tests.oracle.model import LOW_24_BITS, Frame, Op, PlainTrace
+from tests.oracle.model import LOW_24_BITS, Frame, LoaderTime, Op, PlainTrace
 from tests.oracle.once import grouped_by
 from tests.oracle.report import Report
 from tests.oracle.retries import is_in, retries
@@ -34,6 +34,22 @@ def middle(values: Iterable[int], default: int) -> int:
     """A median in whole ns, halves to even; the default where there are no values."""
     found = list(values)
     return round(median(found)) if found else default
+
+
+def _rate_ns(batches: Iterable[LoaderTime]) -> int | None:
+    """How often workers that never wait have a batch, by the slowest of them; None if each made one
+    at most."""
+    means, workers = [], 1
+    for mine in grouped_by(lambda time: time.worker, batches).values():
+        first, *later = sorted(mine, key=lambda time: (time.start_ns, time.end_ns))
+        free_ns, busy_ns = first.end_ns, 0
+        for time in later:
+            busy_ns += max(0, time.end_ns - max(time.start_ns, free_ns))
+            free_ns = max(free_ns, time.end_ns)
+            workers = max(workers, time.workers or 1)
+        if later:
+            means.append(busy_ns // len(later))
+    return max(means) // workers if means else None
 
 
 class Replay:
@@ -61,6 +77,7 @@ class Replay:
         )
         self._predecessors()
         self._batches()
+        self._feeds()
         self._targets()
         self._queue()
         self._bounds()
@@ -377,6 +394,36 @@ class Replay:
             for mine in loaders.values()
         )
 
+    def _feeds(self) -> None:
+        """For each call that uses a batch the one that used the batch before it, and how long after
+        that one starts it may start (rule 2)."""
+        told = [time for time in self.trace.loader_times if time.start_ns <= time.end_ns]
+        last: dict[int, tuple[int, int, int, int]] = {}
+        for (process, loader), mine in grouped_by(lambda t: (t.process, t.loader), told).items():
+            rate_ns = _rate_ns([time for time in mine if time.worker is not None])
+            main = [
+                c
+                for c in self.nodes
+                if self.calls[c].process == process
+                and self.calls[c].thread & LOW_24_BITS == (process >> 24) & LOW_24_BITS
+            ]
+            users: list[tuple[int, int]] = []
+            for fed_ns in sorted(time.end_ns for time in mine if time.worker is None):
+                behind = [c for c in main if self.calls[c].start_ns >= fed_ns]
+                if behind and users and users[-1][0] == behind[0]:
+                    users.pop()
+                users += [(c, fed_ns) for c in behind[:1]]
+            for (earlier, _), (c, fed_ns) in pairwise(users):
+                if rate_ns is not None and self.pred[c] is not None:
+                    later_ns = self.calls[c].start_ns - self.calls[earlier].start_ns
+                    fed = (fed_ns, loader, earlier, min(rate_ns, later_ns))
+                    last[c] = max(last.get(c, fed), fed)
+        self.fed = {
+            c: (earlier, feed_ns)
+            for c, (_, _, earlier, feed_ns) in last.items()
+            if self.pred[c] == self.before[c]
+        }
+
     def ends_without_cost(
         self, permille: int, backtrace_ns: int, gap_ns: int, traced: Collection[int]
     ) -> list[int]:
@@ -454,7 +501,7 @@ class Replay:
                 less_work_ns, less_cost_ns = (less or {}).get(i, (0, 0))
                 if i in behind:
                     less_work_ns = self._span(i)
-                start[i] = self._start(i, end, less_work_ns, fed=i not in behind)
+                start[i] = self._start(i, start, end, less_work_ns, fed=i not in behind)
                 cost_ns = self.cost[i] - less_cost_ns
                 copies = self.classes[i] == "blocking_copy"
                 removed = min(self.cost[i], copying) if copies else 0
@@ -469,7 +516,9 @@ class Replay:
                 ends[i] = ended.get(i, starts[i] + lasts_ns)
         return starts, ends
 
-    def _start(self, c: int, end: dict[int, int], less_ns: int, *, fed: bool) -> int:
+    def _start(
+        self, c: int, start: dict[int, int], end: dict[int, int], less_ns: int, *, fed: bool
+    ) -> int:
         """When a call starts, whose work is so much shorter; `fed` if it waits for batches."""
         pred, before = self.pred[c], self.before[c]
         if pred is None:
@@ -477,6 +526,9 @@ class Replay:
         if fed and c in self.batch and self._paced(c):
             return max(end[pred] + self._span(c) - self.batch[c] - less_ns, self.calls[c].start_ns)
         work = self.calls[c].start_ns - self.calls[pred].end_ns - less_ns
+        if fed and c in self.fed:
+            earlier, feed_ns = self.fed[c]
+            return max(end[pred] + work, start[earlier] + feed_ns)
         return max(end[pred] + work, NEVER if before is None else end[before])
 
     def _op_start(

@@ -225,8 +225,8 @@ SAMPLE_BETWEEN: Final = (
 
 
 def data_loading(subject: JudgedReport) -> Iterator[Finding]:
-    """Each phase that loads data while the GPU waits, and host code between marked steps: it is
-    mostly the loader's.
+    """Each phase that loads data while the GPU waits, or whose workers limit the loop without the
+    profiler; and host code between marked steps: it is mostly the loader's.
 
     Not if other rules say what that code is: a loop of launches, or code that also holds the GPU up
     in a phase.
@@ -235,8 +235,11 @@ def data_loading(subject: JudgedReport) -> Iterator[Finding]:
     if runs_between_steps(subject) or any(one.phase == OUTSIDE for one in loops(subject)):
         between = between.clear()
     pauses = pl.concat([subject.pauses.filter("data"), between])
-    for (phase,), rows in sorted(pauses.group_by("phase"), key=lambda group: str(group[0])):
-        yield _data_finding(subject, str(phase), rows)
+    rows_of = {str(phase): rows for (phase,), rows in pauses.group_by("phase")}
+    for phase in sorted({*rows_of, *subject.loading_phases}):
+        found = _data_finding(subject, phase, rows_of.get(phase, pauses.clear()))
+        if found.size_ns:
+            yield found
 
 
 def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Finding:
@@ -264,20 +267,23 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
     if advice is not None and advice.in_loop and ran.source:
         change = (change[0], f"{MAKE_FASTER}, most of all in {ran.mostly}", *change[1:])
     recorded = advice.evidence if advice is not None else ()
+    limit = advice if advice is not None and advice.limit_ns > size_ns else None
+    title = f"the GPU waits for data{place(phase)}" if known else between
+    seen = () if limit else ran.evidence
     table = "loader_workers" if recorded else "gap_summary"
     return Finding(
         rule="data-loading",
-        title=f"the GPU waits for data{place(phase)}" if known else between,
+        title=limit.limit if limit else title,
         change=change,
         evidence=(
             f"the GPU waits {subject.spent(whole_ns)} for host code{place(phase)}{part}",
             *recorded,
-            *ran.evidence,
+            *seen,
             reason,
         ),
-        table="host_stacks" if ran.evidence else table,
-        size_ns=size_ns,
-        steps=subject.steps_with(rows["start_ns"]),
+        table="host_stacks" if seen else table,
+        size_ns=limit.limit_ns if limit else size_ns,
+        steps=subject.steps if limit else subject.steps_with(rows["start_ns"]),
         changes=Changes(faster_host=((phase, 0.0 if known else _left(ran, phase)),)),
         exact=known and (advice is None or advice.counted),
         at_most_ns=0 if known else size_ns,  # other code there launches kernels

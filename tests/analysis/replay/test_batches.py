@@ -1,6 +1,7 @@
 """A loop that waits for batches of another process: they come when they came (spec §14.2)."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import pytest
@@ -104,6 +105,62 @@ def test_a_batch_of_workers_that_are_idle_comes_when_it_is_asked_for(
     assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
     without = whatif(timeline, WITHOUT_DATA).after.step_ns
     assert without == pytest.approx(9.267 * MS, rel=0.001)
+
+
+def fed(batch_ms: float, *, workers: int = 2, step_ms: int = 20) -> PlainTrace:
+    """The loop, which finds each batch ready. Its workers take so long for one of theirs, but for
+    the last worker, which takes half."""
+    model = plain_of(*loop("forward", batch_ms=1))
+    made = partial(LoaderTime, model.calls[0].process, 0, workers=workers)
+    waits = [
+        made(None, at + 200_000, None, at + 900_000) for at in range(0, STEPS * PERIOD, PERIOD)
+    ]
+    batches = [
+        made(worker, at, None, at + round(batch_ms * MS / (1 + (worker == workers - 1 > 0))))
+        for worker in range(workers)
+        for at in range(0, STEPS * PERIOD, step_ms * workers * MS)
+    ]
+    return replace(model, loader_times=(*waits, *batches))
+
+
+@pytest.mark.parametrize(
+    ("model", "plain_ms"),
+    [
+        (fed(10), 17.067),  # 5 ms a batch: the loop never waits
+        (fed(38), 19),
+        (fed(38, workers=4), 17.067),
+        (fed(60), 20),  # no later than recorded
+        (fed(19, workers=1), 19),
+    ],
+    ids=["quick", "two", "four", "slow", "one"],
+)
+def test_workers_have_no_batch_sooner_than_the_slowest_makes_it(
+    model: PlainTrace, plain_ms: float
+) -> None:
+    """Recording made the loop so slow that it never waits; by itself it takes 17.067 ms, of which
+    the range of data is 1."""
+    timeline = agreed(model)
+    assert whatif(timeline, Changes()).before.step_ns == pytest.approx(plain_ms * MS, rel=0.001)
+    ready_ns = whatif(timeline, WITHOUT_DATA).after.step_ns
+    assert ready_ns == pytest.approx(16.067 * MS, rel=0.001)
+    graph_ns = whatif(timeline, Changes(graphs=("step",))).after.step_ns or 0
+    assert (graph_ns >= 0.99 * plain_ms * MS) == (plain_ms > 17.067)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "ready_ms"),
+    [(3, 14), (0.5, 17), (None, 17)],
+)
+def test_plain_steps_that_wait_are_as_long_as_their_batches_take(
+    wait_ms: float | None, ready_ms: float
+) -> None:
+    """A plain step took 18 ms, and waited so much of it, whatever recorded workers take."""
+    wait_ns = None if wait_ms is None else round(wait_ms * MS)
+    options = Options(unrecorded_step_ns=18 * MS, unrecorded_wait_ns=wait_ns)
+    timeline = Timeline(to_trace(fed(10)), options)
+    assert whatif(timeline, Changes()).before.step_ns == pytest.approx(18 * MS, rel=0.005)
+    without = whatif(timeline, WITHOUT_DATA).after.step_ns
+    assert without == pytest.approx(ready_ms * MS, rel=0.005)
 
 
 def test_a_graph_makes_no_batch_come_earlier() -> None:

@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
+from nsysflow.analysis.options import Options
 from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, launched, repeated
@@ -23,7 +24,11 @@ STARTS = range(0, STEPS * STEP_NS, STEP_NS)
 
 
 def waiting(
-    *times: LoaderTime, wait_ms: int = 15, kernel_ms: int = 2, seen: Sequence[Row] = ()
+    *times: LoaderTime,
+    wait_ms: int = 15,
+    kernel_ms: int = 2,
+    seen: Sequence[Row] = (),
+    options: Options = tiny.AS_RECORDED,
 ) -> JudgedReport:
     """Steps with a wait for a batch, and a kernel behind which the host sleeps; samples of each."""
     data = tiny.opened(10, wait_ms * MS, "data")
@@ -35,7 +40,7 @@ def waiting(
     )
     rows = repeated(step, STEP_NS // US, STEPS)
     trace = to_trace(replace(tiny.plain_of(*rows), loader_times=times))
-    return JudgedReport(nsysflow.analyze(trace, tiny.AS_RECORDED))
+    return JudgedReport(nsysflow.analyze(trace, options))
 
 
 def finding(*times: LoaderTime) -> list[Finding]:
@@ -56,6 +61,7 @@ def loading(
     kernel_ms: int = 2,
     slow_ms: float = 0,
     seen: Sequence[Row] = (),
+    options: Options = tiny.AS_RECORDED,
     **more: Any,
 ) -> JudgedReport:
     """Steps where each worker takes so long for a batch, and each 12th one longer."""
@@ -72,7 +78,8 @@ def loading(
             took = round((slow_ms if slow else batch_ms) * MS)
             times.append(made(worker, at, at + took - 9, at + took))
             at += max(took, workers * STEP_NS)
-    return waiting(*times, wait_ms=wait_ms, kernel_ms=kernel_ms, seen=seen)
+    like = {"wait_ms": wait_ms, "kernel_ms": kernel_ms}
+    return waiting(*times, **like, seen=seen, options=options)
 
 
 LOADER, KEPT = "DataLoader(…", ", persistent_workers=True, pin_memory=True"
@@ -152,8 +159,7 @@ def test_the_workers_that_the_end_of_the_plan_needs_are_said() -> None:
     subject = loading(batch_ms=48, workers=2)
     plan = find(subject).valued
     (loads,) = (one for one in plan if one.finding.rule == "data-loading")
-    whole = subject.tables.loader_workers.row(0, named=True)
-    a_batch_ns, end_ns = whole["busy_ns"] / whole["batches"], plan[-1].step_after_ns
+    a_batch_ns, end_ns = 48 * MS, plan[-1].step_after_ns
     said = "as recorded, 2 workers of the DataLoader keep up with steps of "
     said += f"{duration(round(a_batch_ns / 2))}; this plan ends with steps of {duration(end_ns)}"
     assert loads.finding.evidence[-1] == f"{said}, which need {ceil(a_batch_ns / end_ns)}"
@@ -183,6 +189,32 @@ def test_where_the_loop_makes_its_batches_the_code_that_takes_longest_is_named(
 
 def test_a_loop_that_never_waits_needs_no_workers() -> None:
     assert not with_workers(wait_ms=1, batch_ms=40, workers=2, kernel_ms=24)
+
+
+def test_workers_that_a_slow_recorded_loop_never_waits_for_limit_a_faster_one() -> None:
+    subject = loading(wait_ms=1, batch_ms=40, workers=2)
+    (one,) = found(data_loading, subject)
+    assert one.title == "2 workers of the DataLoader have a batch every 20.0 ms at best"
+    assert one.change[0] == f"{LOADER}, num_workers=4{KEPT})"
+    took, more = one.evidence[1:3]
+    assert took.startswith(
+        "the recorded loop took 23.0 ms a batch, and found it ready; it is faster"
+    )
+    assert more == "4 workers have one every 10.0 ms; each takes 40.0 ms"
+    assert one.size_ns == pytest.approx((20 - 11.5) * MS, rel=0.02)
+    (few,) = with_workers(wait_ms=1, batch_ms=40, workers=2, cores=2)
+    assert few.change[0].startswith("make a batch cheaper")
+    assert not with_workers(wait_ms=1, batch_ms=22, workers=2)  # half of the host's time is enough
+
+
+def test_a_plain_step_that_waits_is_what_the_loader_saves() -> None:
+    """The recorded one, of 24 ms, never did: the plain one took 20, of which it waited 2."""
+    options = Options(unrecorded_step_ns=20 * MS, unrecorded_wait_ns=2 * MS)
+    first, *_ = find(loading(wait_ms=1, batch_ms=38, workers=2, options=options)).valued
+    assert first.finding.rule == "data-loading"
+    assert first.step_ns == pytest.approx(20 * MS, rel=0.01)
+    assert "and waits 2.00 ms a step then" in first.finding.evidence[1]
+    assert first.alone_ns == pytest.approx(3 * MS, rel=0.01)  # and the range of data, of 1 ms
 
 
 def test_nothing_recorded_names_no_number() -> None:
