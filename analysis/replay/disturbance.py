@@ -310,7 +310,7 @@ def cost_shown_by(
         return step_ns_of(cost_in_proportion(permille))
 
     recorded_ns = step_ns(0)
-    shown = _shown_permille(unrecorded_ns, step_ns)
+    shown = _shown_permille(unrecorded_ns, step_ns) if unrecorded_ns < recorded_ns else 0
     middle = cost_between(known_pct or USUAL_PCT).permille
     shortest_ns = HIDDEN * min(unrecorded_ns, recorded_ns)
     alike = shown < middle and unrecorded_ns <= SLOWER * recorded_ns
