@@ -57,12 +57,7 @@ def lender(report: Report, seen: dict[int, list[Seen]], thread: int, process: in
     autograd = report.phases.autograd
     if thread in seen and thread not in autograd:
         return thread
-    threads = {call.thread for call in report.calls.calls if call.process == process} | {*seen}
-    others = [
-        other
-        for other in sorted(threads & {*seen} - autograd)
-        if process_of(report, other) == process
-    ]
+    others = [other for other in {*seen} - autograd if process_of(report, other) == process]
     return min(others, key=lambda other: (-len(seen[other]), other), default=None)
 
 

@@ -2,13 +2,15 @@
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
 
 from tests.oracle.calls import STALLS, Calls
 from tests.oracle.model import Overhead, PlainTrace
+from tests.oracle.once import unmeasured
 from tests.oracle.phases import NOWHERE, Phases, Place
 from tests.oracle.producers import Producers
 
@@ -126,11 +128,15 @@ class Gaps:
                 sorted(self.calls.calls[index].end_ns for index in edges),
                 sorted(self.calls.calls[index].start_ns for index in edges),
             )
-        self.gaps: list[Gap] = []
-        for device in sorted({op.device for op in self.calls.ops}):
-            self._device(device)
 
-    def _device(self, device: int) -> None:
+    @cached_property
+    @unmeasured
+    def gaps(self) -> list[Gap]:
+        """By device and start; not every test asks for them."""
+        devices = sorted({op.device for op in self.calls.ops})
+        return [gap for device in devices for gap in self._device(device)]
+
+    def _device(self, device: int) -> Iterator[Gap]:
         """§3: the gaps of a device; §1.6: an operation of zero length bounds none."""
         ops = self.calls.ops
         here = [i for i, op in enumerate(ops) if op.device == device and op.end_ns > op.start_ns]
@@ -154,7 +160,7 @@ class Gaps:
                     prev_op=self._previous(ending[busy_until]),
                 )
                 self._explain(gap)
-                self.gaps.append(gap)
+                yield gap
             busy_until = op.end_ns if busy_until is None else max(busy_until, op.end_ns)
 
     def _first_queued(self, device: int) -> dict[int | None, int]:

@@ -2,6 +2,7 @@
 §8.29, §8.30)."""
 
 import re
+from bisect import bisect_right
 from collections import Counter
 
 from tests.oracle.comm import started_order
@@ -105,8 +106,8 @@ def launches_of(report: Report, process: int) -> list[Launch]:
     ]
     waited = set()
     for wait in waits:
-        before = [place for place, call in enumerate(there) if calls[call].start_ns <= wait]
-        waited |= {max(before)} if before else set()
+        before = bisect_right(there, wait, key=lambda call: calls[call].start_ns)
+        waited |= {before - 1} if before else set()
     found = []
     for place, call in enumerate(there):
         op = ops[first[call]]

@@ -1,7 +1,7 @@
 """One report with gaps, phases and sources: what every table is made from."""
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
 from typing import Any
 
@@ -67,10 +67,8 @@ class Report:
         self.captured = Captured(trace, self.calls, self.phases)
         self.devices = sorted({op.device for op in self.ops})
         self.processes = sorted({call.process for call in self.calls.calls})
-        self.induced = self.gaps.induced()
         self.sources = Sources(trace, self.calls, own)
         self._on = grouped_by(lambda index: self.ops[index].device, range(len(self.ops)))
-        self._gaps_on = grouped_by(lambda gap: gap.device, self.gaps.gaps)
         self._places: dict[int, Place] = {}
         self._op_places: dict[int, Place] = {}
 
@@ -120,6 +118,15 @@ class Report:
             ops = sorted(self.on(device), key=lambda index: self.ops[index].start_ns)
             found[device] = [self.ops[index].start_ns for index in ops], ops
         return found
+
+    @cached_property
+    def induced(self) -> Counter[int]:
+        """§4.1: the idle time that each sync, blocking_copy or alloc call is charged with."""
+        return self.gaps.induced()
+
+    @cached_property
+    def _gaps_on(self) -> dict[int, list[Gap]]:
+        return grouped_by(lambda gap: gap.device, self.gaps.gaps)
 
     def gaps_on(self, device: int) -> list[Gap]:
         """The gaps of a device."""
