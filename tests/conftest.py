@@ -92,8 +92,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def function_of(item: pytest.Item) -> str:
-    """The test without its parameters."""
-    return item.nodeid.partition("[")[0]
+    """The test without its parameters, and without the group that pytest-xdist adds."""
+    return item.nodeid.partition("[")[0].partition("@")[0]
 
 
 def group_of(item: pytest.Item) -> str:
