@@ -14,7 +14,7 @@ from nsysflow.analysis import analyze as analysis
 from nsysflow.analysis.options import Options
 from nsysflow.report.results import Results
 from nsysflow.runs import analyze as running
-from nsysflow.runs import sources
+from nsysflow.runs import questions, sources
 from nsysflow.runs.sources import Source
 from tests.reports import SAMPLES, SQLITE_REPORTS
 
@@ -87,4 +87,7 @@ def shared_analyses(*more: Path) -> Iterator[None]:
         patch.setattr(running, "analyze", analyze)
         patch.setattr(analysis, "analyze", analyze)
         patch.setattr(running, "analyze_reports", analyze_reports)
+        patch.setattr(questions, "load", load)
+        patch.setattr(questions, "analyze", analyze)
+        patch.setattr(questions, "analyze_reports", analyze_reports)
         yield
