@@ -505,7 +505,10 @@ def to_trace(trace: PlainTrace) -> Trace:
 
 def _frame(name: str, rows: Sequence[Any], **numbers: list[int | None]) -> pl.DataFrame:
     """The frame of that name; `numbers` are columns that rows do not have."""
-    of: pl.Schema = getattr(EMPTY, name).schema
+    empty: pl.DataFrame = getattr(EMPTY, name)
+    of = empty.schema
+    if not rows:
+        return empty
     columns = {
         column: numbers[column] if column in numbers else [getattr(row, column) for row in rows]
         for column in of

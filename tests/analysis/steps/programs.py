@@ -47,17 +47,16 @@ def trace_of_program(program: Iterable[Launched]) -> PlainTrace:
         if what.name in (SYNC, LOAD):
             rows.append(call(at, at + 5, what.name, thread=what.thread))
             continue
-        called = "cudaGraphLaunch" if what.graph else "cudaLaunchKernel"
+        called, shape = "cudaGraphLaunch" if what.graph else "cudaLaunchKernel", None
         if what.name.startswith("memcpy"):
             called = "cudaMemcpyAsync"
             op = copy(at + 20, at + 80, number, what.name[-4:], "pinned", "device")
         else:
-            op = replace(
-                kernel(at + 20, at + 80, number, name=what.name, device=what.device),
-                shape=Shape(grid_x=what.grid),
-            )
+            op = kernel(at + 20, at + 80, number, name=what.name, device=what.device)
+            shape = Shape(grid_x=what.grid)
+        op = replace(op, shape=shape, stream=what.stream)
         rows.append(launch(at, at + 5, number, name=called, thread=what.thread))
-        rows.append(replace(op, stream=what.stream))
+        rows.append(op)
         if what.graph:
             rows.append(replace(op, start_ns=at + 81, end_ns=at + 85, name="captured too"))
     return plain_of(*rows)

@@ -82,9 +82,10 @@ def test_a_function_of_cuda_c_is_told_of_blocks_and_not_of_triton() -> None:
 
 @pytest.mark.parametrize("name", OF_LIBRARIES)
 def test_kernels_of_libraries_are_not_asked_for_threads(name: str) -> None:
-    assert not found(small_grid, program(name))
+    of_library = program(name)
+    assert not found(small_grid, of_library)
+    assert not [*largest_of_own(of_library, ())]
     assert not found(small_grid, program(name, blocks=264, threads=32))
-    assert not [*largest_of_own(program(name), ())]
 
 
 @pytest.mark.parametrize(
