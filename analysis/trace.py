@@ -56,6 +56,7 @@ class NoteKind(StrEnum):
     REPEATED_CALLS = "repeated-calls"
     PADDED_INPUT = "padded-input"
     UNCHANGED_CALLS = "unchanged-calls"
+    WORKER_CODE = "worker-code"
 
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -171,10 +172,42 @@ class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fiel
         return self.products / self.of_products if self.of_products else 0.0
 
 
+class WorkerCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What the workers of a DataLoader run most often.
+
+    Attributes:
+        function: the function of the program in which they are most often.
+        line: `data.py:42`, the line of it that runs most often.
+        loader: the number of the loader in its process.
+        samples: how often they were seen in it.
+        of: how often they were seen while they made a batch.
+    """
+
+    function: _Text
+    line: _Text
+    loader: _Count
+    samples: _Count
+    of: _Count
+
+    @property
+    def name(self) -> str:
+        """`open_day (data.py:42)`."""
+        return f"{self.function} ({self.line})"
+
+    @property
+    def share_pct(self) -> float:
+        """The share of the samples."""
+        return 100 * self.samples / self.of if self.of else 0.0
+
+
 SeenModule = UnusedModule | RepeatedModule | PaddedModule | UnchangedModule
 """What a program was seen to do with a module."""
 
-Seen = TypeVar("Seen", bound=SeenModule)
+Observation = SeenModule | WorkerCode
+"""What a program was seen to do."""
+
+Seen = TypeVar("Seen", bound=Observation)
+Module = TypeVar("Module", bound=SeenModule)
 
 
 @dataclass(frozen=True)
@@ -185,13 +218,13 @@ class Note:
         kind: what it is about.
         text: the sentence, without its full stop.
         public: the same without values of the program; empty where it has none.
-        module: what it is about, where it is about what a program was seen to do with a module.
+        seen: what it is about, where it is about what a program was seen to do.
     """
 
     kind: NoteKind
     text: str
     public: str = ""
-    module: SeenModule | None = None
+    seen: Observation | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -329,9 +362,9 @@ class Trace:
         facts = [f"{count:,} {name}" for name, count in counts.items() if count]
         return [*filter(None, [self.source, gpu_names(self.devices["name"])]), *facts]
 
-    def modules(self, kind: type[Seen]) -> list[Seen]:
+    def observations(self, kind: type[Seen]) -> list[Seen]:
         """The modules of that kind that notes are about."""
-        return [note.module for note in self.notes if isinstance(note.module, kind)]
+        return [note.seen for note in self.notes if isinstance(note.seen, kind)]
 
     def without_rows(self) -> Self:
         """The trace without its operations, calls and ranges, the frames that take memory."""

@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.replay.batches import batch_rates
 from nsysflow.analysis.replay.disturbance import FASTEST_HOST, WAITS_FOR_DATA
 from nsysflow.analysis.schema import os_pid
+from nsysflow.analysis.trace import WorkerCode
 from nsysflow.base.units import duration, number, percent
 
 BUSY_PCT: Final = 80
@@ -20,6 +21,9 @@ takes the next one from its queue."""
 
 MOST_WORKERS: Final = 64
 """No more are advised where the number of cores is not known."""
+
+MOSTLY_PCT: Final = 25
+"""Code that takes a smaller part of the workers' time is not named."""
 
 UNEVEN: Final = 3
 """Batches are uneven if 5 % take so many times the median: the loop takes them in order, and waits
@@ -85,7 +89,31 @@ def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | 
         f" {'have' if workers > 1 else 'has'} a batch every {duration(round(every_ns))} at best"
     )
     limit_ns = max(0, round(a_step * (every_ns - fastest_ns)))
-    return replace(advice, limit=limit, limit_ns=limit_ns)
+    advice = replace(advice, limit=limit, limit_ns=limit_ns)
+    code = next(
+        (
+            code
+            for code in subject.timeline.trace.observations(WorkerCode)
+            if code.loader == loader["loader"] and code.share_pct >= MOSTLY_PCT
+        ),
+        None,
+    )
+    return advice if code is None else _with_code(advice, code)
+
+
+def _with_code(advice: LoaderAdvice, code: WorkerCode) -> LoaderAdvice:
+    """The advice with what the workers run most of the time."""
+    said = f"the workers run {code.name} {percent(code.share_pct)} of the time"
+    first, *others = advice.change
+    cheaper = f"make {code.name} cheaper: {said}"
+    more = first.startswith(_LOADER)
+    change = (first, cheaper, *others) if more else (cheaper, first, *others)
+    return replace(
+        advice,
+        change=change,
+        evidence=(*advice.evidence, said),
+        limit=f"{advice.limit}, most of it in {code.name}",
+    )
 
 
 def _for_faster_loop(
@@ -247,11 +275,14 @@ def _on_the_way(loader: Mapping[str, Any]) -> LoaderAdvice:
     return LoaderAdvice(change=(*pins, *CHANGE_OF_WAY), evidence=(idle,))
 
 
+_LOADER: Final = "DataLoader(…"
+
+
 def _loader(workers: int, loader: Mapping[str, Any]) -> str:
     """The call with so many workers."""
     prefetch = loader["prefetch_factor"]
     ahead = f", prefetch_factor={prefetch}" if prefetch not in (None, 2) else ""
-    return f"DataLoader(…, num_workers={workers}, persistent_workers=True, pin_memory=True{ahead})"
+    return f"{_LOADER}, num_workers={workers}, persistent_workers=True, pin_memory=True{ahead})"
 
 
 def _per_s(ns: float) -> str:

@@ -35,8 +35,8 @@ from nsysflow.analysis.load.notes import nameless_calls, notes_on
 from nsysflow.analysis.load.observations import (
     gave_up_of_mark,
     given_up,
-    last_modules,
-    on_modules,
+    last_observations,
+    observation_notes,
 )
 from nsysflow.analysis.load.readings import gpu_states, gpu_traffic, process_cpu, thread_cpu
 from nsysflow.analysis.load.sampled import (
@@ -130,7 +130,7 @@ def trace_of(raw: Raw, report: str, scratch: Scratch | None = None) -> Trace:
             *_nameless(calls),
             *allocator.notes,
             *given_up(map(gave_up_of_mark, marks["text"])),
-            *on_modules(last_modules(marks["process", "text"].rows())),
+            *observation_notes(last_observations(marks["process", "text"].rows())),
         ),
     )
 

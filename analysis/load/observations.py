@@ -1,5 +1,5 @@
-"""Notes on what our runtime saw in the program: what torch.compile gave up on, and how modules are
-used. No recording shows that.
+"""Notes on what our runtime saw in the program: what torch.compile gave up on, how modules are
+used, and what workers run. No recording shows that.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,15 +8,16 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from nsysflow.analysis.load.marks import decoded_or_none, of_mark
-from nsysflow.analysis.load.private_names import public_module
+from nsysflow.analysis.load.private_names import public_observation
 from nsysflow.analysis.trace import (
     Note,
     NoteKind,
+    Observation,
     PaddedModule,
     RepeatedModule,
-    SeenModule,
     UnchangedModule,
     UnusedModule,
+    WorkerCode,
 )
 from nsysflow.base.names import one_line
 from nsysflow.base.units import percent
@@ -25,6 +26,7 @@ from nsysflow.runtime.protocol import (
     REPEATED_CALLS,
     UNCHANGED_CALLS,
     UNUSED_GRADIENTS,
+    WORKER_CODE,
 )
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -41,18 +43,19 @@ class GaveUp(msgspec.Struct):
     gave_up: list[tuple[_Text, _Text, _Text]]
 
 
-SeenModules = Mapping[str, Sequence[SeenModule]]
-"""Modules by what was seen of them: the keys of `SEEN`, and the rows of each."""
+Observations = Mapping[str, Sequence[Observation]]
+"""What was seen, by its kind: the keys of `SEEN`, and the rows of each."""
 
 _GAVE_UP: Final = msgspec.json.Decoder(GaveUp)
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_KINDS: Final[dict[str, type[SeenModule]]] = {
+_KINDS: Final[dict[str, type[Observation]]] = {
     UNUSED_GRADIENTS: UnusedModule,
     REPEATED_CALLS: RepeatedModule,
     PADDED_INPUT: PaddedModule,
     UNCHANGED_CALLS: UnchangedModule,
+    WORKER_CODE: WorkerCode,
 }
-_MODULES: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+_ROWS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(list[of])  # type: ignore[valid-type]
     for kind, of in _KINDS.items()
 }
@@ -89,70 +92,73 @@ def given_up(marks: Iterable[GaveUp | None]) -> Iterator[Note]:
         yield Note(NoteKind.GAVE_UP_COMPILING, text, public)
 
 
-def modules_in(json: bytes | msgspec.Raw) -> SeenModules:
-    """What the JSON under our key says of modules."""
-    return modules_of_parts(decoded_or_none(_PARTS, json) or {})
+def observations_in(json: bytes | msgspec.Raw) -> Observations:
+    """What was seen, by the JSON under our key."""
+    return observations_of_parts(decoded_or_none(_PARTS, json) or {})
 
 
-def modules_of_mark(text: str) -> SeenModules:
-    """What the text of a mark says of modules."""
-    return modules_of_parts(of_mark(_PARTS, text) or {})
+def observations_of_mark(text: str) -> Observations:
+    """What was seen, by the text of a mark."""
+    return observations_of_parts(of_mark(_PARTS, text) or {})
 
 
-def modules_of_parts(parts: dict[str, msgspec.Raw]) -> SeenModules:
-    """What an object says of modules; its values are JSON."""
-    known = {kind: part for kind, part in parts.items() if kind in _MODULES}
-    read = {kind: decoded_or_none(_MODULES[kind], part) for kind, part in known.items()}
-    return {kind: modules for kind, modules in read.items() if modules is not None}
+def observations_of_parts(parts: dict[str, msgspec.Raw]) -> Observations:
+    """What was seen, by an object whose values are JSON."""
+    known = {kind: part for kind, part in parts.items() if kind in _ROWS}
+    read = {kind: decoded_or_none(_ROWS[kind], part) for kind, part in known.items()}
+    return {kind: rows for kind, rows in read.items() if rows is not None}
 
 
-def modules_without_private(text: str) -> SeenModules | None:
-    """What the text of a mark says of modules, without private names; None if nothing."""
-    seen = modules_of_mark(text)
-    return {kind: [*map(public_module, modules)] for kind, modules in seen.items()} or None
+def observations_without_private(text: str) -> Observations | None:
+    """The same without private names; None if nothing was seen."""
+    seen = observations_of_mark(text)
+    return {kind: [*map(public_observation, rows)] for kind, rows in seen.items()} or None
 
 
-def modules_of_notes(notes: Iterable[Note]) -> SeenModules:
-    """The modules that notes are about, in their order."""
-    modules = [note.module for note in notes if note.module is not None]
-    return {kind: [one for one in modules if type(one) is of] for kind, of in _KINDS.items()}
+def observations_of_notes(notes: Iterable[Note]) -> Observations:
+    """What notes are about, in their order."""
+    seen = [note.seen for note in notes if note.seen is not None]
+    return {kind: [one for one in seen if type(one) is of] for kind, of in _KINDS.items()}
 
 
-def last_modules(marks: Iterable[tuple[int | None, str]]) -> list[SeenModules]:
-    """What the last mark of each process and kind says of modules; rows are (process, text)."""
-    last: dict[int | None, dict[str, Sequence[SeenModule]]] = {}
+def last_observations(marks: Iterable[tuple[int | None, str]]) -> list[Observations]:
+    """What was seen, by the last mark of each process and kind; rows are (process, text)."""
+    last: dict[int | None, dict[str, Sequence[Observation]]] = {}
     for process, text in marks:
-        last.setdefault(process, {}).update(modules_of_mark(text))
+        last.setdefault(process, {}).update(observations_of_mark(text))
     return [*last.values()]
 
 
-def on_modules(seen: Iterable[SeenModules]) -> Iterator[Note]:
-    """A note for each module, kind by kind."""
+def observation_notes(seen: Iterable[Observations]) -> Iterator[Note]:
+    """A note on each row, kind by kind."""
     of_kinds = [*seen]
-    listed = (row for kind in _MODULES for one in of_kinds for row in one.get(kind, ()))
-    yield from map(module_note, dict.fromkeys(listed))
+    listed = (row for kind in _ROWS for one in of_kinds for row in one.get(kind, ()))
+    yield from map(note_on, dict.fromkeys(listed))
 
 
-def module_note(module: SeenModule) -> Note:
-    """The note about a module."""
-    name = one_line(module.name)
-    match module:
+def note_on(seen: Observation) -> Note:
+    """The note on what was seen."""
+    name = one_line(seen.name)
+    match seen:
         case UnusedModule():
             why = (
                 "an optimizer clears gradients unread that the backward pass for another one"
                 " computes"
-                if module.thrown
+                if seen.thrown
                 else "no optimizer uses the gradients that backward computes"
             )
-            kind, text = NoteKind.UNUSED_GRADIENTS, f"{why}, of {name}: {module.weights:,} weights"
+            kind, text = NoteKind.UNUSED_GRADIENTS, f"{why}, of {name}: {seen.weights:,} weights"
         case RepeatedModule():
             kind = NoteKind.REPEATED_CALLS
             text = f"{name} is called again with the very same input within a step"
         case PaddedModule():
             kind = NoteKind.PADDED_INPUT
-            share = percent(100 * module.padding / max(1, module.positions))
+            share = percent(100 * seen.padding / max(1, seen.positions))
             text = f"{share} of {name}'s input is padding"
         case UnchangedModule():
             kind = NoteKind.UNCHANGED_CALLS
             text = f"{name} computes the same result in every step"
-    return Note(kind, text, module=module)
+        case WorkerCode():
+            kind = NoteKind.WORKER_CODE
+            text = f"the DataLoader's workers run {name} {percent(seen.share_pct)} of the time"
+    return Note(kind, text, seen=seen)

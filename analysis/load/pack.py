@@ -32,7 +32,7 @@ from nsysflow.analysis.load.marks import (
     unix_time_of_mark,
 )
 from nsysflow.analysis.load.messages import slim_payload
-from nsysflow.analysis.load.observations import gave_up_without_guards, modules_without_private
+from nsysflow.analysis.load.observations import gave_up_without_guards, observations_without_private
 from nsysflow.analysis.load.pftrace.wire import is_pftrace
 from nsysflow.analysis.load.private_names import without_private
 from nsysflow.analysis.load.rocpd.tables import is_rocpd
@@ -305,7 +305,7 @@ def _slim_mark(text: str) -> str | None:
         loader_times_of_mark,
         unix_time_of_mark,
         gave_up_without_guards,
-        modules_without_private,
+        observations_without_private,
     )
     mark = next((mark for read in kinds if (mark := read(text)) is not None), None)
     return None if mark is None else msgspec.json.encode({KEY: mark}).decode()

@@ -61,10 +61,10 @@ def without_private(name: str) -> str:
     return _WORD.sub(_zeros, name)
 
 
-def public_module(module: Seen) -> Seen:
-    """The same, with such names of its classes, range and files."""
+def public_observation(seen: Seen) -> Seen:
+    """The same, without such names."""
     return msgspec.structs.replace(
-        module, **{name: _public(value) for name, value in msgspec.structs.asdict(module).items()}
+        seen, **{name: _public(value) for name, value in msgspec.structs.asdict(seen).items()}
     )
 
 

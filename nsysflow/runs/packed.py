@@ -10,7 +10,7 @@ import polars as pl
 from nsysflow.analysis.analyze import analyze
 from nsysflow.analysis.load.dispatch import load
 from nsysflow.analysis.load.pack import write_copy
-from nsysflow.analysis.load.private_names import public_module, without_private
+from nsysflow.analysis.load.private_names import public_observation, without_private
 from nsysflow.analysis.load.unpacking import PERFETTO_SUFFIXES, Export
 from nsysflow.analysis.trace import Trace
 from nsysflow.report.perfetto.trace import write_trace
@@ -62,7 +62,7 @@ def _without_private(trace: Trace, report: str) -> Trace:
             replace(
                 note,
                 text=without_private(note.public or note.text),
-                module=note.module and public_module(note.module),
+                seen=note.seen and public_observation(note.seen),
             )
             for note in trace.notes
         ),

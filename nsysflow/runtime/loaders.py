@@ -16,7 +16,7 @@ import struct
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +24,9 @@ from typing import Any, Final, Optional
 
 from nsysflow.runtime.cpu import usable_cpus
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import KEY, LOADER_FILES, RUN_FOLDER
+from nsysflow.runtime.protocol import KEY, LOADER_FILES, RUN_FOLDER, WORKER_CODE
+from nsysflow.runtime.regions import note_seen
+from nsysflow.runtime.worker_code import Code, counted, row_of
 
 FLUSH_NS: Final = 500_000_000
 """The main process reads its workers' files so often."""
@@ -61,6 +63,10 @@ class WorkerTimes:
         self._got_ns: int | None = None
         self._unsent: deque[tuple[int, int] | None] = deque()
         self._bytes = 0
+
+    def is_busy(self) -> bool:
+        """Whether the worker makes a batch now."""
+        return self._got_ns is not None
 
     def got(self, request: object) -> None:
         """A request came. Those that are no pair of numbers ask for no batch."""
@@ -129,15 +135,25 @@ class _WorkerFile:
         self._file: int | None = None
         self._read = 0
 
-    def new(self) -> Iterator[tuple[int, int, int]]:
+    def batches(self) -> Iterator[tuple[int, int, int]]:
         """The batches that were not read before."""
+        data = self._rest()
+        whole = len(data) // _TIMES.size * _TIMES.size
+        self._read += whole
+        yield from _TIMES.iter_unpack(data[:whole])
+
+    def lines(self) -> bytes:
+        """The whole lines that were not read before."""
+        data = self._rest()
+        whole = data.rfind(b"\n") + 1
+        self._read += whole
+        return data[:whole]
+
+    def _rest(self) -> bytes:
         file = self._open()
         if file is None:
-            return
-        size = os.fstat(file).st_size // _TIMES.size * _TIMES.size
-        data = os.pread(file, size - self._read, self._read)
-        self._read = size
-        yield from _TIMES.iter_unpack(data)
+            return b""
+        return os.pread(file, os.fstat(file).st_size - self._read, self._read)
 
     def drop(self) -> None:
         """Forget what it has written: nothing is recorded now."""
@@ -168,7 +184,8 @@ class LoaderRun:
 
     Attributes:
         settings: of the loader.
-        files: one for each worker.
+        files: one for each worker, with its times.
+        code_files: one for each worker, with what it runs.
         waits: when the loop began to wait for a batch, and when it had it; not flushed yet.
     """
 
@@ -176,6 +193,7 @@ class LoaderRun:
         self.settings = settings
         self.pid = os.getpid()
         self.files: list[_WorkerFile] | None = None
+        self.code_files: list[_WorkerFile] = []
         self.waits: list[tuple[int, int]] = []
         self.flushed_ns = 0
 
@@ -183,11 +201,22 @@ class LoaderRun:
         """Take the ids of the workers, once they have started."""
         folder = os.environ.get(RUN_FOLDER, "")
         self.files = [_WorkerFile(worker_file(folder, pid)) for pid in pids]
+        self.code_files = [_WorkerFile(code_file(folder, pid)) for pid in pids]
+
+    def all_files(self) -> Iterator[_WorkerFile]:
+        """The files of all workers."""
+        yield from self.files or ()
+        yield from self.code_files
 
 
 def worker_file(folder: str, pid: int) -> Path:
-    """The file of a worker, by its process id."""
+    """The file with the times of a worker, by its process id."""
     return Path(folder, LOADER_FILES.replace("*", str(pid)))
+
+
+def code_file(folder: str, pid: int) -> Path:
+    """The file with what a worker runs."""
+    return Path(folder, LOADER_FILES.replace("*", f"{pid}-code"))
 
 
 class Loaders:
@@ -197,6 +226,7 @@ class Loaders:
         self._keeps: list[Keep] = []
         self._runs: list[LoaderRun] = []
         self._loaders: list[weakref.ref[Any]] = []
+        self._code: dict[int, Counter[Code]] = {}
         self._lock = threading.RLock()
 
     def begin(self, keep: Keep) -> None:
@@ -240,7 +270,7 @@ class Loaders:
         with self._lock:
             if run in self._runs:
                 self._runs.remove(run)
-            for file in run.files or ():
+            for file in run.all_files():
                 file.close()
 
     def _mine(self) -> list[LoaderRun]:
@@ -255,18 +285,29 @@ class Loaders:
             run.flushed_ns = time.monotonic_ns()
             if not self._keeps or THIS_PROCESS.recorded:
                 run.waits.clear()
-                for file in run.files or ():
+                for file in run.all_files():
                     file.drop()
                 return
             waits, run.waits = run.waits, []
             batches = [
                 (worker, *times)
                 for worker, file in enumerate(run.files or ())
-                for times in file.new()
+                for times in file.batches()
             ]
+            self._count(run)
             for text in marks_of(run.settings, batches, waits):
                 for keep in [*self._keeps]:
                     keep(time.monotonic_ns(), text)
+
+    def _count(self, run: LoaderRun) -> None:
+        """Count what its workers ran, and note it."""
+        counts = self._code.setdefault(run.settings[0], Counter())
+        before = counts.total()
+        for file in run.code_files:
+            counts += counted(file.lines())
+        if counts.total() > before:
+            rows = [row_of(number, each) for number, each in self._code.items() if each]
+            note_seen(WORKER_CODE, rows)
 
 
 def _settings(number: int, loader: Any) -> Settings:

@@ -13,7 +13,7 @@ from nsysflow.runtime.calls import weights_of
 from nsysflow.runtime.places import LETTERS, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.recorders import nothing
-from nsysflow.runtime.regions import note_modules
+from nsysflow.runtime.regions import note_seen
 
 LOOKS: Final = (2, 10)
 """A look begins at these steps: soon after the start, and again later, as many programs start
@@ -175,5 +175,5 @@ class Look(ABC):
     def _note(self, rows: list[Any]) -> None:
         """Note these rows instead of earlier ones."""
         if rows or self._noted:
-            note_modules(self.kind, rows[:_MOST_NOTED])
+            note_seen(self.kind, rows[:_MOST_NOTED])
             self._noted = bool(rows)

@@ -40,8 +40,8 @@ MEMORY_FILES: Final = "memory-*.json"
 """The names of the files in which processes leave that; `*` is the process id."""
 
 LOADER_FILES: Final = "loader-*.bin"
-"""The names of the files in which workers of DataLoaders leave their times; `*` is the process
-id."""
+"""The names of the files in which workers of DataLoaders leave their times, and what they run; `*`
+is the process id, behind which the latter have `-code`."""
 
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"
@@ -56,6 +56,9 @@ REPEATED_CALLS: Final = "repeated_calls"
 PADDED_INPUT: Final = "padded_input"
 UNCHANGED_CALLS: Final = "unchanged_calls"
 """What a program may be seen to do with modules: the keys of lists of these (`regions.py`)."""
+
+WORKER_CODE: Final = "worker_code"
+"""The key of what workers of DataLoaders run (`worker_code.py`)."""
 
 STEP: Final = "step"
 """The range around each step of `nsysflow.steps`."""

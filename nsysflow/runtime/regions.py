@@ -22,6 +22,7 @@ from nsysflow.runtime.protocol import (
     REPEATED_CALLS,
     UNCHANGED_CALLS,
     UNUSED_GRADIENTS,
+    WORKER_CODE,
     Collector,
 )
 from nsysflow.runtime.recorders import Recorder, nothing
@@ -146,14 +147,22 @@ Unchanged = tuple[str, str, str, list[str], int, int, int, int, int, int, list[s
 - multiplications of linear layers and convolutions: in these calls; in all with such ranges
 - the lines that call them"""
 
+WorkerRow = tuple[str, str, int, int, int]
+"""Of the workers of a DataLoader: the function in which they are most often, its line that runs
+most often, the loader's number, the samples in that function, and all samples."""
+
 SEEN: Final[dict[str, list[Any]]] = {
-    kind: [] for kind in (UNUSED_GRADIENTS, REPEATED_CALLS, PADDED_INPUT, UNCHANGED_CALLS)
+    kind: []
+    for kind in (UNUSED_GRADIENTS, REPEATED_CALLS, PADDED_INPUT, UNCHANGED_CALLS, WORKER_CODE)
 }
-"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded` and `Unchanged`."""
+"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`, and
+`WorkerRow`."""
 
 
-def note_modules(kind: str, rows: Sequence[Unused | Repeated | Padded | Unchanged]) -> None:
-    """Note modules of a kind, instead of those that were noted before."""
+def note_seen(
+    kind: str, rows: Sequence[Unused | Repeated | Padded | Unchanged | WorkerRow]
+) -> None:
+    """Note what was seen of a kind, instead of what was noted before."""
     SEEN[kind][:] = rows
     mark(_seen(kind))
 
@@ -164,7 +173,7 @@ def _seen(kind: str) -> str:
 
 def list_noted(mark: Callable[[str], None]) -> None:
     """Record marks that list what was noted so far: ranges, what torch.compile gave up on, and
-    modules of each kind."""
+    what was seen of each kind."""
     if GAVE_UP:
         mark(_gave_up(GAVE_UP))
     for kind, rows in SEEN.items():

@@ -78,7 +78,7 @@ def test_packed_reports_have_both_kinds_of_notes_without_private_names(tmp_path:
         assert "/home/me" not in f"{text}{module}", packed
         assert isinstance(module, RepeatedModule)
         assert astuple(module)[4:10] == ROW[4:10]
-        assert nsysflow.load(tmp_path / packed).modules(UnusedModule) == [PAIR]
+        assert nsysflow.load(tmp_path / packed).observations(UnusedModule) == [PAIR]
 
 
 def test_torch_profilers_traces_have_the_same_notes(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.seen_modules import unused_gradients
-from nsysflow.analysis.load.observations import module_note
+from nsysflow.analysis.load.observations import note_on
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, SeenModule, UnusedModule
+from nsysflow.analysis.trace import NoteKind, Observation, UnusedModule
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime import regions
 from nsysflow.runtime.protocol import UNUSED_GRADIENTS
@@ -48,16 +48,16 @@ def mark(*rows: object, kind: str = UNUSED_GRADIENTS, thread: int = tiny.MAIN) -
 
 def notes_of(
     report: Path, kind: NoteKind = NoteKind.UNUSED_GRADIENTS
-) -> list[tuple[str, SeenModule | None]]:
+) -> list[tuple[str, Observation | None]]:
     """What the notes of a kind say, and of which module."""
     notes = nsysflow.load(report).notes
-    return [(note.text, note.module) for note in notes if note.kind is kind]
+    return [(note.text, note.seen) for note in notes if note.kind is kind]
 
 
 def listed(kind: str, row: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> Any:
     """What a window's marks list once this row is noted."""
     monkeypatch.setattr(regions, "SEEN", {kind: []})
-    regions.note_modules(kind, [row])
+    regions.note_seen(kind, [row])
     marks: list[str] = []
     regions.list_noted(marks.append)
     (text,) = marks
@@ -124,7 +124,7 @@ BACKWARD: Final = [(WGRAD, 200, "backward"), (BIAS, 40, "backward"), (names.MUL,
 
 
 def findings_of(
-    module: SeenModule,
+    module: Observation,
     phase: str = "",
     until_us: int = 50,
     *,
@@ -140,7 +140,7 @@ def findings_of(
             row = replace(row, frames=(*row.frames, outer))
         rows.append(row)
     plain = tiny.plain_of(*repeated([opened(0, 699, "step"), *rows], every=700))
-    trace = replace(to_trace(plain), notes=(module_note(module),))
+    trace = replace(to_trace(plain), notes=(note_on(module),))
     analysis = nsysflow.analyze(trace, replace(tiny.AS_RECORDED, skip=0))
     return found(rule, JudgedReport(analysis))
 

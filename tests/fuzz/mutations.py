@@ -56,6 +56,7 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
     },
     {"unchanged_calls": [["Linear", "A", "forward", [], 9, 9, 2, 24, 10**12, 10**13, ["a.py:7"]]]},
     {"repeated_calls": [["Net", "A", "forward", [], 9, 9, 2, 4, 2, 2, ["a.py:7"], ["a.py:9"]]]},
+    {"worker_code": [["decode", "data.py:7", 0, 83, 100]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},
 )
 """What the marks of ours hold."""

@@ -70,7 +70,11 @@ def recorded(folder: Path, how: str, *, status: int = 0) -> list[dict[str, Any]]
     assert done.returncode == status
     assert not [*run.glob("loader-*")]
     with gzip.open(next(run.glob("*.json.gz")), "rt") as file:
-        return [about for _, about in json.load(file)[protocol.KEY]["loaders"]]
+        told = json.load(file)[protocol.KEY]
+    for function, line, loader, samples, of in told.get(protocol.WORKER_CODE, ()):
+        assert (function, line.rpartition(":")[0], loader) == ("__getitem__", "program.py", 0)
+        assert 0 < samples <= of
+    return [about for _, about in told["loaders"]]
 
 
 @pytest.mark.long

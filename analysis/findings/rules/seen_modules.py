@@ -23,9 +23,9 @@ from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding,
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES
 from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.trace import (
+    Module,
     PaddedModule,
     RepeatedModule,
-    Seen,
     SeenModule,
     UnchangedModule,
     UnusedModule,
@@ -100,7 +100,7 @@ SHARED_PHASES: Final = ("forward", "eval")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen(Generic[Seen]):
+class _Seen(Generic[Module]):
     """A module that was seen, and kernels.
 
     Attributes:
@@ -112,7 +112,7 @@ class _Seen(Generic[Seen]):
         weight: … and which part of their time is its.
     """
 
-    module: Seen
+    module: Module
     kernels: pl.DataFrame
     forward: pl.DataFrame
     backward: pl.DataFrame
@@ -166,9 +166,9 @@ class _Seen(Generic[Seen]):
         return rows.filter(pl.col("gain_ns") > 0)
 
 
-def _seen(subject: JudgedReport, kind: type[Seen]) -> Iterator[_Seen[Seen]]:
+def _seen(subject: JudgedReport, kind: type[Module]) -> Iterator[_Seen[Module]]:
     """The modules of a kind; none where no steps are judged."""
-    modules = subject.timeline.trace.modules(kind)
+    modules = subject.timeline.trace.observations(kind)
     if not modules or not subject.of_steps:
         return
     kernels = kernels_by_pass(subject)
@@ -351,7 +351,7 @@ def _products_of_layer(seen: "_Seen[UnchangedModule]") -> pl.DataFrame:
 
 
 def _at_its_line(
-    subject: JudgedReport, finding: Finding, seen: "_Seen[Seen]", title: str
+    subject: JudgedReport, finding: Finding, seen: "_Seen[Module]", title: str
 ) -> Finding:
     """The finding, with the line that calls the module behind its title if that is known."""
     source = _called_at(subject, seen.module, seen.own)

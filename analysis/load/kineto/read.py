@@ -64,7 +64,12 @@ from nsysflow.analysis.load.marks import (
     on_known_threads,
     with_auto_domain,
 )
-from nsysflow.analysis.load.observations import gave_up_in, given_up, modules_in, on_modules
+from nsysflow.analysis.load.observations import (
+    gave_up_in,
+    given_up,
+    observation_notes,
+    observations_in,
+)
 from nsysflow.analysis.load.other_formats import another_json, not_a_trace
 from nsysflow.analysis.schema import ID_MASK
 from nsysflow.analysis.trace import Note, NoteKind, Trace
@@ -214,7 +219,7 @@ def _trace_of(document: Document, events: Events, report: str, folder: Path) -> 
             *_notes(events.kept("counter"), ops, ranges),
             *from_captures,
             *given_up([gave_up_in(document.ours)]),
-            *on_modules([modules_in(document.ours)]),
+            *observation_notes([observations_in(document.ours)]),
             *on_functions,
             *threadless,
         ),

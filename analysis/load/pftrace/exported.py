@@ -17,11 +17,11 @@ import polars as pl
 from nsysflow.analysis import schema
 from nsysflow.analysis.load.kineto.document import OddEvent, frame_of
 from nsysflow.analysis.load.marks import decoded_or_none
-from nsysflow.analysis.load.observations import module_note, modules_of_parts
+from nsysflow.analysis.load.observations import note_on, observations_of_parts
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.load.pftrace.tracks import at_possible_times, slices_of
-from nsysflow.analysis.trace import Collector, Note, NoteKind, SeenModule, Trace
+from nsysflow.analysis.trace import Collector, Note, NoteKind, Observation, Trace
 from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {
@@ -107,7 +107,7 @@ class ExportedReport(msgspec.Struct):
         shift_ns: what was added to the times of slices.
         lanes: those of streams and calls.
         notes: what the reader should know of the report: kind and text.
-        seen: the modules that notes are about (`SeenModules`), in their order.
+        seen: the modules that notes are about (`Observations`), in their order.
     """
 
     report: str
@@ -175,12 +175,12 @@ def read_exported(contents: Contents, shown: str, report: str) -> Trace:
 
 def _told(of: ExportedReport) -> Iterator[Note]:
     """The notes of the report itself."""
-    modules: dict[NoteKind, deque[SeenModule]] = defaultdict(deque)
-    for module in chain.from_iterable(modules_of_parts(of.seen).values()):
-        modules[module_note(module).kind].append(module)
+    seen: dict[NoteKind, deque[Observation]] = defaultdict(deque)
+    for one in chain.from_iterable(observations_of_parts(of.seen).values()):
+        seen[note_on(one).kind].append(one)
     for kind, text in of.notes:
-        left = modules[kind]
-        yield Note(kind, text, module=left.popleft() if left else None)
+        left = seen[kind]
+        yield Note(kind, text, seen=left.popleft() if left else None)
 
 
 def _frames(told: Iterable[bytes]) -> dict[str, pl.DataFrame]:

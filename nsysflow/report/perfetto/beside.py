@@ -8,7 +8,7 @@ import polars as pl
 
 from nsysflow.analysis.events.events import Events
 from nsysflow.analysis.frames.source_files import shown_files
-from nsysflow.analysis.load.observations import modules_of_notes
+from nsysflow.analysis.load.observations import observations_of_notes
 from nsysflow.analysis.load.pack import loss_message
 from nsysflow.analysis.load.pftrace.exported import (
     FRAMES,
@@ -47,7 +47,7 @@ def tell_report(
         notes=[(note.kind, note.text) for note in trace.notes],
         seen={
             kind: msgspec.Raw(msgspec.json.encode(modules))
-            for kind, modules in modules_of_notes(trace.notes).items()
+            for kind, modules in observations_of_notes(trace.notes).items()
         },
     )
     packets.tell(REPORT_FIELD, msgspec.json.encode(told))

@@ -15,7 +15,7 @@ from nsysflow.runtime.auto.owners import SHARED, UNUSED, Owners
 from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import UNUSED_GRADIENTS
-from nsysflow.runtime.regions import Unused, note_modules
+from nsysflow.runtime.regions import Unused, note_seen
 
 _LOOKS: Final = (2, 10)
 """Before so many steps of the optimizer that stepped first a look begins: in start-up, and once
@@ -429,7 +429,7 @@ class Gradients:
 
     def _note(self, found: list[_Group], steps: int) -> None:
         self._noted = sorted(found, key=lambda one: -one.weights)[:_MOST_NOTED]
-        note_modules(UNUSED_GRADIENTS, [one.row(steps) for one in self._noted])
+        note_seen(UNUSED_GRADIENTS, [one.row(steps) for one in self._noted])
 
     def _end(self) -> None:
         self.noting = False

@@ -18,7 +18,14 @@ from weakref import WeakKeyDictionary
 from nsysflow.runtime.auto.gradients import GRADIENTS
 from nsysflow.runtime.auto.ranges import Ranges
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
-from nsysflow.runtime.loaders import LOADERS, Requests, Results, WorkerTimes, worker_file
+from nsysflow.runtime.loaders import (
+    LOADERS,
+    Requests,
+    Results,
+    WorkerTimes,
+    code_file,
+    worker_file,
+)
 from nsysflow.runtime.padding import PADDING
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import RUN_FOLDER
@@ -26,6 +33,7 @@ from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.repeats import REPEATS
 from nsysflow.runtime.steps import AT_STEP
 from nsysflow.runtime.unchanged import UNCHANGED
+from nsysflow.runtime.worker_code import WorkerSampler
 
 FORWARD: Final = "forward"
 EVAL: Final = "eval"
@@ -370,11 +378,11 @@ def _time_worker(worker: Any, ranges: Ranges) -> None:
     @wraps(loop)
     def _worker_loop(kind: Any, dataset: Any, requests: Any, results: Any, *args: Any) -> Any:
         folder = os.environ.get(RUN_FOLDER)
-        times = None
         with suppress(OSError):  # the folder is gone or full
-            times = WorkerTimes(worker_file(folder, os.getpid())) if folder else None
-        if times is not None:
-            requests, results = Requests(requests, times), Results(results, times)
+            if folder:
+                times = WorkerTimes(worker_file(folder, os.getpid()))
+                requests, results = Requests(requests, times), Results(results, times)
+                WorkerSampler(code_file(folder, os.getpid()), times.is_busy)
         return loop(kind, dataset, requests, results, *args)
 
     worker._worker_loop = ranges.hide(_worker_loop)

@@ -13,6 +13,7 @@ from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
 from nsysflow.analysis.options import Options
+from nsysflow.analysis.trace import Note, NoteKind, WorkerCode
 from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, launched, repeated
@@ -29,6 +30,7 @@ def waiting(
     kernel_ms: int = 2,
     seen: Sequence[Row] = (),
     options: Options = tiny.AS_RECORDED,
+    notes: tuple[Note, ...] = (),
 ) -> JudgedReport:
     """Steps with a wait for a batch, and a kernel behind which the host sleeps; samples of each."""
     data = tiny.opened(10, wait_ms * MS, "data")
@@ -40,7 +42,7 @@ def waiting(
     )
     rows = repeated(step, STEP_NS // US, STEPS)
     trace = to_trace(replace(tiny.plain_of(*rows), loader_times=times))
-    return JudgedReport(nsysflow.analyze(trace, options))
+    return JudgedReport(nsysflow.analyze(replace(trace, notes=notes), options))
 
 
 def finding(*times: LoaderTime) -> list[Finding]:
@@ -62,6 +64,7 @@ def loading(
     slow_ms: float = 0,
     seen: Sequence[Row] = (),
     options: Options = tiny.AS_RECORDED,
+    notes: tuple[Note, ...] = (),
     **more: Any,
 ) -> JudgedReport:
     """Steps where each worker takes so long for a batch, and each 12th one longer."""
@@ -79,7 +82,7 @@ def loading(
             times.append(made(worker, at, at + took - 9, at + took))
             at += max(took, workers * STEP_NS)
     like = {"wait_ms": wait_ms, "kernel_ms": kernel_ms}
-    return waiting(*times, **like, seen=seen, options=options)
+    return waiting(*times, **like, seen=seen, options=options, notes=notes)
 
 
 LOADER, KEPT = "DataLoader(…", ", persistent_workers=True, pin_memory=True"
@@ -215,6 +218,19 @@ def test_a_plain_step_that_waits_is_what_the_loader_saves() -> None:
     assert first.step_ns == pytest.approx(20 * MS, rel=0.01)
     assert "and waits 2.00 ms a step then" in first.finding.evidence[1]
     assert first.alone_ns == pytest.approx(3 * MS, rel=0.01)  # and the range of data, of 1 ms
+
+
+@pytest.mark.parametrize(("samples", "named"), [(80, True), (20, False)])
+def test_what_workers_run_most_of_the_time_is_named(samples: int, *, named: bool) -> None:
+    code = WorkerCode("decode", "data.py:7", 0, samples, 100)
+    other = WorkerCode("crop", "data.py:9", 1, 90, 100)
+    notes = (Note(NoteKind.WORKER_CODE, "", seen=each) for each in (other, code))
+    subject = loading(wait_ms=1, batch_ms=40, workers=2, notes=tuple(notes))
+    (one,) = found(data_loading, subject)
+    said = "the workers run decode (data.py:7) 80 % of the time"
+    assert one.title.endswith(", most of it in decode (data.py:7)") == named
+    assert (f"make decode (data.py:7) cheaper: {said}" == one.change[1]) == named
+    assert (said in one.evidence) == named
 
 
 def test_nothing_recorded_names_no_number() -> None:

@@ -1,0 +1,129 @@
+"""What the workers of a DataLoader run, by samples of their Python.
+
+No recording tells that: nsys does not follow a process that is forked and does not exec. So a
+thread in each worker looks 50 times a second what the worker runs while it makes a batch, and
+counts the line of the program's own code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from sysconfig import get_paths
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+from nsysflow.runtime.places import LETTERS, line_of
+
+if TYPE_CHECKING:
+    from nsysflow.runtime.regions import WorkerRow
+
+PERIOD_S: Final = 0.02
+
+FLUSH_S: Final = 0.2
+"""A worker writes what it has counted so often: it is killed at the end of a pass."""
+
+MOST_BYTES: Final = 4 << 20
+"""A worker writes no more."""
+
+Code = tuple[str, str]
+"""The name of a function, and the line of it that runs: `open_day`, `data.py:42`."""
+
+
+class WorkerSampler:
+    """Counts what a worker runs, in that worker. It never raises, and ends with the process."""
+
+    def __init__(self, path: Path, is_busy: Callable[[], bool]) -> None:
+        """Start.
+
+        Args:
+            path: where to write it: a line of JSON each time, a list of function, line and count.
+            is_busy: whether the worker makes a batch now.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._is_busy = is_busy
+        self._worker = threading.get_ident()
+        self._counts: Counter[Code] = Counter()
+        self._bytes = 0
+        thread = threading.Thread(target=self._run, name="nsysflow samples", daemon=True)
+        with suppress(RuntimeError):  # no more threads can be started
+            thread.start()
+
+    def _run(self) -> None:
+        flushed_s = time.monotonic()
+        while self._bytes < MOST_BYTES:
+            time.sleep(PERIOD_S)
+            frame = sys._current_frames().get(self._worker) if self._is_busy() else None
+            if frame is not None:
+                self._counts[code_of(frame)] += 1
+            del frame
+            if time.monotonic() - flushed_s >= FLUSH_S:
+                self._flush()
+                flushed_s = time.monotonic()
+
+    def _flush(self) -> None:
+        rows = [(*code, count) for code, count in self._counts.items()]
+        self._counts.clear()
+        if rows:
+            line = json.dumps(rows).encode() + b"\n"
+            self._bytes += len(line)
+            with suppress(OSError):  # a full disk: the program goes on
+                os.write(self._file, line)
+
+
+def code_of(innermost: FrameType) -> Code:
+    """The innermost code of the program itself; of a stack without any, the innermost code."""
+    frame: FrameType | None = innermost
+    while frame is not None and _of_library(frame.f_code.co_filename):
+        frame = frame.f_back
+    return _code(innermost if frame is None else frame)
+
+
+def _code(frame: FrameType) -> Code:
+    return frame.f_code.co_name[:LETTERS], line_of(frame)
+
+
+_LIBRARIES: Final = (get_paths()["stdlib"], str(Path(__file__).parents[1]), "<")
+_INSTALLED: Final = ("/site-packages/", "/dist-packages/")
+
+
+@cache
+def _of_library(file: str) -> bool:
+    """Whether a file is none of the program: Python's, an installed one, ours, or none at all."""
+    return file.startswith(_LIBRARIES) or any(folder in file for folder in _INSTALLED)
+
+
+def counted(lines: bytes) -> Counter[Code]:
+    """What lines of a worker's file have counted."""
+    counts: Counter[Code] = Counter()
+    for line in lines.splitlines():
+        for function, place, count in json.loads(line):
+            counts[function, place] += count
+    return counts
+
+
+def row_of(loader: int, counts: Mapping[Code, int]) -> WorkerRow:
+    """What the workers of a loader run most often; there is one sample at least."""
+    functions: Counter[Code] = Counter()
+    for (function, line), count in counts.items():
+        functions[function, _file(line)] += count
+    (function, file), samples = functions.most_common(1)[0]
+    lines = {
+        line: n for (name, line), n in counts.items() if (name, _file(line)) == (function, file)
+    }
+    return function, max(lines, key=lines.__getitem__), loader, samples, sum(counts.values())
+
+
+def _file(line: str) -> str:
+    return line.rpartition(":")[0]
