@@ -12,9 +12,10 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.gpus import threads_held, waves
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
-from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, TINY_NS, capability
+from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, TINY_NS
 from nsysflow.analysis.findings.own_kernels import is_triton, own_kernels
 from nsysflow.analysis.findings.rules.managed_memory import pages_move
 from nsysflow.analysis.frames.intervals import Axis, on_axis
@@ -39,13 +40,6 @@ threads: cuBLAS's and cuDNN's own have 6 to 19 %."""
 
 ALONE: Final = 1.5
 """With so many kernels at once in the mean, others fill the chip meanwhile."""
-
-THREADS_OF_SM: Final[Mapping[int, int]] = {75: 1024, 86: 1536, 87: 1536, 89: 1536, 120: 1536}
-MOST_THREADS: Final = 2048
-"""The threads that an SM holds, by compute capability: CUDA's programming guide. All others hold
-2,048."""
-
-_NO_KERNELS: Final = pl.Series(dtype=pl.Int64)
 
 SMALL_PCT: Final = 5.0
 """Kernels with less of the kernel time are not worth it (verdict §4)."""
@@ -180,18 +174,6 @@ def _passed(places: pl.Series, until: pl.Series) -> pl.Series:
     return until * before.cast(pl.Int64) - sums[before]
 
 
-def threads_held(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
-    """The share of the threads that its GPU holds at once which each kernel has, 1 or more where
-    they are all; null where its grid, its threads or the GPU's SMs are not known."""
-    gpus = subject.tables.accounting[["device", "name"]].unique("device").rows()
-    known = {device: capability(gpu or "", _NO_KERNELS) for device, gpu in gpus}
-    most = {device: THREADS_OF_SM.get(own or 0, MOST_THREADS) for device, own in known.items()}
-    of_sm = kernels["device"].replace_strict(most, default=MOST_THREADS, return_dtype=pl.Int64)
-    threads = subject.grids.select(pl.all().gather(kernels["detail"]))
-    count = pl.reduce(mul, [pl.col(axis).cast(pl.Int64) for axis in BLOCK])
-    return (waves(subject, kernels) * threads.select(count).to_series() / of_sm).alias("held")
-
-
 def _title_of_few(launches: pl.DataFrame, most: dict[str, Any], whole_ns: int) -> str:
     """`add and 2 more run as 1 block of 1 thread: 91 % of kernel time`: the kernels that run so."""
     alike = launches.filter(few=True, blocks=most["blocks"]).filter(
@@ -227,14 +209,6 @@ def too_small(subject: JudgedReport) -> pl.Series:
     sparse = pl.lit(waves(subject, subject.kernels) < MOST_WAVES).fill_null(value=False)
     lasting = (pl.col("ns") >= TINY_NS) & (pl.col("class") != "comm")
     return subject.kernels.select((lasting & sparse).alias("small")).to_series()
-
-
-def waves(subject: JudgedReport, kernels: pl.DataFrame) -> pl.Series:
-    """Blocks per SM of each kernel; null where its grid or the GPU's SMs are not known."""
-    grid = subject.grids.select(pl.all().gather(kernels["detail"]))
-    counts = subject.view.trace.devices[["device", "sm_count"]].drop_nulls().unique("device").rows()
-    sms = kernels["device"].replace_strict(dict(counts), default=None, return_dtype=pl.Int64)
-    return grid.select(blocks_of_grid() / sms).to_series()
 
 
 LOW_PCT: Final = 30.0

@@ -10,9 +10,10 @@ import polars as pl
 
 from nsysflow.analysis.events.producers import OVERLAP_NS, Edges
 from nsysflow.analysis.findings.finding import Finding
+from nsysflow.analysis.findings.gpus import waves
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
-from nsysflow.analysis.findings.rules.occupancy import MOST_WAVES, SMALL_PCT, waves
+from nsysflow.analysis.findings.rules.occupancy import MOST_WAVES, SMALL_PCT
 from nsysflow.base.units import duration, percent
 
 QUEUED_NS: Final = 5_000
