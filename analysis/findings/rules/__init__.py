@@ -73,6 +73,7 @@ from nsysflow.analysis.findings.rules.seen_modules import (
     unused_gradients,
 )
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
+from nsysflow.analysis.findings.rules.softmax import strided_softmax
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,
@@ -97,6 +98,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     unfused_attention,
     fp32_attention,
     causal_mask,
+    strided_softmax,
     unfused_loss,
     unfused_norm,
     fft_length,

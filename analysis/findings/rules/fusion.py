@@ -26,6 +26,7 @@ from nsysflow.analysis.findings.kernels import (
     TINY_NS,
 )
 from nsysflow.analysis.findings.launches import counting_launches
+from nsysflow.analysis.findings.rules.softmax import strided_softmaxes
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.units import duration, number, percent
@@ -57,9 +58,11 @@ def unfused_elementwise(subject: JudgedReport) -> Iterator[Finding]:
 
     Each reads what the one before wrote. Fused, what lies between is neither written nor read: a
     chain then takes as long as its longest kernel. (`fusion-eager`: 103 of 260 us by that; the
-    fused kernel takes 97 us, torch.compile's 117 us.)
+    fused kernel takes 97 us, torch.compile's 117 us.) Those of `strided-softmax` are not counted.
     """
-    chains = _chain_pieces(subject.kernels.filter(pl.col("job") == "chain"))
+    chained = subject.kernels.filter(pl.col("job") == "chain")
+    strided = strided_softmaxes(subject)[["op"]]
+    chains = _chain_pieces(chained.join(strided, on="op", how="anti", maintain_order="left"))
     if subject.mostly_captures or share_of_kernels(subject, chains) < CHAINS_PCT:
         return
     if _noted(subject, NoteKind.NEVER_COMPILED):

@@ -17,6 +17,7 @@ from nsysflow.analysis.findings.kernel_findings import (
     share_of_kernels,
 )
 from nsysflow.analysis.findings.rules.loss import kernels_of_losses
+from nsysflow.analysis.findings.rules.softmax import strided_softmaxes
 from nsysflow.analysis.findings.rules.tensor_cores import conversions_of_fp32
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.base.units import percent
@@ -84,7 +85,7 @@ COPIES: Final = (
 
 def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     """cuDNN's conversions between NCHW and NHWC, transposes, and copies of strided tensors; not
-    those of a loss over many logits, which are of parts of these.
+    those of a loss over many logits, which are of parts of these, or of a strided softmax.
 
     Where channels_last takes the conversions away, convolutions and BatchNorm get faster, too: on
     an H100 2.9 of 13.8 ms were conversions, and 6.8 ms were saved (2026-11-25). How much that is
@@ -100,7 +101,8 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
         (conv.shift(1).over("lane") | conv.shift(-1).over("lane")).alias("beside"),
     ).filter(orders)
     rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
-    rows = rows.join(kernels_of_losses(subject)[["op"]], on="op", how="anti", maintain_order="left")
+    others = pl.concat([kernels_of_losses(subject)[["op"]], strided_softmaxes(subject)[["op"]]])
+    rows = rows.join(others, on="op", how="anti", maintain_order="left")
     if share_of_kernels(subject, rows) < LAYOUT_PCT:
         return
     change, why = _of_order(subject, rows)

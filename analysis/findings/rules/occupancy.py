@@ -18,6 +18,7 @@ from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding,
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, TINY_NS
 from nsysflow.analysis.findings.own_kernels import is_triton, own_kernels
 from nsysflow.analysis.findings.rules.managed_memory import pages_move
+from nsysflow.analysis.findings.rules.softmax import strided_softmaxes
 from nsysflow.analysis.frames.intervals import Axis, on_axis
 from nsysflow.analysis.schema import BLOCK, blocks_of_grid
 from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT
@@ -86,12 +87,13 @@ def small_grid(subject: JudgedReport) -> Iterator[Finding]:
 
     Twice the blocks would take half the time; a block on each SM, where a long kernel has hardly
     any, as much less, and so would all threads of one's own. Where grids were not loaded it stays
-    quiet.
+    quiet. Those of `strided-softmax` are not counted: that says how to give them more threads.
     """
     kernels = subject.kernels.with_row_index("row")
     kernels = kernels.with_columns(threads_held(subject, kernels), too_small(subject))
     thin = pl.col("row").is_in(_thin(subject, kernels)["row"].implode()).alias("thin")
-    small = kernels.with_columns(thin).filter(pl.col("thin") | pl.col("small"))
+    strided = pl.col("op").is_in(strided_softmaxes(subject)["op"].implode())
+    small = kernels.with_columns(thin).filter(pl.col("thin") | pl.col("small"), ~strided)
     small = small.with_columns(waves(subject, small).alias("waves"), *_launched(subject, small))
     few = (pl.col("waves") <= FEW_WAVES) & (pl.col("ns") >= FEW_NS)
     left = pl.when(few).then("waves").when("thin").then("held").otherwise(0.5)
