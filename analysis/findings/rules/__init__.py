@@ -12,6 +12,7 @@ from nsysflow.analysis.findings.rules.attention import (
     unfused_attention,
 )
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
+from nsysflow.analysis.findings.rules.caches import cache_reordered
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
@@ -115,6 +116,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     layout_transpose,
     cast_storm,
     concatenation,
+    cache_reordered,
     index_backward,
     dense_embedding,
     optimizer_not_fused,
