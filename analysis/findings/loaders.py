@@ -51,7 +51,7 @@ class LoaderAdvice:
         floor_ns: what a step takes at least then, where workers are too few for the loop; else 0.
         counted: whether a number of workers says what the loop then waits.
         in_loop: whether the loop's own process makes the batches.
-        limit: how often workers have a batch at best; empty without workers.
+        limit: how often workers have a batch; empty without workers.
         limit_ns: how much they make a step longer then, if the rest of it is as fast as it can be.
     """
 
@@ -78,17 +78,17 @@ def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | 
         return _advice(loader, batch_ns, max(own_ns, busy_ns), a_step)
     fastest_ns = max(FASTEST_HOST * own_ns, busy_ns / a_step)
     every_ns = batch_ns / workers
+    plain_wait_ns = subject.timeline.options.unrecorded_wait_ns or 0
     hardly_waits = loader["waited_ns"] <= WAITS_FOR_DATA * loader["span_ns"]
     if hardly_waits and fastest_ns < every_ns <= own_ns:
-        plain_wait_ns = subject.timeline.options.unrecorded_wait_ns
         advice = _for_faster_loop(loader, batch_ns, fastest_ns, a_step, plain_wait_ns)
     else:
         advice = _advice(loader, batch_ns, max(own_ns, busy_ns), a_step)
     limit = (
         f"{number(workers)} worker{'s' * (workers > 1)} of the DataLoader"
-        f" {'have' if workers > 1 else 'has'} a batch every {duration(round(every_ns))} at best"
+        f" {'have' if workers > 1 else 'has'} a batch every {duration(round(every_ns))}"
     )
-    limit_ns = max(0, round(a_step * (every_ns - fastest_ns)))
+    limit_ns = max(plain_wait_ns, round(a_step * (every_ns - fastest_ns)))
     advice = replace(advice, limit=limit, limit_ns=limit_ns)
     code = next(
         (
@@ -121,7 +121,7 @@ def _for_faster_loop(
     batch_ns: float,
     fastest_ns: float,
     a_step: float,
-    plain_wait_ns: int | None,
+    plain_wait_ns: int,
 ) -> LoaderAdvice:
     """What to change where the recorded loop is so slow that it hardly waits for its workers, and a
     faster one would: it may take a batch every `fastest_ns`."""

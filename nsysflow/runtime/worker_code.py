@@ -34,6 +34,11 @@ FLUSH_S: Final = 0.2
 MOST_BYTES: Final = 4 << 20
 """A worker writes no more."""
 
+SWITCH_S: Final = 0.0001
+"""A thread that waits for Python's lock gets it after so long. By Python's own 5 ms the samples
+would nearly all find a worker in calls that let the lock go by themselves: items of a dataset take
+less."""
+
 Code = tuple[str, str]
 """The name of a function, and the line of it that runs: `open_day`, `data.py:42`."""
 
@@ -56,6 +61,7 @@ class WorkerSampler:
         self._worker = threading.get_ident()
         self._counts: Counter[Code] = Counter()
         self._bytes = 0
+        sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
         thread = threading.Thread(target=self._run, name="nsysflow samples", daemon=True)
         with suppress(RuntimeError):  # no more threads can be started
             thread.start()
@@ -87,11 +93,18 @@ def code_of(innermost: FrameType) -> Code:
     frame: FrameType | None = innermost
     while frame is not None and _of_library(frame.f_code.co_filename):
         frame = frame.f_back
-    return _code(innermost if frame is None else frame)
+    frame = innermost if frame is None else frame
+    return _function(frame)[:LETTERS], line_of(frame)
 
 
-def _code(frame: FrameType) -> Code:
-    return frame.f_code.co_name[:LETTERS], line_of(frame)
+def _function(frame: FrameType) -> str:
+    """The function around a line, also where it is in a comprehension or lambda there."""
+    around: FrameType | None = frame
+    while around is not None and around.f_code.co_filename == frame.f_code.co_filename:
+        if not around.f_code.co_name.startswith("<"):
+            return around.f_code.co_name
+        around = around.f_back
+    return frame.f_code.co_name
 
 
 _LIBRARIES: Final = (get_paths()["stdlib"], str(Path(__file__).parents[1]), "<")
