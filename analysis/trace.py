@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from html import escape
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self
 
-import msgspec
 import polars as pl
 
 from nsysflow.analysis import schema
 from nsysflow.analysis.frames.scratch import Scratch
+from nsysflow.analysis.observed import Observation, Seen
 from nsysflow.base.errors import NsysflowError
 
 
@@ -57,157 +57,9 @@ class NoteKind(StrEnum):
     PADDED_INPUT = "padded-input"
     UNCHANGED_CALLS = "unchanged-calls"
     WORKER_CODE = "worker-code"
-
-
-_Text = Annotated[str, msgspec.Meta(max_length=300)]
-_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)]
-_Products = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-
-
-class _Module(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Modules that a program was seen to do something with.
-
-    Attributes:
-        classes: theirs, those with most weights first.
-        within: the class of the module that they are in, which is in no other call.
-        phase: the name of the range around calls of that.
-        places: `model.py:12-30`, the lines of `forward` of their classes; none for one of torch's.
-        weights: how many they have.
-        of: how many weights all modules with ranges of that name have.
-        steps: how many steps were looked at.
-        calls: calls in these.
-    """
-
-    classes: _Text
-    within: _Text
-    phase: _Text
-    places: tuple[_Text, ...]
-    weights: _Count
-    of: _Count
-    steps: _Count
-    calls: _Count
-
-    @property
-    def share(self) -> float:
-        """Their estimated share of the time in such ranges, by weights."""
-        return self.weights / self.of if self.of else 0.0
-
-    @property
-    def name(self) -> str:
-        """`FeatureNet in PerceptualLoss`."""
-        return self.classes if self.classes == self.within else f"{self.classes} in {self.within}"
-
-
-class UnusedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Modules with weights whose gradients no optimizer uses.
-
-    Attributes:
-        whole: the calls whose whole backward pass is for nothing.
-        part: those where only the gradients of weights are.
-        thrown: the backward passes whose gradients an optimizer clears before it steps; 0 where no
-            optimizer has the weights.
-        lines: `train.py:12`, those that make the calls whose gradients are for nothing.
-    """
-
-    whole: _Count
-    part: _Count
-    thrown: _Count
-    lines: tuple[_Text, ...]
-
-
-class RepeatedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Modules of a class that are called again with the very same input.
-
-    Attributes:
-        repeated: the calls that repeat another one of their step.
-        learning: those of them with gradients.
-        lines: `train.py:12`, those that make such calls.
-        ways: the lines at which the ways to a call and to its repetition part.
-    """
-
-    repeated: _Count
-    learning: _Count
-    lines: tuple[_Text, ...]
-    ways: tuple[_Text, ...]
-
-
-class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Models of one class whose input has padding.
-
-    Attributes:
-        positions: positions in the rows of all calls.
-        padding: positions that are padding.
-        behind: padding behind the longest row of its batch.
-        in_order: padding that would be left if each batch had rows of similar length.
-        pairs: pairs of positions within a row.
-        of_tokens: pairs of tokens within a row.
-        lines: the lines that make such calls, as `train.py:12`.
-    """
-
-    positions: _Count
-    padding: _Count
-    behind: _Count
-    in_order: _Count
-    pairs: _Count
-    of_tokens: _Count
-    lines: tuple[_Text, ...]
-
-
-class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Modules of one class that compute the same result in every step.
-
-    Attributes:
-        products: multiplications of linear layers and convolutions in such calls.
-        of_products: the same in all calls with ranges of that name.
-        lines: the lines that make such calls, as `train.py:12`.
-    """
-
-    products: _Products
-    of_products: _Products
-    lines: tuple[_Text, ...]
-
-    @property
-    def share(self) -> float:
-        """As above, by multiplications: the number of rows differs between layers."""
-        return self.products / self.of_products if self.of_products else 0.0
-
-
-class WorkerCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What the workers of a DataLoader run most often.
-
-    Attributes:
-        function: the function of the program in which they are most often.
-        line: `data.py:42`, the line of it that runs most often.
-        loader: the number of the loader in its process.
-        samples: how often they were seen in it.
-        of: how often they were seen while they made a batch.
-    """
-
-    function: _Text
-    line: _Text
-    loader: _Count
-    samples: _Count
-    of: _Count
-
-    @property
-    def name(self) -> str:
-        """`open_day (data.py:42)`."""
-        return f"{self.function} ({self.line})"
-
-    @property
-    def share_pct(self) -> float:
-        """The share of the samples."""
-        return 100 * self.samples / self.of if self.of else 0.0
-
-
-SeenModule = UnusedModule | RepeatedModule | PaddedModule | UnchangedModule
-"""What a program was seen to do with a module."""
-
-Observation = SeenModule | WorkerCode
-"""What a program was seen to do."""
-
-Seen = TypeVar("Seen", bound=Observation)
-Module = TypeVar("Module", bound=SeenModule)
+    PRODUCT_ORDER = "product-order"
+    ZEROS_IN_PRODUCTS = "zeros-in-products"
+    MERGED_ADAPTERS = "merged-adapters"
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import polars as pl
 
 from nsysflow.analysis.findings.finding import Valued
 from nsysflow.analysis.findings.judged_report import JudgedReport
+from nsysflow.analysis.observed import WorkerCode
 from nsysflow.analysis.replay.batches import batch_rates
 from nsysflow.analysis.replay.disturbance import FASTEST_HOST, WAITS_FOR_DATA
 from nsysflow.analysis.schema import os_pid
-from nsysflow.analysis.trace import WorkerCode
 from nsysflow.base.units import duration, number, percent
 
 BUSY_PCT: Final = 80

@@ -9,24 +9,29 @@ import msgspec
 
 from nsysflow.analysis.load.marks import decoded_or_none, of_mark
 from nsysflow.analysis.load.private_names import public_observation
-from nsysflow.analysis.trace import (
-    Note,
-    NoteKind,
+from nsysflow.analysis.observed import (
+    MergedAdapter,
     Observation,
+    OrderedProducts,
     PaddedModule,
     RepeatedModule,
+    SparseProducts,
     UnchangedModule,
     UnusedModule,
     WorkerCode,
 )
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.names import one_line
 from nsysflow.base.units import percent
 from nsysflow.runtime.protocol import (
+    MERGED_ADAPTERS,
     PADDED_INPUT,
+    PRODUCT_ORDER,
     REPEATED_CALLS,
     UNCHANGED_CALLS,
     UNUSED_GRADIENTS,
     WORKER_CODE,
+    ZEROS_IN_PRODUCTS,
 )
 
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
@@ -54,6 +59,9 @@ _KINDS: Final[dict[str, type[Observation]]] = {
     PADDED_INPUT: PaddedModule,
     UNCHANGED_CALLS: UnchangedModule,
     WORKER_CODE: WorkerCode,
+    PRODUCT_ORDER: OrderedProducts,
+    ZEROS_IN_PRODUCTS: SparseProducts,
+    MERGED_ADAPTERS: MergedAdapter,
 }
 _ROWS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(list[of])  # type: ignore[valid-type]
@@ -158,6 +166,16 @@ def note_on(seen: Observation) -> Note:
         case UnchangedModule():
             kind = NoteKind.UNCHANGED_CALLS
             text = f"{name} computes the same result in every step"
+        case OrderedProducts():
+            kind = NoteKind.PRODUCT_ORDER
+            text = f"{name} multiplies three matrices in the costly order"
+        case SparseProducts():
+            kind = NoteKind.ZEROS_IN_PRODUCTS
+            share = percent(100 * seen.of_zeros / max(1, seen.operations))
+            text = f"{share} of a factor in products of {name} is zeros"
+        case MergedAdapter():
+            kind = NoteKind.MERGED_ADAPTERS
+            text = f"{name} merges low-rank adapters into their weights at each call"
         case WorkerCode():
             kind = NoteKind.WORKER_CODE
             text = f"the DataLoader's workers run {name} {percent(seen.share_pct)} of the time"

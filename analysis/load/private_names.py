@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from nsysflow.analysis.trace import Seen
+from nsysflow.analysis.observed import Seen
 
 UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 """The usual id of a request or a run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from nsysflow.runtime.recorders import nothing
@@ -120,6 +120,18 @@ def state_of(module: Any) -> Key:
                 if tensor is not None:
                     found += id(tensor), tensor.data_ptr(), version_of(tensor)
     return tuple(found)
+
+
+def values_in(values: Any, depth: int) -> Iterator[Any]:
+    """The values in lists and dicts, also in nested ones."""
+    if isinstance(values, Mapping):
+        values = values.values()
+    elif not isinstance(values, (tuple, list)):
+        yield values
+        return
+    if depth >= 0:
+        for one in values:
+            yield from values_in(one, depth - 1)
 
 
 def copied_to_host(torch: Any, tensor: Any) -> tuple[Any, Any]:

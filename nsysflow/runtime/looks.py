@@ -84,7 +84,7 @@ class Look(ABC):
     def __init__(self) -> None:
         self._torch: Any = None
         self._step = self._begun = self._thread = 0
-        self._noted = False
+        self._noted: set[str] = set()
         self._end()
 
     def prepare(self, torch: Any) -> None:
@@ -172,8 +172,9 @@ class Look(ABC):
         """The number of weights of all outermost modules with ranges of that name."""
         return sum(self._weights[phase].values())
 
-    def _note(self, rows: list[Any]) -> None:
-        """Note these rows instead of earlier ones."""
-        if rows or self._noted:
-            note_seen(self.kind, rows[:_MOST_NOTED])
-            self._noted = bool(rows)
+    def _note(self, rows: list[Any], kind: str = "") -> None:
+        """Note these rows instead of earlier ones, perhaps of another kind."""
+        kind = kind or self.kind
+        if rows or kind in self._noted:
+            note_seen(kind, rows[:_MOST_NOTED])
+            (self._noted.add if rows else self._noted.discard)(kind)

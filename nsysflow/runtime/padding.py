@@ -7,11 +7,11 @@ steps later, so that nobody waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from nsysflow.runtime.calls import DEEPEST, MOST_INPUTS, copied_to_host
+from nsysflow.runtime.calls import DEEPEST, MOST_INPUTS, copied_to_host, values_in
 from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
 from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.protocol import PADDED_INPUT
@@ -143,7 +143,7 @@ class Padding(Look):
     def _ids_in(self, args: Any, kwargs: Any) -> Any:
         """The first tensor of ids among the arguments of a call; None if there is none."""
         named = kwargs.get(_USUAL)
-        values = islice(_within((named, args, kwargs), DEEPEST), MOST_INPUTS)
+        values = islice(values_in((named, args, kwargs), DEEPEST), MOST_INPUTS)
         return next(filter(self._are_ids, values), None)
 
     def _are_ids(self, value: Any) -> bool:
@@ -183,18 +183,6 @@ class Padding(Look):
         other = (ids != ids[:, -1].mode().values).flip(1)
         behind = other.int().argmax(1).masked_fill(~other.any(1), width)
         return [width - count for count in behind.tolist()]
-
-
-def _within(values: Any, depth: int) -> Iterator[Any]:
-    """The values in lists and dicts, also in nested ones."""
-    if isinstance(values, Mapping):
-        values = values.values()
-    elif not isinstance(values, (tuple, list)):
-        yield values
-        return
-    if depth >= 0:
-        for one in values:
-            yield from _within(one, depth - 1)
 
 
 def _is_padded(positions: tuple[int, ...]) -> bool:

@@ -11,18 +11,21 @@ import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, Union, cast
 
 from nsysflow.runtime import protocol, recorders
 from nsysflow.runtime.process import THIS_PROCESS, save_status_at_exit
 from nsysflow.runtime.protocol import (
     CAPTURE,
     KEY,
+    MERGED_ADAPTERS,
     PADDED_INPUT,
+    PRODUCT_ORDER,
     REPEATED_CALLS,
     UNCHANGED_CALLS,
     UNUSED_GRADIENTS,
     WORKER_CODE,
+    ZEROS_IN_PRODUCTS,
     Collector,
 )
 from nsysflow.runtime.recorders import Recorder, nothing
@@ -147,21 +150,86 @@ Unchanged = tuple[str, str, str, list[str], int, int, int, int, int, int, list[s
 - multiplications of linear layers and convolutions: in these calls; in all with such ranges
 - the lines that call them"""
 
+Ordered = tuple[
+    str,
+    str,
+    str,
+    list[str],
+    int,
+    int,
+    int,
+    int,
+    int,
+    int,
+    list[int],
+    bool,
+    int,
+    int,
+    int,
+    int,
+    list[str],
+]
+"""Products of three matrices in the costly order:
+- the class of the outermost module around them, twice, and the range of its calls
+- no lines
+- the number of weights of such modules, and of those of all outermost modules with such ranges
+- the number of steps, of such products in them, and of those with gradients
+- of the largest one the number of matrices, their sizes, and whether the first two are multiplied
+  first
+- operations: of them; in the other order; of all products of these lines; of all products in calls
+  with such ranges
+- the lines that compute them"""
+
+Zeros = tuple[
+    str, str, str, list[str], int, int, int, int, int, list[int], int, int, int, int, list[str]
+]
+"""Products with a factor that is mostly zeros:
+- the class of the outermost module around them, twice, and the range of its calls
+- no lines
+- the number of weights of such modules, and of those of all outermost modules with such ranges
+- the number of steps, of such products in them, and of those with gradients
+- the rows and columns of the factor in the largest product
+- operations: of them; of zeros in them; of all products of these lines; of all products in calls
+  with such ranges
+- the line that computes them"""
+
+Merged = tuple[
+    str, str, str, list[str], int, int, int, int, int, list[int], int, int, int, int, int, list[str]
+]
+"""Low-rank adapters that are merged into a weight at each call:
+- the class of the outermost module around them, twice, and the range of its calls
+- no lines
+- the number of weights of such modules, and of those of all outermost modules with such ranges
+- the number of steps, of products with such a weight in them, and of those with gradients
+- the rows, the inner size and the columns of the largest adapter
+- operations: of the adapters; of the products with the weights; of branches instead; of all
+  products of these lines; of all products in calls with such ranges
+- the lines that compute the adapters"""
+
 WorkerRow = tuple[str, str, int, int, int]
 """Of the workers of a DataLoader: the function in which they are most often, its line that runs
 most often, the loader's number, the samples in that function, and all samples."""
 
 SEEN: Final[dict[str, list[Any]]] = {
     kind: []
-    for kind in (UNUSED_GRADIENTS, REPEATED_CALLS, PADDED_INPUT, UNCHANGED_CALLS, WORKER_CODE)
+    for kind in (
+        UNUSED_GRADIENTS,
+        REPEATED_CALLS,
+        PADDED_INPUT,
+        UNCHANGED_CALLS,
+        PRODUCT_ORDER,
+        ZEROS_IN_PRODUCTS,
+        MERGED_ADAPTERS,
+        WORKER_CODE,
+    )
 }
-"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`, and
-`WorkerRow`."""
+"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`, `Ordered`,
+`Zeros`, `Merged` and `WorkerRow`."""
+
+SeenRow = Union[Unused, Repeated, Padded, Unchanged, Ordered, Zeros, Merged, WorkerRow]
 
 
-def note_seen(
-    kind: str, rows: Sequence[Unused | Repeated | Padded | Unchanged | WorkerRow]
-) -> None:
+def note_seen(kind: str, rows: Sequence[SeenRow]) -> None:
     """Note what was seen of a kind, instead of what was noted before."""
     SEEN[kind][:] = rows
     mark(_seen(kind))

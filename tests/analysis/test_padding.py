@@ -10,7 +10,8 @@ from msgspec.structs import replace as changed
 
 from nsysflow.analysis.findings.rules.seen_modules import padding
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, PaddedModule
+from nsysflow.analysis.observed import PaddedModule
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime.protocol import PADDED_INPUT
 from tests.analysis.findings import test_kernels as names

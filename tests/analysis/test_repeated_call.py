@@ -12,7 +12,8 @@ from msgspec.structs import replace as changed
 import nsysflow
 from nsysflow.analysis.findings.rules.seen_modules import repeated_call
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, RepeatedModule, UnusedModule
+from nsysflow.analysis.observed import RepeatedModule, UnusedModule
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime.protocol import REPEATED_CALLS
 from tests.analysis.findings import test_kernels as names

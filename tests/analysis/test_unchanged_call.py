@@ -11,7 +11,8 @@ from msgspec.structs import replace as changed
 
 from nsysflow.analysis.findings.rules.seen_modules import unchanged_call
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, UnchangedModule
+from nsysflow.analysis.observed import UnchangedModule
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime.protocol import UNCHANGED_CALLS
 from tests.analysis.findings import test_kernels as names

@@ -17,7 +17,8 @@ from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.seen_modules import unused_gradients
 from nsysflow.analysis.load.observations import note_on
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, Observation, UnusedModule
+from nsysflow.analysis.observed import Observation, UnusedModule
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime import regions
 from nsysflow.runtime.protocol import UNUSED_GRADIENTS

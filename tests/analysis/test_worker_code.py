@@ -6,7 +6,8 @@ from typing import Final
 from msgspec.structs import astuple
 
 from nsysflow.analysis.load.pack import pack
-from nsysflow.analysis.trace import NoteKind, WorkerCode
+from nsysflow.analysis.observed import WorkerCode
+from nsysflow.analysis.trace import NoteKind
 from nsysflow.runs.packed import pack_trace
 from nsysflow.runtime.protocol import WORKER_CODE
 from tests.analysis.load.kineto.traces import kernel, write

@@ -55,6 +55,24 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
         ]
     },
     {"unchanged_calls": [["Linear", "A", "forward", [], 9, 9, 2, 24, 10**12, 10**13, ["a.py:7"]]]},
+    {
+        "product_order": [
+            [
+                *["A", "A", "forward", [], 9, 9, 2, 24, 24, 1, [9, 8, 9, 8], True],
+                *[10**12, 10**10, 10**12, 10**13, ["a.py:7"]],
+            ]
+        ]
+    },
+    {
+        "zeros_in_products": [
+            ["A", "A", "forward", [], 9, 9, 2, 6, 6, [512, 512], 900, 800, 900, 999, ["a.py:7"]]
+        ]
+    },
+    {
+        "merged_adapters": [
+            ["A", "A", "forward", [], 9, 9, 2, 6, 6, [64, 4, 64], 90, 800, 60, 90, 999, ["a.py:7"]]
+        ]
+    },
     {"repeated_calls": [["Net", "A", "forward", [], 9, 9, 2, 4, 2, 2, ["a.py:7"], ["a.py:9"]]]},
     {"worker_code": [["decode", "data.py:7", 0, 83, 100]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},

@@ -73,6 +73,7 @@ from nsysflow.analysis.findings.rules.seen_modules import (
     unchanged_call,
     unused_gradients,
 )
+from nsysflow.analysis.findings.rules.seen_products import merged_adapter, zeros_in_products
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
 from nsysflow.analysis.findings.rules.softmax import strided_softmax
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
@@ -110,6 +111,8 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     summed_product,
     product_order,
     unread_product,
+    zeros_in_products,
+    merged_adapter,
     all_pairs,
     never_compiled,
     unfused_elementwise,

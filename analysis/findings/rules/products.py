@@ -24,6 +24,7 @@ from nsysflow.analysis.findings.kernel_findings import (
     trains,
 )
 from nsysflow.analysis.findings.rules.extra_kernels import kernels_to_drop
+from nsysflow.analysis.findings.rules.seen_products import CHANGE_OF_ORDER, seen_product_order
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.base.units import duration, flops, percent
 
@@ -105,12 +106,6 @@ of 64 takes 32 times as many as it need."""
 ORDER_PCT: Final = 10.0
 """Less of the kernel time is not worth another form of the program."""
 
-CHANGE_OF_ORDER: Final = (
-    "q @ (k.transpose(-2, -1) @ v) instead of (q @ k.transpose(-2, -1)) @ v: the same but for"
-    " rounding, as nothing stands between the products",
-    "torch.einsum of three tensors: two calls, or install opt_einsum, and it chooses the order",
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
@@ -156,9 +151,15 @@ class Pair:
 
 
 def product_order(subject: JudgedReport) -> Iterator[Finding]:
+    """Three matrices multiplied in the costly order, as recorded sizes tell, or what our runtime
+    saw: reports of nsys have no sizes."""
+    yield from [*_by_sizes(subject)] or seen_product_order(subject)
+
+
+def _by_sizes(subject: JudgedReport) -> Iterator[Finding]:
     """Batched products right behind each other, the second of which multiplies the result of the
     first one, where the other order takes far less; with what has such a result in their backward
-    passes. Sizes tell that, which torch.profiler records: reports of nsys have none.
+    passes.
 
     Attention without a softmax took 20.2 ms a step in this order, and 15.3 in the other one (H200,
     2026-11-29).

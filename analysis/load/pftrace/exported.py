@@ -21,7 +21,8 @@ from nsysflow.analysis.load.observations import note_on, observations_of_parts
 from nsysflow.analysis.load.pftrace.contents import Contents
 from nsysflow.analysis.load.pftrace.names import REPORT_FIELD, ROWS_FIELD
 from nsysflow.analysis.load.pftrace.tracks import at_possible_times, slices_of
-from nsysflow.analysis.trace import Collector, Note, NoteKind, Observation, Trace
+from nsysflow.analysis.observed import Observation
+from nsysflow.analysis.trace import Collector, Note, NoteKind, Trace
 from nsysflow.base.errors import NotAReport
 
 FRAMES: Final[Mapping[str, schema.Frame]] = {

@@ -14,6 +14,7 @@ from nsysflow.runtime.auto.ranges import Ranges
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
 from nsysflow.runtime.places import calling_frames, line_of
 from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.products import PRODUCTS
 from nsysflow.runtime.regions import note_given_up, note_never_compiled
 from nsysflow.runtime.steps import AT_STEP
 
@@ -54,6 +55,8 @@ class _NeverCompiled:
 
         @wraps(compile_)
         def compile(*args: Any, **kwargs: Any) -> Any:
+            if not kwargs.get("disable"):
+                PRODUCTS.stop()
             if not (self.over or kwargs.get("disable")):
                 self._lines.append(_line_of_program())
             return compile_(*args, **kwargs)
@@ -94,6 +97,7 @@ def _listen(callback: ModuleType, ranges: Ranges, never: _NeverCompiled) -> None
     def run_start_callbacks(self: object, *args: Any) -> None:
         started(self, *args)
         never.over = True
+        PRODUCTS.stop()
         if not _records(args):
             opened.append(ranges.open("compile"))
             here.compiling = True

@@ -28,6 +28,7 @@ from nsysflow.runtime.loaders import (
 )
 from nsysflow.runtime.padding import PADDING
 from nsysflow.runtime.process import THIS_PROCESS
+from nsysflow.runtime.products import PRODUCTS
 from nsysflow.runtime.protocol import RUN_FOLDER
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.repeats import REPEATS
@@ -78,6 +79,8 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
         of_step, close = apart(names.open, self, args, kwargs)
         try:
             result = call(self, *args, **kwargs)
+            if PRODUCTS.looking:
+                apart(PRODUCTS.returned, result)
         finally:
             apart(close)
             here.busy = False
@@ -95,8 +98,8 @@ def _look_at(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call
     return _entered(module, args, kwargs)
 
 
-_LOOKS: Final = (REPEATS, UNCHANGED, PADDING)
-"""They watch module calls in a few early steps."""
+_LOOKS: Final = (REPEATS, UNCHANGED, PADDING, PRODUCTS)
+"""They watch module calls in a few early steps; what watches operators as the last one."""
 
 
 def _entered(
@@ -108,7 +111,7 @@ def _entered(
 
 
 def _call_all(functions: list[Callable[[], object]]) -> None:
-    for function in functions:
+    for function in reversed(functions):
         function()
 
 

@@ -12,8 +12,9 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.findings import find
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.host_code import data_loading
+from nsysflow.analysis.observed import WorkerCode
 from nsysflow.analysis.options import Options
-from nsysflow.analysis.trace import Note, NoteKind, WorkerCode
+from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.units import duration
 from tests import tiny
 from tests.analysis.findings.subjects import MS, US, Row, found, launched, repeated
