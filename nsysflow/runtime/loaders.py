@@ -302,10 +302,10 @@ class Loaders:
     def _count(self, run: LoaderRun) -> None:
         """Count what its workers ran, and note it."""
         counts = self._code.setdefault(run.settings[0], Counter())
-        before = counts.total()
-        for file in run.code_files:
-            counts += counted(file.lines())
-        if counts.total() > before:
+        new = [counted(file.lines()) for file in run.code_files]
+        for each in new:
+            counts += each
+        if any(new):
             rows = [row_of(number, each) for number, each in self._code.items() if each]
             note_seen(WORKER_CODE, rows)
 

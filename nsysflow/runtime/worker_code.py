@@ -1,7 +1,7 @@
 """What the workers of a DataLoader run, by samples of their Python.
 
 No recording tells that: nsys does not follow a process that is forked and does not exec. So a
-thread in each worker looks 50 times a second what the worker runs while it makes a batch, and
+thread in each worker looks 50 times a second at what the worker runs while it makes a batch, and
 counts the line of the program's own code.
 """
 
@@ -118,11 +118,12 @@ def _of_library(file: str) -> bool:
 
 
 def counted(lines: bytes) -> Counter[Code]:
-    """What lines of a worker's file have counted."""
+    """What lines of a worker's file have counted. A full disk may have cut one off."""
     counts: Counter[Code] = Counter()
     for line in lines.splitlines():
-        for function, place, count in json.loads(line):
-            counts[function, place] += count
+        with suppress(ValueError):
+            for function, place, count in json.loads(line):
+                counts[function, place] += count
     return counts
 
 

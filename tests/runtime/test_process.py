@@ -105,6 +105,7 @@ FILES: Final = sorted(RUNTIME.rglob("*.py"))
 NEWER: Final = frozenset(
     {"StrEnum", "Self", "ParamSpec", "TypeAlias", "TypeGuard", "override", "kw_only", "slots"}
     | {"strict", "pairwise", "orig_argv", "aclosing", "chdir", "batched", "NoneType", "UnionType"}
+    | {"total", "bit_count", "co_qualname"}
 )
 """Names and keywords that 3.9 does not have, of those that one would use here."""
 

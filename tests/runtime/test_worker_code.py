@@ -61,7 +61,8 @@ def test_code_without_any_of_the_program_is_that_of_the_library() -> None:
 
 def test_the_function_with_most_samples_counts_by_its_most_frequent_line() -> None:
     lines = [[["decode", "d.py:4", 3], ["crop", "d.py:9", 4]], [["decode", "d.py:5", 2]]]
-    counts = counted(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    written = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    counts = counted(written + b'[["decode", "d.\n')  # the disk was full
     assert counts == Counter(
         {("decode", "d.py:4"): 3, ("crop", "d.py:9"): 4, ("decode", "d.py:5"): 2}
     )

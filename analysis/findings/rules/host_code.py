@@ -288,6 +288,7 @@ def _data_finding(subject: JudgedReport, phase: str, rows: pl.DataFrame) -> Find
         exact=known and (advice is None or advice.counted),
         at_most_ns=0 if known else size_ns,  # other code there launches kernels
         floor_ns=0 if advice is None else advice.floor_ns,
+        worth_ns=2 * size_ns if limit else 0,
         process=subject.process_of(rows),
         takes="restructure" if ran.evidence and not (known or ran.waits_in) else None,
         phase=phase if known else "",
