@@ -6,6 +6,9 @@ from typing import Annotated, ClassVar, TypeVar
 
 import msgspec
 
+from nsysflow.base.names import one_line
+from nsysflow.base.units import percent
+
 _Text = Annotated[str, msgspec.Meta(max_length=300)]
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 50)]
 _Products = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
@@ -45,7 +48,8 @@ class _Module(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     @property
     def name(self) -> str:
         """`FeatureNet in PerceptualLoss`."""
-        return self.classes if self.classes == self.within else f"{self.classes} in {self.within}"
+        whole = self.classes == self.within
+        return one_line(self.classes if whole else f"{self.classes} in {self.within}")
 
 
 class UnusedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -64,6 +68,16 @@ class UnusedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=
     thrown: _Count
     lines: tuple[_Text, ...]
 
+    @property
+    def text(self) -> str:
+        """What was seen, in words."""
+        why = (
+            "an optimizer clears gradients unread that the backward pass for another one computes"
+            if self.thrown
+            else "no optimizer uses the gradients that backward computes"
+        )
+        return f"{why}, of {self.name}: {self.weights:,} weights"
+
 
 class RepeatedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Modules of a class that are called again with the very same input.
@@ -79,6 +93,11 @@ class RepeatedModule(_Module, frozen=True, array_like=True, forbid_unknown_field
     learning: _Count
     lines: tuple[_Text, ...]
     ways: tuple[_Text, ...]
+
+    @property
+    def text(self) -> str:
+        """What was seen, in words."""
+        return f"{self.name} is called again with the very same input within a step"
 
 
 class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -102,6 +121,12 @@ class PaddedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=
     of_tokens: _Count
     lines: tuple[_Text, ...]
 
+    @property
+    def text(self) -> str:
+        """What was seen, in words."""
+        share = percent(100 * self.padding / max(1, self.positions))
+        return f"{share} of {self.name}'s input is padding"
+
 
 class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Modules of one class that compute the same result in every step.
@@ -121,105 +146,99 @@ class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fiel
         """As above, by multiplications: the number of rows differs between layers."""
         return self.products / self.of_products if self.of_products else 0.0
 
+    @property
+    def text(self) -> str:
+        """What was seen, in words."""
+        return f"{self.name} computes the same result in every step"
 
-class OrderedProducts(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Products of three matrices in the costly order, in the calls of outermost modules.
 
-    `calls` is the number of such products.
+class _ProductGroup(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Products of matrices in calls of outermost modules. `calls` is how many they are.
 
     Attributes:
         learning: those with gradients.
+        operations: arithmetic operations of what is counted of them.
+        of_lines: the same of all products that the same lines compute.
+        of_operations: the same of all products in calls with ranges of that name.
+        lines: the lines that compute what is counted, as `train.py:12`.
+    """
+
+    learning: _Count
+    operations: _Products
+    of_lines: _Products
+    of_operations: _Products
+    lines: tuple[_Text, ...]
+
+    is_whole: ClassVar[bool] = False
+
+    @property
+    def share(self) -> float:
+        """As above, by operations."""
+        return self.operations / self.of_operations if self.of_operations else 0.0
+
+    @property
+    def learning_share(self) -> float:
+        """The share of the products that have gradients."""
+        return min(1.0, self.learning / max(1, self.calls))
+
+
+class OrderedProducts(_ProductGroup, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Products of three matrices in the costly order.
+
+    Attributes:
+        otherwise: arithmetic operations in the other order.
         batch: the number of matrices in the largest one.
         sizes: its sizes: the rows of each matrix, and the columns of the last one.
         left_first: whether it multiplies the first two matrices first.
-        operations: arithmetic operations of these products.
-        otherwise: the same in the other order.
-        of_lines: the same of all products that the same lines compute.
-        of_operations: the same of all products in calls with ranges of that name.
-        lines: the lines that compute them, as `train.py:12`.
     """
 
-    learning: _Count
+    otherwise: _Products
     batch: _Count
     sizes: tuple[_Count, _Count, _Count, _Count]
     left_first: bool
-    operations: _Products
-    otherwise: _Products
-    of_lines: _Products
-    of_operations: _Products
-    lines: tuple[_Text, ...]
-
-    is_whole: ClassVar[bool] = False
 
     @property
-    def share(self) -> float:
-        """As above, by operations."""
-        return self.operations / self.of_operations if self.of_operations else 0.0
+    def text(self) -> str:
+        """What was seen, in words."""
+        return f"{self.name} multiplies three matrices in the costly order"
 
 
-class SparseProducts(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Products with a factor that is mostly zeros, in the calls of outermost modules.
-
-    `calls` is the number of such products.
+class SparseProducts(_ProductGroup, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Products with a factor that is mostly zeros.
 
     Attributes:
-        learning: those with gradients.
-        sizes: the rows and columns of that factor in the largest one.
-        operations: arithmetic operations of these products.
-        of_zeros: those of them that multiply zeros.
-        of_lines: the same of all products that the same lines compute.
-        of_operations: the same of all products in calls with ranges of that name.
-        lines: the line that computes them, as `train.py:12`.
+        of_zeros: arithmetic operations that multiply zeros.
+        sizes: the rows and columns of that factor in the largest product.
     """
 
-    learning: _Count
-    sizes: tuple[_Count, _Count]
-    operations: _Products
     of_zeros: _Products
-    of_lines: _Products
-    of_operations: _Products
-    lines: tuple[_Text, ...]
-
-    is_whole: ClassVar[bool] = False
+    sizes: tuple[_Count, _Count]
 
     @property
-    def share(self) -> float:
-        """As above, by operations."""
-        return self.operations / self.of_operations if self.of_operations else 0.0
+    def text(self) -> str:
+        """What was seen, in words."""
+        share = percent(100 * self.of_zeros / max(1, self.operations))
+        return f"{share} of a factor in products of {self.name} is zeros"
 
 
-class MergedAdapter(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Low-rank adapters that are merged into a weight at each call, in the calls of outermost
-    modules.
-
-    `calls` is the number of products with such a weight.
+class MergedAdapter(_ProductGroup, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Products with a weight into which a low-rank adapter is merged at each call. Operations and
+    lines are those of the adapters.
 
     Attributes:
-        learning: those with gradients.
+        used: arithmetic operations of the products with such weights.
+        branch: those of the adapters, if they were branches instead.
         sizes: the rows, the inner size and the columns of the largest adapter.
-        merging: arithmetic operations of the products that are the adapters.
-        used: the same of the products with such weights.
-        branch: the same of the adapters, if they were branches instead.
-        of_lines: the same of all products that the same lines compute.
-        of_operations: the same of all products in calls with ranges of that name.
-        lines: the lines that compute the adapters, as `train.py:12`.
     """
 
-    learning: _Count
-    sizes: tuple[_Count, _Count, _Count]
-    merging: _Products
     used: _Products
     branch: _Products
-    of_lines: _Products
-    of_operations: _Products
-    lines: tuple[_Text, ...]
-
-    is_whole: ClassVar[bool] = False
+    sizes: tuple[_Count, _Count, _Count]
 
     @property
-    def share(self) -> float:
-        """As above, by operations of the adapters."""
-        return self.merging / self.of_operations if self.of_operations else 0.0
+    def text(self) -> str:
+        """What was seen, in words."""
+        return f"{self.name} merges low-rank adapters into their weights at each call"
 
 
 class WorkerCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -242,12 +261,17 @@ class WorkerCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     @property
     def name(self) -> str:
         """`open_day (data.py:42)`."""
-        return f"{self.function} ({self.line})"
+        return one_line(f"{self.function} ({self.line})")
 
     @property
     def share_pct(self) -> float:
         """The share of the samples."""
         return 100 * self.samples / self.of if self.of else 0.0
+
+    @property
+    def text(self) -> str:
+        """What was seen, in words."""
+        return f"the DataLoader's workers run {self.name} {percent(self.share_pct)} of the time"
 
 
 SeenModule = (

@@ -22,7 +22,6 @@ from nsysflow.analysis.observed import (
 )
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.names import one_line
-from nsysflow.base.units import percent
 from nsysflow.runtime.protocol import (
     MERGED_ADAPTERS,
     PADDED_INPUT,
@@ -67,6 +66,9 @@ _ROWS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(list[of])  # type: ignore[valid-type]
     for kind, of in _KINDS.items()
 }
+
+_NOTES: Final = {of: NoteKind(kind.replace("_", "-")) for kind, of in _KINDS.items()}
+"""The kinds of notes, by what they are about: those of the keys in marks."""
 
 
 def gave_up_in(json: bytes | msgspec.Raw) -> GaveUp | None:
@@ -146,37 +148,4 @@ def observation_notes(seen: Iterable[Observations]) -> Iterator[Note]:
 
 def note_on(seen: Observation) -> Note:
     """The note on what was seen."""
-    name = one_line(seen.name)
-    match seen:
-        case UnusedModule():
-            why = (
-                "an optimizer clears gradients unread that the backward pass for another one"
-                " computes"
-                if seen.thrown
-                else "no optimizer uses the gradients that backward computes"
-            )
-            kind, text = NoteKind.UNUSED_GRADIENTS, f"{why}, of {name}: {seen.weights:,} weights"
-        case RepeatedModule():
-            kind = NoteKind.REPEATED_CALLS
-            text = f"{name} is called again with the very same input within a step"
-        case PaddedModule():
-            kind = NoteKind.PADDED_INPUT
-            share = percent(100 * seen.padding / max(1, seen.positions))
-            text = f"{share} of {name}'s input is padding"
-        case UnchangedModule():
-            kind = NoteKind.UNCHANGED_CALLS
-            text = f"{name} computes the same result in every step"
-        case OrderedProducts():
-            kind = NoteKind.PRODUCT_ORDER
-            text = f"{name} multiplies three matrices in the costly order"
-        case SparseProducts():
-            kind = NoteKind.ZEROS_IN_PRODUCTS
-            share = percent(100 * seen.of_zeros / max(1, seen.operations))
-            text = f"{share} of a factor in products of {name} is zeros"
-        case MergedAdapter():
-            kind = NoteKind.MERGED_ADAPTERS
-            text = f"{name} merges low-rank adapters into their weights at each call"
-        case WorkerCode():
-            kind = NoteKind.WORKER_CODE
-            text = f"the DataLoader's workers run {name} {percent(seen.share_pct)} of the time"
-    return Note(kind, text, seen=seen)
+    return Note(_NOTES[type(seen)], seen.text, seen=seen)

@@ -8,12 +8,20 @@ multiplication by a number. If anything else reads it, the order cannot be chang
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from nsysflow.runtime.calls import DEEPEST, values_in
-from nsysflow.runtime.looks import most_lines
-from nsysflow.runtime.operators import Operator, Operators, Product, Storage, number_of, storage_of
-from nsysflow.runtime.regions import Ordered
+from nsysflow.runtime.operators import (
+    Operator,
+    Operators,
+    Product,
+    ProductGroup,
+    Storage,
+    number_of,
+    storage_of,
+)
+from nsysflow.runtime.regions import SeenProducts
 
 _LESS: Final = 2
 """The other order takes at most one of so many operations."""
@@ -252,17 +260,21 @@ class ChainGroup:
         self.steps.add(step)
         self._chains.append(chain)
 
-    def row(self, head: tuple[Any, ...], by_line: Counter[str], of: int) -> Ordered:
-        """Their row in the mark; `by_line` has the operations of all products by line, and `of`
-        those in all calls with such ranges."""
-        largest = max(self._chains, key=lambda one: one.operations)
-        operations, otherwise = (
-            sum(getattr(one, name) for one in self._chains) for name in ("operations", "otherwise")
+    @property
+    def spared(self) -> int:
+        """The operations that the other order spares."""
+        return sum(one.operations - one.otherwise for one in self._chains)
+
+    def row(self, head: Sequence[Any], by_line: Counter[str]) -> SeenProducts:
+        """Their row in the mark; `by_line` has the operations of all products by line."""
+        chains = self._chains
+        largest = max(chains, key=lambda one: one.operations)
+        group = ProductGroup(
+            steps=len(self.steps),
+            learns=[one.learns for one in chains],
+            operations=sum(one.operations for one in chains),
+            lines=Counter(largest.lines),
         )
-        return (
-            *head,
-            *(len(self.steps), len(self._chains), sum(one.learns for one in self._chains)),
-            *(largest.batch, [*largest.sizes], largest.left_first),
-            *(operations, otherwise, sum(by_line[line] for line in largest.lines), of),
-            most_lines(Counter(largest.lines)),
-        )
+        otherwise = sum(one.otherwise for one in chains)
+        about = largest.batch, [*largest.sizes], largest.left_first
+        return (*group.row(head, by_line), otherwise, *about)

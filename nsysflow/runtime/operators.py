@@ -6,11 +6,13 @@ keep only sizes and weak references.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from nsysflow.runtime.calls import DEEPEST, values_in
-from nsysflow.runtime.regions import captures_graph
+from nsysflow.runtime.looks import most_lines
+from nsysflow.runtime.regions import SeenProducts, captures_graph
 
 _NOT_RUNNING: Final = -1
 
@@ -152,6 +154,33 @@ class Product(NamedTuple):
     def operations(self) -> int:
         """The arithmetic operations that it takes."""
         return 2 * self.batch * self.rows * self.inner * self.columns
+
+
+class ProductGroup(NamedTuple):
+    """Products that lines of the program compute, in calls of one range.
+
+    Attributes:
+        steps: how many steps have them.
+        learns: of each, whether it has gradients.
+        operations: the arithmetic operations that are counted of them.
+        lines: which compute what is counted, and how often.
+    """
+
+    steps: int
+    learns: Sequence[bool]
+    operations: int
+    lines: Counter[str]
+
+    def row(self, head: Sequence[Any], by_line: Counter[str]) -> SeenProducts:
+        """The first values of their row in a mark.
+
+        Args:
+            head: those of the model.
+            by_line: the operations of all products in such calls, by line.
+        """
+        counts = self.steps, len(self.learns), sum(self.learns), self.operations
+        of_lines = sum(by_line[line] for line in self.lines)
+        return (*head, *counts, of_lines, sum(by_line.values()), most_lines(self.lines))
 
 
 class Operator(NamedTuple):

@@ -8,16 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from nsysflow.runtime.adapters import MergedAdapters
 from nsysflow.runtime.chains import ChainGroup, ChainsOfCall
+from nsysflow.runtime.factors import MergedAdapters, ZerosInProducts
 from nsysflow.runtime.looks import About, Look, ModuleGroup
 from nsysflow.runtime.operators import Operators, is_plain, may_watch, new_watch, number_of
 from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import MERGED_ADAPTERS, PRODUCT_ORDER, ZEROS_IN_PRODUCTS
 from nsysflow.runtime.recorders import nothing
-from nsysflow.runtime.regions import Ordered
-from nsysflow.runtime.zeros import ZerosInProducts
+from nsysflow.runtime.regions import SeenProducts
 
 _STEPS: Final = 2
 """A look takes so many steps, and a fault occurs in each of them."""
@@ -148,13 +147,11 @@ class Products(Look):
             self._note(self._zeros.rows(_STEPS, heads, self._by_line), ZEROS_IN_PRODUCTS)
             self._end()
 
-    def _ordered(self) -> list[Ordered]:
-        rows = []
-        for (about, _), group in self._costly.items():
-            if len(group.steps) >= _STEPS:
-                by_line = self._by_line[about[2]]
-                rows.append(group.row(self._head(about), by_line, sum(by_line.values())))
-        return sorted(rows, key=lambda row: row[13] - row[12])
+    def _ordered(self) -> list[SeenProducts]:
+        groups = [(about, one) for (about, _), one in self._costly.items()]
+        sure = [each for each in groups if len(each[1].steps) >= _STEPS]
+        sure.sort(key=lambda each: each[1].spared, reverse=True)
+        return [one.row(self._head(about), self._by_line[about[2]]) for about, one in sure]
 
     def _head(self, about: About) -> tuple[Any, ...]:
         """The first values of a row. The lines of a model's `forward` are not among them: those

@@ -150,61 +150,24 @@ Unchanged = tuple[str, str, str, list[str], int, int, int, int, int, int, list[s
 - multiplications of linear layers and convolutions: in these calls; in all with such ranges
 - the lines that call them"""
 
-Ordered = tuple[
-    str,
-    str,
-    str,
-    list[str],
-    int,
-    int,
-    int,
-    int,
-    int,
-    int,
-    list[int],
-    bool,
-    int,
-    int,
-    int,
-    int,
-    list[str],
-]
-"""Products of three matrices in the costly order:
+SeenProducts = tuple[Any, ...]
+"""Products of matrices that lines of the program compute:
 - the class of the outermost module around them, twice, and the range of its calls
 - no lines
 - the number of weights of such modules, and of those of all outermost modules with such ranges
 - the number of steps, of such products in them, and of those with gradients
-- of the largest one the number of matrices, their sizes, and whether the first two are multiplied
-  first
-- operations: of them; in the other order; of all products of these lines; of all products in calls
-  with such ranges
-- the lines that compute them"""
+- operations: of them; of all products of these lines; of all products in calls with such ranges
+- the lines
 
-Zeros = tuple[
-    str, str, str, list[str], int, int, int, int, int, list[int], int, int, int, int, list[str]
-]
-"""Products with a factor that is mostly zeros:
-- the class of the outermost module around them, twice, and the range of its calls
-- no lines
-- the number of weights of such modules, and of those of all outermost modules with such ranges
-- the number of steps, of such products in them, and of those with gradients
-- the rows and columns of the factor in the largest product
-- operations: of them; of zeros in them; of all products of these lines; of all products in calls
-  with such ranges
-- the line that computes them"""
-
-Merged = tuple[
-    str, str, str, list[str], int, int, int, int, int, list[int], int, int, int, int, int, list[str]
-]
-"""Low-rank adapters that are merged into a weight at each call:
-- the class of the outermost module around them, twice, and the range of its calls
-- no lines
-- the number of weights of such modules, and of those of all outermost modules with such ranges
-- the number of steps, of products with such a weight in them, and of those with gradients
-- the rows, the inner size and the columns of the largest adapter
-- operations: of the adapters; of the products with the weights; of branches instead; of all
-  products of these lines; of all products in calls with such ranges
-- the lines that compute the adapters"""
+Behind that stands, by the key of the list:
+- of three matrices in the costly order: operations in the other order; of the largest one the
+  number of matrices, their sizes, and whether the first two are multiplied first
+- of a factor that is mostly zeros: operations of zeros; the rows and columns of the factor in the
+  largest product
+- of adapters that are merged, where the products above are those that use the weight, and the
+  operations and lines are those of the adapters: operations of the products that use the weights,
+  and of branches instead; the rows, inner size and columns of the largest adapter
+"""
 
 WorkerRow = tuple[str, str, int, int, int]
 """Of the workers of a DataLoader: the function in which they are most often, its line that runs
@@ -223,10 +186,10 @@ SEEN: Final[dict[str, list[Any]]] = {
         WORKER_CODE,
     )
 }
-"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`, `Ordered`,
-`Zeros`, `Merged` and `WorkerRow`."""
+"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`,
+`SeenProducts` and `WorkerRow`."""
 
-SeenRow = Union[Unused, Repeated, Padded, Unchanged, Ordered, Zeros, Merged, WorkerRow]
+SeenRow = Union[Unused, Repeated, Padded, Unchanged, SeenProducts, WorkerRow]
 
 
 def note_seen(kind: str, rows: Sequence[SeenRow]) -> None:

@@ -25,20 +25,20 @@ from tests.exports import write_export
 
 ORDERED: Final = OrderedProducts(
     *("Attention", "Attention", "forward", (), 1_000, 1_000, 2, 24, 24),
-    *(32, (4096, 64, 4096, 64), True, 6_400, 100, 6_400, 12_800),
-    lines=("train.py:6",),
+    *(6_400, 6_400, 12_800, ("train.py:6",), 100, 32, (4096, 64, 4096, 64)),
+    left_first=True,
 )
 
 SPARSE: Final = SparseProducts(
     *("Graph", "Graph", "forward", (), 1_000, 1_000, 2, 12, 12),
-    *((4096, 4096), 6_400, 6_200, 6_400, 12_800),
-    lines=("train.py:6",),
+    *(6_400, 6_400, 12_800, ("train.py:6",), 6_200),
+    sizes=(4096, 4096),
 )
 
 MERGED: Final = MergedAdapter(
     *("Model", "Model", "forward", (), 1_000, 1_000, 2, 24, 24),
-    *((4096, 16, 4096), 1_000, 4_000, 500, 2_000, 10_000),
-    lines=("train.py:6",),
+    *(1_000, 2_000, 10_000, ("train.py:6",), 4_000, 500),
+    sizes=(4096, 16, 4096),
 )
 
 NOTED: Final[dict[str, tuple[NoteKind, SeenModule, str]]] = {
@@ -211,9 +211,9 @@ def test_without_lines_an_adapter_has_its_share_of_the_products() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        changed(MERGED, merging=0),
+        changed(MERGED, operations=0),
         changed(MERGED, of_lines=1),
-        changed(MERGED, merging=1, learning=0, lines=()),
+        changed(MERGED, operations=1, learning=0, lines=()),
         changed(MERGED, lines=(), phase="elsewhere", learning=0),
     ],
     ids=["none", "more than its lines", "too little", "elsewhere"],

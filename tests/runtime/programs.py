@@ -7,13 +7,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 import nsysflow
 from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.process import ChildStatus
 from nsysflow.runtime.protocol import COLLECTOR, RANK, RUN_FOLDER
 from tests.torch_programs import run_with_torch
+
+Seen = TypeVar("Seen")
 
 LOOP = """
 from nsysflow import region, steps
@@ -125,6 +129,25 @@ def printed(code: str, what: str) -> Any:
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("NOTED "))
     return json.loads(line.removeprefix("NOTED "))
+
+
+def looked_at(kind: str, code: str, of: type[Seen]) -> list[Seen]:
+    """What the looks at products note of a kind in a program, which they watch to its end."""
+    rows = printed(f"{code}\nassert PRODUCTS._torch", f"SEEN['{kind}']")
+    return msgspec.convert(rows, list[of])  # type: ignore[valid-type]
+
+
+def code_at(lines: Sequence[str], code: str) -> list[str]:
+    """The lines of a program that the looks note, as code."""
+    source = (ANNOTATED + SMALL + code).splitlines()
+    return [source[int(line.rpartition(":")[2]) - 1] for line in lines]
+
+
+def assert_stops_watching(code: str) -> None:
+    """A program, in which looks at products meet an error of their own, runs on without them."""
+    ends = "assert PRODUCTS._torch is None and not torch._C._len_torch_dispatch_stack()"
+    done = run_profiled(f"{ANNOTATED}{SMALL}{code}\n{ends}")
+    assert done.returncode == 0, done.stderr
 
 
 def _words(tree: list[tuple[str, list[object]]]) -> str:

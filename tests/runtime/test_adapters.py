@@ -4,7 +4,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.runtime.programs import ANNOTATED, SMALL, printed, run_profiled
+from nsysflow.analysis.observed import MergedAdapter
+from tests.runtime.programs import assert_stops_watching, code_at, looked_at
 
 pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
 
@@ -86,16 +87,17 @@ GOOD: Final[dict[str, str]] = {
 }
 
 
-def noted_of(program: str) -> Any:
-    return printed(f"{BEGIN}{program}\nassert PRODUCTS._torch", "SEEN['merged_adapters']")
+def noted_of(program: str) -> list[MergedAdapter]:
+    return looked_at("merged_adapters", BEGIN + program, MergedAdapter)
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_adapters_that_are_merged_at_each_call_are_noted(name: str) -> None:
     program, expected = BAD[name]
-    (row,) = noted_of(program)
-    assert row[6:13] == expected
-    assert row[10] <= row[13] <= row[14]
+    (seen,) = noted_of(program)
+    counts = [seen.steps, seen.calls, seen.learning, [*seen.sizes]]
+    assert [*counts, seen.operations, seen.used, seen.branch] == expected
+    assert seen.operations <= seen.of_lines <= seen.of_operations
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -104,17 +106,11 @@ def test_nothing_is_noted_of_other_sums(name: str) -> None:
 
 
 def test_the_line_of_the_adapter_is_noted() -> None:
-    ((*_, [line]),) = noted_of("trains(merged)")
-    source = (ANNOTATED + SMALL + BEGIN).splitlines()
-    assert "return F.linear(x, m.weight + 0.5" in source[int(line.rpartition(":")[2]) - 1]
+    (seen,) = noted_of("trains(merged)")
+    (code,) = code_at(seen.lines, BEGIN)
+    assert "return F.linear(x, m.weight + 0.5" in code
 
 
 def test_an_error_of_ours_does_not_reach_the_program() -> None:
-    program = """
-import nsysflow.runtime.adapters
-nsysflow.runtime.adapters.MergedAdapters._merge = None
-trains(merged)
-assert PRODUCTS._torch is None and not torch._C._len_torch_dispatch_stack()
-"""
-    done = run_profiled(ANNOTATED + SMALL + BEGIN + program)
-    assert done.returncode == 0, done.stderr
+    breaks = "PRODUCTS._adapters.__class__._merge = None"
+    assert_stops_watching(f"{BEGIN}{breaks}\ntrains(merged)")

@@ -9,7 +9,7 @@ nsys records no sizes: our runtime looked at a few steps of the program (spec §
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import polars as pl
 
@@ -24,8 +24,10 @@ from nsysflow.analysis.findings.rules.module_kernels import (
     products_of_layer,
     seen_kernels,
 )
-from nsysflow.analysis.observed import MergedAdapter, Module, OrderedProducts, SparseProducts
+from nsysflow.analysis.observed import MergedAdapter, OrderedProducts, SparseProducts
 from nsysflow.base.units import number, percent
+
+Products = TypeVar("Products", OrderedProducts, SparseProducts, MergedAdapter)
 
 SEEN_PCT: Final = 2.0
 """Less of the kernel time is not worth a line."""
@@ -78,61 +80,27 @@ def seen_product_order(subject: JudgedReport) -> Iterator[Finding]:
         module = seen.module
         if not 0 < module.otherwise < module.operations <= module.of_lines:
             continue
-        spared = 1 - module.otherwise / module.operations
-        products = _of_lines(seen, module.operations / module.of_lines)
-        rows = _spared(products, spared, _learning(module))
-        if seen.share_pct(rows) >= SEEN_PCT:
-            yield _ordered(subject, seen, products, rows)
-
-
-def _learning(module: OrderedProducts | SparseProducts) -> float:
-    """The share of its products that have gradients."""
-    return min(1.0, module.learning / max(1, module.calls))
-
-
-def _spared(products: SeenKernels[Module], spared: float, learning: float) -> pl.DataFrame:
-    """The kernels of products, of which this share is spared as `gain_ns`; in the backward pass
-    times the share that has gradients."""
-    own = products.own.with_columns((pl.col("ns") * products.weight * spared).alias("gain_ns"))
-    behind = products.in_backward(spared * learning)
-    behind = behind.filter(pl.col("class").is_in([*MATRIX_CLASSES]))
-    return pl.concat([own.cast({"gain_ns": pl.Int64}), behind]).filter(pl.col("gain_ns") > 0)
-
-
-def _of_lines(seen: SeenKernels[Module], share: float) -> SeenKernels[Module]:
-    """The products that the lines launch, of which this share is meant; else products in the range
-    of its calls."""
-    weight = seen.weight if seen.known is None else share
-    return replace(seen, own=products_of_layer(seen), weight=weight)
-
-
-def _ordered(
-    subject: JudgedReport,
-    seen: SeenKernels[OrderedProducts],
-    products: SeenKernels[OrderedProducts],
-    rows: pl.DataFrame,
-) -> Finding:
-    module = seen.module
-    a, b, c, d = module.sizes
-    times = module.operations / module.otherwise
-    batch = f" in batches of {module.batch}" if module.batch > 1 else ""
-    title = "three matrices are multiplied in the costly order"
-    finding = kernel_finding(
-        subject,
-        rows,
-        rule="product-order",
-        title=title,
-        change=CHANGE_OF_ORDER if module.left_first else CHANGE_OF_RIGHT,
-        evidence=(
-            f"{a} x {b} by {b} x {c} by {c} x {d}{batch}: {times:.3g} times the arithmetic of the"
-            " other order",
-            f"{module.name} computes {number(module.calls)} such products in {module.steps} steps,"
-            " and nothing else reads the product between",
-            *([in_words(subject, products.own)] if seen.known is not None else []),
-        ),
-        at=None if seen.known is None else products.own,
-    )
-    return at_its_line(subject, finding, seen, title)
+        products, times = _of_lines(seen), module.operations / module.otherwise
+        rows = _spared(products, 1 - 1 / times, module.learning_share)
+        if seen.share_pct(rows) < SEEN_PCT:
+            continue
+        a, b, c, d = module.sizes
+        batch = f" in batches of {module.batch}" if module.batch > 1 else ""
+        yield _finding(
+            subject,
+            seen,
+            rows,
+            products.own,
+            rule="product-order",
+            title="three matrices are multiplied in the costly order",
+            change=CHANGE_OF_ORDER if module.left_first else CHANGE_OF_RIGHT,
+            evidence=(
+                f"{a} x {b} by {b} x {c} by {c} x {d}{batch}: {times:.3g} times the arithmetic of"
+                " the other order",
+                f"{module.name} computes {number(module.calls)} such products in {module.steps}"
+                " steps, and nothing else reads the product between",
+            ),
+        )
 
 
 def zeros_in_products(subject: JudgedReport) -> Iterator[Finding]:
@@ -145,38 +113,27 @@ def zeros_in_products(subject: JudgedReport) -> Iterator[Finding]:
         module = seen.module
         if not 0 < module.of_zeros <= module.operations <= module.of_lines:
             continue
-        spared = module.of_zeros / module.operations
-        products = _of_lines(seen, module.operations / module.of_lines)
-        rows = _spared(products, spared, OF_WEIGHTS * _learning(module))
-        if seen.share_pct(rows) >= ZEROS_PCT:
-            yield _sparse(subject, seen, products, rows)
-
-
-def _sparse(
-    subject: JudgedReport,
-    seen: SeenKernels[SparseProducts],
-    products: SeenKernels[SparseProducts],
-    rows: pl.DataFrame,
-) -> Finding:
-    module = seen.module
-    height, width = module.sizes
-    zeros = percent(100 * module.of_zeros / module.operations)
-    title = f"{zeros} of a product's factor is zeros"
-    finding = kernel_finding(
-        subject,
-        rows,
-        rule="zeros-in-products",
-        title=title,
-        change=CHANGE_OF_ZEROS,
-        evidence=(
-            f"a {height} x {width} factor has {zeros} zeros in each step (seen in {module.steps}"
-            " steps)",
-            f"{module.name} computes {number(module.calls)} products with such a factor in these",
-            *([in_words(subject, products.own)] if seen.known is not None else []),
-        ),
-        at=None if seen.known is None else products.own,
-    )
-    return at_its_line(subject, finding, seen, title)
+        products, share = _of_lines(seen), module.of_zeros / module.operations
+        rows = _spared(products, share, OF_WEIGHTS * module.learning_share)
+        if seen.share_pct(rows) < ZEROS_PCT:
+            continue
+        height, width = module.sizes
+        zeros = percent(100 * share)
+        yield _finding(
+            subject,
+            seen,
+            rows,
+            products.own,
+            rule="zeros-in-products",
+            title=f"{zeros} of a product's factor is zeros",
+            change=CHANGE_OF_ZEROS,
+            evidence=(
+                f"a {height} x {width} factor has {zeros} zeros in each step (seen in"
+                f" {module.steps} steps)",
+                f"{module.name} computes {number(module.calls)} products with such a factor in"
+                " these",
+            ),
+        )
 
 
 def merged_adapter(subject: JudgedReport) -> Iterator[Finding]:
@@ -184,22 +141,64 @@ def merged_adapter(subject: JudgedReport) -> Iterator[Finding]:
     and, with gradients, the gradient of the whole weight in the backward pass."""
     for seen in seen_kernels(subject, MergedAdapter):
         module = seen.module
-        if not 0 < module.merging <= module.of_lines <= module.of_operations:
+        if not 0 < module.operations <= module.of_lines <= module.of_operations:
             continue
-        products = _of_lines(seen, module.merging / module.of_lines)
-        own = products.own.with_columns(pl.col("ns") * products.weight)
-        if seen.known is not None:
-            own = pl.concat(
-                [own, seen.own.filter(pl.col("class") == "elementwise").cast({"ns": pl.Float64})]
-            )
-        kept = pl.col("op").is_in(own["op"].implode())
-        gains = own.select("op", pl.col("ns").cast(pl.Int64).alias("gain_ns"))
-        forward = seen.forward.filter(kept).drop("gain_ns").join(gains, on="op")
+        forward = _merging(seen)
         behind = _gradients_of_weights(seen)
         rows = pl.concat([forward.select(behind.columns), behind])
         rows = rows.filter(pl.col("gain_ns") > 0)
-        if seen.share_pct(rows) >= SEEN_PCT:
-            yield _merged(subject, seen, forward, rows)
+        if seen.share_pct(rows) < SEEN_PCT:
+            continue
+        height, inner, width = module.sizes
+        now = 3 * module.operations + module.used if module.learning else module.operations
+        branch = percent(100 * 3 * module.branch / now)
+        yield _finding(
+            subject,
+            seen,
+            rows,
+            forward,
+            rule="merged-adapter",
+            title="a low-rank adapter is merged into its weight at each call",
+            change=CHANGE_OF_ADAPTER if module.learning else CHANGE_OF_FIXED_ADAPTER,
+            evidence=(
+                f"{height} x {inner} by {inner} x {width} is added to a weight, for"
+                f" {number(module.calls)} products (seen in {module.steps} steps)",
+                "its gradients come from that of the whole weight, which is frozen: a branch takes"
+                f" {branch} of the arithmetic"
+                if module.learning
+                else "gradients are off, and neither the adapter nor the weight changes",
+            ),
+        )
+
+
+def _of_lines(seen: SeenKernels[Products]) -> SeenKernels[Products]:
+    """The products that the lines launch, with the share of them that is meant; else products in
+    the range of its calls."""
+    share = seen.module.operations / seen.module.of_lines
+    weight = seen.weight if seen.known is None else share
+    return replace(seen, own=products_of_layer(seen), weight=weight)
+
+
+def _spared(products: SeenKernels[Products], spared: float, learning: float) -> pl.DataFrame:
+    """The kernels of products, of which this share is spared as `gain_ns`; in the backward pass
+    times the share that has gradients."""
+    own = products.own.with_columns((pl.col("ns") * products.weight * spared).alias("gain_ns"))
+    behind = products.in_backward(spared * learning)
+    behind = behind.filter(pl.col("class").is_in([*MATRIX_CLASSES]))
+    return pl.concat([own.cast({"gain_ns": pl.Int64}), behind]).filter(pl.col("gain_ns") > 0)
+
+
+def _merging(seen: SeenKernels[MergedAdapter]) -> pl.DataFrame:
+    """The kernels that compute adapters and, where their lines are known, add them to weights; all
+    of their time is `gain_ns`."""
+    products = _of_lines(seen)
+    own = products.own.with_columns(pl.col("ns") * products.weight)
+    if seen.known is not None:
+        sums = seen.own.filter(pl.col("class") == "elementwise")
+        own = pl.concat([own, sums.cast({"ns": pl.Float64})])
+    gains = own.select("op", pl.col("ns").cast(pl.Int64).alias("gain_ns"))
+    kept = seen.forward.filter(pl.col("op").is_in(own["op"].implode()))
+    return kept.drop("gain_ns").join(gains, on="op")
 
 
 def _gradients_of_weights(seen: SeenKernels[MergedAdapter]) -> pl.DataFrame:
@@ -209,40 +208,35 @@ def _gradients_of_weights(seen: SeenKernels[MergedAdapter]) -> pl.DataFrame:
     twice as much as the adapter; a branch takes twice of its own, and its forward pass besides.
     """
     module = seen.module
-    learning = min(1.0, module.learning / max(1, module.calls))
-    spared = max(0, module.used + 2 * module.merging - 3 * module.branch) / module.of_operations
+    spared = max(0, module.used + 2 * module.operations - 3 * module.branch)
     product = pl.col("class").is_in([*MATRIX_CLASSES])
     rows = seen.backward.filter(product)
     forward_ns = int(seen.forward.filter(product)["ns"].sum())
-    share = min(1.0, learning * spared * forward_ns / max(1, int(rows["ns"].sum())))
+    spared_ns = module.learning_share * spared / module.of_operations * forward_ns
+    share = min(1.0, spared_ns / max(1, int(rows["ns"].sum())))
     return rows.with_columns((pl.col("ns") * share).cast(pl.Int64).alias("gain_ns"))
 
 
-def _merged(
+def _finding(
     subject: JudgedReport,
-    seen: SeenKernels[MergedAdapter],
-    forward: pl.DataFrame,
+    seen: SeenKernels[Products],
     rows: pl.DataFrame,
+    own: pl.DataFrame,
+    *,
+    rule: str,
+    title: str,
+    change: tuple[str, ...],
+    evidence: tuple[str, ...],
 ) -> Finding:
-    module = seen.module
-    height, inner, width = module.sizes
-    title = "a low-rank adapter is merged into its weight at each call"
-    now = 3 * module.merging + module.used if module.learning else module.merging
-    branch = f": a branch takes {percent(100 * 3 * module.branch / max(1, now))} of the arithmetic"
+    """The finding about these kernels, with `gain_ns`; `own` are those of the forward pass."""
+    known = seen.known is not None
     finding = kernel_finding(
         subject,
         rows,
-        rule="merged-adapter",
+        rule=rule,
         title=title,
-        change=CHANGE_OF_ADAPTER if module.learning else CHANGE_OF_FIXED_ADAPTER,
-        evidence=(
-            f"{height} x {inner} by {inner} x {width} is added to a weight, for"
-            f" {number(module.calls)} products (seen in {module.steps} steps)",
-            "its gradients come from that of the whole weight, which is frozen" + branch
-            if module.learning
-            else "gradients are off, and neither the adapter nor the weight changes",
-            *([in_words(subject, forward)] if seen.known is not None else []),
-        ),
-        at=None if seen.known is None else forward,
+        change=change,
+        evidence=(*evidence, in_words(subject, own)) if known else evidence,
+        at=own if known else None,
     )
     return at_its_line(subject, finding, seen, title)
