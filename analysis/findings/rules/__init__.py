@@ -7,12 +7,12 @@ from nsysflow.analysis.findings.finding import Finding
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules.allocations import allocations, allocator_retry
 from nsysflow.analysis.findings.rules.attention import (
+    cache_reordered,
     causal_mask,
     fp32_attention,
     unfused_attention,
 )
 from nsysflow.analysis.findings.rules.backward_passes import backward_per_loss
-from nsysflow.analysis.findings.rules.caches import cache_reordered
 from nsysflow.analysis.findings.rules.clock import clock_drop
 from nsysflow.analysis.findings.rules.communication import (
     exposed_communication,
@@ -47,7 +47,7 @@ from nsysflow.analysis.findings.rules.loops import (
     expert_loop,
     loop_of_launches,
 )
-from nsysflow.analysis.findings.rules.loss import unfused_loss
+from nsysflow.analysis.findings.rules.loss import strided_softmax, unfused_loss
 from nsysflow.analysis.findings.rules.managed_memory import managed_memory
 from nsysflow.analysis.findings.rules.matrices import lu_factorization, small_matrices
 from nsysflow.analysis.findings.rules.memory import (
@@ -75,7 +75,6 @@ from nsysflow.analysis.findings.rules.seen_modules import (
 )
 from nsysflow.analysis.findings.rules.seen_products import merged_adapter, zeros_in_products
 from nsysflow.analysis.findings.rules.serving import serial_scheduling
-from nsysflow.analysis.findings.rules.softmax import strided_softmax
 from nsysflow.analysis.findings.rules.streams import streams_in_turn
 from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,

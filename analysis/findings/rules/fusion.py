@@ -26,7 +26,7 @@ from nsysflow.analysis.findings.kernels import (
     TINY_NS,
 )
 from nsysflow.analysis.findings.launches import counting_launches
-from nsysflow.analysis.findings.rules.softmax import strided_softmaxes
+from nsysflow.analysis.findings.rules.loss import strided_softmaxes
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.units import duration, number, percent

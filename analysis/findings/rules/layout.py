@@ -16,8 +16,7 @@ from nsysflow.analysis.findings.kernel_findings import (
     kernel_finding,
     share_of_kernels,
 )
-from nsysflow.analysis.findings.rules.loss import kernels_of_losses
-from nsysflow.analysis.findings.rules.softmax import strided_softmaxes
+from nsysflow.analysis.findings.rules.loss import kernels_of_losses, strided_softmaxes
 from nsysflow.analysis.findings.rules.tensor_cores import conversions_of_fp32
 from nsysflow.analysis.frames.columns import matching
 from nsysflow.base.units import percent

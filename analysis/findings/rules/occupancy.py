@@ -17,8 +17,8 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.kernel_findings import in_words, kernel_finding, share_of_kernels
 from nsysflow.analysis.findings.kernels import MATRIX_CLASSES, TINY_NS
 from nsysflow.analysis.findings.own_kernels import is_triton, own_kernels
+from nsysflow.analysis.findings.rules.loss import strided_softmaxes
 from nsysflow.analysis.findings.rules.managed_memory import pages_move
-from nsysflow.analysis.findings.rules.softmax import strided_softmaxes
 from nsysflow.analysis.frames.intervals import Axis, on_axis
 from nsysflow.analysis.schema import BLOCK, blocks_of_grid
 from nsysflow.analysis.tables.gpu_metrics import BUSY_PCT

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from nsysflow.analysis.findings.rules.caches import cache_reordered
+from nsysflow.analysis.findings.rules.attention import cache_reordered
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import Kernels, asked, found, left_of, subject_of
 

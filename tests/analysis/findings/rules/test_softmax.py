@@ -9,12 +9,12 @@ from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.rules import Rule
 from nsysflow.analysis.findings.rules.fusion import unfused_elementwise
 from nsysflow.analysis.findings.rules.layout import layout_transpose
-from nsysflow.analysis.findings.rules.occupancy import small_grid
-from nsysflow.analysis.findings.rules.softmax import (
+from nsysflow.analysis.findings.rules.loss import (
     CHANGE_OF_LOSS,
     CHANGE_OF_SOFTMAX,
     strided_softmax,
 )
+from nsysflow.analysis.findings.rules.occupancy import small_grid
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import (
     Kernels,
