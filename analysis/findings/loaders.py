@@ -19,9 +19,6 @@ BUSY_PCT: Final = 80
 """Workers that are busy for so much of the time are the limit: between two requests each also
 takes the next one from its queue."""
 
-MOST_WORKERS: Final = 64
-"""No more are advised where the number of cores is not known."""
-
 MOSTLY_PCT: Final = 25
 """Code that takes a smaller part of the workers' time is not named."""
 
@@ -80,65 +77,44 @@ def loader_advice(subject: JudgedReport, process: int | None) -> LoaderAdvice | 
     every_ns = batch_ns / workers
     plain_wait_ns = subject.timeline.options.unrecorded_wait_ns or 0
     hardly_waits = loader["waited_ns"] <= WAITS_FOR_DATA * loader["span_ns"]
-    if hardly_waits and fastest_ns < every_ns <= own_ns:
-        advice = _for_faster_loop(loader, batch_ns, fastest_ns, a_step, plain_wait_ns)
-    else:
-        advice = _advice(loader, batch_ns, max(own_ns, busy_ns), a_step)
+    slowed = hardly_waits and fastest_ns < every_ns <= own_ns
+    step_ns = fastest_ns if slowed else max(own_ns, busy_ns)
+    advice = _advice(loader, batch_ns, step_ns, a_step, slowed=slowed)
+    found = f"the recorded loop takes {duration(round(own_ns))} a batch, and finds it ready"
+    waits = f", and waits {duration(plain_wait_ns)} a step" if plain_wait_ns else ""
+    without = f"without the profiler it is faster{waits}"
     limit = (
         f"{number(workers)} worker{'s' * (workers > 1)} of the DataLoader"
         f" {'have' if workers > 1 else 'has'} a batch every {duration(round(every_ns))}"
     )
-    limit_ns = max(plain_wait_ns, round(a_step * (every_ns - fastest_ns)))
-    advice = replace(advice, limit=limit, limit_ns=limit_ns)
-    code = next(
-        (
-            code
-            for code in subject.timeline.trace.observations(WorkerCode)
-            if code.loader == loader["loader"] and code.share_pct >= MOSTLY_PCT
-        ),
-        None,
+    advice = replace(
+        advice,
+        evidence=(found, without, *advice.evidence) if slowed else advice.evidence,
+        limit=limit,
+        limit_ns=max(plain_wait_ns, round(a_step * (every_ns - fastest_ns))),
     )
+    code = _worker_code(subject, loader)
     return advice if code is None else _with_code(advice, code)
 
 
+def _worker_code(subject: JudgedReport, loader: Mapping[str, Any]) -> WorkerCode | None:
+    """What the workers of a loader run for a good part of the time; None where that is unknown."""
+    ran = subject.timeline.trace.observations(WorkerCode)
+    mine = (one for one in ran if one.loader == loader["loader"])
+    return next((one for one in mine if one.share_pct >= MOSTLY_PCT), None)
+
+
 def _with_code(advice: LoaderAdvice, code: WorkerCode) -> LoaderAdvice:
-    """The advice with what the workers run most of the time."""
+    """The advice with what the workers run for a good part of the time: behind more workers, else
+    first."""
     said = f"the workers run {code.name} {percent(code.share_pct)} of the time"
     first, *others = advice.change
-    cheaper = f"make {code.name} cheaper: {said}"
-    more = first.startswith(_LOADER)
-    change = (first, cheaper, *others) if more else (cheaper, first, *others)
+    changes = [f"make {code.name} cheaper: {said}", first]
     return replace(
         advice,
-        change=change,
+        change=(*(changes[::-1] if first.startswith(_LOADER) else changes), *others),
         evidence=(*advice.evidence, said),
         limit=f"{advice.limit}, most of it in {code.name}",
-    )
-
-
-def _for_faster_loop(
-    loader: Mapping[str, Any],
-    batch_ns: float,
-    fastest_ns: float,
-    a_step: float,
-    plain_wait_ns: int,
-) -> LoaderAdvice:
-    """What to change where the recorded loop is so slow that it hardly waits for its workers, and a
-    faster one would: it may take a batch every `fastest_ns`."""
-    workers = min(ceil(batch_ns / fastest_ns), loader["cores"] or MOST_WORKERS)
-    waits = f", and waits {duration(plain_wait_ns)} a step then" if plain_wait_ns else ""
-    evidence = (
-        f"the recorded loop took {duration(round(_own_ns(loader)))} a batch, and found it ready; it"
-        f" is faster without the profiler{waits}",
-        f"{number(workers)} workers have one every {duration(round(batch_ns / workers))}; each"
-        f" takes {duration(round(batch_ns))}",
-    )
-    more = (_loader(workers, loader),) if workers > loader["workers"] else ()
-    return LoaderAdvice(
-        change=(*more, *CHANGE_OF_BATCH),
-        evidence=evidence[: 1 + len(more)],
-        floor_ns=round(a_step * batch_ns / workers) if more else 0,
-        counted=bool(more),
     )
 
 
@@ -219,20 +195,26 @@ def _own_ns(loader: Mapping[str, Any]) -> float:
 
 
 def _advice(
-    loader: Mapping[str, Any], batch_ns: float, step_ns: float, a_step: float
+    loader: Mapping[str, Any],
+    batch_ns: float,
+    step_ns: float,
+    a_step: float,
+    *,
+    slowed: bool = False,
 ) -> LoaderAdvice:
     """What to change, where a worker takes `batch_ns` for a batch, for a loop that takes one every
-    `step_ns` where it need not wait, and so many `a_step`."""
+    `step_ns` where it need not wait, and so many `a_step`; or may take one so often, where
+    recording has `slowed` it."""
     workers = loader["workers"] or 0
     needed = max(ceil(batch_ns / max(step_ns, 1)), 1)
-    if workers and loader["busy_pct"] < BUSY_PCT:
+    if workers and loader["busy_pct"] < BUSY_PCT and not slowed:
         return _on_the_way(loader)
     most = loader["cores"] or needed
     if workers:
         rates = (
             f"{number(workers)} worker{'s' * (workers > 1)} give"
-            f"{'s' * (workers == 1)} {_per_s(batch_ns / workers)} batches/s, the loop takes"
-            f" {_per_s(step_ns)}"
+            f"{'s' * (workers == 1)} {_per_s(batch_ns / workers)} batches/s, the loop"
+            f" {'may take' if slowed else 'takes'} {_per_s(step_ns)}"
         )
     else:
         rates = (

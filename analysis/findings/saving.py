@@ -193,12 +193,8 @@ class Replays:
 
     def likely_cost(self) -> RecordingCost:
         """What recording costs: what a timed step shows, else the middle of what is usual."""
-        plain_ns, known_pct = self.part.options.unrecorded_step_ns, self.part.options.recording_pct
-        if plain_ns is None:
-            return cost_between(self.shares)
-        if self.feed is None:
-            return cost_shown_by(plain_ns, known_pct, self._step_without)
-        return cost_shown_by(self.feed.own_ns, known_pct, self._own_step_without)
+        options, steps = self.part.options, (self._step_without, self._own_step_without)
+        return cost_shown_by(options, self.feed, *steps) or cost_between(self.shares)
 
     @computed_once
     def feed(self) -> PlainFeed | None:
@@ -300,8 +296,7 @@ class Replays:
         that (spec §14.17)."""
         plain_ns = self.part.options.unrecorded_step_ns
         traced = have_backtraces(self.part.events.calls)
-        timed = plain_ns is not None and self.feed is None
-        if plain_ns is None or not timed or traced or not self.subject.of_steps:
+        if plain_ns is None or self.feed or traced or not self.subject.of_steps:
             return None
         return recorded_pct(plain_ns, self._step_without)
 

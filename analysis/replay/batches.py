@@ -12,7 +12,6 @@ from nsysflow.analysis.phases.names import LOADS_DATA
 LEAST_BATCH_NS: Final = 1_000_000
 """A shorter range in which data is loaded mostly takes a batch that is there."""
 
-
 IDLE_WORKERS: Final = 2
 """If the workers of a process are busy for less than one part in so many of the time, they do not
 set the pace: a batch comes some time after it was asked for, whenever that is."""
@@ -36,20 +35,10 @@ def with_batches(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     placed = on_axis(loading, events.axis, "thread_no")
     waited_ns = waiting_time(events).between(placed["start"], placed["end"])
     loading = loading.filter(2 * waited_ns >= placed["end"] - placed["start"])
-    begun = calls.select("thread_no", "node", begun_ns="start_ns").sort("begun_ns")
-    behind = loading.sort("end_ns").join_asof(
-        begun,
-        left_on="end_ns",
-        right_on="begun_ns",
-        by="thread_no",
-        strategy="forward",
-        check_sortedness=False,
-    )
-    behind = behind.drop_nulls("node")
-    follows = calls[["pred", "before", "start_ns", "span_ns"]][behind["node"]]
-    alone = (follows["pred"] == follows["before"]).fill_null(value=False)
-    inside = alone & (behind["start_ns"] >= follows["start_ns"] - follows["span_ns"])
-    batch = behind.filter(inside).group_by("node").agg(length.sum().alias("batch_ns"))
+    behind = _with_next_calls(loading, calls, "end_ns")
+    follows = calls[["start_ns", "span_ns"]][behind["node"]]
+    inside = behind["start_ns"] >= follows["start_ns"] - follows["span_ns"]
+    batch = behind.filter("alone", inside).group_by("node").agg(length.sum().alias("batch_ns"))
     batch_ns = calls["batch_ns"].scatter(batch["node"], batch["batch_ns"])
     waits_at = events.threads.filter(pl.col("process").is_in(_unhurried(events).implode()))
     return calls.with_columns(
@@ -68,6 +57,25 @@ def _unhurried(events: Events) -> pl.Series:
         (IDLE_WORKERS * busy_ns < whole_ns).fill_null(value=False).alias("idle")
     )
     return loaders.group_by("process").agg(pl.col("idle").all()).filter("idle")["process"]
+
+
+def _with_next_calls(rows: pl.DataFrame, calls: pl.DataFrame, when: str) -> pl.DataFrame:
+    """Rows with the `node` of the first call of their thread that begins no earlier than `when`,
+    when it begins (`begun_ns`), and whether it comes behind no other thread's call (`alone`).
+    Those without such a call are left out."""
+    begun = calls.select("thread_no", "node", begun_ns="start_ns").sort("begun_ns")
+    behind = rows.sort(when).join_asof(
+        begun,
+        left_on=when,
+        right_on="begun_ns",
+        by="thread_no",
+        strategy="forward",
+        check_sortedness=False,
+    )
+    behind = behind.drop_nulls("node")
+    follows = calls[["pred", "before"]][behind["node"]]
+    alone = (follows["pred"] == follows["before"]).fill_null(value=False)
+    return behind.with_columns(alone.alias("alone"))
 
 
 _LOADER: Final = ["process", "loader"]
@@ -89,25 +97,14 @@ def with_feeds(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     got = got.join(batch_rates(times), on=_LOADER).rename(
         {"start_ns": "asked_ns", "end_ns": "fed_ns"}
     )
-    begun = calls.select("thread_no", "node", begun_ns="start_ns").sort("begun_ns")
-    users = got.sort("fed_ns").join_asof(
-        begun,
-        left_on="fed_ns",
-        right_on="begun_ns",
-        by="thread_no",
-        strategy="forward",
-        check_sortedness=False,
-    )
-    users = users.drop_nulls("node").unique([*_LOADER, "node"], keep="last")
+    users = _with_next_calls(got, calls, "fed_ns").unique([*_LOADER, "node"], keep="last")
     users = users.sort(*_LOADER, "fed_ns")
-    follows = calls[["pred", "before"]][users["node"]]
-    alone = (follows["pred"] == follows["before"]).fill_null(value=False)
     earlier, begun_ns = (pl.col(name).shift(1).over(_LOADER) for name in ("node", "begun_ns"))
     fed = users.with_columns(
         earlier.alias("fed_after"),
         pl.min_horizontal("rate_ns", pl.col("begun_ns") - begun_ns).alias("feed_ns"),
     )
-    fed = fed.filter(alone).drop_nulls("fed_after").sort("fed_ns", "loader")
+    fed = fed.filter("alone").drop_nulls("fed_after").sort("fed_ns", "loader")
     fed = fed.unique("node", keep="last")
     return calls.with_columns(
         calls[name].scatter(fed["node"], fed[name])

@@ -50,13 +50,16 @@ MOST_COST: Final = RecordingCost(permille=600, backtrace_ns=35_000, gap_ns=700)
 (docs/facts.md). Recorded, six programs took 0.16 to 0.71 us a kernel more on the GPU."""
 
 
+StepOf = Callable[[RecordingCost], int]
+"""How long a step takes without what recording costs."""
+
 Shares = tuple[int, int]
 """What share of the host's time recording takes, in whole percent: at least, and at most."""
 
 USUAL_PCT: Final[Shares] = (LEAST_COST.permille // 10, MOST_COST.permille // 10)
 
 
-def shares_of(timeline: Timeline, step_ns_of: Callable[[RecordingCost], int]) -> Shares:
+def shares_of(timeline: Timeline, step_ns_of: StepOf) -> Shares:
     """What share of the host's time recording takes: this machine's where they are known, else the
     usual ones. Where a step before the window was timed, at least so much that a step takes no
     longer than that one, which the profiler slowed less than the recorded ones (spec §14.16).
@@ -253,12 +256,10 @@ def undisturbed(
     def own_step_ns(cost: RecordingCost) -> int:
         return step_ns_of(with_batches_ready(without(cost)))
 
-    plain_ns, known_pct = timeline.options.unrecorded_step_ns, timeline.options.recording_pct
-    if plain_ns is None:
+    cost = cost_shown_by(timeline.options, feed, step_ns, own_step_ns)
+    if cost is None:
         return without(cost_between(shares_of(timeline, step_ns)))
-    if feed is None:
-        return without(cost_shown_by(plain_ns, known_pct, step_ns))
-    return fed_as_plain(without(cost_shown_by(feed.own_ns, known_pct, own_step_ns)), feed)
+    return without(cost) if feed is None else fed_as_plain(without(cost), feed)
 
 
 def extremes(
@@ -294,7 +295,26 @@ SLOWER: Final = 1.1
 
 
 def cost_shown_by(
-    unrecorded_ns: int, known_pct: Shares | None, step_ns_of: Callable[[RecordingCost], int]
+    options: Options, feed: PlainFeed | None, step_ns_of: StepOf, own_step_ns_of: StepOf
+) -> RecordingCost | None:
+    """What recording costs, where a step was timed that was not recorded; else None.
+
+    Args:
+        options: with or without an `unrecorded_step_ns`.
+        feed: how batches hold up plain steps.
+        step_ns_of: of steps as they are.
+        own_step_ns_of: of steps that wait for no batch.
+    """
+    known_pct = options.recording_pct
+    if feed is not None:
+        return _cost_shown_by(feed.own_ns, known_pct, own_step_ns_of)
+    if options.unrecorded_step_ns is None:
+        return None
+    return _cost_shown_by(options.unrecorded_step_ns, known_pct, step_ns_of)
+
+
+def _cost_shown_by(
+    unrecorded_ns: int, known_pct: Shares | None, step_ns_of: StepOf
 ) -> RecordingCost:
     """What recording costs, where a step was timed that was not recorded: the least that this one
     shows; the middle of what is usual, or known of this machine, where that is more and the GPU
@@ -346,7 +366,7 @@ MOST_SLOWED: Final = 2
 """A step that is this many times as long as one that was not recorded has other reasons, too."""
 
 
-def recorded_pct(unrecorded_step_ns: int, step_ns_of: Callable[[RecordingCost], int]) -> int | None:
+def recorded_pct(unrecorded_step_ns: int, step_ns_of: StepOf) -> int | None:
     """What share of the host's time recording took, so that a step without it takes as long as one
     that was not recorded; None where the step does not show it.
 
