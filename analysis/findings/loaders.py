@@ -185,8 +185,14 @@ def _batch_ns(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
 
 
 def _per_step(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
-    """How many batches a judged step takes; 0 where none is judged."""
-    return float(loader["steps"] / subject.steps) if subject.of_steps else 0.0
+    """How many batches a judged step takes; 0 where none is judged. What a recording ended before
+    is not told: steps that begin behind the last batch do not count."""
+    if not subject.of_steps:
+        return 0.0
+    mine = os_pid(pl.col("process")) == loader["process"]
+    last_ns = subject.timeline.trace.loader_times.filter(mine)["end_ns"].max()
+    told = subject.judged_steps.filter(mine, pl.col("begun_ns") <= last_ns)["step"].n_unique()
+    return float(loader["steps"] / max(1, told))
 
 
 def _own_ns(loader: Mapping[str, Any]) -> float:
