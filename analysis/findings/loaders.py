@@ -29,8 +29,8 @@ for a slow one while others are ready."""
 CHANGE_OF_BATCH: Final = (
     "make a batch cheaper: read no more than it needs (np.load(…, mmap_mode='r')), crop before all"
     " else, store what is decoded or tokenized, decode on the GPU",
-    "an IterableDataset: take the worker's share of the records (get_worker_info) before they are"
-    " decoded: else each worker decodes all",
+    "of an IterableDataset, take each worker's share of the records before decoding"
+    " (get_worker_info): else each worker decodes all",
 )
 CHANGE_OF_WAY: Final = (
     "send fewer, larger tensors: what a batch consists of is unpacked and pinned one by one",
@@ -139,7 +139,8 @@ def _more_workers(subject: JudgedReport, step_ns: int) -> str:
 
 
 def without_same_loader(plan: Iterable[Valued], worth_ns: float) -> Iterator[Valued]:
-    """The plan without what saves nothing once a finding above it changes the loader alike."""
+    """The plan without findings that save nothing, as one above changes the loader in the same
+    way."""
     above: set[str] = set()
     for one in plan:
         change = one.finding.change[0]
@@ -185,8 +186,8 @@ def _batch_ns(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
 
 
 def _per_step(subject: JudgedReport, loader: Mapping[str, Any]) -> float:
-    """How many batches a judged step takes; 0 where none is judged. What a recording ended before
-    is not told: steps that begin behind the last batch do not count."""
+    """How many batches a judged step takes; 0 where none is judged. A recording ends before its
+    last batches are told: steps that begin behind the last one do not count."""
     if not subject.of_steps:
         return 0.0
     mine = os_pid(pl.col("process")) == loader["process"]

@@ -62,7 +62,7 @@ class RankReplays(Replays):
 
     @property
     def feed(self) -> None:
-        """Nothing: which rank's batches hold up the others is not known."""
+        """None: which rank's batches hold up the others is not known."""
 
     @computed_once
     def _kept(self) -> pl.DataFrame:

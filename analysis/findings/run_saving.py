@@ -86,7 +86,7 @@ class RunReplays(Replays):
 
     @property
     def feed(self) -> None:
-        """Nothing, as of each rank."""
+        """None, as for each rank."""
 
     @computed_once
     def part(self) -> Timeline:

@@ -36,8 +36,9 @@ _SMALLEST: Final = 512
 
 _LEAST: Final = 0.75
 _LEAST_OF_DATA: Final = 0.95
-"""Less zeros are not noted, in square matrices and in others. Many of these are rows of data, and a
-product with a sparse matrix is slow where a few numbers in a hundred are none."""
+"""A smaller share of zeros is not noted: of square matrices, and of others, of which many are rows
+of data. A product with a sparse matrix is slow where more than a few numbers in a hundred are none.
+"""
 
 _MOST: Final = 32
 """We count in so many matrices of a step."""

@@ -40,8 +40,8 @@ MEMORY_FILES: Final = "memory-*.json"
 """The names of the files in which processes leave that; `*` is the process id."""
 
 LOADER_FILES: Final = "loader-*.bin"
-"""The names of the files in which workers of DataLoaders leave their times, and what they run; `*`
-is the process id, behind which the latter have `-code`."""
+"""The names of the files in which workers of DataLoaders leave their times; `*` is the process id.
+Files of what they run have `-code` behind it."""
 
 OPENING_RANGE: Final = "capture"
 DOMAIN: Final = "nsysflow.window"

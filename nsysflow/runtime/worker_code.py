@@ -35,9 +35,9 @@ MOST_BYTES: Final = 4 << 20
 """A worker writes no more."""
 
 SWITCH_S: Final = 0.0001
-"""A thread that waits for Python's lock gets it after so long. By Python's own 5 ms the samples
-would nearly all find a worker in calls that let the lock go by themselves: items of a dataset take
-less."""
+"""A thread that waits for Python's lock gets it after so long. Python's own 5 ms are too long: an
+item of a dataset takes less, and nearly all samples would find the worker in calls that let the
+lock go by themselves."""
 
 Code = tuple[str, str]
 """The name of a function, and the line of it that runs: `open_day`, `data.py:42`."""
