@@ -180,8 +180,7 @@ def doctor(*, as_json: bool, forget_costs: bool) -> None:
         nsysflow doctor --json
     """
     from nsysflow.base.screen import console, line_width, print_lines
-    from nsysflow.record.doctor import diagnose
-    from nsysflow.record.doctor_page import doctor_json, doctor_page
+    from nsysflow.record.doctor import diagnose, doctor_json, doctor_page
     from nsysflow.record.machine import look_at_machine
 
     if forget_costs:

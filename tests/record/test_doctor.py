@@ -16,8 +16,7 @@ from nsysflow.base.errors import CaptureError, NsysMissing
 from nsysflow.nsys.program import Nsys
 from nsysflow.nsys.run import ImporterProblem, Trial
 from nsysflow.record import machine as machine_module
-from nsysflow.record.doctor import Check, Diagnosis, diagnose
-from nsysflow.record.doctor_page import doctor_json, doctor_page
+from nsysflow.record.doctor import Check, Diagnosis, diagnose, doctor_json, doctor_page
 from nsysflow.record.machine import Gpus, Machine
 from nsysflow.record.machine import gpus as gpus_here
 from tests.cli.running import run
