@@ -19,8 +19,8 @@ from nsysflow.analysis.load.kineto.document import (
     OddEvent,
     lacks,
 )
-from nsysflow.analysis.load.kineto.gradients import BACKWARD_LINK
 from nsysflow.analysis.load.kineto.memory import CHANGED, FAILED
+from nsysflow.analysis.load.kineto.operators import BACKWARD_LINK
 from nsysflow.analysis.load.kineto.work import rows_by_category
 
 _RENAMED: Final = {

@@ -45,9 +45,8 @@ from nsysflow.analysis.load.kineto.document import (
 )
 from nsysflow.analysis.load.kineto.engine_frames import engine_frames
 from nsysflow.analysis.load.kineto.events import Events
-from nsysflow.analysis.load.kineto.gradients import BACKWARD_LINK, gradients
 from nsysflow.analysis.load.kineto.memory import memory_changes, out_of_memory
-from nsysflow.analysis.load.kineto.operators import Shapes, operators_of
+from nsysflow.analysis.load.kineto.operators import BACKWARD_LINK, Shapes, gradients, operators_of
 from nsysflow.analysis.load.kineto.running import (
     ThreadKeys,
     on_thread,
