@@ -14,8 +14,7 @@ import pytest
 
 from nsysflow.runtime import captures, gpu_states
 from nsysflow.runtime.captures import CudaProfilerCapture
-from nsysflow.runtime.gpu_states import STATES, TRAFFIC, Nvml, Sampler
-from nsysflow.runtime.gpu_traffic import Field
+from nsysflow.runtime.gpu_states import STATES, TRAFFIC, Field, Nvml, Sampler
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import READINGS as ASKED
 from tests.recording import Kept, kineto_capture

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nsysflow.runtime.gpu_traffic import Traffic
+from nsysflow.runtime.gpu_states import Traffic
 
 MS = 1_000_000
 FULL = 1 << 32
@@ -54,7 +54,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Make:
 
     def make(*counts: Any, **more: Any) -> Fake:
         fake = Fake(*counts, **more)
-        monkeypatch.setattr("nsysflow.runtime.gpu_traffic.time", fake)
+        monkeypatch.setattr("nsysflow.runtime.gpu_states.time", fake)
         assert fake.traffic
         return fake
 
