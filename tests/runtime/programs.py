@@ -77,7 +77,7 @@ for _ in steps(range(9)):
 
 ANNOTATED = """
 import atexit, json, torch
-from nsysflow.runtime.auto import annotate, steps
+from nsysflow.runtime.auto import annotate, ranges
 
 class Tree:
     def __init__(self):
@@ -91,7 +91,7 @@ class Tree:
         return self.open_lists.pop
 
 tree = Tree()
-steps.find_recorder = lambda collector, domain: tree
+ranges.find_recorder = lambda collector, domain: tree
 annotate(torch)
 atexit.register(lambda: print("RANGES", json.dumps(tree.top)))
 """
