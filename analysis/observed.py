@@ -250,6 +250,7 @@ class WorkerCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         loader: the number of the loader in its process.
         samples: how often they were seen in it.
         of: how often they were seen while they made a batch.
+        streams: 1 if each of them iterates over the dataset, an IterableDataset, by itself.
     """
 
     function: _Text
@@ -257,6 +258,7 @@ class WorkerCode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     loader: _Count
     samples: _Count
     of: _Count
+    streams: _Count = 0
 
     @property
     def name(self) -> str:

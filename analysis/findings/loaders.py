@@ -26,11 +26,14 @@ UNEVEN: Final = 3
 """Batches are uneven if 5 % take so many times the median: the loop takes them in order, and waits
 for a slow one while others are ready."""
 
+SHARE_OF_STREAM: Final = (
+    "of an IterableDataset, take each worker's share of the records before decoding"
+    " (get_worker_info): else each worker decodes all"
+)
 CHANGE_OF_BATCH: Final = (
     "make a batch cheaper: read no more than it needs (np.load(…, mmap_mode='r')), crop before all"
     " else, store what is decoded or tokenized, decode on the GPU",
-    "of an IterableDataset, take each worker's share of the records before decoding"
-    " (get_worker_info): else each worker decodes all",
+    SHARE_OF_STREAM,
 )
 CHANGE_OF_WAY: Final = (
     "send fewer, larger tensors: what a batch consists of is unpacked and pinned one by one",
@@ -106,13 +109,20 @@ def _worker_code(subject: JudgedReport, loader: Mapping[str, Any]) -> WorkerCode
 
 def _with_code(advice: LoaderAdvice, code: WorkerCode) -> LoaderAdvice:
     """The advice with what the workers run for a good part of the time: behind more workers, else
-    first."""
+    first. Of a stream each worker's share of the records comes before all else."""
     said = f"the workers run {code.name} {percent(code.share_pct)} of the time"
     first, *others = advice.change
     changes = [f"make {code.name} cheaper: {said}", first]
+    changes = [*(changes[::-1] if first.startswith(_LOADER) else changes), *others]
+    if code.streams:
+        share = (
+            f"take each worker's share of the records before {code.name}, by get_worker_info:"
+            " while each worker runs that for all records, more workers are no help"
+        )
+        changes = [share, *(change for change in changes if change != SHARE_OF_STREAM)]
     return replace(
         advice,
-        change=(*(changes[::-1] if first.startswith(_LOADER) else changes), *others),
+        change=tuple(changes),
         evidence=(*advice.evidence, said),
         limit=f"{advice.limit}, most of it in {code.name}",
     )

@@ -36,6 +36,9 @@ ROWS_IN_A_MARK: Final = 100
 MOST_BYTES: Final = 24 << 20
 """A worker writes no more: a million batches that nobody reads."""
 
+ITERABLE: Final = 1
+"""What torch calls the kind of an IterableDataset, in the private part of a DataLoader."""
+
 _TIMES: Final = struct.Struct("=qqq")
 """A batch: when its request came, when it was fetched, and when it went to the main process."""
 
@@ -227,6 +230,7 @@ class Loaders:
         self._runs: list[LoaderRun] = []
         self._loaders: list[weakref.ref[Any]] = []
         self._code: dict[int, Counter[Code]] = {}
+        self._streams: set[int] = set()
         self._lock = threading.RLock()
 
     def begin(self, keep: Keep) -> None:
@@ -250,6 +254,8 @@ class Loaders:
         if number is None:
             number = len(self._loaders)
             self._loaders.append(weakref.ref(loader))
+            if getattr(loader, "_dataset_kind", None) == ITERABLE:
+                self._streams.add(number)
         run = LoaderRun(_settings(number, loader))
         self._runs.append(run)
         return run
@@ -306,7 +312,11 @@ class Loaders:
         for each in new:
             counts += each
         if any(new):
-            rows = [row_of(number, each) for number, each in self._code.items() if each]
+            rows = [
+                row_of(number, each, streams=number in self._streams)
+                for number, each in self._code.items()
+                if each
+            ]
             note_seen(WORKER_CODE, rows)
 
 

@@ -169,9 +169,10 @@ Behind that stands, by the key of the list:
   and of branches instead; the rows, inner size and columns of the largest adapter
 """
 
-WorkerRow = tuple[str, str, int, int, int]
+WorkerRow = tuple[str, str, int, int, int, int]
 """Of the workers of a DataLoader: the function in which they are most often, its line that runs
-most often, the loader's number, the samples in that function, and all samples."""
+most often, the loader's number, the samples in that function, all samples, and 1 if each of them
+iterates over the dataset by itself."""
 
 SEEN: Final[dict[str, list[Any]]] = {
     kind: []

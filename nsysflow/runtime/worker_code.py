@@ -127,8 +127,14 @@ def counted(lines: bytes) -> Counter[Code]:
     return counts
 
 
-def row_of(loader: int, counts: Mapping[Code, int]) -> WorkerRow:
-    """What the workers of a loader run most often; there is one sample at least."""
+def row_of(loader: int, counts: Mapping[Code, int], *, streams: bool) -> WorkerRow:
+    """What the workers of a loader run most often; there is one sample at least.
+
+    Args:
+        loader: its number in this process.
+        counts: how often the workers were seen in each function and line.
+        streams: whether each worker iterates over the dataset, an IterableDataset, by itself.
+    """
     functions: Counter[Code] = Counter()
     for (function, line), count in counts.items():
         functions[function, _file(line)] += count
@@ -136,7 +142,8 @@ def row_of(loader: int, counts: Mapping[Code, int]) -> WorkerRow:
     lines = {
         line: n for (name, line), n in counts.items() if (name, _file(line)) == (function, file)
     }
-    return function, max(lines, key=lines.__getitem__), loader, samples, sum(counts.values())
+    line = max(lines, key=lines.__getitem__)
+    return function, line, loader, samples, sum(counts.values()), int(streams)
 
 
 def _file(line: str) -> str:

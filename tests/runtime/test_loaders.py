@@ -71,9 +71,10 @@ def recorded(folder: Path, how: str, *, status: int = 0) -> list[dict[str, Any]]
     assert not [*run.glob("loader-*")]
     with gzip.open(next(run.glob("*.json.gz")), "rt") as file:
         told = json.load(file)[protocol.KEY]
-    for function, line, loader, samples, of in told.get(protocol.WORKER_CODE, ()):
+    for function, line, loader, samples, of, streams in told.get(protocol.WORKER_CODE, ()):
         assert (function, line.rpartition(":")[0], loader) == ("__getitem__", "program.py", 0)
         assert 0 < samples <= of
+        assert streams == how.startswith("Stream")
     return [about for _, about in told["loaders"]]
 
 

@@ -66,17 +66,20 @@ def test_the_function_with_most_samples_counts_by_its_most_frequent_line() -> No
     assert counts == Counter(
         {("decode", "d.py:4"): 3, ("crop", "d.py:9"): 4, ("decode", "d.py:5"): 2}
     )
-    assert row_of(7, counts) == ("decode", "d.py:4", 7, 5, 9)
+    for streams in (False, True):
+        row = ("decode", "d.py:4", 7, 5, 9, int(streams))
+        assert row_of(7, counts, streams=streams) == row
 
 
+@pytest.mark.parametrize("streams", [False, True])
 def test_the_loop_s_process_notes_what_all_workers_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    *, streams: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[Any] = []
     monkeypatch.setattr(loaders_module, "note_seen", lambda kind, rows: noted.append((kind, rows)))
     monkeypatch.setenv(protocol.RUN_FOLDER, str(tmp_path))
     loaders = Loaders()
-    run = loaders.opened(type("Loader", (), {"num_workers": 2})())
+    run = loaders.opened(type("Loader", (), {"num_workers": 2, "_dataset_kind": int(streams)})())
     run.know([7, 8])
     paths = [code_file(str(tmp_path), pid) for pid in (7, 8)]
     written = [path.open("a", buffering=1) for path in paths]
@@ -93,5 +96,5 @@ def test_the_loop_s_process_notes_what_all_workers_run(
     loaders._flush(run)  # nothing is new
     for file in written:
         file.close()
-    rows = [[("decode", "d.py:4", 0, 3, 5)], [("decode", "d.py:4", 0, 7, 9)]]
-    assert noted == [(protocol.WORKER_CODE, each) for each in rows]
+    rows = [("decode", "d.py:4", 0, 3, 5), ("decode", "d.py:4", 0, 7, 9)]
+    assert noted == [(protocol.WORKER_CODE, [(*row, streams)]) for row in rows]

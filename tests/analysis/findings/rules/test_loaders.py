@@ -235,6 +235,17 @@ def test_what_workers_run_most_of_the_time_is_named(samples: int, *, named: bool
     assert (said in one.evidence) == named
 
 
+def test_workers_of_a_stream_are_to_share_its_records_first() -> None:
+    """More workers do nothing for one of which each decodes all."""
+    code = WorkerCode("decode", "data.py:7", 0, 80, 100, streams=1)
+    note = Note(NoteKind.WORKER_CODE, "", seen=code)
+    (one,) = found(data_loading, loading(wait_ms=1, batch_ms=40, workers=2, notes=(note,)))
+    first, more, *others = one.change
+    assert first.startswith("take each worker's share of the records before decode (data.py:7)")
+    assert more.startswith("DataLoader(…, num_workers=")
+    assert not [change for change in others if "worker decodes all" in change]
+
+
 def test_nothing_recorded_names_no_number() -> None:
     (one,) = finding()
     assert "4 or more" in one.change[0]
