@@ -1,5 +1,6 @@
 """Findings as people read them: two lines each."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +42,7 @@ class Suggestion:
         number: as `nsysflow explain` takes it.
         saving: `save 542 us (13 %)`, `save up to …`.
         title: what happens and where.
-        change: the first thing to try.
+        change: the first thing to try; where a finding above says so, too, with its number.
         steps: `in 2 of 5 steps`; empty where nearly all have it, or none are judged.
     """
 
@@ -71,17 +72,25 @@ def suggestions(results: Results, limit: int) -> Suggestions:
     """What to change first."""
     findings = results.found
     several = len(results.reports) > 1
+    changes = [valued.finding.change[0] for valued in findings.valued]
     rows = tuple(
         Suggestion(
             number=index,
             saving=_saving_in_turn(valued),
             title=f"{valued.report}: {valued.finding.title}" if several else valued.finding.title,
-            change=valued.finding.change[0],
+            change=_change(changes, index),
             steps=_steps(valued, findings.steps) if findings.of_steps else "",
         )
         for index, valued in enumerate(findings.valued[:limit], start=1)
     )
     return Suggestions(caption=_caption(results), rows=rows, more=_more(results, len(rows)))
+
+
+def _change(changes: Sequence[str], number: int) -> str:
+    """What the finding of a number says to change first; `as for 1: …` where one above says so."""
+    change = changes[number - 1]
+    above = changes.index(change) + 1
+    return change if above == number else f"as for {above}: {change}"
 
 
 def saving_of(valued: Valued) -> str:

@@ -47,6 +47,14 @@ def test_it_is_said_how_many_steps_have_a_finding_unless_nearly_all_do(
     assert row.steps == said
 
 
+def test_a_change_that_a_finding_above_wants_too_is_said_to_be_the_same() -> None:
+    rows = [valued(title=title) for title in "abc"]
+    rows[1] = replace(rows[1], finding=replace(rows[1].finding, change=("another",)))
+    changes = [row.change for row in suggestions(with_findings(*rows), 3).rows]
+    (first, *_) = rows[0].finding.change
+    assert changes == [first, "another", f"as for 1: {first}"]
+
+
 def test_the_number_of_steps_is_not_said_twice() -> None:
     one = valued(steps=18, title="the clock falls in 18 of 20 steps")
     (row,) = suggestions(with_findings(one, steps=20), 1).rows
