@@ -1,6 +1,9 @@
-"""The class of a kernel, by its name (spec §6). The rules are data: kernel_classes.toml."""
+"""The class of a kernel, and its functor, by its name (spec §6). The rules of classes are data:
+kernel_classes.toml.
+"""
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -37,6 +40,19 @@ _HALF: Final = "16816"
 _PRODUCT: Final = r"\bGemmKernel\b"
 """In the full name of a product that a namespace names: `m_grouped_fp8_ptp128c::GemmKernel`, as in
 DeepSeek's published profile."""
+
+_FUNCTOR: Final = r"\w*[Ff]unctor\w*|\w+Ops\b"
+_ANY_FUNCTOR: Final = ("BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor", "UnaryFunctor")
+"""PyTorch's functors that call another one, which stands behind them in a name."""
+
+_OF_LAMBDA: Final = (
+    r"\w+(?:<[^<>()]*(?:<[^<>()]*>[^<>()]*)*>)?(?:::operator ?\(\))?"
+    r"\([^()]*\)(?: const)?::[\[{]lambda"
+)
+"""A function with the lambda in it: `silu_kernel(at::TensorIteratorBase &)::[lambda…`."""
+
+_ANY_FUNCTION: Final = ("gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "operator")
+"""PyTorch's functions that launch any other one, and the name of all calls of objects."""
 
 _EXAMPLE: Final = pl.Series(["vectorized_elementwise_kernel"])
 
@@ -91,6 +107,20 @@ def class_of(name: pl.Expr, short_name: pl.Expr, more: Rules = ()) -> pl.Expr:
     return both.map_batches(
         lambda kernels: _CLASSES.of(kernels.struct.unnest(), more)["class"], return_dtype=pl.String
     )
+
+
+def functor_of(name: pl.Expr) -> pl.Expr:
+    """What a kernel for any function applies, by its full name: `silu_kernel`, `CUDAFunctor_add`;
+    empty where the name does not tell."""
+    functors = _words(name, _FUNCTOR, _ANY_FUNCTOR)
+    functions = _words(name, _OF_LAMBDA, _ANY_FUNCTION)
+    return pl.coalesce(functors.list.last(), functions.list.first(), pl.lit(""))
+
+
+def _words(name: pl.Expr, pattern: str, but: Sequence[str]) -> pl.Expr:
+    """The words with which the matches of a pattern begin, in order, but some."""
+    word = pl.element().str.extract(r"^(\w+)")
+    return name.str.extract_all(pattern).list.eval(word.filter(~word.is_in([*but])))
 
 
 def off_tensor_cores(name: pl.Expr) -> pl.Expr:

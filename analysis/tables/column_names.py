@@ -14,7 +14,7 @@ decode_requests decode_tokens depth descheduled_ns device direction done_ns dram
 dram_write_pct dtoh_bytes_per_s dtype duration_ns effort end_bytes end_ns ends_spread_ns
 estimated every evidence excess_ns exclusive_kernel_ns exposed_ns fetch_median_ns fetch_p95_ns
 finding first_token_max_ns first_token_ns fixed_bytes flops flops_per_s frameworks free_bytes
-function gap gaps gil_ns gpu_busy_ns gpu_ns graph_estimate_ns grid group growing_bytes
+function functor gap gaps gil_ns gpu_busy_ns gpu_ns graph_estimate_ns grid group growing_bytes
 growth_bytes hidden_pct highest_mhz holder holder_name host_range host_wait_ns host_wait_pct
 host_wall_ns htod_bytes_per_s idle_ns impact induced_idle_ns inferred instances intensity kernel
 kernel_ns kernel_pct kernels kind known_pct largest_ns last_device last_rank last_report late_ns

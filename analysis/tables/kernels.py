@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from nsysflow.analysis.events.kernel_classes import class_of
+from nsysflow.analysis.events.kernel_classes import class_of, functor_of
 from nsysflow.analysis.frames.columns import percent, spread
 from nsysflow.analysis.frames.scratch import Scratch, in_files, in_slices
 from nsysflow.analysis.schema import BLOCK, GRID, blocks_of_grid, grid_as_text
@@ -20,6 +20,12 @@ KERNELS: Final = TableSchema(
         *shared("report device"),
         Column("name", pl.String(), "the full name"),
         Column("short_name", pl.String(), "the name without namespace and template arguments"),
+        Column(
+            "functor",
+            pl.String(),
+            "what a kernel for any function applies, by its template arguments: `silu_kernel`, "
+            "`CUDAFunctor_add`; empty where they do not tell",
+        ),
         Column(
             "class",
             pl.String(),
@@ -83,6 +89,7 @@ def kernel_table(view: View) -> pl.DataFrame:
         .with_columns(
             name,
             short,
+            functor_of(name).alias("functor"),
             class_of(name, short, view.options.kernel_classes).alias("class"),
             percent(pl.col("total_ns"), pl.col("total_ns").sum().over("device")).alias("share_pct"),
             grid_as_text().alias("grid"),
@@ -138,7 +145,8 @@ TABLES: Final = (
         full_rows=20,
         filled_by="record with --trace cuda,nvtx while the GPU is in use",
         shown=(
-            "total_ns short_name class count median_ns device report share_pct tiny_pct grid block"
+            "total_ns short_name functor class count median_ns device report share_pct tiny_pct"
+            " grid block"
         ),
     ),
 )

@@ -1,7 +1,9 @@
 """Kernels (spec §6). Their classes are data of the analysis; the spec defines only comm."""
 
+import re
 from collections import Counter
 from dataclasses import astuple
+from typing import Final
 
 from tests.oracle.accounting import is_comm
 from tests.oracle.model import Shape
@@ -38,6 +40,7 @@ def kernels(report: Report) -> list[Row]:
                 "device": device,
                 "name": name,
                 "short_name": min(op.short_name for op in ops),
+                "functor": functor(name),
                 "class": "comm" if is_comm(ops[0]) else None,
                 "count": len(ops),
                 "total_ns": sum(ns),
@@ -59,6 +62,45 @@ def kernels(report: Report) -> list[Row]:
                 }
             rows.append(row)
     return rows
+
+
+ANY: Final = {"BinaryFunctor", "AUnaryFunctor", "BUnaryFunctor", "UnaryFunctor"}
+LAUNCHERS: Final = {"gpu_kernel_impl", "gpu_kernel_impl_nocast", "gpu_index_kernel", "operator"}
+
+
+def functor(name: str) -> str:
+    """§6.5: the last functor, else the function with the first lambda."""
+    words = [word for word in re.findall(r"\w+", name) if word not in ANY]
+    functors = [
+        word
+        for word in words
+        if "functor" in word or "Functor" in word or (word.endswith("Ops") and word != "Ops")
+    ]
+    if functors:
+        return str(functors[-1])
+    functions = map(function_before, re.split(r"::[\[{]lambda", name)[:-1])
+    return next(filter(None, functions), "")
+
+
+def function_before(text: str) -> str:
+    """The function whose parameters end the text; empty for one that launches any other."""
+    text = text.removesuffix(" const")
+    if not text.endswith(")") or "(" in (inside := text[:-1].rpartition("(")[2]) or ")" in inside:
+        return ""
+    text = text[: -len(inside) - 2]
+    for operator in ("::operator ()", "::operator()"):
+        text = text.removesuffix(operator)
+    if text.endswith(">"):
+        depth, at = 0, len(text)
+        while at and (at == len(text) or depth):
+            at -= 1
+            depth += {">": 1, "<": -1}.get(text[at], 0)
+            if text[at] in "()" or depth > 2:
+                return ""
+        text = text[:at]
+    ends = re.search(r"\w+$", text)
+    word = "" if ends is None else str(ends[0])
+    return "" if word in LAUNCHERS else word
 
 
 def tiny_pct(report: Report, found: list[int]) -> float | None:

@@ -263,8 +263,10 @@ _BLOCKS: Final = (
             measure("median", "median_ns", duration),
             text("class"),
             text("kernel", "short_name"),
+            text("functor"),
         ),
         more=_of_all_kernels,
+        hides_empty=True,
     ),
     CODE,
     BlockDeclaration(

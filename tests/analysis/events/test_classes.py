@@ -11,10 +11,16 @@ from nsysflow.analysis.events.classes import (
     communication_classes,
     communication_rules,
 )
-from nsysflow.analysis.events.kernel_classes import class_of, kernel_classes, read_kernel_classes
+from nsysflow.analysis.events.kernel_classes import (
+    class_of,
+    functor_of,
+    kernel_classes,
+    read_kernel_classes,
+)
 from nsysflow.analysis.load.kernel_names import short_kernel_name
 from nsysflow.base.errors import SettingsError
 from tests.agreement import Picture, assert_pictures_agree
+from tests.oracle.kernels import functor
 from tests.tiny import WORKER, Row, copy, kernel, launch
 
 MS = 1_000_000
@@ -202,6 +208,66 @@ flash attention. A generic name, which stays where its arguments say no more, is
 
 def test_a_kernel_is_filed_under_its_class() -> None:
     assert filed(NAMES, class_of(pl.col("name"), pl.col("name"))) == NAMES
+
+
+ARRAY = "std::array<char *, (unsigned long)3>>(int, T2, T3)"
+PARAMETERS = "(at::TensorIteratorBase &)"
+LAMBDAS = "::[lambda() (instance 2)]::operator ()() const::[lambda(float) (instance 1)]"
+FUNCTORS = {
+    "": (
+        "ampere_sgemm_128x64_nn",
+        f"void elementwise_kernel<at::native::gpu_kernel_impl{PARAMETERS}::[lambda(int)]>(int)",
+        f"void f<g<a<b<c<d>>>>{PARAMETERS}::[lambda(int)]>(int)",
+        "void f<g(void (*)(int))::[lambda(int)]>(int)",
+        "void f<Ops, lambda>(int)",
+    ),
+    "MulFunctor": (
+        "void at::native::vectorized_elementwise_kernel<(int)4, at::native::BinaryFunctor<float,"
+        f" float, float, at::native::binary_internal::MulFunctor<float>>, {ARRAY}",
+        "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native"
+        "::AUnaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >"
+        "(at::TensorIteratorBase&, T1 const&)::{lambda(int)#1}>(int, T3)",
+    ),
+    "MeanOps": (
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<"
+        "float, float, float, float>, unsigned int, float, 4, 4> >(T3)",
+    ),
+    "sum_functor": (
+        "void at::native::reduce_kernel<(int)512, (int)1, at::native::ReduceOp<float, at::native::"
+        "func_wrapper_t<float, at::native::sum_functor<float, float, float>::operator ()"
+        "(at::TensorIterator &)::[lambda(float, float) (instance 1)]>, unsigned int>>(T3)",
+    ),
+    "Squares": (f"void f<Squares<float>::operator(){PARAMETERS} const::{{lambda(int)#1}}>(int)",),
+    "silu_kernel": (
+        "void at::native::vectorized_elementwise_kernel<(int)8, at::native::<unnamed>::silu_kernel"
+        f"{PARAMETERS}{LAMBDAS}, {ARRAY}",
+        "void at::native::vectorized_elementwise_kernel<8, at::native::(anonymous namespace)::"
+        "silu_kernel(at::TensorIteratorBase&)::{lambda()#1}::operator()() const::{lambda()#6}::"
+        "operator()() const::{lambda(c10::BFloat16)#1}, std::array<char*, 2ul> >(int, T2, T3)",
+    ),
+    "direct_copy_kernel_cuda": (
+        "void at::native::elementwise_kernel<(int)128, (int)4, void at::native::"
+        f"gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda{PARAMETERS}{LAMBDAS}>"
+        "(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)",
+    ),
+    "pow_tensor_scalar_kernel_impl": (
+        "void at::native::vectorized_elementwise_kernel<(int)4, void at::native::<unnamed>::"
+        "pow_tensor_scalar_kernel_impl<float, float>(at::TensorIteratorBase &, T2)::[lambda(float)"
+        f" (instance 4)], {ARRAY}",
+    ),
+    "advec_cell_kernel": (
+        "void clover::par_ranged2d_kernel<advec_cell_kernel(global_variables &, int, int)::"
+        "[lambda(int, int) (instance 2)]>(clover::Range2d, T1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("found", FUNCTORS)
+def test_a_kernel_for_any_function_names_the_one_that_it_applies(found: str) -> None:
+    names = FUNCTORS[found]
+    frame = pl.DataFrame({"name": names}).select(functor_of(pl.col("name")))
+    assert frame.to_series().to_list() == [found] * len(names)
+    assert [functor(name) for name in names] == [found] * len(names)
 
 
 def test_no_pattern_matches_an_empty_name() -> None:
