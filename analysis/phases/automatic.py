@@ -9,7 +9,7 @@ from nsysflow.analysis.frames.intervals import (
     sort_with_ties,
 )
 from nsysflow.analysis.phases.engine_steps import ENGINE_STEP
-from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, STEP
+from nsysflow.runtime.protocol import AUTO_CALL, AUTO_DOMAIN, LOOK, STEP
 
 
 def is_automatic() -> pl.Expr:
@@ -20,6 +20,11 @@ def is_automatic() -> pl.Expr:
 def is_border() -> pl.Expr:
     """Whether it is an instant between two steps, and no phase."""
     return is_automatic() & pl.col("name").is_in([STEP, AUTO_CALL])
+
+
+def is_look() -> pl.Expr:
+    """Whether it is an instant in a step that our runtime slowed down, and no phase."""
+    return is_automatic() & (pl.col("name") == LOOK)
 
 
 def is_step() -> pl.Expr:

@@ -18,6 +18,7 @@ from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.automatic import (
     automatic_steps,
     is_border,
+    is_look,
     with_losses,
     without_captured_loops,
     without_doubles,
@@ -92,7 +93,7 @@ def phase_ranges(events: Events, options: Options) -> PhaseRanges:
         pl.lit(0, pl.Int64).alias("captured_ns"),
     )
     steps = without_captured_loops(automatic_steps(ranges.filter(is_border()), axis), events.ops)
-    ranges = ranges.filter(~is_border())
+    ranges = ranges.filter(~is_border(), ~is_look())
     ranges = sort_with_ties(ranges, "start", [-pl.col("end"), pl.col("row")])
     ranges = outside_compiling(ranges)
     ranges = without_doubles(ranges.with_columns(group_names(ranges["name"])))

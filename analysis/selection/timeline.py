@@ -57,7 +57,7 @@ from nsysflow.analysis.idle.run_ahead import (
 )
 from nsysflow.analysis.options import Options
 from nsysflow.analysis.phases.attribution import PLACED_OPS, Attribution, PlacedOps, attribute
-from nsysflow.analysis.phases.automatic import is_automatic, is_step
+from nsysflow.analysis.phases.automatic import is_automatic, is_look, is_step
 from nsysflow.analysis.phases.engine_steps import EngineSteps, engine_steps, generated_steps
 from nsysflow.analysis.phases.graphs import listed_captures
 from nsysflow.analysis.phases.stacks import OpenRanges, StacksFound
@@ -393,6 +393,7 @@ class Timeline:
             gaps=self.gap_causes.gaps,
             wrong=ops[["process", "device_no", "start_ns"]][wrong],
             compiling=compiling_ranges(self.attribution.ranges),
+            looks=self.events.ranges.filter(is_look()),
             launches=self.launches_in_stretches,
             captured=self.trace.captures["process"],
             engines=self.engine_steps,

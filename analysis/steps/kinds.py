@@ -46,6 +46,7 @@ def with_kinds(
     gaps: pl.DataFrame,
     wrong: pl.DataFrame,
     compiling: pl.DataFrame,
+    looks: pl.DataFrame,
     launches: Annotated[pl.DataFrame | None, MARKED_LAUNCHES],
     captured: pl.Series,
     engines: EngineSteps,
@@ -60,6 +61,7 @@ def with_kinds(
         gaps: all gaps with their causes.
         wrong: operations whose times cannot be right: `process`, `device_no`, `start_ns`.
         compiling: ranges around compiling: `process`, `start_ns`, `end_ns`.
+        looks: instants in steps that our runtime slowed down: `process`, `start_ns`.
         launches: all kernel launches; None where none lost its operation.
         captured: the processes that captured a window of their steps.
         engines: the steps of serving engines, and tokens of `generate`.
@@ -74,6 +76,9 @@ def with_kinds(
         _incomplete(steps, launches, axis).alias("incomplete"),
         (_starting_in(steps, wrong, ("start_ns", "end_ns"), _TRACK, axis) > 0).alias("wrong"),
         _compiling_ns(steps, compiling, axis).alias("compiling_ns"),
+        (_starting_in(steps, looks, ("begun_ns", "done_ns"), ("process",), axis) > 0).alias(
+            "slowed"
+        ),
         _ends_early(steps, communicating).alias("ends_early"),
     )
     in_midst = pl.concat([captured, engines.filter(~pl.col("automatic"))["process"]])
@@ -99,7 +104,7 @@ def with_kinds(
         .sort("row")
         .with_columns(pl.coalesce("apart", "kind").cast(STEP_KIND).alias("kind"))
         .with_columns((pl.col("kind") == "steady").alias("steady"))
-        .drop("row", "apart", "wrong", "incomplete", "cut", "tail_missing", "ends_early")
+        .drop("row", "apart", "wrong", "slowed", "incomplete", "cut", "tail_missing", "ends_early")
         .drop("mostly_outside", "duration_ns", "loading_ns", "compiling_ns")
     )
 
@@ -126,7 +131,7 @@ def _apart(in_midst: pl.Series, skip: int | None) -> pl.Expr:
         .then(pl.lit("cut-off"))
         .when("incomplete")
         .then(pl.lit("incomplete"))
-        .when(leading)
+        .when(leading | pl.col("slowed"))
         .then(pl.lit("start-up"))
     )
 

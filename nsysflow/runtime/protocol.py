@@ -73,6 +73,10 @@ domains, the name has it as a prefix: `nsysflow.auto:forward`."""
 AUTO_CALL: Final = "call"
 """The instant between two automatic steps of a process without optimizer; else it is `STEP`."""
 
+LOOK: Final = "look"
+"""The instant of that domain in a step in which we watch each call of a module, which takes longer.
+"""
+
 RUN_FOLDER: Final = nsysflow_hook.RUN_FOLDER
 """The run's folder, where a process leaves its status file and its Kineto trace."""
 

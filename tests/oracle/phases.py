@@ -108,6 +108,11 @@ def is_border(range_: Open) -> bool:
     return range_.automatic and range_.name in ("step", "call")
 
 
+def is_look(range_: Open) -> bool:
+    """§8.33: whether it is no phase, but lies in a step that was slowed down."""
+    return range_.automatic and range_.name == "look"
+
+
 def automatic_steps(borders: list[Open]) -> dict[int, list[Open]]:
     """§8.20: per process, the steps from one border to the next. One of zero length is none."""
     found = defaultdict(list)
@@ -178,7 +183,9 @@ class Phases:
         opened = [(range_.kind, self.opened(range_, end)) for range_ in phases]
         found = [(kind, one) for kind, one in opened if one is not None]
         self.automatic_steps = automatic_steps([one for _, one in found if is_border(one)])
-        known = outside_compiling([(kind, one) for kind, one in found if not is_border(one)])
+        self.looks = [one for _, one in found if is_look(one)]
+        found = [(kind, one) for kind, one in found if not (is_border(one) or is_look(one))]
+        known = outside_compiling(found)
         # §7.7: names are compared over the report's phases; §7.1: zero length is never open
         names = grouped(one.name for _, one in known if one.start_ns < one.end_ns)
         self.push_pop: dict[int, list[Open]] = defaultdict(list)

@@ -167,6 +167,9 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
                 found[step] = Kind("incomplete")
             elif leading and starts_up:
                 found[step] = Kind("start-up")
+            elif is_slowed(report, step):
+                leading = False
+                found[step] = Kind("start-up")
             else:
                 leading = False
                 left.append(step)
@@ -291,6 +294,15 @@ def compiles_much(report: Report, step: Step) -> bool:
     compiling = [(one.start_ns, one.end_ns) for one in report.phases.compiling(step.process)]
     inside = common(union(compiling), union([(step.start_ns, step.end_ns)]))
     return 100 * length(inside) > step.end_ns - step.start_ns
+
+
+def is_slowed(report: Report, step: Step) -> bool:
+    """§8.33: whether an instant `look` of its process lies in its range."""
+    return any(
+        step.range_.start_ns <= one.start_ns < step.range_.end_ns
+        for one in report.phases.looks
+        if one.process == step.process
+    )
 
 
 def is_incomplete(report: Report, step: Step, steps: list[Step]) -> bool:

@@ -53,7 +53,18 @@ OTHER_CALLS = (
     *("cudaStreamBeginCapture", "cudaStreamEndCapture"),
     *("cudaLaunchKernel", "cudaMemsetAsync"),  # launch, of nothing
 )
-NAMES = ("a", "b", "", "step", "c/d", "compile", "XlaModule:#hlo_module=m#", "forward", "backward")
+NAMES = (
+    "a",
+    "b",
+    "",
+    "step",
+    "c/d",
+    "compile",
+    "XlaModule:#hlo_module=m#",
+    "forward",
+    "backward",
+    "look",
+)
 AUTO = "nsysflow.auto"
 DOMAINS = (None, None, None, AUTO, AUTO, "mylib", "NCCL", "nccl", "nsysflow.window")
 STREAMS = (7, 13)

@@ -14,10 +14,13 @@ import msgspec
 import nsysflow
 from nsysflow.runs.manifest import take_statuses
 from nsysflow.runtime.process import ChildStatus
-from nsysflow.runtime.protocol import COLLECTOR, RANK, RUN_FOLDER
+from nsysflow.runtime.protocol import COLLECTOR, LOOK, RANK, RUN_FOLDER
 from tests.torch_programs import run_with_torch
 
 Seen = TypeVar("Seen")
+
+Tree = list[tuple[str, list[Any]]]
+"""Ranges, each a name and the ranges inside."""
 
 LOOP = """
 from nsysflow import region, steps
@@ -108,11 +111,17 @@ x = torch.randn(2, 4)
 
 
 def ranges_of(program: str) -> str:
-    """The ranges of the small model's `program`: `forward generate(token token)`."""
+    """The ranges of the small model's `program`, and no looks: `forward generate(token token)`."""
+    return _words(_without_looks(tree_of(program)))
+
+
+def tree_of(program: str) -> Tree:
+    """All of its ranges."""
     done = run_profiled(ANNOTATED + SMALL + program)
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("RANGES "))
-    return _words(json.loads(line.removeprefix("RANGES ")))
+    tree: Tree = json.loads(line.removeprefix("RANGES "))
+    return tree
 
 
 def run_profiled(code: str, **variables: str) -> Done:
@@ -148,6 +157,10 @@ def assert_stops_watching(code: str) -> None:
     ends = "assert PRODUCTS._torch is None and not torch._C._len_torch_dispatch_stack()"
     done = run_profiled(f"{ANNOTATED}{SMALL}{code}\n{ends}")
     assert done.returncode == 0, done.stderr
+
+
+def _without_looks(tree: Tree) -> Tree:
+    return [(name, _without_looks(inside)) for name, inside in tree if name != LOOK]
 
 
 def _words(tree: list[tuple[str, list[object]]]) -> str:

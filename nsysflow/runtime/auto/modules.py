@@ -29,8 +29,9 @@ from nsysflow.runtime.loaders import (
 from nsysflow.runtime.padding import PADDING
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.products import PRODUCTS
-from nsysflow.runtime.protocol import RUN_FOLDER
+from nsysflow.runtime.protocol import LOOK, RUN_FOLDER
 from nsysflow.runtime.recorders import nothing
+from nsysflow.runtime.regions import captures_graph
 from nsysflow.runtime.repeats import REPEATS
 from nsysflow.runtime.steps import AT_STEP
 from nsysflow.runtime.unchanged import UNCHANGED
@@ -232,11 +233,18 @@ def notice_replays(torch: ModuleType, ranges: Ranges) -> None:
     graph.replay = ranges.hide(counted)
 
 
-def look_at_steps(torch: ModuleType, _ranges: Ranges) -> None:
-    """Start the looks at early steps."""
+def look_at_steps(torch: ModuleType, ranges: Ranges) -> None:
+    """Start the looks at early steps. What is recorded says which these are."""
     for look in _LOOKS:
         look.prepare(torch)
         AT_STEP.append(look.at_step)
+
+    def note_look() -> None:
+        watched = UNCHANGED.looking or REPEATS.looking or PRODUCTS.looking
+        if watched and not captures_graph():
+            ranges.open(LOOK)()
+
+    AT_STEP.append(note_look)
 
 
 _FSDP: Final = "torch.distributed.fsdp.fully_sharded_data_parallel"

@@ -18,7 +18,7 @@ from nsysflow.analysis.options import Options, StepPart
 from nsysflow.analysis.steps.kinds import by_turns, with_excess
 from nsysflow.analysis.steps.pauses import Row as PauseRow
 from nsysflow.analysis.steps.pauses import recurring, size_classes
-from nsysflow.runtime.protocol import AUTO_DOMAIN
+from nsysflow.runtime.protocol import AUTO_DOMAIN, LOOK
 from tests.agreement import Picture, assert_pictures_agree
 from tests.analyses import EXAMPLES, rows_of
 from tests.oracle import integrity
@@ -69,6 +69,18 @@ def test_ranges_are_steps_where_nothing_runs_a_kernel_or_kernels_come_before() -
 def test_skip_says_how_many_steps_are_start_up(skip: int) -> None:
     found = analysis_of(*regular(4), options=Options(skip=skip)).steps["kind"].cast(pl.String)
     assert found.to_list() == ["start-up"] * skip + ["steady"] * (4 - skip)
+
+
+def test_a_step_that_our_runtime_slowed_down_is_start_up() -> None:
+    """It had watched each call of a module, and the page said that four steps take longer."""
+    slow = [*regular(4), *step(5, at=4_000, busy=4_000), *regular(4, first=9)]
+    look = replace(opened(4_001, 4_002, LOOK), domain=AUTO_DOMAIN)
+    for rows, kind, longer in ((slow, "one-off", 1), ([*slow, look], "start-up", 0)):
+        analysis = analysis_of(*rows)
+        assert analysis.steps["kind"].cast(pl.String).to_list()[4] == kind
+        assert [row["kind"] for row in steps(Report(plain_of(*rows)))][4] == kind
+        assert analysis.run["part"].cast(pl.String).to_list().count("longer") == longer
+        assert analysis.phases["path"].to_list() == ["step"]
 
 
 ROUND: Final = ("batch_norm", "layer_norm", "group_norm", "rms_norm")

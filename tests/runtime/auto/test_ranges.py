@@ -22,6 +22,7 @@ from tests.runtime.programs import (
     run_profiled,
     run_torch,
     statuses_of,
+    tree_of,
 )
 
 pytestmark = pytest.mark.xdist_group("torch")  # a process with torch is forked for all of them
@@ -207,6 +208,15 @@ for _ in range(2):
 @pytest.mark.parametrize(("program", "ranges"), RANGES.values(), ids=RANGES)
 def test_a_program_has_these_ranges(program: str, ranges: str) -> None:
     assert ranges_of(MODULE + program) == ranges
+
+
+def test_steps_in_which_calls_are_watched_say_so() -> None:
+    """Two of them, and two later on."""
+    tree = tree_of("with torch.no_grad():\n    for _ in range(16): net(torch.randn(2, 4))")
+    names = [name for name, _ in tree if name in ("call", "look")]
+    before_looks = [at for at, name in enumerate(names) if name == "look"]
+    calls = [names[:at].count("call") - 1 for at in before_looks]
+    assert calls == [2, 3, 10, 11]
 
 
 WINDOW: Final = """
