@@ -152,6 +152,33 @@ class UnchangedModule(_Module, frozen=True, array_like=True, forbid_unknown_fiel
         return f"{self.name} computes the same result in every step"
 
 
+class MaskedModule(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Modules whose rows are multiplied by zero, in part.
+
+    Attributes:
+        operations: arithmetic operations of products in their calls.
+        of_zeros: those for rows that become zero.
+        lines: the lines that make such calls, as `train.py:12`.
+    """
+
+    operations: _Products
+    of_zeros: _Products
+    lines: tuple[_Text, ...]
+
+    is_whole: ClassVar[bool] = False
+
+    @property
+    def masked_share(self) -> float:
+        """The share of their rows that become zero."""
+        return min(1.0, self.of_zeros / max(1, self.operations))
+
+    @property
+    def text(self) -> str:
+        """What was seen, in words."""
+        share = percent(100 * self.masked_share)
+        return f"{share} of the results of {self.name} are multiplied by 0"
+
+
 class _ProductGroup(_Module, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Products of matrices in calls of outermost modules. `calls` is how many they are.
 
@@ -284,6 +311,7 @@ SeenModule = (
     | OrderedProducts
     | SparseProducts
     | MergedAdapter
+    | MaskedModule
 )
 """What a program was seen to do with a module."""
 

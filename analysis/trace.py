@@ -60,6 +60,7 @@ class NoteKind(StrEnum):
     PRODUCT_ORDER = "product-order"
     ZEROS_IN_PRODUCTS = "zeros-in-products"
     MERGED_ADAPTERS = "merged-adapters"
+    MASKED_ROWS = "masked-rows"
 
 
 @dataclass(frozen=True)

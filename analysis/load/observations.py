@@ -10,6 +10,7 @@ import msgspec
 from nsysflow.analysis.load.marks import decoded_or_none, of_mark
 from nsysflow.analysis.load.private_names import public_observation
 from nsysflow.analysis.observed import (
+    MaskedModule,
     MergedAdapter,
     Observation,
     OrderedProducts,
@@ -23,6 +24,7 @@ from nsysflow.analysis.observed import (
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.names import one_line
 from nsysflow.runtime.protocol import (
+    MASKED_ROWS,
     MERGED_ADAPTERS,
     PADDED_INPUT,
     PRODUCT_ORDER,
@@ -61,6 +63,7 @@ _KINDS: Final[dict[str, type[Observation]]] = {
     PRODUCT_ORDER: OrderedProducts,
     ZEROS_IN_PRODUCTS: SparseProducts,
     MERGED_ADAPTERS: MergedAdapter,
+    MASKED_ROWS: MaskedModule,
 }
 _ROWS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
     kind: msgspec.json.Decoder(list[of])  # type: ignore[valid-type]

@@ -111,9 +111,7 @@ class ZerosInProducts:
         if of.views and self._operators.shares_memory(args, result):
             return
         given = self._operators.dense_in((*args, *kwargs.values()))
-        change = (
-            self._computed.add if any(map(self._is_computed, given)) else self._computed.discard
-        )
+        change = self._computed.add if any(map(self.is_computed, given)) else self._computed.discard
         for one in self._operators.dense_in((result,)):
             change(number_of(one))
 
@@ -164,7 +162,8 @@ class ZerosInProducts:
             rows.append((of_zeros, (*row, of_zeros, [*largest.matrix.sizes])))
         return [row for _, row in sorted(rows, key=itemgetter(0), reverse=True)]
 
-    def _is_computed(self, tensor: Any) -> bool:
+    def is_computed(self, tensor: Any) -> bool:
+        """Whether a network has computed a tensor."""
         return (
             type(tensor) is not self._torch.Tensor
             or tensor.requires_grad
@@ -173,7 +172,7 @@ class ZerosInProducts:
 
     def _counted(self, factor: Any) -> _Count | None:
         """The zeros of a factor; None of one that is not counted."""
-        if factor.ndim < 2 or min(factor.shape[-2:]) < _SMALLEST or self._is_computed(factor):
+        if factor.ndim < 2 or min(factor.shape[-2:]) < _SMALLEST or self.is_computed(factor):
             return None
         key = number_of(factor), tuple(sorted(factor.shape)), version_of(factor)
         if key not in self._counts:

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from nsysflow.runtime.calls import weights_of
-from nsysflow.runtime.places import LETTERS, class_of, place_of, unwrapped
+from nsysflow.runtime.calls import LETTERS, class_of, place_of, unwrapped, weights_of
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import note_seen

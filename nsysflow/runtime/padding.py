@@ -11,9 +11,8 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from nsysflow.runtime.calls import DEEPEST, MOST_INPUTS, copied_to_host, values_in
+from nsysflow.runtime.calls import DEEPEST, MOST_INPUTS, calling_line, copied_to_host, values_in
 from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
-from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.protocol import PADDED_INPUT
 from nsysflow.runtime.regions import Padded, captures_graph
 

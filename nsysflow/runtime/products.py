@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from nsysflow.runtime.calls import DEEPEST, values_in
+from nsysflow.runtime.calls import DEEPEST, calling_line, values_in
 from nsysflow.runtime.factors import MergedAdapters, ZerosInProducts
 from nsysflow.runtime.looks import About, Look, ModuleGroup
+from nsysflow.runtime.masked_rows import MaskedRows
 from nsysflow.runtime.operators import (
     Operator,
     Operators,
@@ -28,9 +29,13 @@ from nsysflow.runtime.operators import (
     number_of,
     storage_of,
 )
-from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.process import THIS_PROCESS
-from nsysflow.runtime.protocol import MERGED_ADAPTERS, PRODUCT_ORDER, ZEROS_IN_PRODUCTS
+from nsysflow.runtime.protocol import (
+    MASKED_ROWS,
+    MERGED_ADAPTERS,
+    PRODUCT_ORDER,
+    ZEROS_IN_PRODUCTS,
+)
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import SeenProducts
 
@@ -328,6 +333,7 @@ class Products(Look):
         self._about: About = "", "", ""
         self._adapters = MergedAdapters(self._torch, self._operators)
         self._zeros = ZerosInProducts(self._torch, self._operators)
+        self._masked = MaskedRows(self._torch, self._operators, self._zeros.is_computed)
 
     def stop(self) -> None:
         """Never watch again."""
@@ -337,8 +343,13 @@ class Products(Look):
             self._watch.leave()
 
     def enter(self, module: Any, args: Any, kwargs: Any, phase: str = "") -> Callable[[], object]:
-        """As other looks do; only outermost calls are watched."""
-        if not phase or threading.get_ident() != self._thread or self._watch is not None:
+        """As other looks do; operators are watched in outermost calls."""
+        if threading.get_ident() != self._thread:
+            return nothing
+        if not phase and self._watch is not None:
+            self._safely(self._masked.enter, module)
+            return partial(self._safely, self._masked.leave)
+        if not phase or self._watch is not None:
             return nothing
         ended = super().enter(module, args, kwargs, phase)
         return partial(self._leave, ended)
@@ -348,11 +359,17 @@ class Products(Look):
         if threading.get_ident() == self._thread:
             self._safely(self._returned, result)
 
+    def returned_within(self, result: Any) -> None:
+        """A call within the outermost one has computed this, and ends."""
+        if self._watch is not None and threading.get_ident() == self._thread:
+            self._safely(self._masked.returned, result)
+
     def _returned(self, result: Any) -> None:
         chains, self._chains = self._chains, None
         if chains is not None and self._watch is not None:
-            about = self._about
-            for chain in chains.end(_parts_of(self._torch, result)):
+            about, parts = self._about, _parts_of(self._torch, result)
+            self._masked.end_call(values_in(parts, DEEPEST))
+            for chain in chains.end(parts):
                 self._costly[about, chain.lines].add(self._step, chain)
 
     def _enter(
@@ -370,6 +387,7 @@ class Products(Look):
         parameters = frozenset(map(number_of, weights))
         self._adapters.begin_call(parameters)
         self._zeros.begin_call(parameters)
+        self._masked.forget_call()
         self._watch = new_watch(self._torch, self._see)
         self._watch.__enter__()
         return None
@@ -378,6 +396,7 @@ class Products(Look):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave()
+            self._masked.forget_call()
         self._chains = None
         ended()
 
@@ -397,16 +416,19 @@ class Products(Look):
             self._chains.pass_on(of, args, kwargs, result)
             self._adapters.pass_on(of, args, kwargs, result)
             self._zeros.pass_on(of, args, kwargs, result)
+            self._masked.pass_on(of, args, kwargs, result, self._about, self._step)
             return
         line = calling_line()
         self._by_line[self._about[2]][line] += product.operations
         self._chains.multiply(product, line, args, kwargs)
         self._adapters.multiply(product, args, self._about, line, self._step)
         self._zeros.multiply(product, self._about, line, self._step)
+        self._masked.multiply(product)
 
     def _go_on(self, age: int) -> None:
         if self.looking and age < _STEPS:
             self._zeros.begin_step()
+            self._masked.begin_step()
             return
         if self.looking:
             self.looking = False
@@ -415,9 +437,10 @@ class Products(Look):
             self._note(self._adapters.rows(_STEPS, heads, self._by_line), MERGED_ADAPTERS)
         if not self._models or age > _PATIENCE:
             self._end()
-        elif self._zeros.are_here():
+        elif self._zeros.are_here() and self._masked.are_here():
             heads = {about: self._head(about) for about in self._models}
             self._note(self._zeros.rows(_STEPS, heads, self._by_line), ZEROS_IN_PRODUCTS)
+            self._note(self._masked.rows(_STEPS, self._weights_in), MASKED_ROWS)
             self._end()
 
     def _ordered(self) -> list[SeenProducts]:

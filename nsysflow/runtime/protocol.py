@@ -58,6 +58,7 @@ UNCHANGED_CALLS: Final = "unchanged_calls"
 PRODUCT_ORDER: Final = "product_order"
 ZEROS_IN_PRODUCTS: Final = "zeros_in_products"
 MERGED_ADAPTERS: Final = "merged_adapters"
+MASKED_ROWS: Final = "masked_rows"
 """What a program may be seen to do with modules: the keys of lists of these (`regions.py`)."""
 
 WORKER_CODE: Final = "worker_code"

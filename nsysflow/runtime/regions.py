@@ -18,6 +18,7 @@ from nsysflow.runtime.process import THIS_PROCESS, save_status_at_exit
 from nsysflow.runtime.protocol import (
     CAPTURE,
     KEY,
+    MASKED_ROWS,
     MERGED_ADAPTERS,
     PADDED_INPUT,
     PRODUCT_ORDER,
@@ -150,6 +151,15 @@ Unchanged = tuple[str, str, str, list[str], int, int, int, int, int, int, list[s
 - multiplications of linear layers and convolutions: in these calls; in all with such ranges
 - the lines that call them"""
 
+Masked = tuple[Any, ...]
+"""Modules whose rows are multiplied by zero, in part:
+- their classes, that of the outermost module around them, and the range of its calls
+- the file and lines of each class's `forward`; none if one of them is torch's own
+- the number of their weights, and of those of all outermost modules with such ranges
+- the number of steps, and of calls in them
+- arithmetic operations of products: in these calls; of these, for rows that become zero
+- the lines that call them"""
+
 SeenProducts = tuple[Any, ...]
 """Products of matrices that lines of the program compute:
 - the class of the outermost module around them, twice, and the range of its calls
@@ -184,13 +194,14 @@ SEEN: Final[dict[str, list[Any]]] = {
         PRODUCT_ORDER,
         ZEROS_IN_PRODUCTS,
         MERGED_ADAPTERS,
+        MASKED_ROWS,
         WORKER_CODE,
     )
 }
-"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`,
+"""What was seen last of each kind: rows of `Unused`, `Repeated`, `Padded`, `Unchanged`, `Masked`,
 `SeenProducts` and `WorkerRow`."""
 
-SeenRow = Union[Unused, Repeated, Padded, Unchanged, SeenProducts, WorkerRow]
+SeenRow = Union[Unused, Repeated, Padded, Unchanged, Masked, SeenProducts, WorkerRow]
 
 
 def note_seen(kind: str, rows: Sequence[SeenRow]) -> None:

@@ -18,12 +18,12 @@ from typing import Any, Final
 from nsysflow.runtime.calls import (
     CallInput,
     Key,
+    calling_lines,
     drawn_numbers,
     modes_of,
     state_of,
 )
 from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
-from nsysflow.runtime.places import calling_lines
 from nsysflow.runtime.protocol import REPEATED_CALLS
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import Repeated

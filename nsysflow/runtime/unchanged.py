@@ -17,13 +17,13 @@ from typing import Any, Final, NamedTuple
 from nsysflow.runtime.calls import (
     CallInput,
     Key,
+    calling_line,
     copied_to_host,
     drawn_numbers,
     modes_of,
     state_of,
 )
 from nsysflow.runtime.looks import About, Look, ModuleGroup, most_lines
-from nsysflow.runtime.places import calling_line
 from nsysflow.runtime.protocol import UNCHANGED_CALLS
 from nsysflow.runtime.recorders import nothing
 from nsysflow.runtime.regions import Unchanged, captures_graph

@@ -21,7 +21,7 @@ from sysconfig import get_paths
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from nsysflow.runtime.places import LETTERS, line_of
+from nsysflow.runtime.calls import LETTERS, line_of
 
 if TYPE_CHECKING:
     from nsysflow.runtime.regions import WorkerRow

@@ -74,7 +74,8 @@ MARKS: Final[tuple[dict[str, Any], ...]] = (
         ]
     },
     {"repeated_calls": [["Net", "A", "forward", [], 9, 9, 2, 4, 2, 2, ["a.py:7"], ["a.py:9"]]]},
-    {"worker_code": [["decode", "data.py:7", 0, 83, 100]]},
+    {"masked_rows": [["B, C", "A", "forward", ["a.py:7-9"], 9, 99, 2, 6, 90, 40, ["a.py:7"]]]},
+    {"worker_code": [["decode", "data.py:7", 0, 83, 100, 1]]},
     {"process_cpu": [[1000, 10**9, 10**8, None, 4, 10**9]]},
 )
 """What the marks of ours hold."""

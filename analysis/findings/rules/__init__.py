@@ -68,6 +68,7 @@ from nsysflow.analysis.findings.rules.products import (
     unread_product,
 )
 from nsysflow.analysis.findings.rules.seen_modules import (
+    masked_rows,
     padding,
     repeated_call,
     unchanged_call,
@@ -126,6 +127,7 @@ GPU_RULES: Final[tuple[Rule, ...]] = (
     backward_per_loss,
     unused_gradients,
     repeated_call,
+    masked_rows,
     padding,
     unchanged_call,
     streams_in_turn,

@@ -1,11 +1,12 @@
 """What a program was seen to do with modules.
 
-No recording tells that: our runtime looked at a few steps of the program (spec §12.13 to §12.16).
+No recording tells that: our runtime looked at some steps (spec §12.13 to §12.16, §12.19).
 
 * `unused-gradients`: weights get gradients that no optimizer uses.
 * `repeated-call`: a module is called again with the very same input within a step.
 * `padding`: much of what a model is given only fills rows up.
 * `unchanged-call`: a module computes in each step what it computed in the step before.
+* `masked-rows`: a part of what modules compute is multiplied by zero.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,13 @@ from nsysflow.analysis.findings.rules.module_kernels import (
     products_of_layer,
     seen_kernels,
 )
-from nsysflow.analysis.observed import PaddedModule, RepeatedModule, UnchangedModule, UnusedModule
+from nsysflow.analysis.observed import (
+    MaskedModule,
+    PaddedModule,
+    RepeatedModule,
+    UnchangedModule,
+    UnusedModule,
+)
 from nsysflow.base.units import duration, number, percent
 
 UNUSED_PCT: Final = 1.0
@@ -61,6 +68,15 @@ CHANGE_OF_LEARNING: Final = (
 CHANGE_OF_UNCHANGED: Final = (
     "compute it once before the loop, and keep the result",
     "cross-attention: keys and values once per encoded input; a prompt: its embedding once",
+)
+
+MASKED_PCT: Final = 5.0
+"""Less of the kernel time is not worth another form of the program."""
+
+CHANGE_OF_MASKED: Final = (
+    "choose the rows first, and compute only these: x.index_add(0, rows, module(x[rows]))",
+    "a mixture of experts: sort tokens by expert, and give each expert its own rows",
+    "masked positions: put rows of similar length into one batch, or pack them end to end",
 )
 
 PADDING_PCT: Final = 10.0
@@ -284,3 +300,30 @@ def _padded(subject: JudgedReport, seen: SeenKernels[PaddedModule], rows: pl.Dat
         at=seen.known,
     )
     return at_its_line(subject, finding, seen, title)
+
+
+def masked_rows(subject: JudgedReport) -> Iterator[Finding]:
+    """What modules compute for rows that are multiplied by zero, with their part of the backward
+    pass."""
+    for seen in seen_kernels(subject, MaskedModule):
+        module, share = seen.module, seen.module.masked_share
+        own = seen.own.with_columns((pl.col("ns") * seen.weight * share).alias("gain_ns"))
+        rows = pl.concat([own.cast({"gain_ns": pl.Int64}), seen.in_backward(share)])
+        rows = rows.filter(pl.col("gain_ns") > 0)
+        if seen.share_pct(rows) < MASKED_PCT:
+            continue
+        finding = kernel_finding(
+            subject,
+            rows,
+            rule="masked-rows",
+            title=module.text,
+            change=CHANGE_OF_MASKED,
+            evidence=(
+                f"the results of {number(module.calls)} calls are multiplied by one number for each"
+                f" row (seen in {module.steps} steps)",
+                "which rows become zero was known before they were computed",
+                f"its forward pass: {seen.in_words(subject)}",
+            ),
+            at=seen.known,
+        )
+        yield at_its_line(subject, finding, seen, module.text)

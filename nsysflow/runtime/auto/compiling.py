@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from nsysflow.runtime.auto.ranges import Ranges
+from nsysflow.runtime.calls import calling_frames, line_of
 from nsysflow.runtime.inject.nsysflow_hook import when_imported
-from nsysflow.runtime.places import calling_frames, line_of
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.products import PRODUCTS
 from nsysflow.runtime.regions import note_given_up, note_never_compiled

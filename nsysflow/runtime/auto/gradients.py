@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nsysflow.runtime.auto.owners import SHARED, UNUSED, Owners
-from nsysflow.runtime.places import LETTERS, calling_line, class_of, place_of, unwrapped
+from nsysflow.runtime.calls import LETTERS, calling_line, class_of, place_of, unwrapped
 from nsysflow.runtime.process import THIS_PROCESS
 from nsysflow.runtime.protocol import UNUSED_GRADIENTS
 from nsysflow.runtime.regions import Unused, note_seen

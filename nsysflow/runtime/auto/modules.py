@@ -61,7 +61,10 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
     def looked_at(self: Any, *args: Any, **kwargs: Any) -> Any:
         left = apart(_look_at, self, args, kwargs)
         try:
-            return call(self, *args, **kwargs)
+            result = call(self, *args, **kwargs)
+            if PRODUCTS.looking:
+                apart(PRODUCTS.returned_within, result)
+            return result
         finally:
             apart(left)
 
@@ -73,7 +76,7 @@ def annotate_modules(torch: ModuleType, ranges: Ranges) -> None:
         if is_compiling():
             return call(self, *args, **kwargs)
         if here.busy or (THIS_PROCESS.recorded and steps.trains):
-            if GRADIENTS.watched or REPEATS.looking or UNCHANGED.looking:  # in a few steps
+            if GRADIENTS.watched or UNCHANGED.looking or REPEATS.looking or PRODUCTS.looking:
                 return looked_at(self, *args, **kwargs)
             return call(self, *args, **kwargs)
         here.busy = True

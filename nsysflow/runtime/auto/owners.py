@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nsysflow.runtime.places import UNMADE
+from nsysflow.runtime.calls import UNMADE
 
 UNUSED: Final = 0
 """The owner of parameters with a gradient that belong to no optimizer."""
