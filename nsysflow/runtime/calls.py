@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dis import findlinestarts
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from nsysflow.runtime.recorders import nothing
 
@@ -201,6 +201,44 @@ def copied_to_host(torch: Any, tensor: Any) -> tuple[Any, Any]:
         arrived = torch.cuda.Event()
         arrived.record()
     return copy, arrived
+
+
+class Zeros(NamedTuple):
+    """How many numbers of a tensor are zeros, on the way from the GPU.
+
+    Attributes:
+        of: how many numbers there are.
+        others: how many of them are no zeros, in the host's memory.
+        arrived: completes once that is there; None if it was on the CPU.
+    """
+
+    of: int
+    others: Any
+    arrived: Any
+
+    @property
+    def share(self) -> float:
+        """The share of zeros."""
+        return 1 - float(self.others.item()) / self.of
+
+    def are_here(self) -> bool:
+        """Whether they can be read."""
+        return self.arrived is None or bool(self.arrived.query())
+
+
+def zeros_in(torch: Any, tensor: Any) -> Zeros:
+    """The zeros in a tensor; of an expanded one, those that are in memory."""
+    with torch.no_grad():
+        one = tensor.detach()
+        for at, stride in enumerate(one.stride()):
+            if not stride:
+                one = one.narrow(at, 0, 1)
+        if one.is_floating_point():
+            kind = torch.promote_types(one.dtype, torch.float32)
+            others = torch.linalg.vector_norm(one, 0, dtype=kind)  # as one kernel
+        else:
+            others = torch.count_nonzero(one)
+        return Zeros(one.numel(), *copied_to_host(torch, others))
 
 
 def modes_of(torch: Any, module: Any) -> Key:

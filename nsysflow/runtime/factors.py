@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from nsysflow.runtime.calls import Key, copied_to_host, version_of
+from nsysflow.runtime.calls import Key, Zeros, version_of, zeros_in
 from nsysflow.runtime.looks import About
 from nsysflow.runtime.operators import (
     Operator,
@@ -44,44 +44,35 @@ _MOST: Final = 32
 """We count in so many matrices of a step."""
 
 
-class _Count(NamedTuple):
-    """The numbers of a matrix that are no zeros, on their way from the GPU.
+class _Matrix(NamedTuple):
+    """A matrix.
 
     Attributes:
         storage: its memory.
         sizes: the rows and columns.
-        of: how many numbers it has.
-        copy: how many of them are no zeros, in the host's memory.
-        arrived: completes once that is there; None if it was on the CPU.
+        zeros: those in it.
     """
 
     storage: Storage
     sizes: tuple[int, int]
-    of: int
-    copy: Any
-    arrived: Any
-
-    @property
-    def zeros(self) -> float:
-        """The share of zeros."""
-        return 1 - float(self.copy.item()) / self.of
+    zeros: Zeros
 
     def is_sparse(self) -> bool:
         """Whether it is mostly zeros."""
         rows, columns = self.sizes
-        return self.zeros >= (_LEAST if rows == columns else _LEAST_OF_DATA)
+        return self.zeros.share >= (_LEAST if rows == columns else _LEAST_OF_DATA)
 
 
 class _Factor(NamedTuple):
     """A factor of a product.
 
     Attributes:
-        matrix: its zeros.
+        matrix: which one.
         operations: the arithmetic operations of the product.
         learns: whether the product has gradients.
     """
 
-    matrix: _Count
+    matrix: _Matrix
     operations: int
     learns: bool
 
@@ -95,7 +86,7 @@ class ZerosInProducts:
     def __init__(self, torch: Any, operators: Operators) -> None:
         self._torch, self._operators = torch, operators
         self._computed: set[int] = set()
-        self._counts: dict[Key, _Count] = {}
+        self._counts: dict[Key, _Matrix] = {}
         self._factors: dict[tuple[About, str], dict[int, list[_Factor]]] = defaultdict(dict)
 
     def begin_step(self) -> None:
@@ -129,7 +120,7 @@ class ZerosInProducts:
     def are_here(self) -> bool:
         """Whether all counts can be read."""
         return all(
-            one.matrix.arrived is None or one.matrix.arrived.query()
+            one.matrix.zeros.are_here()
             for steps in self._factors.values()
             for factors in steps.values()
             for one in factors
@@ -151,7 +142,7 @@ class ZerosInProducts:
             if len(of_steps) < steps or not all(one.matrix.is_sparse() for one in factors):
                 continue
             largest = max(factors, key=lambda one: one.operations)
-            of_zeros = int(sum(one.operations * one.matrix.zeros for one in factors))
+            of_zeros = int(sum(one.operations * one.matrix.zeros.share for one in factors))
             group = ProductGroup(
                 steps=len(of_steps),
                 learns=[one.learns for one in factors],
@@ -170,34 +161,23 @@ class ZerosInProducts:
             or number_of(tensor) in self._computed
         )
 
-    def _counted(self, factor: Any) -> _Count | None:
-        """The zeros of a factor; None of one that is not counted."""
+    def _counted(self, factor: Any) -> _Matrix | None:
+        """A factor with its zeros; None for one that is not counted."""
         if factor.ndim < 2 or min(factor.shape[-2:]) < _SMALLEST or self.is_computed(factor):
             return None
         key = number_of(factor), tuple(sorted(factor.shape)), version_of(factor)
         if key not in self._counts:
             if len(self._counts) >= _MOST or not self._can_count(factor):
                 return None
-            self._counts[key] = self._count(factor)
+            rows, columns = factor.shape[-2:]
+            storage, zeros = storage_of(self._torch, factor), zeros_in(self._torch, factor)
+            self._counts[key] = _Matrix(storage, (rows, columns), zeros)
         return self._counts[key]
 
     def _can_count(self, factor: Any) -> bool:
         known = factor.is_floating_point() and factor.element_size() > 1
         known = known and factor.device.type in ("cuda", "cpu")
         return known and not captures_graph()
-
-    def _count(self, factor: Any) -> _Count:
-        torch = self._torch
-        with torch.no_grad():
-            one = factor.detach()
-            for at, stride in enumerate(one.stride()):
-                if not stride:  # it is expanded
-                    one = one.narrow(at, 0, 1)
-            kind = torch.promote_types(one.dtype, torch.float32)
-            others = torch.linalg.vector_norm(one, 0, dtype=kind)  # as one kernel
-            rows, columns = factor.shape[-2:]
-            host = copied_to_host(torch, others)
-            return _Count(storage_of(torch, factor), (rows, columns), one.numel(), *host)
 
 
 _LOWER: Final = 8

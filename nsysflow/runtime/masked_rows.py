@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 
 from nsysflow.runtime.calls import (
     LETTERS,
+    Zeros,
     calling_line,
-    copied_to_host,
     place_of,
     unwrapped,
     weights_of,
+    zeros_in,
 )
 from nsysflow.runtime.looks import About, most_lines
 from nsysflow.runtime.operators import Operator, Operators, Product, Storage, number_of, storage_of
@@ -76,21 +77,12 @@ class _Mask(NamedTuple):
     Attributes:
         line: of the program, which calls what has computed the rows.
         operations: the arithmetic operations of products in that call.
-        of: how many numbers the factor has.
-        copy: how many of them are no zeros, in the host's memory.
-        arrived: completes once that is there; None if it was on the CPU.
+        zeros: those in the factor.
     """
 
     line: str
     operations: int
-    of: int
-    copy: Any
-    arrived: Any
-
-    @property
-    def zeros(self) -> float:
-        """The share of zeros."""
-        return 1 - float(self.copy.item()) / self.of
+    zeros: Zeros
 
 
 class _Group:
@@ -140,7 +132,7 @@ def _operations(masks: list[_Mask]) -> int:
 
 
 def _of_zeros(masks: list[_Mask]) -> int:
-    return int(sum(one.operations * one.zeros for one in masks))
+    return int(sum(one.operations * one.zeros.share for one in masks))
 
 
 class MaskedRows:
@@ -229,7 +221,7 @@ class MaskedRows:
     def are_here(self) -> bool:
         """Whether all counts can be read."""
         return all(
-            one.arrived is None or one.arrived.query()
+            one.zeros.are_here()
             for group in self._groups.values()
             for masks in group.masks.values()
             for one in masks
@@ -261,10 +253,7 @@ class MaskedRows:
         self._counted += 1
         rows.is_read |= rows.is_masked
         rows.is_masked = True
-        with self._torch.no_grad():
-            others = self._torch.count_nonzero(factor.detach())
-            host = copied_to_host(self._torch, others)
-        mask = _Mask(call.line, call.operations, factor.numel(), *host)
+        mask = _Mask(call.line, call.operations, zeros_in(self._torch, factor))
         self._masks.append((rows, mask, (about, calling_line()), step))
         return True
 

@@ -226,7 +226,7 @@ def test_the_line_is_noted(look: Look, program: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("look", "breaks", "program"),
     [
-        (ZEROS, "PRODUCTS._zeros.__class__._count", MIX),
+        (ZEROS, "PRODUCTS._zeros.__class__._counted", MIX),
         (ADAPTERS, "PRODUCTS._adapters.__class__._merge", "trains(merged)"),
     ],
     ids=["zeros", "adapters"],
