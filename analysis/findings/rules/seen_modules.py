@@ -75,7 +75,8 @@ MASKED_PCT: Final = 5.0
 
 CHANGE_OF_MASKED: Final = (
     "choose the rows first, and compute only these: x.index_add(0, rows, module(x[rows]))",
-    "a mixture of experts: sort tokens by expert, and give each expert its own rows",
+    "a mixture of experts: sort tokens by expert and read the counts once, then give each expert"
+    " its rows: a nonzero or x[mask] for each expert waits for the GPU each time",
     "masked positions: put rows of similar length into one batch, or pack them end to end",
 )
 
