@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from nsysflow.runs.manifest import take_statuses
-from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, PLAIN
+from nsysflow.runtime.protocol import CAPTURE, COLLECTOR, LOOK, PLAIN
 from tests.runtime.programs import (
     ANNOTATED,
     SMALL,
@@ -213,8 +213,8 @@ def test_a_program_has_these_ranges(program: str, ranges: str) -> None:
 def test_steps_in_which_calls_are_watched_say_so() -> None:
     """Two of them, and two later on."""
     tree = tree_of("with torch.no_grad():\n    for _ in range(16): net(torch.randn(2, 4))")
-    names = [name for name, _ in tree if name in ("call", "look")]
-    before_looks = [at for at, name in enumerate(names) if name == "look"]
+    names = [name for name, _ in tree if name in ("call", LOOK)]
+    before_looks = [at for at, name in enumerate(names) if name == LOOK]
     calls = [names[:at].count("call") - 1 for at in before_looks]
     assert calls == [2, 3, 10, 11]
 
@@ -450,7 +450,8 @@ torch._dynamo.reset()
 for _ in range(2): model(torch.randn(2, 4)).sum().backward()
 """
     tree = json.loads(run_file(ANNOTATED + program, folder).partition("RANGES ")[2])
-    assert [(name, {inner for inner, _ in inside}) for name, inside in tree if name != "call"] == [
+    phases = [(name, inside) for name, inside in tree if name not in ("call", LOOK)]
+    assert [(name, {inner for inner, _ in inside}) for name, inside in phases] == [
         ("forward", {"compile"}),
         ("backward", {"compile"}),
         ("forward", set()),
