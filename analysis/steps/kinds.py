@@ -126,12 +126,13 @@ def _apart(in_midst: pl.Series, skip: int | None) -> pl.Expr:
     skipped = _skipped(in_midst, skip)
     early = (pl.col("step") < skipped) | begins | pl.col("incomplete")
     leading = early.cast(pl.UInt8).cum_min().over(_TRACK) == 1
+    others = ~(leading | pl.col("cut") | pl.col("incomplete") | pl.col("slowed"))
     return (
         pl.when("cut")
         .then(pl.lit("cut-off"))
         .when("incomplete")
         .then(pl.lit("incomplete"))
-        .when(leading | pl.col("slowed"))
+        .when(leading | (pl.col("slowed") & others.any().over(_TRACK)))
         .then(pl.lit("start-up"))
     )
 

@@ -157,7 +157,7 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
     found: dict[Step, Kind] = {}
     all_steps = steps_of(report, name)
     for (process, _), mine in sorted(grouped_by(track_of, all_steps).items()):
-        left, leading = [], True
+        left, slowed, leading = list[Step](), list[Step](), True
         for step in mine:
             starts_up = step.index < skipped(report, process, len(mine), skip)
             starts_up = starts_up or loads_much(report, step) or compiles_much(report, step)
@@ -169,10 +169,14 @@ def kinds_of(report: Report, name: str | None = None, skip: int | None = None) -
                 found[step] = Kind("start-up")
             elif is_slowed(report, step):
                 leading = False
-                found[step] = Kind("start-up")
+                slowed.append(step)
             else:
                 leading = False
                 left.append(step)
+        if left:
+            found |= dict.fromkeys(slowed, Kind("start-up"))
+        else:
+            left = slowed
         alike = [step for step in left if is_compared(report, step)]
         lengths = [step.end_ns - step.start_ns for step in alike]
         compared = zip(alike, excesses(lengths), one_offs(lengths), strict=True)

@@ -83,6 +83,13 @@ def test_a_step_that_our_runtime_slowed_down_is_start_up() -> None:
         assert analysis.phases["path"].to_list() == ["step"]
 
 
+def test_a_step_that_our_runtime_slowed_down_is_judged_if_no_other_is_left() -> None:
+    rows = [*regular(3), replace(opened(2_001, 2_002, LOOK), domain=AUTO_DOMAIN)]
+    kinds = ["start-up", "start-up", "steady"]
+    assert analysis_of(*rows).steps["kind"].cast(pl.String).to_list() == kinds
+    assert [row["kind"] for row in steps(Report(plain_of(*rows)))] == kinds
+
+
 ROUND: Final = ("batch_norm", "layer_norm", "group_norm", "rms_norm")
 
 
