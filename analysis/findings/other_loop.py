@@ -24,7 +24,11 @@ _TRACK: Final = ("report", "process", "device")
 
 
 def largest_loop(
-    run: pl.DataFrame, judged: Collection[str] | None = None, *, at_least_pct: int = LOOP_PCT
+    run: pl.DataFrame,
+    judged: Collection[str] | None = None,
+    *,
+    at_least_pct: int = LOOP_PCT,
+    only_before: bool = False,
 ) -> dict[str, Any] | None:
     """The row of the other loop that takes most time, with all time after start-up as `after_ns`
     and the number of steps as `all_steps`; None where none takes that share of it.
@@ -33,14 +37,18 @@ def largest_loop(
         run: the table of that name.
         judged: the loops that can be judged, by their range; None for all.
         at_least_pct: the share of the time after start-up that it takes at least.
+        only_before: whether a loop counts that only ran before the steps. How often it comes back
+            is not known then.
     """
     part = pl.col("part").cast(pl.String)
     after_ns = pl.col("time_ns").filter(part.is_in(AFTER_START_UP)).sum().over(_TRACK)
     steps = pl.col("count").filter(part.is_in(PARTS_OF_STEPS)).sum().over(_TRACK)
-    rows = run.with_columns(after_ns=after_ns, all_steps=steps).filter(
+    begun_ns = pl.col("start_ns").filter(part.is_in(PARTS_OF_STEPS)).min().over(_TRACK)
+    rows = run.with_columns(after_ns=after_ns, all_steps=steps, begun_ns=begun_ns).filter(
         part == "loop",
         100 * pl.col("time_ns") >= at_least_pct * pl.col("after_ns"),
         pl.col("all_steps") > 0,
+        True if only_before else pl.col("end_ns") > pl.col("begun_ns"),
         True if judged is None else pl.col("phase").is_in([*judged]),
     )
     rows = rows.sort("time_ns", *_TRACK, descending=[True, False, False, False])

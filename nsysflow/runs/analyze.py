@@ -94,9 +94,10 @@ def loops_are_timed(manifest: Manifest | None, analysis: Analysis) -> bool:
     if not (manifest.plain_step_ns or manifest.later_step_ns):
         return False
     loops = analysis.timeline.loops.paths
-    return (
-        not loops.is_empty() and largest_loop(analysis.run, at_least_pct=COMPARED_PCT) is not None
-    )
+    if loops.is_empty():
+        return False
+    row = largest_loop(analysis.run, at_least_pct=COMPARED_PCT, only_before=True)
+    return row is not None
 
 
 def with_run(manifest: Manifest | None, options: Options) -> Options:

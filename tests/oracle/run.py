@@ -265,6 +265,7 @@ def _row(
         "steps": "" if first.part == "loop" else listed(sorted(index for _, index in steps)),
         "count": len(steps),
         "start_ns": min(piece.inside[0][0] for piece in pieces),
+        "end_ns": max(piece.inside[-1][1] for piece in pieces),
         "time_ns": sum(length(piece.inside) for piece in pieces),
         "busy_ns": split["compute_ns"] + split["comm_exposed_ns"] + split["copy_exposed_ns"],
         "cause": cause,

@@ -184,6 +184,7 @@ STEPS: tuple[Part, ...] = (
 def run_of(*parts: Part) -> pl.DataFrame:
     rows = [
         {"report": "a", "part": part, "count": count, "time_ns": time_ns, "phase": phase}
+        | {"start_ns": 10, "end_ns": 20}
         for part, count, time_ns, phase in parts
     ]
     return pl.DataFrame(rows, schema=dict(RUN))
@@ -220,6 +221,14 @@ def test_a_loop_counts_by_its_share_of_the_time_after_start_up(
 ) -> None:
     row = largest_loop(run_of(*STEPS, *loops), judged, at_least_pct=at_least_pct)
     assert (row and row["phase"]) == largest
+
+
+@pytest.mark.parametrize("only_before", [True, False])
+def test_a_loop_that_ran_only_before_the_steps_is_asked_for(*, only_before: bool) -> None:
+    """nanoGPT evaluates before its first step: how often it does so again is not known."""
+    ends = pl.when(part="loop").then(10).otherwise("end_ns")
+    run = run_of(*STEPS, EVAL).with_columns(end_ns=ends)
+    assert (largest_loop(run, only_before=only_before) is not None) == only_before
 
 
 @pytest.mark.parametrize(
