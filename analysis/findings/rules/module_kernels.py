@@ -66,6 +66,11 @@ class SeenKernels(Generic[Module]):
         """What these rows gain of the time of all kernels, in percent."""
         return 100 * int(rows["gain_ns"].sum()) / max(1, int(self.kernels["ns"].sum()))
 
+    def in_forward(self, share: float) -> pl.DataFrame:
+        """Its kernels in the forward pass, with this share of their time as `gain_ns`."""
+        gain = (pl.col("ns") * self.weight * share).cast(pl.Int64)
+        return self.own.with_columns(gain.alias("gain_ns")).filter(pl.col("gain_ns") > 0)
+
     def in_backward(self, whole: float, part: float = 0.0) -> pl.DataFrame:
         """The kernels of the backward pass, with what the module has of each as `gain_ns`: of
         products, and of all others, it has the share that it has in the forward pass. Of products

@@ -179,11 +179,9 @@ def repeated_call(subject: JudgedReport) -> Iterator[Finding]:
         module = seen.module
         if not 0 < module.repeated <= module.calls:
             continue
-        again = seen.weight * module.repeated / module.calls
-        gain = (pl.col("ns") * again).cast(pl.Int64).alias("gain_ns")
-        own = seen.own.with_columns(gain).filter(pl.col("gain_ns") > 0)
         learning = min(module.learning, module.repeated) / module.calls
-        rows = pl.concat([own, seen.in_backward(learning)])
+        again = seen.in_forward(module.repeated / module.calls)
+        rows = pl.concat([again, seen.in_backward(learning)])
         if seen.share_pct(rows) >= REPEATED_PCT:
             yield _repeated(subject, seen, rows)
 
@@ -231,8 +229,7 @@ def unchanged_call(subject: JudgedReport) -> Iterator[Finding]:
     for seen in seen_kernels(subject, UnchangedModule):
         module = seen.module
         own = seen.own if module.places else products_of_layer(seen)
-        rows = own.with_columns((pl.col("ns") * seen.weight).cast(pl.Int64).alias("gain_ns"))
-        rows = rows.filter(pl.col("gain_ns") > 0)
+        rows = replace(seen, own=own).in_forward(1)
         if seen.share_pct(rows) < REPEATED_PCT:
             continue
         title = f"{module.name} computes the same result in every step"
@@ -267,11 +264,10 @@ def padding(subject: JudgedReport) -> Iterator[Finding]:
             continue
         share = module.padding / module.positions
         of_pairs = 1 - min(module.of_tokens, module.pairs) / max(1, module.pairs)
-        own = seen.own.with_columns((pl.col("ns") * seen.weight * share).alias("gain_ns"))
-        rows = pl.concat([own, seen.in_backward(share)], how="vertical_relaxed")
+        rows = pl.concat([seen.in_forward(share), seen.in_backward(share)])
         more = pl.when(pl.col("class") == "attention").then(max(1.0, of_pairs / share)).otherwise(1)
         gain = pl.min_horizontal(pl.col("gain_ns") * more, "ns").cast(pl.Int64)
-        rows = rows.with_columns(gain.alias("gain_ns")).filter(pl.col("gain_ns") > 0)
+        rows = rows.with_columns(gain.alias("gain_ns"))
         if seen.share_pct(rows) >= PADDING_PCT:
             yield _padded(subject, seen, rows)
 
@@ -308,9 +304,7 @@ def masked_rows(subject: JudgedReport) -> Iterator[Finding]:
     pass."""
     for seen in seen_kernels(subject, MaskedModule):
         module, share = seen.module, seen.module.masked_share
-        own = seen.own.with_columns((pl.col("ns") * seen.weight * share).alias("gain_ns"))
-        rows = pl.concat([own.cast({"gain_ns": pl.Int64}), seen.in_backward(share)])
-        rows = rows.filter(pl.col("gain_ns") > 0)
+        rows = pl.concat([seen.in_forward(share), seen.in_backward(share)])
         if seen.share_pct(rows) < MASKED_PCT:
             continue
         finding = kernel_finding(

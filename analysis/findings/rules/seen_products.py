@@ -182,10 +182,9 @@ def _of_lines(seen: SeenKernels[Products]) -> SeenKernels[Products]:
 def _spared(products: SeenKernels[Products], spared: float, learning: float) -> pl.DataFrame:
     """The kernels of products, of which this share is spared as `gain_ns`; in the backward pass
     times the share that has gradients."""
-    own = products.own.with_columns((pl.col("ns") * products.weight * spared).alias("gain_ns"))
     behind = products.in_backward(spared * learning)
     behind = behind.filter(pl.col("class").is_in([*MATRIX_CLASSES]))
-    return pl.concat([own.cast({"gain_ns": pl.Int64}), behind]).filter(pl.col("gain_ns") > 0)
+    return pl.concat([products.in_forward(spared), behind])
 
 
 def _merging(seen: SeenKernels[MergedAdapter]) -> pl.DataFrame:
