@@ -111,18 +111,16 @@ def _with_code(advice: LoaderAdvice, code: WorkerCode) -> LoaderAdvice:
     """The advice with what the workers run for a good part of the time: behind more workers, else
     first. Of a stream each worker's share of the records comes before all else."""
     said = f"the workers run {code.name} {percent(code.share_pct)} of the time"
-    first, *others = advice.change
-    changes = [f"make {code.name} cheaper: {said}", first]
-    changes = [*(changes[::-1] if first.startswith(_LOADER) else changes), *others]
-    if code.streams:
-        share = (
-            f"take each worker's share of the records before {code.name}, by get_worker_info:"
-            " while each worker runs that for all records, more workers are no help"
-        )
-        changes = [share, *(change for change in changes if change != SHARE_OF_STREAM)]
+    share = (
+        f"take each worker's share of the records before {code.name}, by get_worker_info:"
+        " while each worker runs that for all records, more workers are no help"
+    )
+    changes = [one for one in advice.change if not (code.streams and one == SHARE_OF_STREAM)]
+    at = 1 if changes[0].startswith(_LOADER) else 0
+    changes.insert(at, f"make {code.name} cheaper: {said}")
     return replace(
         advice,
-        change=tuple(changes),
+        change=(*([share] if code.streams else []), *changes),
         evidence=(*advice.evidence, said),
         limit=f"{advice.limit}, most of it in {code.name}",
     )

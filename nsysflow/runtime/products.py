@@ -346,13 +346,13 @@ class Products(Look):
         """As other looks do; operators are watched in outermost calls."""
         if threading.get_ident() != self._thread:
             return nothing
+        if phase and self._watch is None:
+            ended = super().enter(module, args, kwargs, phase)
+            return partial(self._leave, ended)
         if not phase and self._watch is not None:
             self._safely(self._masked.enter, module)
             return partial(self._safely, self._masked.leave)
-        if not phase or self._watch is not None:
-            return nothing
-        ended = super().enter(module, args, kwargs, phase)
-        return partial(self._leave, ended)
+        return nothing
 
     def returned(self, result: Any) -> None:
         """The outermost call has computed this, and ends."""
