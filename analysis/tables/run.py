@@ -32,12 +32,12 @@ RUN_PART: Final = pl.Enum(["start-up", *PARTS_OF_STEPS, "loop", "between", "end"
 
 RUN: Final = TableSchema(
     """The ledger of the recording: the rows of a process and device add up to its recorded time,
-    from its first event to its last. `start-up` is what precedes the steps, and the steps that load
-    and compile, of other loops too, or that nsysflow watches; `typical` are the steps that are
-    judged; `recurring` and `longer` are those that take much longer, with and without a rhythm;
-    `loop` is another loop, such as validation; `between` is what lies between loops, and steps that
-    were not recorded whole; `end` is what follows. `cause` has most of the row's idle time;
-    `phase`, `source`, `via` and `culprit` say where most of that is.""",
+    from its first event to its last. `start-up` is what precedes the steps, the first ones that
+    load or compile code, in other loops too, and those that nsysflow watches; `typical` are the
+    steps that are judged; `recurring` and `longer` are those that take much longer, with and
+    without a rhythm; `loop` is another loop, such as validation; `between` is what lies between
+    loops, and steps that were not recorded whole; `end` is what follows. `cause` has most of the
+    row's idle time; `phase`, `source`, `via` and `culprit` say where most of that is.""",
     [
         *shared("report process device"),
         Column("part", RUN_PART, "start-up, typical, recurring, longer, loop, between or end"),
