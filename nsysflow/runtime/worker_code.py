@@ -58,7 +58,7 @@ class WorkerSampler:
         """
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._is_busy = is_busy
-        self._worker = threading.get_ident()
+        self._worker, self._started_by = threading.get_ident(), sys._getframe(1)
         self._counts: Counter[Code] = Counter()
         self._bytes = 0
         sys.setswitchinterval(min(SWITCH_S, sys.getswitchinterval()))
@@ -72,7 +72,7 @@ class WorkerSampler:
             time.sleep(PERIOD_S)
             frame = sys._current_frames().get(self._worker) if self._is_busy() else None
             if frame is not None:
-                self._counts[code_of(frame)] += 1
+                self._counts[code_of(frame, self._started_by)] += 1
             del frame
             if time.monotonic() - flushed_s >= FLUSH_S:
                 self._flush()
@@ -88,13 +88,29 @@ class WorkerSampler:
                 os.write(self._file, line)
 
 
-def code_of(innermost: FrameType) -> Code:
-    """The innermost code of the program itself; of a stack without any, the innermost code."""
+def code_of(innermost: FrameType, outermost: FrameType | None = None) -> Code:
+    """The innermost code of the program itself. In a worker without any, that of the library which
+    the loader calls: `ColorJitter.forward`, `torchvision/transforms/transforms.py:1280`.
+
+    Args:
+        innermost: what runs.
+        outermost: what started the worker's loop. A forked worker has the stack of the program's
+            loop around that, which it does not run.
+    """
+    frames: list[FrameType] = []
     frame: FrameType | None = innermost
-    while frame is not None and _of_library(frame.f_code.co_filename):
+    while frame is not None and frame is not outermost:
+        if not _of_library(frame.f_code.co_filename):
+            return _function(frame)[:LETTERS], line_of(frame)
+        frames.append(frame)
         frame = frame.f_back
-    frame = innermost if frame is None else frame
-    return _function(frame)[:LETTERS], line_of(frame)
+    installed = [(one, _installed(one.f_code.co_filename)) for one in frames]
+    called = [(one, file) for one, file in installed if file and not file.startswith(_LOADERS)]
+    package = called[-1][1].partition("/")[0] if called else ""
+    inside = (pair for pair in called if pair[1].partition("/")[0] == package)
+    frame, file = next(inside, installed[0] if installed else (innermost, ""))
+    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # from Python 3.11 on
+    return name[:LETTERS], f"{file}:{frame.f_lineno}"[:LETTERS] if file else line_of(frame)
 
 
 def _function(frame: FrameType) -> str:
@@ -109,12 +125,18 @@ def _function(frame: FrameType) -> str:
 
 _LIBRARIES: Final = (get_paths()["stdlib"], str(Path(__file__).parents[1]), "<")
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
+_LOADERS: Final = "torch/utils/data/"
 
 
 @cache
 def _of_library(file: str) -> bool:
     """Whether a file is none of the program: Python's, an installed one, ours, or none at all."""
     return file.startswith(_LIBRARIES) or any(folder in file for folder in _INSTALLED)
+
+
+def _installed(file: str) -> str:
+    """An installed file by its path there, `torchvision/datasets/folder.py`; empty for others."""
+    return next((file.partition(folder)[2] for folder in _INSTALLED if folder in file), "")
 
 
 def counted(lines: bytes) -> Counter[Code]:

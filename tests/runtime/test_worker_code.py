@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -57,6 +58,33 @@ def test_code_without_any_of_the_program_is_that_of_the_library() -> None:
 
     json.loads("[1]", cls=Decoder)
     assert code_of(in_library[0])[0] == own[0]  # json.loads, called by the program
+
+
+def test_a_forked_worker_does_not_run_the_loop_of_the_program_around_it() -> None:
+    """Its stack is that of the process it was forked from, with its own code in it."""
+    site = "/env/lib/site-packages"
+    calls = (
+        ("torch/utils/data/_utils/worker.py", "_worker_loop", "Photos.__getitem__"),
+        ("vision/photos.py", "Photos.__getitem__", "Crop.forward"),
+        ("vision/crops.py", "Crop.forward", "convert"),
+        ("imaging/image.py", "convert", "look"),
+    )
+    frames: list[Any] = []
+    known: dict[str, Any] = {"look": lambda: frames.append(sys._getframe(1))}
+    for file, name, calls_next in reversed(calls):
+        source = f"\ndef made(): known[{calls_next!r}]()"
+        within: dict[str, Any] = {"known": known}
+        exec(compile(source, f"{site}/{file}", "exec"), within)
+        code = within["made"].__code__.replace(co_name=name.rpartition(".")[2], co_qualname=name)
+        known[name] = FunctionType(code, within)
+    known["_worker_loop"]()
+    here = sys._getframe()
+    assert code_of(frames[0], here) == ("Crop.forward", "vision/crops.py:2")
+    assert code_of(frames[0].f_back.f_back.f_back, here) == (
+        "_worker_loop",
+        "torch/utils/data/_utils/worker.py:2",
+    )
+    assert code_of(frames[0])[0] == here.f_code.co_name  # all of the stack
 
 
 def test_the_function_with_most_samples_counts_by_its_most_frequent_line() -> None:
