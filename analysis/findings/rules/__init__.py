@@ -81,6 +81,7 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     fp32_matmul,
     fp64_kernels,
     low_mfu,
+    slow_convolution,
     unaligned_matmul,
 )
 from nsysflow.analysis.findings.rules.threads import cpu_wait, gil_contention, profiler_overhead
@@ -95,6 +96,7 @@ each with the report that values it."""
 
 GPU_RULES: Final[tuple[Rule, ...]] = (
     fp32_matmul,
+    slow_convolution,
     fp64_kernels,
     unaligned_matmul,
     unfused_attention,

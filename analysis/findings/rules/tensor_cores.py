@@ -1,6 +1,7 @@
 """Arithmetic that is slower than the tensor cores allow.
 
 * `fp32-matmul`: float32 matrix products that do not use the tensor cores.
+* `slow-convolution`: convolutions whose sizes suit no kernel of the tensor cores.
 * `fp64-kernels`: kernels that compute in float64.
 * `unaligned-matmul`: matrix products by slow kernels, because of their sizes.
 * `low-mfu`: matrix kernels far below the peak of the arithmetic that they ran in.
@@ -26,6 +27,7 @@ from nsysflow.analysis.findings.kernels import (
     largest_operators,
     peak_ratio,
 )
+from nsysflow.analysis.findings.rules.extra_kernels import kernels_to_drop
 from nsysflow.analysis.findings.rules.matrices import parts_of_solvers, tiny_products
 from nsysflow.analysis.findings.rules.occupancy import too_small
 from nsysflow.base.peaks import Unit, peak_flops
@@ -54,13 +56,14 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
 
     PyTorch multiplies float32 tensors so by default. On an H200 the same training step took 64.9 ms
     with and 11.9 ms without (2026-11-22). Products within a solver stay as they are, whatever
-    PyTorch is told, and tensor cores make those of tiny matrices no faster.
+    PyTorch is told, and tensor cores make those of tiny matrices no faster. Nor does TF32 help
+    convolutions that stay off them where others are on them.
     """
     gpus = subject.tables.accounting[["device", "name"]]
     ratios = {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in gpus.rows()}
     ratio = pl.col("device").replace_strict(ratios, default=None, return_dtype=pl.Float64)
     saved = pl.col("ns") * (1 - 1 / ratio.fill_null(LEAST_RATIO))
-    others = tiny_products(subject) | parts_of_solvers(subject)
+    others = tiny_products(subject) | parts_of_solvers(subject) | _convolutions_by_size(subject)
     slow = subject.kernels.filter(pl.col("simt") & ~others).with_columns(
         saved.round().cast(pl.Int64).alias("gain_ns")
     )
@@ -109,6 +112,48 @@ def _fp32_rates(gpus: pl.DataFrame, ratios: dict[int, float | None]) -> Iterator
             yield f"tensor cores are at least {LEAST_RATIO:g} times as fast where a GPU has them"
         else:
             yield f"{name}: TF32 has {ratio:.1f} times the peak of float32 (its data sheet)"
+
+
+ON_TENSOR_CORES: Final = ("tf32", "bf16", "fp16", "fp8")
+"""Units of matrix kernels on the tensor cores."""
+
+CONVOLUTIONS_PCT: Final = 10.0
+"""Less of the kernel time is not worth another convolution: a first layer of few channels."""
+
+CHANGE_OF_CONVOLUTIONS: Final = (
+    "a blur by a Gaussian or a box is separable: two convolutions, with k x 1 and 1 x k weights,"
+    " instead of one with k x k",
+    "another large kernel: multiply spectra, torch.fft.rfft2 and irfft2",
+    "layers with few channels: channels in multiples of 8, in memory_format=torch.channels_last",
+)
+
+
+def _convolutions_by_size(subject: JudgedReport) -> pl.Series:
+    """Whether each kernel is a float32 convolution off the tensor cores, while others are on them:
+    TF32 is on then, and cuDNN has no such kernel for its sizes."""
+    is_convolution = pl.col("class") == "conv"
+    on = (is_convolution & pl.col("unit").is_in(ON_TENSOR_CORES)).any()
+    off = is_convolution & pl.col("simt") & on
+    return subject.kernels.select(off.fill_null(value=False)).to_series()
+
+
+def slow_convolution(subject: JudgedReport) -> Iterator[Finding]:
+    """Float32 convolutions that cuDNN computes off the tensor cores, for their sizes.
+
+    A blur of 61 x 61 weights took 47.4 of 70.6 ms; as two convolutions the step took 24.6 (H200,
+    2026-12-01). So the bound is no time at all.
+    """
+    rows = kernels_to_drop(subject, _convolutions_by_size(subject), CONVOLUTIONS_PCT)
+    if not rows.is_empty():
+        yield kernel_finding(
+            subject,
+            rows,
+            rule="slow-convolution",
+            title="float32 convolutions whose sizes suit no tensor core:"
+            f" {percent(share_of_kernels(subject, rows))} of kernel time",
+            change=CHANGE_OF_CONVOLUTIONS,
+            evidence=(in_words(subject, rows), "other convolutions are on the tensor cores"),
+        )
 
 
 DOUBLES_PCT: Final = 5.0

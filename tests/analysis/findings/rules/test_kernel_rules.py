@@ -37,6 +37,7 @@ from nsysflow.analysis.findings.rules.tensor_cores import (
     PAD,
     fp32_matmul,
     fp64_kernels,
+    slow_convolution,
     unaligned_matmul,
 )
 from nsysflow.analysis.selection.timeline import Timeline
@@ -149,6 +150,7 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
             {},
             {FP32_CONV: round(66.9 / 494.7, 2), FLOAT_TO_NCHW: 0.0},
         ),
+        (slow_convolution, [(NHWC_CONV, 60), (FP32_CONV, 60)], {}, {FP32_CONV: 0.0}),
         (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
         (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
         (index_backward, [MOST, (INDEXED, 20)], {}, {INDEXED: 0.0}),
@@ -260,6 +262,9 @@ def quiet(why: str, rule: Rule, *kernels: tuple[str, int], **options: Any) -> An
         quiet("bf16", fp32_matmul, PRODUCT),
         quiet("no faster", fp32_matmul, (FP32, 100), gpu="NVIDIA GeForce RTX 4090"),
         quiet("no tensor cores", fp32_matmul, (FP32, 100), gpu="NVIDIA GeForce GTX 1660 SUPER"),
+        quiet("others on tensor cores", fp32_matmul, (NHWC_CONV, 60), (FP32_CONV, 60)),
+        quiet("all convolutions", slow_convolution, PRODUCT, (FP32_CONV, 60)),
+        quiet("a first layer", slow_convolution, (NHWC_CONV, 100), (FP32_CONV, 9)),
         quiet("few doubles", fp64_kernels, MOST, (names.DOUBLE, 3)),
         quiet("doubles on few SMs", fp64_kernels, (names.DOUBLE, 40), blocks=(49,)),
         quiet("as long on more", fp64_kernels, *[(names.DOUBLE, 40)] * 2, blocks=(49, 300)),
