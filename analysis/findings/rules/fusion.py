@@ -217,6 +217,18 @@ CHANGE_OF_GROUPS: Final = (
 )
 
 
+CHANGE_OF_OTHER_OPTIMIZER: Final = (
+    "this step is none of PyTorch's own: write it with torch._foreach_mul_,"
+    " torch._foreach_addcdiv_, ..., which take lists of tensors; or torch.compile(optimizer.step)",
+    "torch.optim.AdamW(..., fused=True) where it trains as well",
+)
+
+OPTIMIZERS: Final = r"[/\\]torch[/\\]optim[/\\]\w+\.py$"
+"""Files of PyTorch's own optimizers …"""
+
+AROUND_OPTIMIZERS: Final = r"[/\\](?:optimizer|lr_scheduler)\.py$"
+"""… and those of them that run around the steps of all optimizers, of other libraries too."""
+
 MANY_MATMULS: Final = 10
 """So many a step in an optimizer's range: it computes with matrices, as Muon and Shampoo do."""
 
@@ -234,15 +246,26 @@ def optimizer_not_fused(subject: JudgedReport) -> Iterator[Finding]:
     if count < MANY_OF_OPTIMIZER:
         yield from _in_groups(subject)
         return
-    finding = _of_optimizer(
-        subject, rows, f"tensor by tensor: {count:,} kernels", CHANGE_OF_OPTIMIZER
-    )
+    change = CHANGE_OF_OPTIMIZER if _is_of_pytorch(subject, rows) else CHANGE_OF_OTHER_OPTIMIZER
+    finding = _of_optimizer(subject, rows, f"tensor by tensor: {count:,} kernels", change)
     matmuls = _matmuls_in(subject, finding.phase)
     if matmuls >= MANY_MATMULS:
         beside = f"it also multiplies matrices there, {number(matmuls)} times a step"
         evidence = (*finding.evidence, beside)
         finding = replace(finding, change=CHANGE_OF_MATRICES, evidence=evidence)
     yield finding
+
+
+def _is_of_pytorch(subject: JudgedReport, rows: pl.DataFrame) -> bool:
+    """Whether PyTorch's own optimizer launched most of these kernels, or nobody knows who did."""
+    stacks = subject.timeline.launch_stacks
+    if stacks is None:
+        return True
+    launched = stacks[subject.view.events.ops["call"][rows["op"]]]["stack"].drop_nulls()
+    file = pl.col("file").cast(pl.String)
+    own = file.str.contains(OPTIMIZERS) & ~file.str.contains(AROUND_OPTIMIZERS)
+    of_pytorch = subject.view.trace.frames.filter(own)["stack"].unique()
+    return 2 * int(launched.is_in(of_pytorch.implode()).sum()) >= len(launched)
 
 
 def _in_groups(subject: JudgedReport) -> Iterator[Finding]:

@@ -45,9 +45,9 @@ MANY_MATRICES: Final = 1000
 """So many in a launch fill a GPU with blocks that hold few numbers each."""
 
 CHANGE_OF_PRODUCTS: Final = (
-    "diagonal matrices: R * s[..., None, :] instead of R @ diag(s)",
-    "the same matrix for all: one product of all rows, (n, 3) @ (3, 3)",
     "2 x 2 to 4 x 4 matrices: write the sums out, and torch.compile them: one pass over memory",
+    "the same matrix for all: one product of all rows, (n, 3) @ (3, 3)",
+    "diagonal matrices: R * s[..., None, :] instead of R @ diag(s)",
 )
 
 LU: Final = r"\bgetrf_pivot\b"

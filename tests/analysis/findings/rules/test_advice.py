@@ -1,5 +1,7 @@
 """Advice for kernels depends on what the program is written in, and on its GPU."""
 
+from dataclasses import replace
+
 import pytest
 
 from nsysflow.analysis.findings.frameworks import Frameworks, advised
@@ -10,6 +12,7 @@ from nsysflow.analysis.findings.rules.occupancy import small_grid
 from tests import tiny
 from tests.analysis.findings import test_kernels as names
 from tests.analysis.findings.subjects import asked, found, left_of, loop, seen, subject_of
+from tests.oracle.model import Frame, Sample
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,29 @@ def test_the_optimizer_that_a_range_names_is_the_one_to_fuse(phase: str, told: s
     ranges = (tiny.opened(0, 500_000, phase),)
     one = asked(optimizer_not_fused, subject_of([(names.MUL, 2)] * 60, ranges=ranges))
     assert f"torch.optim.{told}(..., fused=True)" in one.change[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "of_pytorch"),
+    [
+        ("/lib/python3.12/site-packages/torch/optim/adamw.py", True),
+        ("/lib/python3.12/site-packages/timm/optim/lamb.py", False),
+        ("/train/lamb.py", False),
+    ],
+)
+def test_an_optimizer_that_is_none_of_pytorchs_is_not_told_of_its_options(
+    file: str, *, of_pytorch: bool
+) -> None:
+    update = [(names.MUL, 2, "step"), (names.ADD, 2, "step"), (names.ADDCDIV, 2, "step")] * 20
+    rows = [
+        replace(row, frames=(replace(row.frames[0], file=file), Frame("/train.py", 9, "main")))
+        if isinstance(row, Sample)
+        else row
+        for row in seen(*update)
+    ]
+    one = asked(optimizer_not_fused, loop(rows, every=2_000))
+    assert ("fused=True" in one.change[0]) is of_pytorch
+    assert ("_foreach_" in one.change[0]) is not of_pytorch
 
 
 GEMV = (

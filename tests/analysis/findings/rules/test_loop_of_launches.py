@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from nsysflow.analysis.findings.findings import find
+from nsysflow.analysis.findings.frameworks import Frameworks, advised
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.findings.plan import _in_order
 from nsysflow.analysis.findings.rules.host_code import data_loading, host_code
@@ -225,11 +226,13 @@ def test_host_code_of_the_loop_is_not_said_twice(count: int, *, said: bool) -> N
     assert bool(found(data_loading, program(count=count, pause_us=150))) == said
 
 
-def graphs(count: int) -> JudgedReport:
+def graphs(count: int, kernel: str = "k") -> JudgedReport:
     """Steps of so many launches of graphs that end before the next one comes."""
     starts = range(5, 5 + 30 * count, 30)
     rows = [
-        row for at in starts for row in launched(at, 4, took=20, queued=1, call="cudaGraphLaunch")
+        row
+        for at in starts
+        for row in launched(at, 4, took=20, queued=1, call="cudaGraphLaunch", name=kernel)
     ]
     return loop(rows, every=30 * count + 10)
 
@@ -239,6 +242,11 @@ def test_a_program_of_many_graphs_is_told_to_launch_fewer() -> None:
     assert "10 CUDA graphs a step" in one.title
     assert "fewer, larger graphs" in one.change[0]
     assert one.method == "bound"
+
+
+def test_graphs_that_xla_makes_by_itself_are_not_the_program_s_to_capture() -> None:
+    (one,) = found(launch_bound, graphs(10, kernel="loop_add_fusion_3"))
+    assert "jax.jit" in advised(one, Frameworks(names=("jax",), compiled=False)).change[0]
 
 
 def test_neither_a_step_that_is_one_graph_nor_one_long_piece_of_python_is_launch_bound() -> None:

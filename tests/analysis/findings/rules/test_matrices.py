@@ -45,7 +45,7 @@ def test_products_of_one_tile_each_are_of_small_matrices_and_gain_nothing_by_ten
     one = asked(small_matrices, subject)
     assert one.title == "small matrices are multiplied one by one: 100 % of kernel time"
     assert left_of(one) == {TINY: 0.0}
-    assert "diagonal matrices" in one.change[0]
+    assert "2 x 2 to 4 x 4" in one.change[0]
     assert not found(fp32_matmul, subject)
 
 
