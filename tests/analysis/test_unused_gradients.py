@@ -194,6 +194,12 @@ def test_its_weights_say_what_part_of_a_range_it_has_that_models_share() -> None
     assert "by its share of the weights" in " ".join(one.evidence)
 
 
+def test_of_a_teacher_or_a_target_only_the_output_is_wanted() -> None:
+    for named, first in (("TeacherNet", "no_grad"), ("FeatureNet", "requires_grad_(False)")):
+        (one,) = findings_of(changed(PAIR, classes=named))
+        assert first in one.change[0]
+
+
 def test_gradients_that_are_cleared_unread_have_other_advice() -> None:
     (one,) = findings_of(changed(PAIR, classes="Judge", within="Judge", thrown=2))
     assert one.title.startswith(

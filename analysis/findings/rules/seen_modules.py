@@ -9,6 +9,7 @@ No recording tells that: our runtime looked at some steps (spec §12.13 to §12.
 * `masked-rows`: a part of what modules compute is multiplied by zero.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -43,6 +44,9 @@ CHANGE_OF_UNUSED: Final = (
     " weights, and none at all where its input needs none",
     "where only its output is wanted, as that of a teacher or of a target: with torch.no_grad():",
 )
+
+ONLY_READ: Final = r"(?i)target|teacher"
+"""Names of networks, or of functions that call them, of which only the output is wanted."""
 
 CHANGE_OF_THROWN: Final = (
     "for p in module.parameters(): p.requires_grad_(False) around the pass of the other optimizer,"
@@ -138,6 +142,8 @@ def _unused(subject: JudgedReport, seen: SeenKernels[UnusedModule], rows: pl.Dat
         at=seen.known,
     )
     source = called_at(subject, module, seen.own)
+    if not module.thrown and re.search(ONLY_READ, f"{module.name} {source}"):
+        finding = replace(finding, change=CHANGE_OF_UNUSED[::-1])
     if not source:
         return finding
     title = f"{module.name}, called at {source}, {does}"
