@@ -1,6 +1,6 @@
 """Which long steps come back: every k-th step, or every so many seconds (spec §8.18)."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -141,9 +141,15 @@ def _chains(places: Sequence[float], *, by_step: bool) -> Iterator[tuple[int, ..
 def _next(places: Sequence[float], last: int, distance: float, reach: float) -> int | None:
     """The pause that is nearest to where the next one is due; None where none is in reach."""
     due = places[last] + distance
-    first, past = bisect_left(places, due - reach), bisect_right(places, due + reach)
-    near = (at for at in range(first, past) if (at > last) == (distance > 0) and at != last)
-    return min(near, key=lambda at: (abs(places[at] - due), at), default=None)
+    behind = bisect_left(places, due)
+    nearest: int | None = None
+    for at in (behind - 1, behind):
+        if not 0 <= at < len(places) or at == last or (at > last) != (distance > 0):
+            continue
+        off = abs(places[at] - due)
+        if off <= reach and (nearest is None or off < abs(places[nearest] - due)):
+            nearest = at
+    return nearest
 
 
 def _spans(steps: Sequence[int], members: Sequence[int], run: range) -> bool:

@@ -155,9 +155,11 @@ def _flagged(subject: JudgedReport) -> pl.DataFrame:
     )
     blocks = subject.grids["grid_x"].gather(kernels["detail"]).cast(pl.Int64).alias("blocks")
     kernels = kernels.with_columns(blocks).with_row_index("row")
-    run = pl.struct("lane", "name", "blocks").rle_id()
+    others = (pl.col(name).ne_missing(pl.col(name).shift(1)) for name in ("lane", "name", "blocks"))
+    row = pl.col("row").cast(pl.Int64)
+    begun = pl.when(pl.any_horizontal(*others) | (row == 0)).then(row).forward_fill()
     return kernels.with_columns(
-        pl.int_range(1, pl.len() + 1).over(run).cast(pl.Int64).alias("alike"),
+        (row - begun + 1).alias("alike"),
         (pl.col("look_up") | pl.col("optimizes")).cum_sum().alias("between"),
     )
 
