@@ -84,7 +84,7 @@ def measure(trace: Path, nsys: str | None, hta: str | None) -> Iterator[Result]:
             reports = [f"--report={name}" for name in NSYS_REPORTS]
             to = ("--format=csv", f"--output={folder}/nsys")
             yield run(nsys, "stats", *reports, *to, trace).as_result("nsys stats, 7 reports")
-            made = len([*Path(folder).glob("nsys_*.csv")])
+            made = sum(file.stat().st_size > 0 for file in Path(folder).glob("nsys_*.csv"))
             if made < len(NSYS_REPORTS):
                 raise click.ClickException(f"nsys stats wrote {made} of {len(NSYS_REPORTS)} files")
     if hta:

@@ -35,9 +35,11 @@ Row = dict[str, str]
 
 
 def newest(rows: list[Row]) -> dict[tuple[int, str], Row]:
-    """The last row of each number of kernels and thing measured, of runs with `--scale`: only they
-    measure CPU seconds."""
+    """The last row of each number of kernels and thing measured, of the report measured last: of
+    runs with `--scale`, as only they measure CPU seconds."""
+    report = rows[-1]["report"]
     scaled = [row for row in rows if row["what"] in SHOWN and row["cpu_s"]]
+    scaled = [row for row in scaled if row["report"] == report]
     return {(int(row["kernels"]), row["what"]): row for row in scaled}
 
 
