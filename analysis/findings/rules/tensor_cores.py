@@ -60,13 +60,9 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
     convolutions that stay off them where others are on them.
     """
     gpus = subject.tables.accounting[["device", "name"]]
-    ratios = {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in gpus.rows()}
-    ratio = pl.col("device").replace_strict(ratios, default=None, return_dtype=pl.Float64)
-    saved = pl.col("ns") * (1 - 1 / ratio.fill_null(LEAST_RATIO))
+    ratios = _ratios(gpus)
     others = tiny_products(subject) | parts_of_solvers(subject) | _convolutions_by_size(subject)
-    slow = subject.kernels.filter(pl.col("simt") & ~others).with_columns(
-        saved.round().cast(pl.Int64).alias("gain_ns")
-    )
+    slow = subject.kernels.filter(pl.col("simt") & ~others).with_columns(_gain_ns(ratios))
     reordered = conversions_of_fp32(subject).with_columns(pl.col("ns").alias("gain_ns"))
     rows = pl.concat([slow, reordered]) if slow["gain_ns"].sum() > 0 else slow
     rows = rows.filter(pl.col("gain_ns") > 0)  # TF32 is no faster on an RTX 4090 or 5090
@@ -86,6 +82,18 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
         evidence=(in_words(subject, rows), *_fp32_rates(gpus, ratios)),
     )
     yield replace(finding, fits=before_ampere)
+
+
+def _ratios(gpus: pl.DataFrame) -> dict[int, float | None]:
+    """How many times float32's peak TF32 has, by `device`; None for a GPU without peaks."""
+    return {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in gpus.rows()}
+
+
+def _gain_ns(ratios: dict[int, float | None]) -> pl.Expr:
+    """What float32 kernels take less at the peak of TF32."""
+    ratio = pl.col("device").replace_strict(ratios, default=None, return_dtype=pl.Float64)
+    saved = pl.col("ns") * (1 - 1 / ratio.fill_null(LEAST_RATIO))
+    return saved.round().cast(pl.Int64).alias("gain_ns")
 
 
 def conversions_of_fp32(subject: JudgedReport) -> pl.DataFrame:
@@ -120,11 +128,19 @@ ON_TENSOR_CORES: Final = ("tf32", "bf16", "fp16", "fp8")
 CONVOLUTIONS_PCT: Final = 10.0
 """Less of the kernel time is not worth another convolution: a first layer of few channels."""
 
-CHANGE_OF_CONVOLUTIONS: Final = (
+FEW_CONVOLUTIONS: Final = 3
+"""So few a step are filters, such as a blur; more are layers."""
+
+CHANGE_OF_FILTERS: Final = (
     "a blur by a Gaussian or a box is separable: two convolutions, with k x 1 and 1 x k weights,"
     " instead of one with k x k",
     "another large kernel: multiply spectra, torch.fft.rfft2 and irfft2",
-    "layers with few channels: channels in multiples of 8, in memory_format=torch.channels_last",
+)
+
+CHANGE_OF_LAYERS: Final = (
+    "torch.backends.cudnn.benchmark = True: cuDNN then times its kernels for these sizes once, and"
+    " takes the fastest",
+    "channels in multiples of 8, in memory_format=torch.channels_last",
 )
 
 
@@ -141,9 +157,13 @@ def slow_convolution(subject: JudgedReport) -> Iterator[Finding]:
     """Float32 convolutions that cuDNN computes off the tensor cores, for their sizes.
 
     A blur of 61 x 61 weights took 47.4 of 70.6 ms; as two convolutions the step took 24.6 (H200,
-    2026-12-01). So the bound is no time at all.
+    2026-12-01). So the bound of few is no time at all; that of layers is the peak of TF32.
     """
     rows = kernels_to_drop(subject, _convolutions_by_size(subject), CONVOLUTIONS_PCT)
+    filters = subject.per_step(len(rows)) <= FEW_CONVOLUTIONS
+    if not filters:
+        rows = rows.with_columns(_gain_ns(_ratios(subject.tables.accounting[["device", "name"]])))
+    both = (*CHANGE_OF_FILTERS, *CHANGE_OF_LAYERS)
     if not rows.is_empty():
         yield kernel_finding(
             subject,
@@ -151,7 +171,7 @@ def slow_convolution(subject: JudgedReport) -> Iterator[Finding]:
             rule="slow-convolution",
             title="float32 convolutions whose sizes suit no tensor core:"
             f" {percent(share_of_kernels(subject, rows))} of kernel time",
-            change=CHANGE_OF_CONVOLUTIONS,
+            change=both if filters else (*CHANGE_OF_LAYERS, *CHANGE_OF_FILTERS),
             evidence=(in_words(subject, rows), "other convolutions are on the tensor cores"),
         )
 

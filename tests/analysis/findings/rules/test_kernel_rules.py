@@ -151,6 +151,13 @@ OPTIMIZER: Final = {"ranges": (tiny.opened(0, 500_000, "optimizer"),)}
             {FP32_CONV: round(66.9 / 494.7, 2), FLOAT_TO_NCHW: 0.0},
         ),
         (slow_convolution, [(NHWC_CONV, 60), (FP32_CONV, 60)], {}, {FP32_CONV: 0.0}),
+        # more than a few are layers, which tensor cores would do
+        (
+            slow_convolution,
+            [(NHWC_CONV, 60)] + [(FP32_CONV, 20)] * 4,
+            {},
+            {FP32_CONV: round(66.9 / 494.7, 2)},
+        ),
         (layout_transpose, [MOST, (names.STRIDED, 20)], {}, {names.STRIDED: 0.0}),
         (cast_storm, [MOST, (names.DOWN, 10), (names.UP, 10)], {}, {names.DOWN: 0, names.UP: 0}),
         (index_backward, [MOST, (INDEXED, 20)], {}, {INDEXED: 0.0}),
