@@ -104,11 +104,16 @@ def code_of(innermost: FrameType, outermost: FrameType | None = None) -> Code:
             return _function(frame)[:LETTERS], line_of(frame)
         frames.append(frame)
         frame = frame.f_back
+    return _of_package(frames or [innermost])
+
+
+def _of_package(frames: list[FrameType]) -> Code:
+    """The innermost of these frames of libraries in the package that the loader calls."""
     installed = [(one, _installed(one.f_code.co_filename)) for one in frames]
     called = [(one, file) for one, file in installed if file and not file.startswith(_LOADERS)]
     package = called[-1][1].partition("/")[0] if called else ""
     inside = (pair for pair in called if pair[1].partition("/")[0] == package)
-    frame, file = next(inside, installed[0] if installed else (innermost, ""))
+    frame, file = next(inside, installed[0])
     name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # from Python 3.11 on
     return name[:LETTERS], f"{file}:{frame.f_lineno}"[:LETTERS] if file else line_of(frame)
 

@@ -85,6 +85,7 @@ def test_a_forked_worker_does_not_run_the_loop_of_the_program_around_it() -> Non
         "torch/utils/data/_utils/worker.py:2",
     )
     assert code_of(frames[0])[0] == here.f_code.co_name  # all of the stack
+    assert code_of(here, here)[1].startswith(HERE)  # nothing runs yet
 
 
 def test_the_function_with_most_samples_counts_by_its_most_frequent_line() -> None:

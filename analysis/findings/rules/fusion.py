@@ -218,8 +218,9 @@ CHANGE_OF_GROUPS: Final = (
 
 
 CHANGE_OF_OTHER_OPTIMIZER: Final = (
-    "this step is none of PyTorch's own: write it with torch._foreach_mul_,"
-    " torch._foreach_addcdiv_, ..., which take lists of tensors; or torch.compile(optimizer.step)",
+    "torch.compile(optimizer.step): this optimizer is none of PyTorch's own",
+    "its step written with torch._foreach_mul_, torch._foreach_addcdiv_, ...: they take lists of"
+    " tensors",
     "torch.optim.AdamW(..., fused=True) where it trains as well",
 )
 

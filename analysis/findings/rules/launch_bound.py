@@ -106,7 +106,7 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
         rule="launch-bound",
         title=f"{what} a step keep the GPU waiting, most{where or place(phase, line(source, via))}",
         change=_change(subject),
-        fits=_graphs_are_own(subject),
+        fits=_captures_graphs(subject),
         evidence=(
             _paused(pauses, "a step for launches and the code between them", size_ns),
             f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
@@ -151,20 +151,18 @@ def _most_launched(subject: JudgedReport) -> Iterator[str]:
 
 
 def _change(subject: JudgedReport) -> tuple[str, ...]:
-    if _graphs_are_own(subject):
+    if _captures_graphs(subject):
         return FEWER_GRAPHS
     return OF_COMPILED if subject.frameworks.compiled else CHANGE
 
 
-def _uses_graphs(subject: JudgedReport) -> bool:
-    """Whether each step launches CUDA graphs already, beside other work or not."""
+def _captures_graphs(subject: JudgedReport) -> bool:
+    """Whether each step launches CUDA graphs of the program's own, beside other work or not. XLA
+    makes some without being asked."""
+    if "jax" in subject.frameworks.names:
+        return False
     names = subject.view.events.calls["name"][subject.view.launching["call"]]
     return int(matching(names, GRAPH_LAUNCH).sum()) >= subject.steps
-
-
-def _graphs_are_own(subject: JudgedReport) -> bool:
-    """Whether the program captures those graphs itself; XLA makes them without being asked."""
-    return _uses_graphs(subject) and "jax" not in subject.frameworks.names
 
 
 def _short_pauses(subject: JudgedReport) -> pl.DataFrame:
@@ -289,7 +287,7 @@ def _dispatched(subject: JudgedReport) -> Iterator[Finding]:
         rule="launch-bound",
         title=f"{number(launches)} launches one by one keep the GPU waiting, most{place(phase)}",
         change=_change(subject),
-        fits=_graphs_are_own(subject),
+        fits=_captures_graphs(subject),
         evidence=(
             _paused(len(short), "for launches and the operators around them", size_ns),
             *_most_launched(subject),

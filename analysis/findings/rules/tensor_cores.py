@@ -86,7 +86,8 @@ def fp32_matmul(subject: JudgedReport) -> Iterator[Finding]:
 
 def _ratios(gpus: pl.DataFrame) -> dict[int, float | None]:
     """How many times float32's peak TF32 has, by `device`; None for a GPU without peaks."""
-    return {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in gpus.rows()}
+    named = gpus[["device", "name"]].rows()
+    return {device: peak_ratio(gpu or "", "float32", "tf32") for device, gpu in named}
 
 
 def _gain_ns(ratios: dict[int, float | None]) -> pl.Expr:
@@ -134,7 +135,7 @@ FEW_CONVOLUTIONS: Final = 3
 CHANGE_OF_FILTERS: Final = (
     "a blur by a Gaussian or a box is separable: two convolutions, with k x 1 and 1 x k weights,"
     " instead of one with k x k",
-    "another large kernel: multiply spectra, torch.fft.rfft2 and irfft2",
+    "another large filter: multiply spectra, torch.fft.rfft2 and irfft2",
 )
 
 CHANGE_OF_LAYERS: Final = (
@@ -160,20 +161,21 @@ def slow_convolution(subject: JudgedReport) -> Iterator[Finding]:
     2026-12-01). So the bound of few is no time at all; that of layers is the peak of TF32.
     """
     rows = kernels_to_drop(subject, _convolutions_by_size(subject), CONVOLUTIONS_PCT)
-    filters = subject.per_step(len(rows)) <= FEW_CONVOLUTIONS
-    if not filters:
-        rows = rows.with_columns(_gain_ns(_ratios(subject.tables.accounting[["device", "name"]])))
-    both = (*CHANGE_OF_FILTERS, *CHANGE_OF_LAYERS)
-    if not rows.is_empty():
-        yield kernel_finding(
-            subject,
-            rows,
-            rule="slow-convolution",
-            title="float32 convolutions whose sizes suit no tensor core:"
-            f" {percent(share_of_kernels(subject, rows))} of kernel time",
-            change=both if filters else (*CHANGE_OF_LAYERS, *CHANGE_OF_FILTERS),
-            evidence=(in_words(subject, rows), "other convolutions are on the tensor cores"),
-        )
+    if rows.is_empty():
+        return
+    change = CHANGE_OF_FILTERS + CHANGE_OF_LAYERS
+    if subject.per_step(len(rows)) > FEW_CONVOLUTIONS:
+        rows = rows.with_columns(_gain_ns(_ratios(subject.tables.accounting)))
+        change = CHANGE_OF_LAYERS + CHANGE_OF_FILTERS
+    yield kernel_finding(
+        subject,
+        rows,
+        rule="slow-convolution",
+        title="float32 convolutions whose sizes suit no tensor core:"
+        f" {percent(share_of_kernels(subject, rows))} of kernel time",
+        change=change,
+        evidence=(in_words(subject, rows), "other convolutions are on the tensor cores"),
+    )
 
 
 DOUBLES_PCT: Final = 5.0
