@@ -131,6 +131,16 @@ def wait_until(page: Any, condition: str) -> None:
         page.wait_for_timeout(20)
 
 
+def reload_until(page: Any, condition: str) -> None:
+    """Load a page again until a condition in JavaScript holds. Chromium hands what a page stores
+    to another process, which may answer the next load before it has it."""
+    end_s = time.monotonic() + PATIENCE_S
+    page.reload()
+    while not page.evaluate(condition):
+        assert time.monotonic() < end_s, f"after no reload: {condition}"
+        page.reload()
+
+
 def wait_for_picture(page: Any) -> None:
     """Wait until all that was asked for is drawn: what is asked for now is so two frames later."""
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")

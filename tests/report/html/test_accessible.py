@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser import FITS, choose_scheme, opened, wait_for_picture, wait_until
+from tests.browser import FITS, choose_scheme, opened, reload_until, wait_for_picture, wait_until
 from tests.report.html.made import made, page_of_comparison, page_of_many_ranks
 
 PAGES: Final[dict[str, Callable[[], Path]]] = {
@@ -100,7 +100,7 @@ def test_the_system_chooses_the_theme_until_the_button_does_and_the_page_keeps_i
         expect(page.locator("body")).not_to_have_css("background-color", dark)
         page.click("#theme")
         expect(page.locator("body")).to_have_css("background-color", dark)
-        page.reload()
+        reload_until(page, "document.documentElement.dataset.theme === 'dark'")
         expect(page.locator("body")).to_have_css("background-color", dark)
         expect(page.locator("#theme")).to_have_text("Light")
 
