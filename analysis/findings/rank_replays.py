@@ -11,7 +11,6 @@ from nsysflow.analysis.findings.saving import Replays
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.run_ahead import find_causes
-from nsysflow.analysis.replay.apply import Names
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import RecordingCost
 from nsysflow.analysis.replay.replay import Program, Times, busy_of
@@ -145,9 +144,9 @@ class RankReplays(Replays):
             pl.int_range(pl.len(), dtype=pl.UInt32).alias("op"),
         )
 
-    def known(self, changes: Changes, names: Names) -> Changes:
+    def known(self, changes: Changes) -> Changes:
         """What of the changes this report has a place for."""
-        here = self._names_of_kernels
+        names, here = self.names, self._names_of_kernels
         return replace(
             changes,
             removed=tuple(one for one in changes.removed if _is_there(names.stalls, one)),

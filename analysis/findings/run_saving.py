@@ -18,7 +18,7 @@ from nsysflow.analysis.findings.saving import (
 from nsysflow.analysis.frames.parallel import computed_once
 from nsysflow.analysis.ranks.joint_replay import MEETINGS, JointReplay, RunChange, outlines_of
 from nsysflow.analysis.ranks.ranks import Ranks
-from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.apply import Baseline, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import RecordingCost, Shares
 from nsysflow.analysis.replay.replay import Program
@@ -115,12 +115,12 @@ class RunReplays(Replays):
         return next(one for one in self.each if one.subject is self.subject)
 
     @computed_once
-    def names(self) -> Names:
-        """The names of the slowest report; each report has its own."""
-        return self._slowest.names
+    def baseline(self) -> Baseline:
+        """That of the slowest report; each report has its own."""
+        return self._slowest.baseline
 
     @computed_once
-    def with_fastest_host(self) -> Names:
+    def with_fastest_host(self) -> Baseline:
         """The same with a fast host."""
         return self._slowest.with_fastest_host
 
@@ -179,7 +179,7 @@ class RunReplays(Replays):
     @computed_once
     def _before(self) -> Measured:
         """A step without changes."""
-        return self._replayed(Changes(), self.names) or Measured(step_ns=0, busy_ns=0)
+        return self._replayed(Changes(), self.baseline) or Measured(step_ns=0, busy_ns=0)
 
     @computed_once
     def as_recorded(self) -> Measured:
@@ -188,20 +188,22 @@ class RunReplays(Replays):
 
     def _step_of_fastest_host_ns(self) -> int:
         """A step of all ranks with a fast host."""
-        programs = [one.with_fastest_host.recorded.program for one in self.each]
+        programs = [one.with_fastest_host.program for one in self.each]
         return self.step_of(programs, RunChange(compute={})).step_ns
 
-    def _replayed(self, changes: Changes, names: Names) -> Measured | None:
-        made = self._changed(changes, names)
+    def _replayed(self, changes: Changes, baseline: Baseline) -> Measured | None:
+        made = self._changed(changes, baseline)
         return None if made is None else self.step_of(*made)
 
-    def _changed(self, changes: Changes, names: Names) -> tuple[list[Program], RunChange] | None:
+    def _changed(
+        self, changes: Changes, baseline: Baseline
+    ) -> tuple[list[Program], RunChange] | None:
         """The programs of the reports with changes, and what else is different; None where no
         report has what they name."""
         programs, known = [], False
         for one in self.each:
-            own = one.names if names is self.names else one.with_fastest_host
-            mine = one.known(changes, own)
+            own = one.baseline if baseline is self.baseline else one.with_fastest_host
+            mine = one.known(changes)
             known |= mine != Changes() or changes == Changes()
             programs.append(changed(own, mine))
         if not known:
@@ -221,7 +223,7 @@ class RunReplays(Replays):
     def idle_by_cause(self, changes: Changes) -> dict[str, int] | None:
         """Idle time by cause in a step of the rank that is the slowest with the changes: the one
         whose step `step_of` measures. None where no report has what they name."""
-        made = self._changed(changes, self.names)
+        made = self._changed(changes, self.baseline)
         if made is None:
             return None
         programs, change = made
@@ -277,7 +279,7 @@ class RunReplays(Replays):
         now_ns = was_ns = 0
         for one, program in zip(self.each, programs, strict=True):
             computes = one.ops["part"] == "compute"
-            was = one.names.recorded.program.ops["length_ns"]
+            was = one.baseline.program.ops["length_ns"]
             now_ns += int(program.ops["length_ns"].filter(computes).sum())
             was_ns += int(was.filter(computes).sum())
         return now_ns / was_ns if was_ns else 1.0
@@ -345,7 +347,7 @@ def whatif_of_run(
         return None
     saved_ns = run.saving_ns(changes)
     if saved_ns is None:
-        changed(run.names, changes)  # says what is missing
+        changed(run.baseline, changes)  # says what is missing
     idle_before = run.idle_by_cause(Changes()) or {}
     return RunWhatIf(
         before_ns=run.before_ns,

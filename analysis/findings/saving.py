@@ -8,7 +8,7 @@ import polars as pl
 from nsysflow.analysis.findings.judged_report import JudgedReport
 from nsysflow.analysis.frames.intervals import last_at_or_before
 from nsysflow.analysis.frames.parallel import computed_once
-from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.apply import Baseline, Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.disturbance import (
     FASTEST_HOST,
@@ -182,14 +182,20 @@ class Replays:
 
     @computed_once
     def names(self) -> Names:
-        """The names of the part, and its program, where steps are judged without the profiler's
-        share."""
-        if not self.subject.of_steps:
-            return Names(timeline=self.part, recorded=self.recording)
-        quiet = self.without_cost(self.cost or self.likely_cost())
-        if self.feed is not None:
-            quiet = fed_as_plain(quiet, self.feed)
-        return Names(timeline=self.part, recorded=replace(self.recording, program=quiet))
+        """What changes of the part may name."""
+        if self._like is not None:
+            return self._like.names
+        return Names(timeline=self.part, recorded=self.recording)
+
+    @computed_once
+    def baseline(self) -> Baseline:
+        """What is changed: the part, where steps are judged without the profiler's share."""
+        program = self.recording.program
+        if self.subject.of_steps:
+            program = self.without_cost(self.cost or self.likely_cost())
+            if self.feed is not None:
+                program = fed_as_plain(program, self.feed)
+        return Baseline(names=self.names, program=program)
 
     def likely_cost(self) -> RecordingCost:
         """What recording costs: what a timed step shows, else the middle of what is usual."""
@@ -216,7 +222,7 @@ class Replays:
     def _before(self) -> Measured:
         if not self.subject.of_steps:
             return self.as_recorded
-        return self._measure(replay(self.names.recorded.program).ops)
+        return self._measure(replay(self.baseline.program).ops)
 
     @computed_once
     def as_recorded(self) -> Measured:
@@ -318,7 +324,7 @@ class Replays:
 
     def _step_of_fastest_host_ns(self) -> int:
         """A step with a fast host."""
-        return self._step_ns_of(self.with_fastest_host.recorded.program)
+        return self._step_ns_of(self.with_fastest_host.program)
 
     def saving_ns(self, changes: Changes) -> int | None:
         """What a step takes less with the changes; negative where it takes more. None where only a
@@ -327,7 +333,7 @@ class Replays:
         Raises:
             UnknownName: a phase, source line, kernel or call is not in the report.
         """
-        after = self._after(changes, self.names)
+        after = self._after(changes, self.baseline)
         return None if after is None else self.before_ns - after.step_ns
 
     def busy_ns(self, changes: Changes) -> int:
@@ -337,38 +343,37 @@ class Replays:
         Raises:
             UnknownName: a phase, source line, kernel or call is not in the report.
         """
-        return (self._after(changes, self.names) or self._before).busy_ns
+        return (self._after(changes, self.baseline) or self._before).busy_ns
 
     def most_saved_ns(self, changes: Changes, made: Changes) -> int | None:
         """What a step takes less at most with the changes once others are made. Where the host's
         speed without the profiler is not known, it may take `FASTEST_HOST` of what was recorded: no
         slow host then hides what the GPU saves."""
-        names = self.names if self.host_is_known else self.with_fastest_host
-        before = self._after(made, names)
-        after = self._after(Changes.together([made, changes]), names)
+        baseline = self.baseline if self.host_is_known else self.with_fastest_host
+        before = self._after(made, baseline)
+        after = self._after(Changes.together([made, changes]), baseline)
         return None if before is None or after is None else before.step_ns - after.step_ns
 
     @computed_once
-    def with_fastest_host(self) -> Names:
-        """The names of the part, with a program whose host takes `FASTEST_HOST` of its time. Where
-        no unrecorded step is known, that is of the recorded time."""
+    def with_fastest_host(self) -> Baseline:
+        """The part with a host that takes `FASTEST_HOST` of its time. Where no unrecorded step is
+        known, that is of the recorded time."""
         known = self.part.options.unrecorded_step_ns is not None
-        recording = self.names.recorded if known else self.recording
-        fast = with_faster_host(recording.program, FASTEST_HOST)
-        return Names(timeline=self.part, recorded=replace(recording, program=fast))
+        program = self.baseline.program if known else self.recording.program
+        return Baseline(names=self.names, program=with_faster_host(program, FASTEST_HOST))
 
-    def _after(self, changes: Changes, names: Names) -> Measured | None:
+    def _after(self, changes: Changes, baseline: Baseline) -> Measured | None:
         """A step with changes."""
-        key = (changes, names is self.names)
+        key = (changes, baseline is self.baseline)
         if key not in self._measured:
-            self._measured[key] = self._replayed(changes, names)
+            self._measured[key] = self._replayed(changes, baseline)
         return self._measured[key]
 
-    def _replayed(self, changes: Changes, names: Names) -> Measured | None:
-        if changes == Changes() and names is self.names:
+    def _replayed(self, changes: Changes, baseline: Baseline) -> Measured | None:
+        if changes == Changes() and baseline is self.baseline:
             return self._before
         try:
-            program = changed(names, self._in_part(changes))
+            program = changed(baseline, self._in_part(changes))
         except UnknownName:
             if self.part is self.subject.timeline:
                 raise

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import polars as pl
 
@@ -16,8 +16,10 @@ from nsysflow.analysis.replay.changes import (
     LOOP,
     CallKey,
     Changes,
+    GraphRows,
     Removal,
     blocking_copies,
+    graph_rows,
     in_no_graph,
     with_cheaper_calls,
     with_graphs,
@@ -93,7 +95,27 @@ class Names:
         deeper = inside.join(named, on=["process", "path"], how="anti")
         return Cover(merge(overlaps(whole, between(self._stretches_of(deeper)))))
 
-    def graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
+    def graph_rows(self, changes: Changes, program: Program) -> GraphRows:
+        """The rows of the last of the graphs in `changes`, found once for all programs that differ
+        only in their times.
+
+        Args:
+            changes: which calls go, and which graphs there are.
+            program: with all of that but the last graph.
+        """
+        if changes not in self._graph_rows:
+            phase = changes.graphs[-1]
+            whole = self._graphed_time_in(phase, program.calls.filter(in_no_graph()))
+            axis = self.timeline.events.axis
+            found = graph_rows(program, self.instances(phase), whole, axis)
+            self._graph_rows[changes] = found
+        return self._graph_rows[changes]
+
+    @computed_once
+    def _graph_rows(self) -> dict[Changes, GraphRows]:
+        return {}
+
+    def _graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
         """When instances of the phase were open that launch something and in which none of `waits`
         begins: those that one launch of a graph can stand for. `OUTSIDE` and `phase/.` have
         none."""
@@ -155,17 +177,6 @@ class Names:
         ).drop_nulls("node")
         known = known.unique("node", keep="last", maintain_order=True)
         return known.select("node", calls["process_no"][known["node"]].alias("process"), "range")
-
-    @once_for_each
-    def graphed(self, changes: Changes) -> Program:
-        """The program with what changes on the host, and then with each graph: a plan adds one
-        after the other to the same changes, and scales kernels in between."""
-        if not changes.graphs:
-            return _on_host(self, changes)
-        *others, phase = changes.graphs
-        program = self.graphed(replace(changes, graphs=tuple(others)))
-        whole = self.graphed_time_in(phase, program.calls.filter(in_no_graph()))
-        return with_graphs(program, self.instances(phase), whole, self.timeline.events.axis)
 
     def factors(self, scaled: Iterable[tuple[str, float]]) -> pl.Series:
         """What to multiply each operation's time with: kernels and copies of these names,
@@ -292,18 +303,46 @@ class Names:
         return UnknownName(seen, near_or_all(name, sorted({*known})))
 
 
-def changed(names: Names, changes: Changes) -> Program:
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A program that changes are applied to.
+
+    Attributes:
+        names: of the recorded program.
+        program: that, or the same with other times: without what recording costs, say.
+    """
+
+    names: Names
+    program: Program
+
+    @classmethod
+    def as_recorded(cls, timeline: Timeline, recorded: Recorded) -> Self:
+        """A trace's program as it was recorded."""
+        return cls(names=Names(timeline=timeline, recorded=recorded), program=recorded.program)
+
+    @once_for_each
+    def graphed(self, changes: Changes) -> Program:
+        """The program with what changes on the host, and then with each graph: a plan adds one
+        after the other to the same changes, and scales kernels in between."""
+        if not changes.graphs:
+            return _on_host(self, changes)
+        program = self.graphed(replace(changes, graphs=changes.graphs[:-1]))
+        return with_graphs(program, self.names.graph_rows(changes.of_calls, program))
+
+
+def changed(baseline: Baseline, changes: Changes) -> Program:
     """The program with all changes: the host's time first, then its calls, then the GPU's, and what
     other ranks add to it last.
 
     Args:
-        names: of the recorded program.
+        baseline: what is changed.
         changes: what is different.
 
     Raises:
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
-    program = names.graphed(replace(changes, scaled=(), collectives=None))
+    names = baseline.names
+    program = baseline.graphed(replace(changes, scaled=(), collectives=None))
     for removal in changes.removed:
         if removal.kind == LOOP:
             loops = names.loops(removal)
@@ -317,9 +356,10 @@ def changed(names: Names, changes: Changes) -> Program:
     return program
 
 
-def _on_host(names: Names, changes: Changes) -> Program:
+def _on_host(baseline: Baseline, changes: Changes) -> Program:
     """The program with less of the host's time, and without the calls that go."""
-    program, events = names.recorded.program, names.timeline.events
+    names, program = baseline.names, baseline.program
+    events = names.timeline.events
     axis = events.axis
     if changes.no_profiler:
         own = Cover(merge(on_axis(events.overhead, axis, "thread_no")))

@@ -146,6 +146,17 @@ class Changes:
             collectives=next((one.collectives for one in every if one.collectives), None),
         )
 
+    @property
+    def of_calls(self) -> Self:
+        """Those that decide which calls there are, and what they do: without changes of times."""
+        return type(self)(
+            removed=self.removed,
+            removed_calls=self.removed_calls,
+            graphs=self.graphs,
+            async_copies=self.async_copies,
+            overlapped=self.overlapped,
+        )
+
     def options(self) -> Iterator[str]:
         """The changes as options of `nsysflow whatif`, word by word: of many kernels the first
         `MOST_PRINTED`. Single calls have none: they are in a file there."""
@@ -283,9 +294,7 @@ def blocking_copies(program: Program) -> pl.Series:
     return program.calls.filter(blocks)["node"]
 
 
-def with_less_work(
-    program: Program, where: Cover, axis: Axis, *, factor: float, kept_ns: pl.Series | None = None
-) -> Program:
+def with_less_work(program: Program, where: Cover, axis: Axis, *, factor: float) -> Program:
     """`program` with the host's time between its calls times `factor` in the intervals `where`. Of
     what was recorded there, as much counts as earlier changes left. A wait for a batch in them is
     the host's time as any other, and no longer ends as recorded; batches that come in them are
@@ -296,22 +305,34 @@ def with_less_work(
         where: on the thread axis.
         axis: of threads.
         factor: 0 for none at all.
-        kept_ns: how much of each call's time before it stays in any case.
     """
     calls = program.calls
-    inside = _inside(calls, calls["start_ns"] - calls["span_ns"], calls["start_ns"], where, axis)
-    batch_ns = calls["batch_ns"].set(inside > 0, None)
-    no_longer_ns = (calls["batch_ns"] - batch_ns.fill_null(0)).fill_null(0)
-    work_ns = calls["work_ns"] + no_longer_ns
-    if kept_ns is not None:
-        inside = (inside - kept_ns).clip(lower_bound=0)
-    there = pl.DataFrame({"inside": inside, "work": work_ns.clip(lower_bound=0)})
-    less = there.select((pl.min_horizontal("inside", "work") * (1 - factor)).round()).to_series()
-    work = (work_ns - less.cast(pl.Int64)).clip(lower_bound=0)
+    inside_ns = _before_calls(calls, where, axis)
     fed = _inside(calls, calls["asked_ns"], calls["fed_ns"], where, axis) > 0
     faster_ns = (pl.col("feed_ns") * factor).round().cast(pl.Int64)
-    feed_ns = pl.when(pl.lit(fed)).then(faster_ns).otherwise("feed_ns").alias("feed_ns")
-    return replace(program, calls=calls.with_columns(work.alias("work_ns"), batch_ns, feed_ns))
+    return replace(
+        program,
+        calls=calls.with_columns(
+            _work_left(inside_ns > 0, inside_ns, factor),
+            calls["batch_ns"].set(inside_ns > 0, None),
+            pl.when(pl.lit(fed)).then(faster_ns).otherwise("feed_ns").alias("feed_ns"),
+        ),
+    )
+
+
+def _work_left(inside: pl.Series, most_ns: pl.Series, factor: float) -> pl.Expr:
+    """`work_ns` of calls with the host's time before them times `factor`.
+
+    Args:
+        inside: before which calls there is less work: a wait for a batch there is work as well.
+        most_ns: how much of the time before each call is multiplied.
+        factor: 0 for none at all.
+    """
+    waited_ns = pl.when(pl.lit(inside)).then("batch_ns").fill_null(0)
+    work_ns = pl.col("work_ns") + waited_ns
+    multiplied_ns = pl.min_horizontal(pl.lit(most_ns), work_ns.clip(lower_bound=0))
+    less_ns = (multiplied_ns * (1 - factor)).round().cast(pl.Int64)
+    return (work_ns - less_ns).clip(lower_bound=0).alias("work_ns")
 
 
 def with_cheaper_calls(program: Program, where: Cover, axis: Axis) -> Program:
@@ -319,6 +340,11 @@ def with_cheaper_calls(program: Program, where: Cover, axis: Axis) -> Program:
     calls = program.calls
     inside = _inside(calls, calls["end_ns"] - calls["cost_ns"], calls["end_ns"], where, axis)
     return replace(program, calls=calls.with_columns(pl.col("cost_ns") - pl.lit(inside)))
+
+
+def _before_calls(calls: pl.DataFrame, where: Cover, axis: Axis) -> pl.Series:
+    """How much of the host's time before each call was recorded in the intervals."""
+    return _inside(calls, calls["start_ns"] - calls["span_ns"], calls["start_ns"], where, axis)
 
 
 def _inside(
@@ -347,12 +373,32 @@ capture is on: 9 to 37 us a step in four samples (steps 2 to 4 of trainstep, lau
 trainforward and rolloutcopy, 2026-11-20)."""
 
 
-def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis: Axis) -> Program:
-    """`program` with every row of launches in an instance of a phase as one graph.
+@dataclass(frozen=True, kw_only=True)
+class GraphRows:
+    """The rows of launches in instances of a phase, each of which becomes a graph: whatever times
+    the program has.
 
-    A row ends at a wait or an allocation, and where another instance begins. The host's time
-    between its launches is gone, as are their own costs; in `whole` instances all but a little of
-    its time is, apart from waits for batches.
+    Attributes:
+        first_call: of each call in a row, the first one of its row; null outside.
+        launcher: of each operation in a row, the first call of its row; null outside.
+        follows: of each operation, whether the one before it on its stream is in the same row.
+        near: of each edge, whether both its operations are in the same row.
+        whole: of each call, whether the host's time before it is in an instance that one graph can
+            stand for.
+        whole_ns: how much of that time goes.
+    """
+
+    first_call: pl.Series
+    launcher: pl.Series
+    follows: pl.Series
+    near: pl.Series
+    whole: pl.Series
+    whole_ns: pl.Series
+
+
+def graph_rows(program: Program, instance_of_op: pl.Series, whole: Cover, axis: Axis) -> GraphRows:
+    """The rows of a program. A row ends at a wait or an allocation, and where another instance
+    begins.
 
     Args:
         program: what to change.
@@ -360,19 +406,36 @@ def with_graphs(program: Program, instance_of_op: pl.Series, whole: Cover, axis:
         whole: when instances are open that one graph can stand for, on the thread axis.
         axis: of threads.
     """
+    calls, ops, edges = program.calls, program.ops, program.edges
     row = _rows(program, instance_of_op)
-    calls, first = _launched_once(program.calls, row)
-    row_of_op = row[program.ops["node"]]
-    graphed = replace(
-        program,
-        calls=calls,
-        ops=_following(program.ops, row_of_op, first),
-        edges=_closer(program.edges, row_of_op),
+    first_call = _first_of_rows(calls, row)
+    row_of_op = row[ops["node"]]
+    inside_ns = _before_calls(calls, whole, axis)
+    kept_ns = repeated(0, len(calls), pl.Int64)
+    kept_ns = kept_ns.scatter(_first_launches(program, instance_of_op), AROUND_LAUNCH_NS)
+    return GraphRows(
+        first_call=first_call,
+        launcher=first_call[ops["node"]],
+        follows=(row_of_op == row_of_op[ops["prev"]]).fill_null(value=False),
+        near=(row_of_op[edges["op"]] == row_of_op[edges["source"]]).fill_null(value=False),
+        whole=inside_ns > 0,
+        whole_ns=(inside_ns - kept_ns).clip(lower_bound=0),
     )
-    kept = repeated(0, len(calls), pl.Int64)
-    kept = kept.scatter(_first_launches(program, instance_of_op), AROUND_LAUNCH_NS)
-    shorter = with_less_work(graphed, whole, axis, factor=0, kept_ns=kept)
-    return replace(shorter, calls=shorter.calls.with_columns(calls["batch_ns", "feed_ns"]))
+
+
+def with_graphs(program: Program, rows: GraphRows) -> Program:
+    """`program` with every row of launches as one graph. The host's time between its launches is
+    gone, as are their own costs; in whole instances all but a little of its time is, apart from
+    waits for batches."""
+    calls = _launched_once(program.calls, rows.first_call)
+    near = pl.min_horizontal("lag_ns", NODE_GAP_NS)
+    lag_ns = pl.when(pl.lit(rows.near)).then(near).otherwise("lag_ns").alias("lag_ns")
+    return replace(
+        program,
+        calls=calls.with_columns(_work_left(rows.whole, rows.whole_ns, factor=0)),
+        ops=_following(program.ops, rows),
+        edges=program.edges.with_columns(lag_ns),
+    )
 
 
 def in_no_graph() -> pl.Expr:
@@ -426,31 +489,33 @@ def _rows(program: Program, instance_of_op: pl.Series) -> pl.Series:
     return line.sort("node")["row"]
 
 
-def _launched_once(calls: pl.DataFrame, row: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
-    """`calls` with one call per row that costs anything; and per call the first of its row."""
+def _first_of_rows(calls: pl.DataFrame, row: pl.Series) -> pl.Series:
+    """Of each call in a row, the first one of its row."""
     order = calls.select("node", "start_ns", row.alias("row")).drop_nulls("row")
     order = order.sort("start_ns", "node")
     first = order.select("node", pl.col("node").first().over("row").alias("first"))
-    firsts = repeated(None, len(calls), pl.UInt32)
-    firsts = firsts.scatter(first["node"], first["first"])
-    leads = (firsts == calls["node"]).fill_null(value=False)
-    follows = pl.lit(firsts.is_not_null() & ~leads)
-    inside = pl.lit(firsts.is_not_null())
+    return repeated(None, len(calls), pl.UInt32).scatter(first["node"], first["first"])
+
+
+def _launched_once(calls: pl.DataFrame, first_call: pl.Series) -> pl.DataFrame:
+    """`calls` with one call per row that costs anything."""
+    leads = (first_call == calls["node"]).fill_null(value=False)
+    follows = pl.lit(first_call.is_not_null() & ~leads)
+    inside = pl.lit(first_call.is_not_null())
     cost = pl.when(pl.lit(leads)).then(GRAPH_LAUNCH_NS).when(follows).then(0).otherwise("cost_ns")
     return calls.with_columns(
         cost.alias("cost_ns"),
         pl.when(follows).then(pl.lit("api", CAUSE)).otherwise("class").alias("class"),
         pl.when(follows).then(0).otherwise("work_ns").alias("work_ns"),
         *(pl.when(~inside).then(name).alias(name) for name in ("after", "after_ns")),
-    ), firsts
+    )
 
 
-def _following(ops: pl.DataFrame, row: pl.Series, first: pl.Series) -> pl.DataFrame:
+def _following(ops: pl.DataFrame, rows: GraphRows) -> pl.DataFrame:
     """`ops` launched by the first call of their row, at a graph's distance from each other."""
-    launcher = first[ops["node"]]
+    launcher = rows.launcher
     graphed = pl.lit(launcher.is_not_null())
     leads = pl.lit((launcher == ops["node"]).fill_null(value=False))
-    same = pl.lit((row == row[ops["prev"]]).fill_null(value=False))
     usual = pl.lit(ops.filter(leads).select(median_ns(pl.col("lag_ns"))).item(), pl.Int64)
     return ops.with_columns(
         pl.when(graphed).then(pl.lit(launcher)).otherwise("node").alias("node"),
@@ -458,15 +523,8 @@ def _following(ops: pl.DataFrame, row: pl.Series, first: pl.Series) -> pl.DataFr
         .then(pl.min_horizontal("lag_ns", usual))
         .otherwise("lag_ns")
         .alias("lag_ns"),
-        pl.when(same & (pl.col("gap_ns") >= -OVERLAP_NS))
+        pl.when(pl.lit(rows.follows) & (pl.col("gap_ns") >= -OVERLAP_NS))
         .then(NODE_GAP_NS)
         .otherwise("gap_ns")
         .alias("gap_ns"),
     )
-
-
-def _closer(edges: pl.DataFrame, row: pl.Series) -> pl.DataFrame:
-    """`edges` with those inside a graph at its distance."""
-    same = (row[edges["op"]] == row[edges["source"]]).fill_null(value=False)
-    near = pl.min_horizontal("lag_ns", NODE_GAP_NS)
-    return edges.with_columns(pl.when(pl.lit(same)).then(near).otherwise("lag_ns").alias("lag_ns"))

@@ -14,7 +14,7 @@ from nsysflow.analysis.frames.parallel import computed_once, side_by_side
 from nsysflow.analysis.idle.gaps import find_gaps
 from nsysflow.analysis.idle.gil import has_gil
 from nsysflow.analysis.idle.run_ahead import GapCauses, find_causes
-from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.apply import Baseline, Names, changed
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.replay.collectives import stated_collectives
 from nsysflow.analysis.replay.curve import Collectives
@@ -319,7 +319,7 @@ class _Run:
     @computed_once
     def program(self) -> Program:
         """The program with the changes."""
-        return changed(Names(timeline=self.timeline, recorded=self.recording), self.changes)
+        return changed(Baseline.as_recorded(self.timeline, self.recording), self.changes)
 
     @computed_once
     def times(self) -> Times:
@@ -368,8 +368,8 @@ class _Run:
         collectives = self.changes.collectives
         bound = None if collectives is None else replace(collectives, delay=delay)
         changes = replace(self.changes, collectives=bound)
-        names = Names(timeline=self.timeline, recorded=replace(self.recording, program=program))
-        return self._step_ns_of(changed(names, changes))
+        names = Names(timeline=self.timeline, recorded=self.recording)
+        return self._step_ns_of(changed(Baseline(names=names, program=program), changes))
 
     def _sent(self, collectives: Collectives) -> tuple[Sent, ...]:
         """What a step sends, in the mean of the steps that are measured."""
@@ -416,8 +416,8 @@ def lengths_after(timeline: Timeline, recording: Recorded, changes: Changes) -> 
     Raises:
         UnknownName: a phase, source line, kernel or call is not in the report.
     """
-    names = Names(timeline=timeline, recorded=recording)
-    return lengths(timeline, replay(changed(names, changes)).ops)
+    baseline = Baseline.as_recorded(timeline, recording)
+    return lengths(timeline, replay(changed(baseline, changes)).ops)
 
 
 def _by_cause(explained: GapCauses) -> dict[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import polars as pl
 
 from nsysflow.analysis import schema
-from nsysflow.analysis.replay.apply import Names, changed
+from nsysflow.analysis.replay.apply import Baseline, changed
 from nsysflow.analysis.replay.changes import Changes, Removal
 from nsysflow.analysis.replay.replay import Times, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
@@ -44,8 +44,7 @@ def without(kind: str, at: str | None = None) -> Changes:
 
 def replayed(timeline: Timeline, changes: Changes) -> Times:
     """When everything happens after the changes."""
-    names = Names(timeline=timeline, recorded=recorded(timeline))
-    return replay(changed(names, changes))
+    return replay(changed(Baseline.as_recorded(timeline, recorded(timeline)), changes))
 
 
 def kernel_starts(timeline: Timeline, changes: Changes) -> list[float]:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import polars as pl
 
 from nsysflow.analysis.frames.intervals import Cover
-from nsysflow.analysis.replay.apply import Names, changed
-from nsysflow.analysis.replay.changes import CallKey, Changes, with_graphs
+from nsysflow.analysis.replay.apply import Baseline, changed
+from nsysflow.analysis.replay.changes import CallKey, Changes, graph_rows, with_graphs
 from nsysflow.analysis.replay.replay import Recorded, recorded, replay
 from nsysflow.analysis.selection.timeline import Timeline
 from tests.analysis.test_simulated import simulated
@@ -77,15 +77,16 @@ def _after(
     timeline: Timeline, recording: Recorded, name: str, of: dict[str, Any], calls: list[int]
 ) -> int:
     """The window after the site's change."""
-    names = Names(timeline=timeline, recorded=recording)
+    baseline = Baseline.as_recorded(timeline, recording)
     if of["kind"] == "graph":
         runs = _runs(timeline, calls, of["ops"])
-        program = with_graphs(recording.program, runs, NOWHERE, timeline.events.axis)
+        rows = graph_rows(recording.program, runs, NOWHERE, timeline.events.axis)
+        program = with_graphs(recording.program, rows)
     elif calls:
         changes = Changes(removed_calls=tuple(_keys(timeline, calls)))
-        program = changed(names, changes)
+        program = changed(baseline, changes)
     else:
-        program = changed(names, Changes(faster_host=((name, 0.0),)))
+        program = changed(baseline, Changes(faster_host=((name, 0.0),)))
     ops = replay(program).ops
     return int(ops.select(pl.max("end_ns") - pl.min("start_ns")).item())
 
