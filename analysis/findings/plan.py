@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from nsysflow.analysis.findings.explanation import explanation_of
@@ -32,6 +33,7 @@ from nsysflow.analysis.findings.stall_findings import (
     compared_with_replay,
     unnamed_ns,
 )
+from nsysflow.analysis.frames.parallel import side_by_side
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.base.units import duration
 
@@ -59,10 +61,10 @@ def plan_of(replays: Replays, asked: Iterable[Finding]) -> tuple[Valued, ...]:
     asked = [one for one in asked if one.size_ns >= worth_ns]
     large = sorted((one for one in asked if not one.by_recording), key=lambda one: -one.size_ns)
     doubtful = ranked(value(one, replays) for one in asked if one.by_recording)
-    kept = [
-        value(one, replays, replayed=index < replays.most)
+    kept = side_by_side(
+        partial(value, one, replays, replayed=index < replays.most)
         for index, one in enumerate(large[:MOST_REPLAYED])
-    ]
+    )
     told = without_told_code(without_told_lines([*_without_hidden(kept)]))
     worthy = [one for one in told if one.alone_ns >= max(worth_ns, one.finding.worth_ns)]
     plan = _planned(worthy, replays, worth_ns)
@@ -199,6 +201,8 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
     made: list[Changes] = []
     replayed_ns, saved_ns, busy_ns, floor_ns = 0, 0, replays.step_ns, 0
     done = []
+    plan = [*plan]
+    _replay_all(plan, replays)
     for one in plan:
         floor_ns = max(floor_ns, one.finding.floor_ns)
         changes, low_ns = one.finding.changes, None
@@ -233,6 +237,14 @@ def _in_turn(plan: Iterable[Valued], replays: Replays) -> list[Valued]:
             )
         )
     return done
+
+
+def _replay_all(plan: Iterable[Valued], replays: Replays) -> None:
+    """Replay the changes of a plan one after the other, several at a time: `replays` knows them
+    then."""
+    changes = [one.finding.changes for one in plan if one.finding.changes is not None]
+    together = (Changes.together(changes[:count]) for count in range(1, 1 + len(changes)))
+    side_by_side(partial(replays.saving_ns, each) for each in together)
 
 
 def _at_most(finding: Finding, saved_ns: int) -> int:
@@ -286,27 +298,39 @@ def _with_ends(plan: Sequence[Valued], replays: Replays) -> tuple[Valued, ...]:
     estimate = replays.plain_estimate
     if estimate is None or not estimate.is_wide or 2 * len(plan) > replays.most:
         return tuple(plan)
+    middle = [(one.low_ns, one.high_ns, one.step_ns) for one in plan]
+    others = side_by_side(partial(_all_at_cost, plan, replays, at) for at in replays.extremes)
+    return tuple(
+        replace(
+            one,
+            plain=Ends(
+                low_ns=min(low_ns for low_ns, _, _ in each),
+                high_ns=max(high_ns for _, high_ns, _ in each),
+                low_pct=min(share_pct(low_ns, step_ns) for low_ns, _, step_ns in each),
+                high_pct=max(share_pct(high_ns, step_ns) for _, high_ns, step_ns in each),
+            ),
+        )
+        for one, *each in zip(plan, middle, *others, strict=True)
+    )
+
+
+def _all_at_cost(
+    plan: Sequence[Valued], replays: Replays, at: Replays
+) -> list[tuple[int, int, int]]:
+    """What each finding of a plan saves after those above it where recording costs so much: at
+    least, at most, and of which step."""
     made: list[Changes] = []
     floor_ns = 0
     done = []
     for one in plan:
-        each = [(one.low_ns, one.high_ns, one.step_ns)]
         floor_ns = max(floor_ns, one.finding.floor_ns)
-        for at in replays.extremes:
-            low_ns, high_ns = _at_cost(one, made, replays, at)
-            if floor_ns:
-                left_ns = max(0, at.step_ns - _saved(at, made) - floor_ns)
-                low_ns, high_ns = min(low_ns, left_ns), min(high_ns, left_ns)
-            each.append((low_ns, high_ns, at.step_ns))
+        low_ns, high_ns = _at_cost(one, made, replays, at)
+        if floor_ns:
+            left_ns = max(0, at.step_ns - _saved(at, made) - floor_ns)
+            low_ns, high_ns = min(low_ns, left_ns), min(high_ns, left_ns)
         made += [] if one.finding.changes is None else [one.finding.changes]
-        ends = Ends(
-            low_ns=min(low_ns for low_ns, _, _ in each),
-            high_ns=max(high_ns for _, high_ns, _ in each),
-            low_pct=min(share_pct(low_ns, step_ns) for low_ns, _, step_ns in each),
-            high_pct=max(share_pct(high_ns, step_ns) for _, high_ns, step_ns in each),
-        )
-        done.append(replace(one, plain=ends))
-    return tuple(done)
+        done.append((low_ns, high_ns, at.step_ns))
+    return done
 
 
 def _at_cost(

@@ -124,7 +124,7 @@ class RankReplays(Replays):
         events = self.part.events
         if not profiler:
             events = replace(events, overhead=events.overhead.clear())
-        events = retimed(events, self.names.recorded, program, times)
+        events = retimed(events, self.recording, program, times)
         gaps = find_gaps(events, self.part.lacking_launches)
         reach_ns = self.part.options.framework_gap_ns
         explained = find_causes(events, gaps, framework_gap_ns=reach_ns).causes

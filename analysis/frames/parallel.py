@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from threading import RLock
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import polars as pl
 
@@ -12,6 +12,7 @@ from nsysflow.analysis.frames.scratch import Scratch, in_files
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+P = ParamSpec("P")
 
 
 def side_by_side(
@@ -50,14 +51,19 @@ def _noted(piece: Callable[[], T], done: Callable[[], object]) -> T:
         done()
 
 
-def once_for_each(compute: Callable[[Any, K], T]) -> Callable[[Any, K], T]:
-    """A method of one argument that is computed once for each, as `computed_once` is."""
+def once_for_each(
+    compute: Callable[Concatenate[Any, K, P], T],
+) -> Callable[Concatenate[Any, K, P], T]:
+    """A method that one thread computes once for each first argument; others wait for it. The other
+    arguments must not change what it gives."""
 
     @wraps(compute)
-    def known(self: object, key: K) -> T:
+    def known(self: object, key: K, /, *others: P.args, **named: P.kwargs) -> T:
         values: dict[K, T] = self.__dict__.setdefault(f"{compute.__name__} for each", {})
-        if key not in values:
-            values[key] = compute(self, key)
+        locks: dict[K, RLock] = self.__dict__.setdefault(f"{compute.__name__} locks", {})
+        with locks.setdefault(key, RLock()):
+            if key not in values:
+                values[key] = compute(self, key, *others, **named)
         return values[key]
 
     return known

@@ -95,6 +95,7 @@ class Names:
         deeper = inside.join(named, on=["process", "path"], how="anti")
         return Cover(merge(overlaps(whole, between(self._stretches_of(deeper)))))
 
+    @once_for_each
     def graph_rows(self, changes: Changes, program: Program) -> GraphRows:
         """The rows of the last of the graphs in `changes`, found once for all programs that differ
         only in their times.
@@ -103,17 +104,9 @@ class Names:
             changes: which calls go, and which graphs there are.
             program: with all of that but the last graph.
         """
-        if changes not in self._graph_rows:
-            phase = changes.graphs[-1]
-            whole = self._graphed_time_in(phase, program.calls.filter(in_no_graph()))
-            axis = self.timeline.events.axis
-            found = graph_rows(program, self.instances(phase), whole, axis)
-            self._graph_rows[changes] = found
-        return self._graph_rows[changes]
-
-    @computed_once
-    def _graph_rows(self) -> dict[Changes, GraphRows]:
-        return {}
+        phase = changes.graphs[-1]
+        whole = self._graphed_time_in(phase, program.calls.filter(in_no_graph()))
+        return graph_rows(program, self.instances(phase), whole, self.timeline.events.axis)
 
     def _graphed_time_in(self, phase: str, waits: pl.DataFrame) -> Cover:
         """When instances of the phase were open that launch something and in which none of `waits`

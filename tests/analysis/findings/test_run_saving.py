@@ -235,7 +235,7 @@ def test_a_plan_of_a_run_goes_down_and_leaves_what_ranks_compute(seed: int) -> N
 
 def test_a_rank_that_others_do_not_wait_for_saves_nothing_until_the_slowest_one_changes() -> None:
     run = replays_of(reports_of(Loop(python_us=50), Loop(python_us=80)))
-    programs = [one.names.recorded.program for one in run.each]
+    programs = [one.baseline.program for one in run.each]
     fast = [with_faster_host(program, 0.6) for program in programs]
     nothing = RunChange(compute={})
     assert run.step_of([fast[0], programs[1]], nothing).step_ns >= run.before_ns
@@ -259,7 +259,7 @@ def test_the_profiler_takes_as_large_a_share_of_each_host() -> None:
     faster_ns, truth_ns = (
         of.step_of([first, with_faster_host(second, 0.3)], RunChange(compute={})).step_ns
         for of in (run, plain)
-        for first, second in [[one.names.recorded.program for one in of.each]]
+        for first, second in [[one.baseline.program for one in of.each]]
     )
     assert truth_ns < 0.6 * plain.before_ns
     assert faster_ns == pytest.approx(truth_ns, rel=0.03)

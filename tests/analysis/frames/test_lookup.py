@@ -25,7 +25,7 @@ from nsysflow.analysis.frames.columns import (
     std_ns,
     whole_ns,
 )
-from nsysflow.analysis.frames.parallel import side_by_side
+from nsysflow.analysis.frames.parallel import once_for_each, side_by_side
 from tests.oracle.stats import mean, percentile, whole
 
 
@@ -134,6 +134,26 @@ def test_results_come_in_order_and_each_piece_is_counted(at_once: int) -> None:
     found = side_by_side(pieces, lambda: counted.append(None), at_once=at_once)
     assert found == list(range(20))
     assert len(counted) == 20
+
+
+class Doubled:
+    """Numbers and their doubles, which take a while."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    @once_for_each
+    def of(self, number: int, wait_s: float) -> int:
+        self.asked.append(number)
+        time.sleep(wait_s)
+        return 2 * number
+
+
+def test_of_threads_that_ask_for_the_same_one_computes_it_and_the_others_wait() -> None:
+    doubled = Doubled()
+    pieces = [partial(doubled.of, at % 3, 0.01) for at in range(12)]
+    assert side_by_side(pieces, at_once=4) == [0, 2, 4] * 4
+    assert sorted(doubled.asked) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("at_once", [1, 2])

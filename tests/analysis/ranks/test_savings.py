@@ -202,7 +202,7 @@ def test_ranks_together_agree_with_the_oracle(
         matched(kernels_in(run.ranks.matched.digests), RANKS),
         {number: Replay(trace) for number, trace in enumerate(traces[:known])},
     )
-    programs = [one.names.recorded.program for one in run.each]
+    programs = [one.baseline.program for one in run.each]
     for pcts, unawaited, compute in CHANGES:
         change = RunChange(
             unawaited=frozenset(unawaited), compute=dict.fromkeys(range(RANKS), compute)
