@@ -5,6 +5,7 @@ more. A GPU whose kernels are shorter waits before each. A CUDA graph launches a
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -51,6 +52,12 @@ OPERATORS: Final = r"^(?:aten::|autograd::|torch::autograd::)|Backward\d*$"
 
 MANY_LAUNCHES: Final = 20
 """Fewer pauses of a window are no loop of launches, but start-up."""
+
+MANY_WAITS: Final = 10
+"""Fewer waits a step, such as for a loss and a norm, leave graphs that are worth it."""
+
+OWN_FINDING_PCT: Final = 1
+"""Waits at one place that cost as much of a step have a finding of their own."""
 
 MOST_NAMED: Final = 3
 """… So many are named."""
@@ -102,23 +109,25 @@ def launch_bound(subject: JudgedReport) -> Iterator[Finding]:
     where = f" in {ran.mostly}" if phase == OUTSIDE and ran.mostly else ""
     share = whole_percent(int(phases["ns"][-1]), int(phases["ns"].sum()))
     pauses = round(len(short) / subject.steps)
+    waits = _waits(subject)
     yield Finding(
         rule="launch-bound",
         title=f"{what} a step keep the GPU waiting, most{where or place(phase, line(source, via))}",
-        change=_change(subject),
+        change=_change(subject, waits),
         fits=_captures_graphs(subject),
         evidence=(
             _paused(pauses, "a step for launches and the code between them", size_ns),
             f"{share} of that{place(phase)}, where {whole_percent(starved, launches)} of the"
             " launches find the GPU idle",
             *([] if of_graphs else _most_launched(subject)),
+            *([] if waits is None else [waits.evidence]),
             *ran.evidence,
         ),
         table="launches",
         size_ns=size_ns,
         steps=subject.steps,
         changes=None if of_graphs else Changes(graphs=graphed or subject.step_paths),
-        exact=bool(graphed),
+        exact=bool(graphed) and not waits,
         at_most_ns=size_ns,
         process=subject.process_of(short),
         phase=phase,
@@ -138,6 +147,52 @@ def launches_cost(subject: JudgedReport) -> bool:
     return bool(short["ns"].sum() <= MOST_NS * len(short))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Waits:
+    """The waits inside steps, at each of which a CUDA graph ends.
+
+    Attributes:
+        count: how many there are a step.
+        most: the line that has most of them, or the phase.
+        share_pct: what share it has.
+    """
+
+    count: int
+    most: str
+    share_pct: int
+
+    @property
+    def evidence(self) -> str:
+        """How often a step waits, as a sentence."""
+        times = f"a step waits {number(self.count)} times, {self.share_pct} % of that{self.most}"
+        return f"{times}: a CUDA graph ends at each wait"
+
+    @property
+    def change(self) -> tuple[str, ...]:
+        """What to do about launches between them."""
+        return (
+            f"wait less often, most{self.most}: then torch.compile(mode='reduce-overhead') makes"
+            " fewer kernels, and one CUDA graph of all between two waits",
+            *CHANGE[2:],
+        )
+
+
+def _waits(subject: JudgedReport) -> _Waits | None:
+    """Those of a step that waits often; None where it does not. Waits that cost something have a
+    finding of their own, and come before a graph."""
+    waits = subject.stalls.filter(pl.col("kind") != "alloc", _in_step(subject))
+    places = waits.group_by("source", "via", "at_phase").agg(pl.len(), pl.col("idle_ns").sum())
+    cheap = 100 * pl.col("idle_ns") < OWN_FINDING_PCT * subject.step_ns * subject.steps
+    places = places.filter(cheap).sort("len", "source", "via", "at_phase")
+    every = int(places["len"].sum())
+    count = round(every / subject.steps)
+    if count < MANY_WAITS:
+        return None
+    source, via, phase, most, _ = places.row(-1)
+    at = f" at {line(source, via)}" if source or via else place(phase)
+    return _Waits(count=count, most=at, share_pct=100 * most // every)
+
+
 def _most_launched(subject: JudgedReport) -> Iterator[str]:
     """The kernels that are launched most often, as a sentence; none where each is a few times."""
     counts = subject.kernels.group_by(pl.col("short_name").alias("name")).len()
@@ -150,10 +205,12 @@ def _most_launched(subject: JudgedReport) -> Iterator[str]:
         yield f"kernels launched most often{times_a_step}: {named}"
 
 
-def _change(subject: JudgedReport) -> tuple[str, ...]:
+def _change(subject: JudgedReport, waits: _Waits | None = None) -> tuple[str, ...]:
     if _captures_graphs(subject):
         return FEWER_GRAPHS
-    return OF_COMPILED if subject.frameworks.compiled else CHANGE
+    if subject.frameworks.compiled:
+        return OF_COMPILED
+    return CHANGE if waits is None else waits.change
 
 
 def _captures_graphs(subject: JudgedReport) -> bool:

@@ -281,7 +281,8 @@ def _changed(changes: Changes) -> Iterator[str]:
     if "copy" in kinds or changes.async_copies:
         yield "with copies that do not block the host"
     if changes.graphs:
-        yield f"with the phase {_listed(changes.graphs)} launched as one CUDA graph"
+        graphed = _listed(changes.graphs)
+        yield f"with all that the phase {graphed} launches between two waits as one CUDA graph"
     if changes.scaled:
         yield f"with {_scaled(changes.scaled)}"
     for factor in dict.fromkeys(factor for _, factor in changes.faster_host):

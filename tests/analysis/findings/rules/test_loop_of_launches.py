@@ -255,6 +255,22 @@ def test_neither_a_step_that_is_one_graph_nor_one_long_piece_of_python_is_launch
     assert not found(launch_bound, loop(long_piece, every=4_000))
 
 
+@pytest.mark.parametrize(("waits", "method"), [(20, "bound"), (9, "replay")])
+def test_a_step_that_waits_often_is_no_single_graph(waits: int, method: str) -> None:
+    """As conjugate gradients that read their residual back: no wait costs anything by itself."""
+    rows: list[Row] = []
+    for number, at in enumerate(range(1, 4_000, 100)):
+        rows += launched(at, 5)
+        if number < waits:
+            rows.append(call(at + 11, at + 12, "cudaStreamSynchronize"))
+    (one,) = found(launch_bound, loop(rows, every=4_000))
+    assert one.method == method
+    said = [sentence for sentence in one.evidence if "ends at each wait" in sentence]
+    often = f"a step waits {waits} times, 100 % of that in step: a CUDA graph ends at each wait"
+    assert said == [often] * (method == "bound")
+    assert one.change[0].startswith("wait less often, most in step") == (method == "bound")
+
+
 def test_without_steps_the_starved_windows_are_the_bound() -> None:
     rows = (row for k in range(40) for row in launched(30 * k, 2, took=10))
     (one,) = found(launch_bound, JudgedReport(tiny.analysis_of(*rows)))
