@@ -152,8 +152,7 @@ def fp32_attention(subject: JudgedReport) -> Iterator[Finding]:
     A language model in bfloat16 whose rotary embedding made q and k float32 took 55.4 ms a step,
     and 27.3 once they were cast back (H200, 2026-11-30).
     """
-    slow = pl.col("name").cast(pl.String).str.contains(FP32)
-    rows = kernels_to_drop(subject, subject.kernels.select(slow).to_series(), FP32_PCT)
+    rows = kernels_to_drop(subject, matching(subject.kernels["name"], FP32), FP32_PCT)
     if rows.is_empty():
         return
     promoted = _is_promoted(subject)
@@ -233,8 +232,7 @@ def replaced_by_fused(kernels: pl.DataFrame) -> pl.Series:
     Args:
         kernels: as of `kernels_in_order`.
     """
-    backward = pl.col("softmax") & pl.col("name").cast(pl.String).str.contains(_BACKWARD)
-    backwards = kernels.select(backward).to_series().arg_true()
+    backwards = (kernels["softmax"] & matching(kernels["name"], _BACKWARD)).arg_true()
     runs = run_of(kernels, pl.col("job") == "attention")
     has_backward = backwards.search_sorted(runs["last"], side="right") > backwards.search_sorted(
         runs["first"]

@@ -277,8 +277,8 @@ def recomputed(kernels: pl.DataFrame) -> pl.Series:
             `class` and `key`, the same for kernels of one name and shape.
     """
     ahead = {f"key_{at}": pl.col("key").shift(-at) for at in range(ALIKE)}
-    same, backward = pl.struct("lane", "step", "backward"), pl.col("backward")
-    whole = pl.all_horizontal(same.shift(-at).eq_missing(same) for at in range(1, ALIKE))
+    run, backward = pl.struct("lane", "step", "backward").rle_id(), pl.col("backward")
+    whole = run.shift(1 - ALIKE).eq_missing(run)
     keys = [*ahead.values()]
     new = (pl.all_horizontal(keys[at] != before for before in keys[:at]) for at in range(1, ALIKE))
     different = 1 + pl.sum_horizontal(new) >= DIFFERENT

@@ -46,7 +46,7 @@ def fft_length(subject: JudgedReport) -> Iterator[Finding]:
     Convolutions of 8191 points took 64.8 ms a step, of 8192 points 41.7 ms (H200, 2026-11-28).
     """
     kernels = subject.kernels
-    slow = kernels["name"].cast(pl.String).str.contains(SLOW)
+    slow = matching(kernels["name"], SLOW)
     if not slow.any():
         return
     runs = run_of(kernels, (pl.col("class") == "fft") | pl.lit(slow))

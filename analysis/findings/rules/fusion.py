@@ -27,6 +27,7 @@ from nsysflow.analysis.findings.kernels import (
 )
 from nsysflow.analysis.findings.launches import counting_launches
 from nsysflow.analysis.findings.rules.loss import strided_softmaxes
+from nsysflow.analysis.frames.columns import matching
 from nsysflow.analysis.replay.changes import Changes
 from nsysflow.analysis.trace import Note, NoteKind
 from nsysflow.base.units import duration, number, percent
@@ -271,7 +272,7 @@ def _is_of_pytorch(subject: JudgedReport, rows: pl.DataFrame) -> bool:
 
 def _in_groups(subject: JudgedReport) -> Iterator[Finding]:
     """Short kernels of foreach: an optimizer with many groups of few parameters."""
-    foreach = pl.col("name").cast(pl.String).str.contains("multi_tensor_apply_kernel")
+    foreach = matching(subject.kernels["name"], "multi_tensor_apply_kernel")
     short = subject.kernels.filter(foreach, pl.col("ns") < TINY_NS).with_columns(gain_as_few())
     count = subject.per_step(len(short))
     if count < MANY_IN_GROUPS:

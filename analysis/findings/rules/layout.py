@@ -93,10 +93,12 @@ def layout_transpose(subject: JudgedReport) -> Iterator[Finding]:
     others may come, so these are what is saved at most.
     """
     orders = pl.col("layout") & (pl.col("job").is_null() | (pl.col("job") == "chain"))
+    if share_of_kernels(subject, subject.kernels.filter(orders)) < LAYOUT_PCT:
+        return
     conv = pl.col("class") == "conv"
     rows = subject.kernels.with_columns(
         pl.col("ns").alias("gain_ns"),
-        pl.col("name").cast(pl.String).shift(-1).over("lane").alias("next"),
+        pl.col("name").shift(-1).over("lane").alias("next"),
         (conv.shift(1).over("lane") | conv.shift(-1).over("lane")).alias("beside"),
     ).filter(orders)
     rows = rows.join(conversions_of_fp32(subject)[["name"]], on="name", how="anti")
