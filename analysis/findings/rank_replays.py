@@ -146,7 +146,7 @@ class RankReplays(Replays):
 
     def known(self, changes: Changes) -> Changes:
         """What of the changes this report has a place for."""
-        names, here = self.names, self._names_of_kernels
+        names, here = self.names, self.kernels
         return replace(
             changes,
             removed=tuple(one for one in changes.removed if _is_there(names.stalls, one)),
@@ -157,12 +157,6 @@ class RankReplays(Replays):
                 one for one in changes.faster_host if _is_there(names.time_in, one[0])
             ),
         )
-
-    @computed_once
-    def _names_of_kernels(self) -> frozenset[str]:
-        ops = self.part.events.ops
-        spelled = (ops[name].unique().cast(pl.String) for name in ("name", "short_name"))
-        return frozenset(name for names in spelled for name in names)
 
 
 def _is_there(find: Callable[[Any], object], what: object) -> bool:

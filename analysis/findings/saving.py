@@ -384,10 +384,16 @@ class Replays:
         """The changes without kernels that the replayed steps do not have."""
         if self.part is self.subject.timeline:
             return changes
+        return replace(
+            changes, scaled=tuple(scaled for scaled in changes.scaled if scaled[0] in self.kernels)
+        )
+
+    @computed_once
+    def kernels(self) -> frozenset[str]:
+        """What the kernels and copies of the part are called, short and full."""
         ops = self.part.events.ops
-        names = {*ops["name"].unique().cast(pl.String), *ops["short_name"].unique().cast(pl.String)}
-        scaled = tuple((name, factor) for name, factor in changes.scaled if name in names)
-        return replace(changes, scaled=scaled)
+        spelled = (ops[name].unique().cast(pl.String) for name in ("name", "short_name"))
+        return frozenset(name for names in spelled for name in names)
 
     def _step_ns_of(self, program: Program) -> int:
         """The mean of the measured steps of a program."""
